@@ -1,0 +1,77 @@
+"""Backend ``vmap``: all clients of a cohort take each step together, as one batched computation (torch.func)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.func import functional_call, grad_and_value, vmap
+
+from algorithms.backends.optimizers import Optimizer
+from algorithms.network import Network, as_tensor
+from algorithms.training.local_sgd import PADDING, Ints
+
+IGNORED = -100  # the label that torch's cross-entropy leaves out of its mean
+
+
+def train(
+    network: Network,
+    start: torch.Tensor,
+    x: np.ndarray,
+    y: np.ndarray,
+    batches: list[Ints],
+    optimizer: Optimizer,
+    objective: Any,
+    context: dict[str, torch.Tensor],
+) -> tuple[torch.Tensor, np.ndarray]:
+    """Step every client of a cohort through its own ``batches`` (positions in ``x``, padded with -1).
+
+    Args:
+        start: [clients, d] the weights that each client starts from.
+        batches: one [steps, batch] array for each client; they may differ in steps.
+        context: what the objective knows of the clients, [clients, ...] each.
+
+    Returns:
+        The trained weights [clients, d] and each client's mean loss over its records, [clients].
+    """
+    steps = np.array([len(rows) for rows in batches])
+    order = np.argsort(
+        -steps, kind="stable"
+    )  # clients that finish early come last, so that the active ones are a prefix
+    params = start[torch.from_numpy(order)].clone()
+    plan = _stacked([batches[i] for i in order])
+    context = {name: values[torch.from_numpy(order)] for name, values in context.items()}
+    gradient = vmap(grad_and_value(_loss(network, objective)), randomness="error")
+    records, labels = as_tensor(x), as_tensor(y)
+    total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
+    network.module.train()
+    for step in range(plan.shape[1]):
+        active = int((steps > step).sum())
+        rows = torch.from_numpy(plan[:active, step])
+        inputs = records[rows.clamp(min=0)].to(network.device)
+        targets = torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
+        grads, losses = gradient(params[:active], inputs, targets, {n: v[:active] for n, v in context.items()})
+        optimizer.step(params[:active], grads)
+        total[:active] += losses * (targets != IGNORED).sum(1)
+    back = torch.from_numpy(np.argsort(order))
+    return params[back], (total.cpu() / seen.clamp(min=1))[back].double().numpy()
+
+
+def _loss(network: Network, objective: Any) -> Any:
+    def loss(vector: torch.Tensor, x: torch.Tensor, y: torch.Tensor, context: dict[str, torch.Tensor]) -> torch.Tensor:
+        def forward(arrays: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+            return functional_call(network.module, arrays, (x,))
+
+        return objective.module.loss(objective.config, forward, network.layout.views(vector), x, y, context)
+
+    return loss
+
+
+def _stacked(batches: list[Ints]) -> Ints:
+    """[clients, most steps, widest batch], padded with -1."""
+    steps, width = max(len(rows) for rows in batches), max(rows.shape[1] for rows in batches)
+    plan = np.full((len(batches), steps, width), PADDING, dtype=np.int64)
+    for i, rows in enumerate(batches):
+        plan[i, : rows.shape[0], : rows.shape[1]] = rows
+    return plan

@@ -1,0 +1,25 @@
+"""No clustering: one global model for everybody, as in FedAvg."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from algorithms.clustering.preference import ClusteringConfig, Floats, Ints, Preferences, View, thresholds
+
+
+class Config(ClusteringConfig):
+    """Only the tolerances: there is nothing to choose."""
+
+    @property
+    def clusters(self) -> int:
+        return 1
+
+
+def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:
+    """Tolerances as in every member; risk has no weight."""
+    return Preferences(thresholds(config, clients, rng), np.zeros(clients))
+
+
+def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Floats]:
+    """Model 0 for every client; its cost is its loss."""
+    return np.zeros(len(view.losses), np.int64), view.losses

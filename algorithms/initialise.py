@@ -1,0 +1,38 @@
+"""Initial weights from a generator that is handed in: PyTorch's own constructors would use its global one."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Fill every layer of ``module`` in place, in its own order.
+
+    Linear and convolution layers follow PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, unless
+    the layer carries ``init = "xavier"`` (uniform Glorot weights, zero bias). Normalisation layers start as the identity.
+    """
+    for layer in module.modules():
+        own = dict(layer.named_parameters(recurse=False))
+        if "running_mean" in dict(layer.named_buffers(recurse=False)):
+            layer.reset_running_stats()
+        if "weight" in own and own["weight"].dim() >= 2:
+            _fill_weighted(own, getattr(layer, "init", "default"), generator)
+        elif "weight" in own:
+            own["weight"].data.fill_(1.0)
+            own["bias"].data.zero_()
+
+
+def _fill_weighted(own: dict[str, torch.Tensor], scheme: str, generator: torch.Generator) -> None:
+    weight = own["weight"].data
+    receptive = math.prod(weight.shape[2:])
+    fan_in, fan_out = weight.shape[1] * receptive, weight.shape[0] * receptive
+    bound = math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "xavier" else 1.0 / math.sqrt(fan_in)
+    weight.uniform_(-bound, bound, generator=generator)
+    if "bias" in own:
+        bias = own["bias"].data
+        bias.zero_() if scheme == "xavier" else bias.uniform_(-bound, bound, generator=generator)

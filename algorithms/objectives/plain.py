@@ -1,0 +1,31 @@
+"""Plain empirical risk: the mean cross-entropy of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from datasets.slot import Config as SlotConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Arrays = dict[str, Tensor]
+
+
+class Config(SlotConfig):
+    """No fields."""
+
+
+def loss(
+    config: Config,
+    forward: Callable[[Arrays, Tensor], Tensor],
+    arrays: Arrays,
+    x: Tensor,
+    y: Tensor,
+    context: Arrays,
+) -> Tensor:
+    """Mean cross-entropy in nats over the records whose label is not -100."""
+    from torch.nn.functional import cross_entropy
+
+    return cross_entropy(forward(arrays, x), y)

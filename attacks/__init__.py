@@ -1,0 +1,38 @@
+"""The ``attacks`` list: each module with a ``Config`` is one attack on a federation that trains.
+
+A member says in ``STAGE`` what it looks at: ``"models"`` are the cluster models as the server sends them out at the
+start of a round, ``"updates"`` are the clients' models before they are aggregated. What it finds is an `Audit`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """One row for each attack and attacked record: who owns it (-1: nobody), whether it was trained on, its score.
+
+    A score is the higher the more the attack believes in membership, and 0 or more where it says "member".
+    """
+
+    attack: NDArray[np.str_]
+    client: NDArray[np.int64]
+    member: NDArray[np.bool_]
+    score: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an attack found on one target.
+
+    ``risk`` is the attack accuracy that may be published to the clients, ``measures`` are (attack, metric, value)
+    triples for the researcher. A value that could not be determined is NaN.
+    """
+
+    risk: float
+    measures: tuple[tuple[str, str, float], ...]
+    scores: Scores

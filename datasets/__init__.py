@@ -1,0 +1,15 @@
+"""The data of a federation: published data sets, the ways to deal them to clients, the transforms that make groups.
+
+Reading order: `federation` (what every other module speaks of), `deal` (load, check, deal: `build`), then
+
+* ``sources/``: one file for each data set, the members of the slot ``data``;
+* ``splits/``: one file for each way of dealing, the members of the slot ``data.split``;
+* `roles`: which record serves which purpose, so that none serves two;
+* `transforms`: rotation and brightness; `files`: finding, checking and fetching what is published.
+
+Everything here is NumPy. No process is started and nothing is written, except by a data set that downloads itself.
+"""
+
+from datasets.deal import build
+
+__all__ = ["build"]

@@ -1,0 +1,165 @@
+"""Which record serves which purpose: training, measuring accuracy, non-members of the attacks, shadow set.
+
+No record serves two. A record of the shadow set has taught the attack, so that counting it again among the non-members
+would flatter the attack (ifca_mir.md, sections 2 and 10); duplicates are therefore the sources' to remove.
+
+There are two layouts. With a shared test set (digits, MNIST, FEMNIST):
+
+    training records  = shadow set | client 0 | client 1 | ... | left over
+    test records      = accuracy | non-members | left over
+
+and, where all training records go to the clients and the published shadow set can only be the test set (CIFAR-10):
+
+    training records  = client 0 (accuracy | non-members | training) | client 1 (...) | ... | left over
+    test records      = shadow set | left over
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from datasets.federation import Ints, Source
+from datasets.sources import HeldOutConfig, SharedTestConfig, SourceConfig
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """Record numbers (as in `Source.records`) by purpose, all of them different.
+
+    ``clients`` holds the training records of each client; ``test_owner`` and ``nonmember_owner`` name the client from
+    whose own records a record was held out, -1 for one that is nobody's.
+    """
+
+    clients: tuple[Ints, ...]
+    test: Ints
+    test_owner: Ints
+    nonmembers: Ints
+    nonmember_owner: Ints
+    shadow: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """[clients] number of training records of each client."""
+        return np.array([len(rows) for rows in self.clients], np.int64)
+
+    @property
+    def owner(self) -> Ints:
+        """[n train] the client of each training record, client after client."""
+        return np.repeat(np.arange(len(self.clients)), self.sizes)
+
+
+def shortages(config: SourceConfig, source: Source) -> list[str]:
+    """What ``source`` is too small for, one sentence each, opening with the key concerned; empty if it suffices."""
+    if isinstance(config, HeldOutConfig):
+        return _too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(config, source)
+    if isinstance(config, SharedTestConfig):
+        return _too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(config, source)
+    raise _no_layout(config)
+
+
+def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
+    """A random equal deal of ``source`` to the clients and the other purposes; `shortages` must have found none."""
+    if isinstance(config, HeldOutConfig):
+        return _with_hold_outs(config, source, rng)
+    if isinstance(config, SharedTestConfig):
+        return _with_shared_test(config, source, rng)
+    raise _no_layout(config)
+
+
+def _no_layout(config: SourceConfig) -> TypeError:
+    return TypeError(
+        f"{type(config).__module__}.Config must be a SharedTestConfig or a HeldOutConfig to be dealt evenly"
+    )
+
+
+def _with_shared_test(config: SharedTestConfig, source: Source, rng: np.random.Generator) -> Roles:
+    training = rng.permutation(len(source.train))
+    testing = rng.permutation(len(source.test)) + len(source.train)
+    # The shadow set comes first, so that it stays the same when the number of clients is swept.
+    shadow, rest = np.split(training, [config.shadow_size])
+    each = _examples_per_client(config, len(rest))
+    test_size, nonmember_size = _test_sizes(config, len(testing))
+    test, nonmembers = testing[:test_size], testing[test_size : test_size + nonmember_size]
+    return Roles(
+        clients=tuple(rest[: config.clients * each].reshape(config.clients, each)),
+        test=test,
+        test_owner=np.full(len(test), NOBODY),
+        nonmembers=nonmembers,
+        nonmember_owner=np.full(len(nonmembers), NOBODY),
+        shadow=shadow,
+    )
+
+
+def _with_hold_outs(config: HeldOutConfig, source: Source, rng: np.random.Generator) -> Roles:
+    training = rng.permutation(len(source.train))
+    testing = rng.permutation(len(source.test)) + len(source.train)
+    each = _examples_per_client(config, len(training))
+    own = training[: config.clients * each].reshape(config.clients, each)
+    tests, nonmembers = _hold_outs(config, each)
+    owner = np.arange(config.clients)
+    return Roles(
+        clients=tuple(own[:, tests + nonmembers :]),
+        test=own[:, :tests].ravel(),
+        test_owner=np.repeat(owner, tests),
+        nonmembers=own[:, tests : tests + nonmembers].ravel(),
+        nonmember_owner=np.repeat(owner, nonmembers),
+        shadow=testing[: config.shadow_size],
+    )
+
+
+def _examples_per_client(config: SourceConfig, available: int) -> int:
+    return config.examples_per_client or available // config.clients
+
+
+def _test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
+    """Records for accuracy and for non-members."""
+    test, nonmembers = config.test_size, config.nonmember_size
+    return available // 2 if test is None else test, available // 2 if nonmembers is None else nonmembers
+
+
+def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int]:
+    """Records that one client with ``each`` records holds out for accuracy and for non-members."""
+    held_out = round(config.held_out * each)
+    return held_out - held_out // 2, held_out // 2
+
+
+def _too_few_for_clients(config: SourceConfig, source: Source, shadow: int) -> list[str]:
+    total = len(source.train)
+    if shadow > total:
+        return [f"data.shadow_size: {source.name} has {total} training records, fewer than {shadow}"]
+    available = total - shadow
+    left = f"{total} training records of {source.name}" + (f" less the shadow set of {shadow}" if shadow else "")
+    if config.clients > available:
+        return [f"data.clients: {config.clients} clients are more than the {available} examples there are ({left})"]
+    wanted, most = config.examples_per_client, available // config.clients
+    if wanted is not None and wanted > most:
+        return [
+            f"data.examples_per_client: {config.clients} clients can have at most {most} each, not {wanted} ({left})"
+        ]
+    return []
+
+
+def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
+    test, nonmembers = _test_sizes(config, len(source.test))
+    if 1 <= test <= len(source.test) - nonmembers:
+        return []
+    wanted = f"{test} records for accuracy and {nonmembers} non-members (data.nonmember_size)"
+    return [f"data.test_size: {wanted} cannot be had from the {len(source.test)} test records of {source.name}"]
+
+
+def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
+    found = []
+    each = _examples_per_client(config, len(source.train))
+    tests, nonmembers = _hold_outs(config, each)
+    if each and not (nonmembers and tests + nonmembers < each):
+        found.append(
+            f"data.held_out: of {each} examples of a client, {config.held_out:g} leaves {each - tests - nonmembers} to "
+            f"train on, {tests} for accuracy and {nonmembers} as non-members; each must be at least 1"
+        )
+    if config.shadow_size is not None and config.shadow_size > len(source.test):
+        found.append(
+            f"data.shadow_size: {source.name} has {len(source.test)} test records, fewer than {config.shadow_size}"
+        )
+    return found

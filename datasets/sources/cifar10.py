@@ -1,0 +1,101 @@
+"""CIFAR-10, 60 000 colour images of 32x32 in 10 classes (Krizhevsky 2009), in its python or its binary version.
+
+Recipe of Jung et al. 2025 (ifca_mir.md, section 2): 100 clients share the 50 000 training images, 500 each, and the
+10 000 shadow images can only be the test set. Nothing would be left to measure on, so that each client holds out 10 %
+of its images: of 50, 25 measure accuracy and 25 are non-members (an odd one goes to accuracy), and 450 are trained on.
+
+The files lie in ROOT/cifar-10-batches-bin (data_batch_1.bin, ...) or, as torchvision puts them, in
+ROOT/cifar-10-batches-py (data_batch_1, ...). The latter are pickles: each is opened only if its MD5 is the published
+one, and even then by a reader that knows nothing but NumPy arrays.
+"""
+
+import io
+import math
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from datasets import files
+from datasets.federation import Examples, Source
+from datasets.sources import HeldOutConfig
+
+# By file, the published MD5. The last file is the test set.
+BINARY = {
+    "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+    "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+    "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+    "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+    "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+    "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+}
+PYTHON = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
+SHAPE = (3, 32, 32)
+# The usual channel statistics of the training images. Brightness acts before them (ifca_mir.md, section 12).
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+REMEDY = "Unpack the published binary or python archive of CIFAR-10 there, or run once where a network exists"
+
+
+class Config(HeldOutConfig):
+    """Defaults are the paper's; everything can be made smaller."""
+
+    clients: int = Field(100, ge=1, description="number of clients")
+
+
+def load(config: Config, root: Path, download: bool = True) -> Source:
+    """CIFAR-10, uint8 [n, 3, 32, 32]; downloaded by torchvision if neither version is complete under ``root``.
+
+    Raises DataError if it is absent and cannot be downloaded, or if a file is not the published one.
+    """
+    binary, python = root / "cifar-10-batches-bin", root / "cifar-10-batches-py"
+    missing = [_missing(binary, BINARY), _missing(python, PYTHON)]
+    if all(missing):
+        files.fetch("CIFAR10", root, " and for ".join(str(paths[0]) for paths in missing), REMEDY, download)
+    if not missing[0]:
+        batches = [parse_binary(files.read(binary / name, md5)) for name, md5 in BINARY.items()]
+    else:
+        batches = [parse_python(files.read(python / name, md5)) for name, md5 in PYTHON.items()]
+    *train, test = batches
+    together = Examples(np.concatenate([batch.x for batch in train]), np.concatenate([batch.y for batch in train]))
+    return Source("cifar10", 10, together, test, mean=MEAN, std=STD)
+
+
+def parse_binary(content: bytes) -> Examples:
+    """The images of a file of the binary version: for each a label and then 1 024 red, green and blue pixels."""
+    rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + math.prod(SHAPE))
+    return Examples(rows[:, 1:].reshape(-1, *SHAPE), rows[:, 0].astype(np.int64))
+
+
+def parse_python(content: bytes) -> Examples:
+    """The images of a file of the python version, a pickle. Raises UnpicklingError if it holds more than arrays."""
+    batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
+    return Examples(batch[b"data"].reshape(-1, *SHAPE), np.array(batch[b"labels"], np.int64))
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Builds NumPy arrays and plain values and nothing else."""
+
+    ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
+        ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self.ALLOWED:
+            raise pickle.UnpicklingError(f"{module}.{name} has no place in an array of images")
+        return self.ALLOWED[module, name]
+
+
+def _missing(folder: Path, names: Iterable[str]) -> list[Path]:
+    return [folder / name for name in names if not (folder / name).is_file()]

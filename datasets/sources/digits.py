@@ -1,0 +1,60 @@
+"""Handwritten digits, 1 797 grey images of 8x8 in 10 classes: the data set that scikit-learn carries in its package.
+
+Nothing is downloaded and scikit-learn is not imported (which takes seconds): its compressed table is read directly. The
+publisher's test part is not told apart in it, so that a fixed stratified third (599) serves as the test set.
+
+Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
+"""
+
+import gzip
+import importlib.util
+import zlib
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from datasets import files, stratified
+from datasets.federation import DataError, Source
+from datasets.sources import SharedTestConfig
+
+RECORDS, PIXELS = 1797, 64
+GREYEST = 16  # pixels count the dark ones of a 4x4 block
+
+
+class Config(SharedTestConfig):
+    """Defaults leave 800 training records for the clients: 20 clients with 40 each."""
+
+    shadow_size: int = Field(398, ge=0, description="training records that the server keeps as its shadow set")
+
+
+def load(config: Config, root: Path, download: bool = True) -> Source:
+    """The digits, float32 in [0, 1] [n, 1, 8, 8], wherever scikit-learn is installed; ``root`` is not looked at.
+
+    Raises DataError if scikit-learn or its table is missing or damaged.
+    """
+    table = read(_place())
+    x = (table[:, :PIXELS] / GREYEST).astype(np.float32).reshape(-1, 1, 8, 8)
+    train, test = stratified.split(x, table[:, PIXELS].astype(np.int64), 3)
+    return Source("digits", 10, train, test)
+
+
+def read(path: Path) -> np.ndarray:
+    """The table in ``path``: 64 pixels in 0..16 and the digit in each row, uint8 [1797, 65]."""
+    content = files.read(path)
+    try:
+        lines = gzip.decompress(content).decode().split()
+        table = np.array([line.split(",") for line in lines], np.float64)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise files.damaged(path, error) from error
+    highest = np.array([GREYEST] * PIXELS + [9])
+    if table.shape != (RECORDS, PIXELS + 1) or not ((table >= 0) & (table <= highest) & (table % 1 == 0)).all():
+        raise files.damaged(path, f"expected {RECORDS} rows of {PIXELS} pixels in 0..{GREYEST} and a digit")
+    return table.astype(np.uint8)
+
+
+def _place() -> Path:
+    package = importlib.util.find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise DataError("digits is absent: scikit-learn, which carries it, is not installed. pip install scikit-learn")
+    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"

@@ -1,0 +1,167 @@
+"""FEMNIST, some 805 000 grey images of handwritten characters, 28x28 in 62 classes, by 3 550 writers (LEAF, 2018).
+
+Recipe of Jung et al. 2025 (ifca_mir.md, section 2): all writers are pooled and their images dealt evenly at random, so
+that writers play no part. 200 clients share 600 000 training images and 100 000 are the server's shadow set (a part of
+the data set needs smaller numbers: --set base.data.shadow_size=...); half of the test images measure accuracy, half are
+non-members. LEAF paints black (0) on white (1), which is checked; corners that a rotation uncovers become white, too.
+Images that occur more than once, as some do in LEAF's files, are kept once: otherwise one image could serve two purposes.
+
+Two kinds of files are read, in the first folder that has any (`PLACES`, under the data root):
+
+* LEAF JSON: train/*.json and test/*.json, each {"users": [...], "user_data": {user: {"x": [[784 values in 0..1], ...],
+  "y": [labels]}}}, as LEAF's preprocess.sh writes them.
+* parquet: train*.parquet and test*.parquet with the columns ``image`` and ``label`` (or ``character``, integers 0..61).
+  An image is the struct {bytes, path} of a Hugging Face data set, holding a 28x28 PNG or the like, or a list of 784
+  values (rows after one another): integers in 0..255 or floats in 0..1.
+
+Without test files, a fixed stratified tenth of the training images is the test set.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datasets import files, stratified
+from datasets.federation import DataError, Examples, Source
+from datasets.sources import SharedTestConfig
+
+CLASSES, SIDE = 62, 28
+PLACES = ("FEMNIST_LEAF/data", "FEMNIST_LEAF", "femnist/data", "femnist", "leaf/data/femnist/data")
+REMEDY = (
+    "It is not downloaded for you: make it with LEAF (github.com/TalwalkarLab/leaf, in data/femnist: "
+    "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample) and put its folders train and test there, or put there "
+    "train*.parquet and test*.parquet with the columns image and label"
+)
+
+
+class Config(SharedTestConfig):
+    """Defaults are the paper's, for the whole data set; everything can be made smaller."""
+
+    clients: int = Field(200, ge=1, description="number of clients")
+    shadow_size: int = Field(100_000, ge=0, description="training records that the server keeps as its shadow set")
+    # Learning from white on black is what MNIST does, but the paper does not speak of inverting.
+    invert: bool = Field(False, description="turn black on white into white on black, as in MNIST")
+
+
+def load(config: Config, root: Path, download: bool = True) -> Source:
+    """FEMNIST, uint8 [n, 1, 28, 28], from the first of `PLACES` that has files; it is never downloaded.
+
+    Raises DataError if there are no files or if one is not what it should be.
+    """
+    places = [root / place for place in PLACES]
+    place = next((place for place in places if _files(place, "train")), None)
+    if place is None:
+        sought = f"train/*.json and train*.parquet in {', '.join(map(str, places))}"
+        raise files.absent("FEMNIST", sought, REMEDY)
+    train, test = _pooled(_files(place, "train")), _pooled(_files(place, "test"))
+    first = _first_occurrences(np.concatenate([train.x, test.x]))
+    train, test = train[first[: len(train)]], test[first[len(train) :]]
+    if not len(test):
+        train, test = stratified.split(train.x, train.y, 10)
+    _check_background(train, place)
+    if config.invert:
+        train, test = Examples(255 - train.x, train.y), Examples(255 - test.x, test.y)
+    return Source("femnist", CLASSES, train, test, fill=0.0 if config.invert else 1.0)
+
+
+def _files(place: Path, part: str) -> list[Path]:
+    return sorted((place / part).glob("*.json")) or sorted(place.glob(f"{part}*.parquet"))
+
+
+def _pooled(paths: list[Path]) -> Examples:
+    """The images of all files, uint8 [n, 1, 28, 28], whoever wrote them. Raises DataError for a damaged file."""
+    x, y = [np.empty((0, SIDE * SIDE), np.uint8)], [np.empty(0, np.int64)]
+    for path in paths:
+        content = files.read(path)
+        read = leaf if path.suffix == ".json" else parquet
+        try:
+            for images, labels in read(content):
+                x.append(_grey_levels(images))
+                y.append(_labels(labels, len(images)))
+        # PIL reports some damaged images as SyntaxError.
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, SyntaxError) as error:
+            raise files.damaged(path, f"{type(error).__name__}: {error}") from error
+    return Examples(np.concatenate(x).reshape(-1, 1, SIDE, SIDE), np.concatenate(y))
+
+
+def leaf(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Pixels in 0..1 [n, 784] and labels [n] of each user in a JSON file of LEAF, in the file's order of users."""
+    data = json.loads(content)
+    for user in data["users"]:
+        own = data["user_data"][user]
+        yield np.asarray(own["x"], np.float64), np.asarray(own["y"])
+
+
+def parquet(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Pixels [n, 784] and labels [n] of each batch of rows in a parquet file with the columns named above."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(pa.BufferReader(content))
+    names = set(table.schema_arrow.names)
+    label = "label" if "label" in names else "character"
+    if not {"image", label} <= names:
+        raise ValueError(f"it has the columns {', '.join(sorted(names))} and not image and label (or character)")
+    for batch in table.iter_batches(columns=["image", label]):
+        images = batch.column("image")
+        if pa.types.is_struct(images.type):
+            pixels = np.stack([_decoded(encoded) for encoded in images.field("bytes").to_pylist()])
+        else:
+            pixels = images.flatten().to_numpy(zero_copy_only=False).reshape(len(images), -1)
+        yield pixels, batch.column(label).to_numpy(zero_copy_only=False)
+
+
+def _decoded(encoded: bytes) -> NDArray[np.uint8]:
+    """The 784 grey levels of an encoded image."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(encoded)).convert("L")
+    if image.size != (SIDE, SIDE):
+        raise ValueError(f"an image has {image.width}x{image.height} pixels instead of {SIDE}x{SIDE}")
+    return np.asarray(image).ravel()
+
+
+def _grey_levels(images: NDArray[Any]) -> NDArray[np.uint8]:
+    """Pixels in 0..1 (floats) or 0..255 (integers) as the latter: exact for LEAF, which made its pixels from bytes."""
+    if images.ndim != 2 or images.shape[1] != SIDE * SIDE:
+        raise ValueError(f"images must be lists of {SIDE * SIDE} pixels; got the shape {images.shape}")
+    levels = images * 255 if np.issubdtype(images.dtype, np.floating) else images
+    if not (np.isfinite(levels).all() and levels.min(initial=0) >= 0 and levels.max(initial=0) <= 255):
+        raise ValueError("pixels must be floats in 0..1 or integers in 0..255")
+    return np.rint(levels).astype(np.uint8)
+
+
+def _labels(labels: NDArray[Any], count: int) -> NDArray[np.int64]:
+    if labels.shape != (count,):
+        raise ValueError(f"{count} images have labels of shape {labels.shape}")
+    if count and not (np.issubdtype(labels.dtype, np.integer) and labels.min() >= 0 and labels.max() < CLASSES):
+        raise ValueError(f"labels must be integers in 0..{CLASSES - 1}")
+    return labels.astype(np.int64)
+
+
+def _first_occurrences(x: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """[n] whether no earlier image equals this one, pixel by pixel."""
+    seen: set[bytes] = set()
+    first = np.empty(len(x), np.bool_)
+    for i, image in enumerate(x):
+        digest = hashlib.blake2b(image.data, digest_size=16).digest()
+        first[i] = digest not in seen
+        seen.add(digest)
+    return first
+
+
+def _check_background(train: Examples, place: Path) -> None:
+    """Raises DataError unless most pixels at the rims of the images are bright."""
+    rim = np.concatenate([train.x[..., [0, -1], :].ravel(), train.x[..., [0, -1]].ravel()])
+    if np.mean(rim > 127) < 0.5:
+        raise DataError(
+            f"{place}: the images are light on a dark background, while FEMNIST's are black (0) on white (1). "
+            "Invert them when the files are made; data.invert turns them back for training"
+        )

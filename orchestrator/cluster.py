@@ -1,0 +1,68 @@
+"""Ray, started or joined once by the sweep's head process."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.placement import Placement
+
+# A worker that has loaded torch is worth keeping: shadow tasks come back every few rounds and loading costs seconds.
+KEEP_IDLE_WORKERS = {"idle_worker_killing_time_threshold_ms": 10 * 60 * 1000, "num_workers_soft_limit": 64}
+ACTORS_PER_CORE = 8  # more processes than this on a core only wait for each other and fill the memory
+
+
+class ClusterError(ValueError):
+    """No cluster could be reached or started. The message says which address was tried."""
+
+
+def local_cpus() -> int:
+    """The CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def local_nodes(place: Placement) -> list[dict[str, float]]:
+    """What this machine can be asked for, before Ray runs here.
+
+    Client actors may share a core, which is slower and changes no byte, but not without limit. A GPU is taken on trust where
+    one is asked for: Ray finds out.
+    """
+    return [{"CPU": float(local_cpus() * ACTORS_PER_CORE)} | ({"GPU": float(_gpus())} if place.gpu else {})]
+
+
+def _gpus() -> int:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([one for one in visible.split(",") if one.strip() not in ("", "-1")])
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+@contextmanager
+def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str, float]]]:
+    """Join the cluster at ``address`` (or RAY_ADDRESS), or start one on this machine; yield the resources of its nodes.
+
+    What was started here is stopped at the end; a cluster that was joined is left as it is. Raises ClusterError.
+    """
+    import ray
+
+    # What goes wrong in a trial is told once, in our words; Tune would print the same traceback for every retry.
+    for name in ("ray.tune", "ray.train", "ray.air"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    joined = address or os.environ.get("RAY_ADDRESS")
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
+    try:
+        if joined:
+            ray.init(address=joined, **quiet)
+        else:
+            cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=KEEP_IDLE_WORKERS, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ClusterError(f"no Ray cluster at {joined or 'this machine'}: {error}") from error
+    try:
+        yield [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    finally:
+        ray.shutdown()

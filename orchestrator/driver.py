@@ -1,0 +1,114 @@
+"""The driver: one Tune trial actor that runs a trial's rounds and is handed the next trial when it is done.
+
+Actors are started once and serve every trial that the driver is given, so a further trial costs no start-up.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.util import get_current_placement_group
+
+import datasets
+from orchestrator import finish
+from orchestrator.clients import Clients
+from orchestrator.config import resolve
+from orchestrator.placement import placement
+from orchestrator.resources import Resources
+from orchestrator.results import Folder, write_atomically
+from orchestrator.rng import stream
+from orchestrator.session import Setup
+from orchestrator.shadows import Shadows
+from orchestrator.state import load_state, save_state
+from orchestrator.trial import Diverged, Trial
+
+REPORT_SECONDS = (
+    1.0  # short rounds are reported to the sweep's head in groups: each report costs more than a tiny round
+)
+
+
+class Driver(tune.Trainable):
+    """Runs one trial after another. ``config["trial"]``: ``id``, ``run``, ``sweep`` (folder), ``data_root``, ``resources``."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Start the actors, then take up the first trial. Nothing is started a second time for later trials."""
+        config = config["trial"]
+        resources = Resources.model_validate(config["resources"])
+        place, group = placement(resources, resolve(config["run"]).training.config), get_current_placement_group()
+        self.clients = Clients(place.actor_options(group), resources.timeout_seconds)
+        cache = Folder(Path(config["sweep"])).shadows
+        self.shadows = Shadows(cache, place.shadow_options(group), resources.timeout_seconds)
+        self._data: tuple[str, Any] = ("", None)
+        self._take_up(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take up another trial with the same actors."""
+        self._take_up(new_config["trial"])
+        return True
+
+    def _take_up(self, config: dict[str, Any]) -> None:
+        self.spec, self.trial, self.began = config, None, time.time()
+        self.folder = Folder(Path(config["sweep"])).trial(config["id"])
+
+    def _open(self) -> Trial:
+        run = resolve(self.spec["run"])
+        seed = run.data.config.split_seed if run.data.config.split_seed is not None else run.seed
+        wanted = repr((run.data, run.split, seed, self.spec["data_root"]))
+        if self._data[0] != wanted:
+            root = Path(self.spec["data_root"])
+            dealt = datasets.build(run.data, run.split, root, lambda purpose: stream(seed, purpose))
+            self._data = (wanted, ray.put(dealt))
+        setup = Setup.of(self.spec["id"], run, self._data[1])
+        return Trial(run, setup, ray.get(self._data[1]), self.clients, self.shadows, self.folder)
+
+    def step(self) -> dict[str, Any]:
+        """As many rounds as fit into a second, at least one. The last report of a trial holds its status and final metrics."""
+        try:
+            if self._rounds():
+                rows = self.trial.news()
+                return {
+                    "rows": rows,
+                    "done": True,
+                    "summary": finish.finish(self.folder, self.trial, self.spec, self.began),
+                }
+            return {"rows": self.trial.news(), "done": False}
+        except Diverged as reason:
+            summary = self._give_up("diverged", str(reason))
+        except Exception as reason:  # the sweep goes on with its other trials; the reason is kept and shown
+            write_atomically(self.folder.path / "error.txt", traceback.format_exc().encode())
+            summary = self._give_up("failed", f"{type(reason).__name__}: {reason}")
+        return {"rows": [], "done": True, "summary": summary}
+
+    def _give_up(self, status: str, reason: str) -> dict[str, Any]:
+        return finish.give_up(self.folder, self.trial, status, reason, self.spec, self.began)
+
+    def _rounds(self) -> bool:
+        """Rounds until a second is over; whether the trial is done."""
+        started = time.monotonic()
+        self.trial = self.trial or self._open()
+        while not self.trial.done:
+            self.trial.advance()
+            if time.monotonic() - started > REPORT_SECONDS:
+                break
+        return self.trial.done
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Tune asks for this when it pauses a trial; between rounds the state is saved in the trial's own folder."""
+        if self.trial is not None:
+            save_state(self.trial.state, Path(checkpoint_dir) / "state.safetensors")
+
+    def load_checkpoint(self, checkpoint_dir: str) -> None:
+        """Go on from what `save_checkpoint` wrote."""
+        saved = Path(checkpoint_dir) / "state.safetensors"
+        if saved.exists():
+            self.trial = self.trial or self._open()
+            self.trial.state = load_state(saved)
+
+    def cleanup(self) -> None:
+        """Stop the actors with the driver."""
+        self.clients.stop()

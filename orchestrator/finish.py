@@ -1,0 +1,67 @@
+"""What a trial leaves behind when it ends, however it ends."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from typing import Any
+
+import yaml
+from safetensors.numpy import save
+
+from orchestrator import measures
+from orchestrator.provenance import origin
+from orchestrator.results import TrialFolder, write_atomically
+from orchestrator.trial import Trial
+
+TABLES = ("rounds", "clients", "attacks", "scores")
+
+
+def finish(folder: TrialFolder, trial: Trial, spec: dict[str, Any], began: float) -> dict[str, Any]:
+    """Write the tables, the models and the record of a trial that went through all its rounds; drop its state.
+
+    Returns the record: status, final metrics, seconds, and where and with what it ran.
+    """
+    for table in TABLES:
+        trial.parts.merge(table, folder.table(table))
+    write_atomically(folder.model, save(trial.arrays()))
+    metrics = measures.final_metrics(trial.parts.read("rounds").to_pylist())
+    return record(folder, "finished", spec, began, metrics=metrics)
+
+
+def give_up(
+    folder: TrialFolder, trial: Trial | None, status: str, reason: str, spec: dict[str, Any], began: float
+) -> dict[str, Any]:
+    """Write what there is of a trial that diverged or failed: its tables so far, and a record without metrics."""
+    for table in TABLES if trial else ():
+        trial.parts.merge(table, folder.table(table))
+    return record(folder, status, spec, began, reason=reason)
+
+
+def record(
+    folder: TrialFolder,
+    status: str,
+    spec: dict[str, Any],
+    began: float,
+    metrics: dict[str, Any] | None = None,
+    reason: str | None = None,
+) -> dict[str, Any]:
+    """Write ``config.yaml`` and ``result.json`` and, unless the trial may be tried again, drop its state."""
+    write_atomically(folder.config, yaml.safe_dump(spec["run"], sort_keys=False).encode())
+    known = {
+        name: value for name, value in (metrics or {}).items() if not (isinstance(value, float) and math.isnan(value))
+    }
+    written = {
+        "id": spec["id"],
+        "status": status,
+        "reason": reason,
+        "metrics": known,
+        "seconds": time.time() - began,
+        "origin": origin(spec["run"]["training"]["device"]) | {"commit": spec["commit"] or "unknown"},
+    }
+    write_atomically(folder.result, json.dumps(written, indent=1).encode())
+    if status != "failed":
+        shutil.rmtree(folder.state, ignore_errors=True)
+    return written

@@ -1,0 +1,112 @@
+"""How a run is called and described in MLflow: its name, parameters, tags and metrics as MLflow takes them."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import math
+import platform
+import re
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+# The packages whose version can change a result, or what it takes to get it.
+PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "ray", "mlflow", "pyarrow", "pydantic")
+
+
+def trial_name(swept: Mapping[str, Any]) -> str:
+    """A name for people from a trial's swept values, by dotted key.
+
+    >>> trial_name({"clustering.name": "ifca_mir", "data.split.minority_ratio": 0.2, "seed": 1})
+    'ifca_mir minority_ratio=0.2 seed=1'
+    """
+    last = {key: key.rpartition(".")[2] for key in swept}
+    words = []
+    for key, value in swept.items():
+        shown = value if isinstance(value, str) else json.dumps(value, default=str)
+        twins = list(last.values()).count(last[key]) > 1
+        words.append(shown if last[key] == "name" else f"{key if twins else last[key]}={shown}")
+    return " ".join(words)
+
+
+def flat(config: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Nested maps and lists of maps as dotted keys with texts; other lists as JSON.
+
+    >>> flat({"model": {"name": "mlp"}, "attacks": [{"every": 5}], "seed": 1})
+    {'model.name': 'mlp', 'attacks.0.every': '5', 'seed': '1'}
+    """
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            value = {str(i): item for i, item in enumerate(value)}
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{above}{name}.")
+        else:
+            found[f"{above}{name}"] = value if isinstance(value, str) else json.dumps(value, default=str)
+    return found
+
+
+def scalars(row: Mapping[str, Any]) -> dict[str, float]:
+    """The entries that are finite numbers: a missing or infinite value is no metric, and neither is text.
+
+    >>> scalars({"accuracy": 0.5, "loss": float("nan"), "purity": None, "model": "majority"})
+    {'accuracy': 0.5}
+    """
+    numbers = {}
+    for name, value in row.items():
+        if value is None or isinstance(value, str):
+            continue
+        with suppress(TypeError, ValueError, OverflowError):
+            if math.isfinite(value):
+                numbers[name] = float(value)
+    return numbers
+
+
+def environment(device: str) -> dict[str, str]:
+    """Tags that say where a result comes from: versions, commit, host, user, device. Imports none of the packages."""
+    tags = {"device": device, "host": socket.gethostname(), "python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            tags[f"version.{package}"] = version(package)
+    tags |= {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL"}
+    with suppress(Exception):  # a user without a name, as containers have
+        tags["mlflow.user"] = getpass.getuser()
+    if commit := _git("rev-parse", "HEAD"):
+        tags["mlflow.source.git.commit"] = commit
+        tags["uncommitted"] = "yes" if _git("status", "--porcelain", "--untracked-files=no") else "no"
+    return tags
+
+
+def _git(*arguments: str) -> str:
+    """What git answers about this checkout; empty where there is no git or no checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    return ""
+
+
+def without_password(text: str) -> str:
+    """``text`` without what an address may hold before its host.
+
+    >>> without_password("http://me:secret@host:5000")
+    'http://host:5000'
+    """
+    return re.sub(r"//[^/@\s]*@", "//", text)
+
+
+def reason(error: BaseException) -> str:
+    """Why something failed, in few words.
+
+    >>> reason(OSError("POST http://host/api: [Errno 111] Connection refused')"))
+    'connection refused'
+    """
+    text = without_password(" ".join(str(error).split())) or type(error).__name__
+    if "timed out" in text:
+        return "it does not answer in time"
+    system = re.search(r"\[Errno -?\d+\] ([\w ]+)", text)
+    return system[1].lower() if system else text[:200]

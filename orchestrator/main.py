@@ -1,0 +1,149 @@
+"""What the commands do, from reading the input to the exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestrator.cli import FINISHED, INTERRUPTED, SOME_FAILED
+from orchestrator.cluster import ClusterError, local_nodes, ray_session
+from orchestrator.placement import Placement, misfit, placement
+from orchestrator.preflight import data_problems
+from orchestrator.progress import Progress, Tracking
+from orchestrator.provenance import commit, origin
+from orchestrator.refusal import Problem, Refusal
+from orchestrator.report import write_report
+from orchestrator.report.results import NoResults
+from orchestrator.report.terminal import summary_table
+from orchestrator.results import Claim, Folder, FolderError, claim, obstacle
+from orchestrator.screen import Screen
+from orchestrator.sweep import TrialSpec, remaining, results_of, run_trials, specs, tune_environment
+from orchestrator.sweep_file import Sweep, load_sweep
+from orchestrator.tables import write_trials
+from orchestrator.tracking import Tracker
+
+
+def run(
+    path: Path, sets: Sequence[str], results: Path, address: str | None, tracking_uri: str | None, dry: bool
+) -> int:
+    """Run the sweep in ``path``, or go on with it. Raises Refusal before anything is started or written."""
+    sweep = load_sweep(path, sets)
+    folder, trials = Folder(results.expanduser().absolute() / sweep.name), specs(sweep)
+    place = _fitting(sweep, trials)
+    problems = [] if dry else _folder_problems(folder, sweep)
+    remote = address or os.environ.get("RAY_ADDRESS")
+    if not remote:
+        problems += _misfit(sweep, place, local_nodes(place))
+    problems += data_problems(sweep)
+    if problems:
+        raise Refusal(problems)
+    if dry:
+        from orchestrator.plan import plan
+
+        Console(highlight=False).print(plan(sweep, trials, remaining(folder, trials), place))
+        return FINISHED
+    return _run(sweep, folder, trials, place, address, tracking_uri)
+
+
+def _run(
+    sweep: Sweep, folder: Folder, trials: list[TrialSpec], place: Placement, address: str | None, uri: str | None
+) -> int:
+    tune_environment(os.environ)
+    missing = remaining(folder, trials)
+    screen = Screen({trial.id: (trial.title, trial.run.rounds) for trial in missing})
+    if not missing:
+        with _claimed(folder, sweep):
+            screen.say(f"all {len(trials)} trials are complete; nothing was trained")
+            return _close(sweep, folder, trials, screen)
+    try:
+        with ray_session(address, place) as nodes:
+            problems = _misfit(sweep, place, nodes)
+            if problems:
+                raise Refusal(problems)
+            with _claimed(folder, sweep):
+                return _train(sweep, folder, trials, missing, place, nodes, screen, uri)
+    except ClusterError as error:
+        raise Refusal([Problem(str(error), file="--address")]) from error
+
+
+def _train(
+    sweep: Sweep,
+    folder: Folder,
+    trials: list[TrialSpec],
+    missing: list[TrialSpec],
+    place: Placement,
+    nodes: list[dict[str, float]],
+    screen: Screen,
+    uri: str | None,
+) -> int:
+    if len(missing) < len(trials):
+        screen.say(f"{len(trials) - len(missing)} of {len(trials)} trials are complete and are not repeated")
+    tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
+    tracker.sweep_started(origin("cpu"))
+    told = Tracking(tracker, folder, {trial.id: (trial.title, trial.run.to_dict()) for trial in missing})
+    with screen:
+        try:
+            run_trials(sweep, folder, missing, place, nodes, Progress(folder, [told, screen]), commit())
+        except KeyboardInterrupt:
+            screen.say("stopped; what is done is kept, and the same command goes on from there")
+            tracker.close()
+            return INTERRUPTED
+    code = _close(sweep, folder, trials, screen, tracker)
+    tracker.close()
+    return code
+
+
+def _close(
+    sweep: Sweep, folder: Folder, trials: list[TrialSpec], screen: Screen, tracker: Tracker | None = None
+) -> int:
+    rows = results_of(folder, trials)
+    write_trials(folder, rows)
+    screen.console.print(summary_table(rows, sweep.swept, width=screen.console.width))
+    files = write_report(folder.path)
+    if tracker:
+        tracker.reconcile(folder.path)
+        tracker.sweep_finished(files, "finished" if all(row["status"] == "finished" for row in rows) else "failed")
+    bad = [row for row in rows if row["status"] != "finished"]
+    screen.say(f"results in {folder.path}, tables and figures in {folder.report}")
+    screen.say(f"fedpriv ui {folder.path.parent}   opens them in MLflow")
+    return SOME_FAILED if bad else FINISHED
+
+
+def report(folder: Path) -> int:
+    """Write the report of a results folder. Raises Refusal where there is nothing to report on."""
+    try:
+        files = write_report(folder)
+    except NoResults as error:
+        raise Refusal([Problem(str(error), file=str(folder))]) from error
+    for file in files:
+        print(file)
+    return FINISHED
+
+
+def _fitting(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
+    """The largest placement that any trial needs: one serves all, so that actors can be handed from trial to trial."""
+    places = [placement(sweep.resources, trial.run.training.config) for trial in trials]
+    return max(places, key=lambda place: (place.gpu, place.threads))
+
+
+def _misfit(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[Problem]:
+    sentence = misfit(place, nodes)
+    return [sweep.problem(sentence, "resources")] if sentence else []
+
+
+def _folder_problems(folder: Folder, sweep: Sweep) -> list[Problem]:
+    sentence = obstacle(folder, sweep.name)
+    return [Problem(sentence, file="--results")] if sentence else []
+
+
+def _claimed(folder: Folder, sweep: Sweep) -> Claim:
+    try:
+        return claim(folder, sweep.name, sweep.text, ",".join(sorted(trial.id for trial in specs(sweep))))
+    except FolderError as error:
+        raise Refusal([Problem(str(error), file="--results")]) from error
+
+
+__all__ = ["report", "run"]

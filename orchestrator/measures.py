@@ -1,0 +1,201 @@
+"""What a round leaves in the tables: the run's state, seen through the metrics of the papers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms import metrics
+from algorithms.clustering.preference import Preferences
+from datasets.federation import Federation
+from orchestrator.state import RunState
+
+GROUPED = (metrics.MAJORITY, metrics.MINORITY)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A round after its evaluation. ``predictions`` [clusters, m] of every model on the test records; ``costs`` of the choice."""
+
+    data: Federation
+    state: RunState
+    preferences: Preferences
+    predictions: NDArray[np.int16]
+    costs: NDArray[np.float64]
+
+    @property
+    def names(self) -> list[str]:
+        return self.state.names
+
+    @property
+    def two_groups(self) -> bool:
+        return tuple(self.data.group_names) == GROUPED
+
+    @cached_property
+    def hits(self) -> NDArray[np.bool_]:
+        """[clusters, m] whether each model is right on each test record."""
+        return self.predictions == self.data.test.y
+
+    @cached_property
+    def test_group(self) -> NDArray[np.int64]:
+        """[m] true group of each test record's owner, -1 where nobody owns it."""
+        return np.where(self.data.test_owner < 0, -1, self.data.groups[self.data.test_owner])
+
+    @cached_property
+    def used(self) -> NDArray[np.int64]:
+        """[m] the model that each test record's owner uses; the most used one for records of nobody."""
+        common = int(np.bincount(self.state.assignment).argmax())
+        return np.where(self.data.test_owner < 0, common, self.state.assignment[self.data.test_owner])
+
+    @cached_property
+    def used_hits(self) -> NDArray[np.bool_]:
+        """[m] whether the model that the owner uses is right."""
+        return self.hits[self.used, np.arange(len(self.used))]
+
+
+def own(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[clients] of ``values`` [clients, clusters], what belongs to each client's own model."""
+    return values[np.arange(len(assignment)), assignment]
+
+
+def own_accuracies(accuracies: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[clusters] mean training accuracy of every model over the clients that use it, NaN where nobody does."""
+    mine, clusters = own(accuracies, assignment), accuracies.shape[1]
+    return np.array([mine[assignment == j].mean() if (assignment == j).any() else np.nan for j in range(clusters)])
+
+
+def named(shot: Snapshot) -> list[str]:
+    """Names of the models: after groups where there are groups, else by number."""
+    state, clusters = shot.state, shot.state.losses.shape[1]
+    if clusters == 1 or not shot.two_groups:
+        return [f"model_{j}" for j in range(clusters)] if clusters > 1 else ["global"]
+    previous = state.names or None
+    return list(metrics.name_models(state.assignment, shot.data.groups, clusters, previous))
+
+
+def round_row(shot: Snapshot) -> dict[str, Any]:
+    """The scalars of a round. What does not exist (an empty cluster's accuracy, an unmeasured risk) is left out."""
+    state, data = shot.state, shot.data
+    row: dict[str, Any] = {"loss": float(own(state.losses, state.assignment).mean())}
+    row["train_accuracy"] = float(own(state.accuracies, state.assignment).mean())
+    row |= _accuracies(shot)
+    if shot.two_groups:
+        row |= _risks(shot) | _sorting(shot) | _fairness(shot)
+    sizes = np.bincount(state.assignment, minlength=len(shot.names))
+    row |= {f"clients_{name}": int(size) for name, size in zip(shot.names, sizes, strict=True)}
+    return row | {"attempt": state.attempt, "cohort_clients": data.clients}
+
+
+def _accuracies(shot: Snapshot) -> dict[str, float]:
+    """Accuracy by true group under the model that each client uses, and of each model on its own group's records.
+
+    ``accuracy`` counts every group by its clients, so that test sets of equal size do not make groups equal.
+    """
+    row, whole = {}, 0.0
+    for g, name in enumerate(shot.data.group_names):
+        of_group = shot.test_group == g
+        if of_group.any():
+            row[f"accuracy_{name}"] = float(shot.used_hits[of_group].mean())
+            whole += row[f"accuracy_{name}"] * float((shot.data.groups == g).mean())
+        if name in shot.names and of_group.any() and (shot.state.assignment == shot.names.index(name)).any():
+            row[f"model_accuracy_{name}"] = float(shot.hits[shot.names.index(name)][of_group].mean())
+    return {"accuracy": whole if row else float(shot.used_hits.mean())} | row
+
+
+def _risks(shot: Snapshot) -> dict[str, Any]:
+    state, groups = shot.state, shot.data.groups
+    row: dict[str, Any] = {}
+    for name, risk in zip(shot.names, state.audits, strict=True):
+        occupied = (state.assignment == shot.names.index(name)).any()
+        row[f"mia_accuracy_{name}"] = float(risk) if occupied else None
+    tau = shot.preferences.threshold
+    row["violations"] = metrics.violations(tau, state.audits, state.assignment)
+    for g, name in enumerate(shot.data.group_names):
+        row[f"violations_{name}"] = metrics.violations(tau, state.audits, state.assignment, groups == g)
+    return row | {"dl": metrics.risk_gap(state.audits, shot.names)}
+
+
+def _sorting(shot: Snapshot) -> dict[str, Any]:
+    """How clients sort themselves: purity, migration, and the loss that keeps the minority in its cluster."""
+    state, groups, clusters = shot.state, shot.data.groups, len(shot.names)
+    gaps = metrics.loss_gap(state.losses, shot.names)[groups == 1]
+    return {
+        "purity": metrics.purity(state.assignment, groups, clusters),
+        "migrated": metrics.migrated(state.assignment, groups, shot.names) if clusters > 1 else 0,
+        "df": float(np.mean(gaps)),
+    }
+
+
+def _fairness(shot: Snapshot) -> dict[str, float]:
+    predicted = shot.predictions[shot.used, np.arange(len(shot.used))].astype(np.int64)
+    return metrics.fairness(predicted, shot.data.test.y, shot.test_group == 0, shot.data.classes)
+
+
+def client_rows(shot: Snapshot) -> dict[str, Any]:
+    """The columns of ``clients.parquet`` for one round, one entry per client."""
+    state, data = shot.state, shot.data
+    clients = np.arange(data.clients)
+    owned = np.bincount(data.test_owner[data.test_owner >= 0], minlength=data.clients)
+    right = np.bincount(data.test_owner[shot.used_hits & (data.test_owner >= 0)], minlength=data.clients)
+    columns = {
+        "round": np.full(data.clients, state.round - 1),
+        "client": clients,
+        "group": np.array(data.group_names)[data.groups].tolist(),
+        "cluster": state.assignment,
+        "model": np.array(shot.names)[state.assignment].tolist(),
+        "examples": data.sizes,
+        "amount": data.amounts,
+        "loss": own(state.losses, state.assignment),
+        "accuracy": own(state.accuracies, state.assignment),
+        "test_accuracy": np.divide(right, owned, out=np.full(data.clients, np.nan), where=owned > 0),
+        "threshold": shot.preferences.threshold,
+        "beta": shot.preferences.beta,
+        "cost": own(shot.costs, state.assignment),
+        "risk": state.risks[state.assignment],
+    }
+    for j, name in enumerate(shot.names):
+        columns[f"loss_{name}"] = state.losses[:, j]
+    return columns
+
+
+def attack_rows(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+    """The rows of ``attacks.parquet``: one per attack, round, target model and metric."""
+    return [
+        {"attack": attack, "round": one["round"], "target": names[one["cluster"]], "metric": metric, "value": value}
+        for one in found
+        for attack, metric, value in one["audit"].measures
+    ]
+
+
+def score_rows(found: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
+    """The columns of ``scores.parquet``: the score of every attacked record. ``found`` must not be empty."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("attack", "round", "target", "client", "member", "score")}
+    for one in found:
+        scores = one["audit"].scores
+        count = len(scores.score)
+        columns["attack"] += scores.attack.tolist()
+        columns["round"] += [one["round"]] * count
+        columns["target"] += [names[one["cluster"]]] * count
+        for name in ("client", "member", "score"):
+            columns[name].append(getattr(scores, name))
+    return columns | {name: np.concatenate(columns[name]) for name in ("client", "member", "score")}
+
+
+def measured(audit: Any, attack: str, metric: str) -> float:
+    """One of an audit's measures."""
+    return next(value for name, what, value in audit.measures if (name, what) == (attack, metric))
+
+
+def final_metrics(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A run's final metrics: the last round's, and what is taken over rounds."""
+    last = {
+        name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attempt", "cohort_clients")
+    }
+    half = [row["violations"] for row in rows[len(rows) // 2 :] if row.get("violations") is not None]
+    if half:
+        last["violations_last_half"] = float(np.mean(half))
+    return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows]))}

@@ -1,0 +1,278 @@
+"""Refusing input: all problems at once, each with its place, its key, the value, what is allowed, the nearest name.
+
+Sentences are made from a field's declared type and range, so that they are the same for every field of every member and
+do not depend on the wording of the library that checks them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.errors import PydanticUserError
+
+Key = tuple[str | int, ...]
+"""A place in nested maps and lists: names of keys and indices, outermost first."""
+
+Schema = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
+
+SHOWN = 60
+"""Characters of a given value that are repeated in a sentence."""
+
+KINDS = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "null": "null",
+    "object": "a map",
+}
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with the input.
+
+    Attributes:
+        sentence: what is wrong and what is allowed, in words that follow the key ("must be an integer >= 1, got 0").
+        key: where it is, from the top of the file; empty where the file as a whole is meant.
+        file: the file, or the option of the command line (``--set base.rounds=0``) that it comes from.
+        line: 1 is the first; None where there is none.
+        misnamed: the key itself is wrong, not its value.
+    """
+
+    sentence: str
+    key: Key = ()
+    file: str = ""
+    line: int | None = None
+    misnamed: bool = False
+
+    def under(self, *above: str | int) -> Problem:
+        """The same problem seen from further up."""
+        return replace(self, key=(*above, *self.key))
+
+    def __str__(self) -> str:
+        """One line of printable characters."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        text = ": ".join(part for part in (place, dotted(self.key), self.sentence) if part)
+        return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+class Refusal(Exception):  # noqa: N818
+    """The input cannot be used. ``problems`` holds all that was found; the text is one line for each."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+def dotted(key: Key) -> str:
+    """``key`` as it is written on the command line.
+
+    >>> dotted(("base", "attacks", 0, "every"))
+    'base.attacks.0.every'
+    """
+    return ".".join(_cut(str(part)) for part in key)
+
+
+def shown(value: Any) -> str:
+    """``value`` as it would be written in the file, in one line, shortened where it is long.
+
+    >>> shown({"name": "ifca", "clusters": None})
+    "{name: 'ifca', clusters: null}"
+    """
+    return _cut(_written(value, depth=0))
+
+
+def _written(value: Any, depth: int) -> str:
+    if isinstance(value, str):
+        return repr(value[: SHOWN + 1])
+    if isinstance(value, Mapping):
+        inside = (
+            "..."
+            if depth > 2
+            else ", ".join(
+                f"{dotted((key,))}: {_written(entry, depth + 1)}" for key, entry in list(value.items())[:SHOWN]
+            )
+        )
+        return f"{{{inside}}}"
+    if isinstance(value, (list, tuple)):
+        inside = "..." if depth > 2 else ", ".join(_written(entry, depth + 1) for entry in value[:SHOWN])
+        return f"[{inside}]"
+    return json.dumps(value, default=repr)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A sentence with the known name nearest to ``name``, or nothing if none is near.
+
+    >>> meant("ifca-mri", ["ifca", "ifca_mir"])
+    "Did you mean 'ifca_mir'?"
+    """
+    plain = {other.lower().replace("-", "_"): other for other in known}
+    sought = name[:200].lower().replace("-", "_")
+    near = difflib.get_close_matches(sought, plain, n=1, cutoff=0.6)
+    if not near and len(sought) > 2:  # a part of a long name is far from it in letters
+        near = [other for other in plain if other.startswith(sought) or other.endswith(sought)]
+    return f"Did you mean {plain[near[0]]!r}?" if near else ""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that is not one of ``known``; ``what`` says what it should have been the name of."""
+    names = sorted(known)
+    return " ".join(part for part in (f"{what}.", meant(name, names), f"Known: {', '.join(names)}") if part)
+
+
+def validated(
+    model: type[Model], fields: Mapping[str, Any], known: Iterable[str] | None = None
+) -> tuple[Model | None, list[Problem]]:
+    """``model`` filled with JSON-like ``fields``, or None and every problem, with keys relative to ``fields``.
+
+    Types are strict in JSON's sense: a list fills a tuple and an integer a float, but "5", true and 5.0 are not 5.
+    ``known`` are the names to offer where a field is unknown (default: those of ``model``).
+    """
+    known = model.model_fields if known is None else known
+    strange = [name for name in fields if name not in model.model_fields]
+    problems = [Problem(unknown("unknown key", name, known), (name,), misnamed=True) for name in strange]
+    given = {name: value for name, value in fields.items() if name in model.model_fields}
+    try:
+        filled = model.model_validate_json(json.dumps(given), strict=True)
+    except ValidationError as error:
+        return None, problems + translated(error, model, given)
+    return (None if problems else filled), problems
+
+
+def translated(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> list[Problem]:
+    """``error`` in our words, one problem per key: alternatives of a type are one problem, not one each."""
+    try:
+        schema = model.model_json_schema()
+    except PydanticUserError:  # a type that JSON cannot describe; the value is named, the range cannot be
+        schema = {}
+    found: dict[Key, str] = {}
+    for detail in error.errors(include_url=False):
+        key, part, value = _reached(detail["loc"], fields, schema)
+        found.setdefault(key, _sentence(detail, part, schema.get("$defs", {}), value))
+    return [Problem(sentence, key) for key, sentence in found.items()]
+
+
+def _sentence(detail: Any, part: Schema, shared: Schema, value: Any) -> str:
+    if detail["type"] in ("value_error", "assertion_error"):
+        return str(detail["ctx"]["error"])
+    if detail["type"] == "extra_forbidden":
+        return unknown("unknown key", str(detail["loc"][-1]), part.get("properties", ()))
+    allowed = described(part, shared)
+    must = f"must be {allowed}" if allowed else "is not allowed"
+    if value is _ABSENT:
+        return f"is missing; it {must}" if allowed else "is missing"
+    quotes = "; put it in quotes" if allowed == "a text" and isinstance(value, (bool, int, float)) else ""
+    near = meant(value, _options(part, shared)) if isinstance(value, str) else ""
+    return f"{must}, got {shown(value)}{quotes}" + (f". {near}" if near else "")
+
+
+def _reached(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, Schema, Any]:
+    """How far ``steps`` lead into the given value and into the schema: the key, its schema and its value."""
+    key: Key = ()
+    part = schema
+    for step in steps:
+        inner = _inner(part, step, schema.get("$defs", {}))
+        if isinstance(value, list) and isinstance(step, int) and step < len(value) and inner is not None:
+            key, part, value = (*key, step), inner, value[step]
+        elif isinstance(value, Mapping) and isinstance(step, str) and (inner is not None or step in value):
+            if inner is None:  # an unknown key: what is known stands in the schema of the map around it
+                return (*key, step), part, value[step]
+            key, part, value = (*key, step), inner, value.get(step, _ABSENT)
+        else:
+            break
+    return key, part, value
+
+
+def _inner(part: Schema, step: Any, shared: Schema) -> Schema | None:
+    """The schema of an entry of a map or list, or None; of alternatives the only one that is not null is entered."""
+    part = _named(part, shared)
+    filled = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
+    if len(filled) == 1:
+        part = _named(filled[0], shared)
+    if isinstance(step, int):
+        positions = part.get("prefixItems", ())
+        return positions[step] if step < len(positions) else part.get("items")
+    rest = part.get("additionalProperties")
+    return part.get("properties", {}).get(step, rest if isinstance(rest, dict) else None)
+
+
+def _named(part: Schema, shared: Schema) -> Schema:
+    return shared[part["$ref"].rsplit("/", 1)[-1]] if "$ref" in part else part
+
+
+def described(part: Schema, shared: Schema | None = None) -> str:
+    """What a JSON schema allows, in words; empty where it says nothing.
+
+    >>> described({"type": "integer", "minimum": 1})
+    'an integer >= 1'
+    >>> described({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
+    "a number in (0, 1] or 'auto'"
+    """
+    shared = shared or {}
+    part = _named(part, shared)
+    if "anyOf" in part:
+        return " or ".join(words for one in part["anyOf"] if (words := described(one, shared)))
+    if "const" in part:
+        return shown(part["const"])
+    if "enum" in part:
+        return f"one of {', '.join(map(shown, part['enum']))}"
+    kind = part.get("type")
+    if kind == "array":
+        return _described_list(part, shared)
+    return " ".join(words for words in (KINDS.get(str(kind), ""), _range(part)) if words)
+
+
+def _described_list(part: Schema, shared: Schema) -> str:
+    entries = [described(one, shared) for one in part.get("prefixItems", [part.get("items", {})])]
+    fewest, most = part.get("minItems", 0), part.get("maxItems")
+    amount = (
+        f" of {most}"
+        if fewest == most
+        else f" of at least {fewest}"
+        if fewest
+        else f" of at most {most}"
+        if most
+        else ""
+    )
+    if len(set(entries)) > 1:
+        return f"a list of {len(entries)}: {', '.join(entries)}"
+    return f"a list{amount}" + (f", each {entries[0]}" if entries[0] else "")
+
+
+def _range(part: Schema) -> str:
+    closed_low, open_low = part.get("minimum"), part.get("exclusiveMinimum")
+    closed_high, open_high = part.get("maximum"), part.get("exclusiveMaximum")
+    low, high = (open_low if closed_low is None else closed_low), (open_high if closed_high is None else closed_high)
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f"{'>' if closed_low is None else '>='} {low:.12g}"
+    if low is None:
+        return f"{'<' if closed_high is None else '<='} {high:.12g}"
+    return f"in {'(' if closed_low is None else '['}{low:.12g}, {high:.12g}{')' if closed_high is None else ']'}"
+
+
+def _options(part: Schema, shared: Schema) -> list[str]:
+    part = _named(part, shared)
+    options = [
+        part.get("const"),
+        *part.get("enum", ()),
+        *(word for one in part.get("anyOf", ()) for word in _options(one, shared)),
+    ]
+    return [option for option in options if isinstance(option, str)]

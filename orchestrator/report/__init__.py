@@ -1,0 +1,49 @@
+"""Reports on a sweep: tables (CSV, Markdown), figures (PNG), published numbers beside measured ones.
+
+Everything is derived from ``RESULTS/<sweep>`` and can be written again at any time; the same input gives the same
+bytes. The table that closes a run on the terminal is made here, too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from orchestrator.report.results import NoResults, read_results, read_trials
+from orchestrator.report.terminal import summary_table
+from orchestrator.results import Folder, write_atomically
+
+__all__ = ["NoResults", "read_trials", "summary_table", "write_report"]
+
+
+def write_report(folder: Path, published: bool = True) -> list[Path]:
+    """Write ``folder``/report/ for the results in ``folder`` and return the files, tables first.
+
+    ``published`` lays the papers' numbers beside the measured ones. Trials that did not finish are counted and listed.
+    A figure appears only if its data exist, and one left from an earlier report whose data are gone is removed.
+
+    Raises:
+        NoResults: there is nothing to report on.
+        WriteError: the report cannot be written.
+    """
+    from orchestrator.report.comparison import beside, published_csv, published_markdown
+    from orchestrator.report.drawing import save
+    from orchestrator.report.figures import FIGURES, figures
+    from orchestrator.report.summary import summary_csv, summary_markdown
+
+    results = read_results(Path(folder))
+    texts = {"summary.csv": summary_csv(results), "summary.md": summary_markdown(results)}
+    if published:
+        comparison = beside(results)
+        texts |= {"published.csv": published_csv(comparison), "published.md": published_markdown(results, comparison)}
+    target = Folder(results.folder).report
+    for name, content in texts.items():
+        write_atomically(target / name, content.encode())
+    written = [target / name for name in texts]
+    for name, figure in figures(results):
+        written.append(target / f"{name}.png")
+        write_atomically(written[-1], partial(save, figure))
+    for stale in {target / name for name in ("published.csv", "published.md", *(f"{name}.png" for name in FIGURES))}:
+        if stale not in written:
+            stale.unlink(missing_ok=True)
+    return written

@@ -1,0 +1,58 @@
+"""The numbers of Jung, Biswas and Palamidessi (IFCA-MIR): Tables 1 and 2, Figure 1, and the claim on violations.
+
+The tables average over settings of which the paper does not print the list, so they are laid beside the average over
+whatever this sweep varied in the split. Learning rate, batch size, epochs and rounds are not printed and not compared.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from orchestrator.published import Counterpart, Record
+
+DATASETS = {"MNIST": "mnist", "FEMNIST": "femnist", "CIFAR-10": "cifar10"}
+METHODS = {"IFCA": "ifca", "IFCA-MIR": "ifca_mir"}
+MODELS = {
+    "major": ("mia_accuracy_majority",),
+    "minor": ("mia_accuracy_minority",),
+    "both": ("mia_accuracy_majority", "mia_accuracy_minority"),
+}
+# Section 5.1: clients and their records; appendix: networks. The attack runs every 5 rounds with 3 shadow models.
+ATTACK = {"attacks.shadow_mia.every": 5, "attacks.shadow_mia.shadows": 3}
+RECIPES: dict[str, dict[str, Any]] = {
+    "mnist": {"data.clients": 200, "data.examples_per_client": 250, "model.name": "mnist_cnn"},
+    "femnist": {"data.clients": 200, "data.examples_per_client": 3000, "model.name": "femnist_cnn"},
+    "cifar10": {"data.clients": 100, "data.examples_per_client": 500, "model.name": "vgg"},
+}
+REPETITIONS = 5
+
+AVERAGE = re.compile(r"average over settings(?:, (?P<model>major|minor) model)?")
+FIGURE_1 = re.compile(r"minority fraction (?P<ratio>0\.\d+) of 200 clients, (?P<model>major|minor|both) model")
+
+
+def counterpart(record: Record) -> Counterpart | None:
+    """Our words for a record of this paper."""
+    if record.metric == "mia_violation_reduction_factor_max":
+        return Counterpart(
+            where={"data.name": tuple(DATASETS.values()), "clustering.name": "ifca"},
+            against={"clustering.name": "ifca_mir"},
+            metrics=("violations",),
+            over=("data",),
+            repetitions=REPETITIONS,
+        )
+    dataset, method = DATASETS.get(record.dataset), METHODS.get(record.method)
+    average, figure = AVERAGE.fullmatch(record.setting), FIGURE_1.fullmatch(record.setting)
+    if dataset is None or method is None:
+        return None
+    where: dict[str, Any] = {"data.name": dataset, "clustering.name": method}
+    if record.metric == "accuracy_mean_of_major_and_minor_models" and average:
+        metrics = ("model_accuracy_majority", "model_accuracy_minority")
+        return Counterpart(where, metrics, ("data.split",), RECIPES[dataset], REPETITIONS)
+    if record.metric == "mia_balanced_accuracy" and average:
+        facts = RECIPES[dataset] | ATTACK
+        return Counterpart(where, MODELS[average["model"]], ("data.split",), facts, REPETITIONS)
+    if record.metric == "mia_balanced_accuracy" and figure:
+        where["data.split.minority_ratio"] = float(figure["ratio"])
+        return Counterpart(where, MODELS[figure["model"]], (), RECIPES[dataset] | ATTACK, REPETITIONS)
+    return None

@@ -1,0 +1,79 @@
+"""Values as they come out of a Parquet cell: made plain, compared, sorted and printed in one way everywhere."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Value = Any  # None, bool, int, float, str, or lists and dicts of these
+Row = dict[str, Value]
+
+BASELINES = ("none", "plain", "fedavg")  # members that add nothing of their own
+
+
+def plain(value: Any) -> Value:
+    """The Python value of a cell: NumPy unwrapped, JSON text of a list or mapping parsed, NaN as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    return None if str(value) in ("NaT", "<NA>") else str(value)
+
+
+def text(value: Value) -> str:
+    """Shortest usual spelling: nothing for None and NaN, 0.3 for 0.30000000000000004, 5 for 5.0, JSON for lists."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, list | dict):
+        return json.dumps(_rounded(value), sort_keys=True)
+    return str(value)
+
+
+def sort_key(value: Value) -> tuple:
+    """Orders mixed values: empty first, numbers by size, ranges by their ends, text by letter after the baselines."""
+    if value is None:
+        return (0,)
+    if isinstance(value, int | float):
+        return (1, float(value))
+    if isinstance(value, list):
+        return (2, *(sort_key(item) for item in value))
+    return (3, value not in BASELINES, text(value))
+
+
+def lookup(config: Value, path: str) -> Value:
+    """The value at a dotted path of a run, None if absent; a list of members is entered by name or position."""
+    for part in path.split("."):
+        if isinstance(config, list):
+            named = {str(i): item for i, item in enumerate(config)} | {
+                item["name"]: item for item in config if isinstance(item, Mapping) and "name" in item
+            }
+            config = named.get(part)
+        else:
+            config = config.get(part) if isinstance(config, Mapping) else None
+    return config
+
+
+def _rounded(value: Value) -> Value:
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    if isinstance(value, float):
+        short = float(f"{value:.10g}")
+        return int(short) if short.is_integer() else short
+    return value

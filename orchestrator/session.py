@@ -1,0 +1,64 @@
+"""What a worker process keeps of the trial that it works for: configuration, data and one model object, to be re-filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import ray
+
+from datasets.federation import Federation
+from orchestrator.config import Run, resolve
+from orchestrator.rng import stream
+
+if TYPE_CHECKING:
+    from algorithms.network import Network
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where a worker finds a trial: its key and references to its configuration and its data.
+
+    The references stand in a list, so that Ray hands them over as they are and a worker fetches them only when the key is new.
+    """
+
+    key: str
+    refs: list[ray.ObjectRef]
+
+    @staticmethod
+    def of(key: str, run: Run, data: ray.ObjectRef) -> Setup:
+        return Setup(key, [ray.put(run.to_dict()), data])
+
+
+@dataclass
+class Session:
+    """A trial as a worker process sees it; ``data`` is a view into shared memory."""
+
+    run: Run
+    data: Federation
+    network: Network
+
+    def streams(self, round_: int) -> Callable[[str, int], np.random.Generator]:
+        """The generators of one round, by purpose and client."""
+        return lambda purpose, client: stream(self.run.seed, purpose, round_, client)
+
+
+_sessions: dict[str, Session] = {}
+
+
+def session(setup: Setup) -> Session:
+    """This process' session for the trial; the one before is dropped, so that one model object exists at a time."""
+    if setup.key not in _sessions:
+        import torch
+
+        from algorithms.network import Network
+
+        plain, data = ray.get(setup.refs)
+        run = resolve(plain)
+        training = run.training.config
+        torch.set_num_threads(training.threads)
+        _sessions.clear()
+        _sessions[setup.key] = Session(run, data, Network(run.model, data.shape, data.classes, training.device))
+    return _sessions[setup.key]

@@ -1,0 +1,103 @@
+"""Shadow models as parallel remote tasks, and the cache on disk that serves every trial of a sweep.
+
+A shadow is a function of its job, the shadow set, the model and the training configuration, and its file is named by their hash:
+whoever needs it next, in this trial or another, finds it there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+
+from algorithms.messages import Ints, Weights
+from datasets.federation import Federation
+from orchestrator.config import Member, Run
+from orchestrator.results import write_atomically
+from orchestrator.rng import integer, stream
+from orchestrator.session import Setup, session
+
+
+class Shadows:
+    """Runs an attack's shadow jobs and audits as remote tasks, with the Ray ``options`` that the placement gives."""
+
+    def __init__(self, cache: Path, options: Sequence[dict[str, Any]], timeout: float) -> None:
+        self.cache, self.options, self.timeout = cache, list(options), timeout
+        self.launched = 0
+
+    def _task(self, function: Any) -> Any:
+        self.launched += 1
+        return ray.remote(function).options(max_retries=3, **self.options[self.launched % len(self.options)])
+
+    def audit(
+        self,
+        setup: Setup,
+        run: Run,
+        attack: Member,
+        data: Federation,
+        models: list[Weights],
+        assignment: Ints,
+        accuracies: np.ndarray,
+        round_: int,
+    ) -> dict[int, Any]:
+        """Attack every model that has clients: cluster -> the attack's own result.
+
+        ``accuracies`` [clusters] are the models' training accuracies. Raises TimeoutError after the deadline.
+        """
+        seed_for = lambda purpose, *place: integer(run.seed, purpose, *place)  # noqa: E731
+        sent, waiting = ray.put(models), {}
+        for cluster in np.unique(assignment).tolist():
+            jobs = attack.module.shadow_jobs(attack.config, data, cluster, assignment, accuracies[cluster], seed_for)
+            shadows = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
+            waiting[cluster] = self._task(_audit).remote(
+                setup, attack.name, cluster, assignment, sent, round_, *shadows
+            )
+        done, late = ray.wait(list(waiting.values()), num_returns=len(waiting), timeout=self.timeout)
+        if late:
+            raise TimeoutError(
+                f"{len(late)} audits by {attack.name} were not done within {self.timeout:g} s; "
+                "raise resources.timeout_seconds if the shadow models take that long"
+            )
+        return {cluster: ray.get(ref) for cluster, ref in waiting.items()}
+
+
+def _shadow(setup: Setup, attack: str, job: Any, cache: str) -> Any:
+    """Train one shadow model, or read it where it was trained before."""
+    mine = session(setup)
+    module = _named(mine.run, attack).module
+    training = {name: value for name, value in mine.run.training.config if name not in ("backend", "cohort_size")}
+    circumstances = [mine.data.digest(), mine.run.model.name, mine.run.model.config.model_dump(), training]
+    extra = hashlib.sha256(json.dumps(circumstances, sort_keys=True).encode()).hexdigest()
+    path = Path(cache) / f"{job.key(extra)}.npz"
+    if path.exists():
+        with np.load(path) as file:
+            return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
+    shadow = module.train_shadow(job, mine.data.shadow, mine.data.prepare, mine.network, mine.run.training.config)
+    buffer = io.BytesIO()
+    np.savez(buffer, **dataclasses.asdict(shadow))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, buffer.getvalue())
+    return shadow
+
+
+def _audit(
+    setup: Setup, attack: str, cluster: int, assignment: Ints, models: list[Weights], round_: int, *shadows: Any
+) -> Any:
+    """Fit the attack on the shadows and turn it on one of the trial's models."""
+    mine = session(setup)
+    member = _named(mine.run, attack)
+    rng = stream(mine.run.seed, "audit", round_, cluster)
+    return member.module.audit(
+        member.config, mine.data, cluster, assignment, mine.network, models[cluster], shadows, rng
+    )
+
+
+def _named(run: Run, attack: str) -> Member:
+    return next(member for member in run.attacks if member.name == attack)

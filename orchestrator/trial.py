@@ -1,0 +1,219 @@
+"""One run, round by round: the loop that every algorithm goes through. It knows actors, tasks and files, and no mathematics."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from algorithms import server
+from algorithms.clustering.preference import View, random_partition
+from algorithms.messages import Evaluated, gather
+from datasets.federation import Federation
+from orchestrator import measures
+from orchestrator.clients import Clients, Job, cohorts
+from orchestrator.config import Run
+from orchestrator.results import TrialFolder
+from orchestrator.rng import stream
+from orchestrator.session import Setup
+from orchestrator.shadows import Shadows
+from orchestrator.state import RunState, load_state, save_state
+from orchestrator.tables import Parts
+
+TEST_BLOCK = 2000  # test records that one prediction job covers; fixed, because it decides how batches are cut
+UNTRAINED_RISK = 0.5  # an attack on a model that has seen no record can only guess
+
+
+class Diverged(Exception):
+    """A loss or a weight is no longer a number."""
+
+
+class Trial:
+    """A run with its state. `advance` does one round, saves, and returns what is to be reported."""
+
+    def __init__(
+        self, run: Run, setup: Setup, data: Federation, clients: Clients, shadows: Shadows, folder: TrialFolder
+    ) -> None:
+        self.run, self.setup, self.data = run, setup, data
+        self.clients, self.shadows, self.folder = clients, shadows, folder
+        self.cohorts = cohorts(data.clients, run.training.config.cohort_size)
+        self.clustering = run.clustering
+        self.preferences = self.clustering.module.preferences(
+            self.clustering.config, data.clients, stream(run.seed, "preferences")
+        )
+        self.attempts = getattr(self.clustering.config, "restarts", 1)
+        self.explore_until = min(getattr(self.clustering.config, "restart_rounds", 0), run.rounds)
+        self.saved, self.best = folder.state / "state.safetensors", folder.state / "best.safetensors"
+        self.predictions, self.costs = np.empty((0, 0), np.int16), np.empty((0, 0))
+        self.state = load_state(self.saved) if self.saved.exists() else self._begin(0)
+        self.told = self.state.round  # rows of earlier rounds have been reported
+
+    @property
+    def exploring(self) -> bool:
+        """Whether initialisations are still being compared."""
+        return self.attempts > 1 and not self.state.explored
+
+    @property
+    def done(self) -> bool:
+        return self.state.round >= self.run.rounds and not self.exploring
+
+    @property
+    def parts(self) -> Parts:
+        """The rows so far; every initialisation has its own until one of them is chosen."""
+        return Parts(self.folder.state / f"attempt-{self.state.attempt}")
+
+    def news(self) -> list[dict[str, Any]]:
+        """The rows of all rounds that have not been asked for yet; none while initialisations are compared."""
+        if self.exploring or self.told >= self.state.round:
+            return []
+        rows = self.parts.read("rounds").to_pylist()[self.told :]
+        self.told = self.state.round
+        return rows
+
+    def advance(self) -> None:
+        """One round, from the attack on the models that are about to be sent out to the saved state."""
+        state, started = self.state, time.monotonic()
+        # 1. The server attacks its own models, and publishes the risk with them.
+        records = self._attack(state.round) if state.round and self._due(state.round) else []
+        # 2. Every client chooses a model,
+        self._choose(state.round)
+        # 3. trains it on its own records,
+        parts = self._train(state.round)
+        # 4. and the server moves each model by what its clients sent.
+        facts = self._aggregate(parts)
+        # 5. Models are compared on every client's records and on the test records.
+        self._evaluate(state.round + 1)
+        state.round += 1
+        if state.round == self.run.rounds:  # what is reported of the last round is what would be deployed after it
+            records += self._attack(state.round)
+            self._choose(state.round)
+        self._record(records, facts, time.monotonic() - started)
+        if self.exploring and self.state.round == self.explore_until:
+            self._compare()
+        save_state(self.state, self.saved)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every model's arrays by name, ``<model>.<array>``, as a torch module of the same shape can load them."""
+        (named,) = self.clients.run(self.setup, [Job("arrays", (self.state.models,))])
+        return {
+            f"{name}.{array}": value
+            for name, own in zip(self.state.names, named, strict=True)
+            for array, value in own.items()
+        }
+
+    def _begin(self, attempt: int) -> RunState:
+        """A fresh state with initial weights that depend on the seed and the attempt alone."""
+        clusters, clients = self.clustering.config.clusters, self.data.clients
+        (models,) = self.clients.run(self.setup, [Job("initial", (attempt, clusters))])
+        empty = np.zeros((clients, clusters))
+        state = RunState(
+            models=models,
+            servers=[server.begin(self.run, model) for model in models],
+            losses=empty,
+            accuracies=empty,
+            selection=empty,
+            assignment=np.full(clients, -1, np.int64),
+            risks=np.full(clusters, UNTRAINED_RISK),
+            audits=np.full(clusters, UNTRAINED_RISK if self.run.attacks else np.nan),
+            names=[],
+            attempt=attempt,
+        )
+        self.state = state
+        self._evaluate(0)
+        return state
+
+    def _due(self, round_: int) -> bool:
+        return any(round_ % attack.config.every == 0 for attack in self.run.attacks)
+
+    def _attack(self, round_: int) -> list[dict[str, Any]]:
+        """Make the attacks of this round; publish the risks. Returns what each attack found, for the tables."""
+        state, found = self.state, []
+        for attack in self.run.attacks:
+            if round_ % attack.config.every and round_ != self.run.rounds:
+                continue
+            accuracies = measures.own_accuracies(state.accuracies, state.assignment)
+            audits = self.shadows.audit(
+                self.setup, self.run, attack, self.data, state.models, state.assignment, accuracies, round_
+            )
+            signal = attack.name == getattr(self.clustering.config, "signal", self.run.attacks[0].name)
+            for cluster, audit in audits.items():
+                found.append({"attack": attack.name, "round": round_, "cluster": cluster, "audit": audit})
+                if signal:
+                    state.risks[cluster] = audit.risk
+                    state.audits[cluster] = measures.measured(audit, attack.name, "balanced_accuracy")
+        return found
+
+    def _choose(self, round_: int) -> None:
+        state, config = self.state, self.clustering.config
+        if round_ < getattr(config, "warm_start_rounds", 0) and round_ < self.run.rounds:
+            rng = stream(self.run.seed, "warm_start", state.attempt)
+            state.assignment = random_partition(config.clusters, self.data.clients, rng)
+            self.costs = state.selection
+            return
+        # While initialisations are compared risk has no say, so that every algorithm compares the same ones.
+        neutral = replace(self.preferences, beta=np.zeros(self.data.clients))
+        preferences = neutral if self.exploring else self.preferences
+        view = View(state.selection, state.risks, state.assignment, self.data.classes)
+        state.assignment, self.costs = self.clustering.module.choose(config, view, preferences)
+
+    def _train(self, round_: int) -> list[Any]:
+        sent = self.clients.share(self.state.models)
+        assignment = self.state.assignment
+        jobs = [Job("train", (sent, cohort, assignment[list(cohort)], round_)) for cohort in self.cohorts]
+        return self.clients.run(self.setup, jobs)
+
+    def _aggregate(self, parts: list[Any]) -> dict[str, Any]:
+        """Move every model that has clients; an empty cluster keeps its model."""
+        state, facts = self.state, {}
+        for j in np.unique(state.assignment).tolist():
+            received = gather([part[j] for part, _ in parts if j in part])
+            rng = stream(self.run.seed, "noise", state.round, j)
+            state.models[j], state.servers[j], more = server.step(
+                self.run, state.servers[j], state.models[j], received, rng
+            )
+            facts |= more
+        return facts
+
+    def _evaluate(self, round_: int) -> None:
+        """Fill in losses and predictions of the models as they are now, for the choice of round ``round_``.
+
+        Raises Diverged where a loss is not finite.
+        """
+        sent, tests, models = self.clients.share(self.state.models), len(self.data.test), len(self.state.models)
+        evaluations = [Job("evaluate", (sent, cohort, round_)) for cohort in self.cohorts]
+        blocks = [(at, min(at + TEST_BLOCK, tests)) for at in range(0, tests, TEST_BLOCK)]
+        predictions = [Job("predict", (sent, j, *block)) for j in range(models) for block in blocks]
+        answers = self.clients.run(self.setup, evaluations + predictions)
+        evaluated: list[Evaluated] = answers[: len(evaluations)]
+        self.predictions = np.concatenate(answers[len(evaluations) :] or [np.empty(0, np.int16)]).reshape(models, tests)
+        for name in ("losses", "accuracies", "selection"):
+            setattr(self.state, name, np.concatenate([getattr(part, name) for part in evaluated]))
+        if not np.isfinite(self.state.losses).all():
+            raise Diverged(f"a training loss is no longer a number in round {self.state.round}")
+
+    def _record(self, records: list[dict[str, Any]], facts: dict[str, Any], seconds: float) -> None:
+        snapshot = measures.Snapshot(self.data, self.state, self.preferences, self.predictions, self.costs)
+        self.state.names = measures.named(snapshot)
+        row = {"round": self.state.round - 1} | measures.round_row(snapshot) | facts | {"seconds": seconds}
+        tables: dict[str, Any] = {"rounds": [row], "clients": measures.client_rows(snapshot)}
+        if records:
+            tables["attacks"] = measures.attack_rows(records, self.state.names)
+            tables["scores"] = measures.score_rows(records, self.state.names)
+        for table, rows in tables.items():
+            self.parts.append(table, self.state.round - 1, rows)
+
+    def _compare(self) -> None:
+        """One initialisation has had its rounds: keep it if it is the best, then try the next or go on with the best."""
+        state = self.state
+        loss = float(np.mean(measures.own(state.losses, state.assignment)))
+        if state.best is None or loss < state.best[0]:
+            state.best = (loss, state.attempt)
+            save_state(state, self.best)
+        if state.attempt + 1 < self.attempts:
+            self.state = self._begin(state.attempt + 1)
+            self.state.best = state.best
+        else:
+            self.state = load_state(self.best)
+            self.state.explored = True

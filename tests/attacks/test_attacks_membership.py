@@ -1,0 +1,147 @@
+"""Membership metrics against scikit-learn and slow loops, and the reference attacks on signals with known answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from attacks import membership
+from attacks.membership import Outputs
+
+
+@st.composite
+def scored(draw):
+    """Scores with many ties, and at least one member and one non-member."""
+    values = draw(st.lists(st.integers(-5, 5), min_size=2, max_size=60))
+    member = draw(st.lists(st.booleans(), min_size=len(values) - 2, max_size=len(values) - 2))
+    return np.array(values, np.float64), np.array([True, False, *member])
+
+
+def outputs_of(probability, labels, member) -> Outputs:
+    """Two-class outputs whose true class has the given probabilities."""
+    labels = np.asarray(labels)
+    logits = np.zeros((len(labels), 2), np.float32)
+    logits[np.arange(len(labels)), labels] = np.log(probability) - np.log1p(-np.asarray(probability))
+    return Outputs(logits, labels, np.asarray(member))
+
+
+@settings(deadline=None)
+@given(scored())
+def test_auc_is_that_of_scikit_learn_also_with_ties(case):
+    scores, member = case
+    assert membership.auc(scores, member) == pytest.approx(roc_auc_score(member, scores))
+
+
+@settings(deadline=None)
+@given(scored(), st.sampled_from([0.0, 0.001, 0.01, 0.1, 0.5, 1.0]))
+def test_tpr_at_fpr_is_the_best_of_all_thresholds(case, limit):
+    scores, member = case
+    best = 0.0
+    for threshold in [*scores, np.inf]:
+        false = sum(score >= threshold for score in scores[~member]) / (~member).sum()
+        if false <= limit:
+            best = max(best, sum(score >= threshold for score in scores[member]) / member.sum())
+    assert membership.tpr_at_fpr(scores, member, limit) == pytest.approx(best)
+
+
+@settings(deadline=None)
+@given(scored())
+def test_the_tuned_threshold_is_as_good_as_any(case):
+    scores, member = case
+
+    def accuracy(threshold: float) -> float:
+        return ((scores[member] >= threshold).mean() + (scores[~member] < threshold).mean()) / 2
+
+    tuned = membership.best_threshold(scores, member)
+    assert accuracy(tuned) == pytest.approx(max(accuracy(threshold) for threshold in scores))
+    assert membership.balanced_accuracy(scores - tuned, member) == pytest.approx(accuracy(tuned))
+
+
+def test_a_threshold_lies_between_the_scores_that_it_parts():
+    member = np.array([True, True, False, False])
+    assert membership.best_threshold(np.array([4.0, 3.0, 1.0, 0.0]), member) == 2.0
+    assert membership.best_threshold(np.full(4, 7.0), member) == 7.0
+    neighbours = np.array([np.nextafter(1.0, 2.0), 1.0])
+    tuned = membership.best_threshold(neighbours, np.array([True, False]))
+    assert ((neighbours >= tuned) == [True, False]).all()
+
+
+def test_every_measure_by_hand():
+    scores = np.array([3.0, 1.0, -1.0, -2.0, 2.0, -3.0, -4.0, -5.0])
+    member = np.array([True] * 4 + [False] * 4)
+    assert membership.measured(scores, member) == {
+        "balanced_accuracy": 0.625,
+        "tpr": 0.5,
+        "tnr": 0.75,
+        "auc": 13 / 16,
+        "tpr_at_1_fpr": 0.25,
+        "tpr_at_01_fpr": 0.25,
+    }
+
+
+@pytest.mark.parametrize("member", [[True, True], [False, False]])
+def test_without_both_kinds_of_records_nothing_is_known(member):
+    found = membership.measured(np.array([1.0, -1.0]), np.array(member))
+    assert set(found) == set(membership.MEASURES)
+    assert np.isnan(list(found.values())).all()
+
+
+def test_a_score_that_is_not_a_number_leaves_nothing_known():
+    found = membership.measured(np.array([np.nan, -1.0, 1.0]), np.array([True, True, False]))
+    assert np.isnan(list(found.values())).all()
+    assert np.isnan(membership.strongest([found, found])["balanced_accuracy"])
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_signals_are_those_of_the_softmax(classes, seed):
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.normal(0, 3, (7, classes)).astype(np.float32), rng.integers(0, classes, 7)
+    true = membership.probabilities(logits)[np.arange(7), labels]
+    np.testing.assert_allclose(membership.probabilities(logits).sum(axis=1), 1)
+    np.testing.assert_allclose(membership.losses(logits, labels), -np.log(true), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(membership.confidences(logits, labels), np.log(true / (1 - true)), rtol=1e-6, atol=1e-6)
+
+
+def test_confidences_tell_records_apart_where_the_softmax_is_saturated():
+    logits, labels = np.array([[300.0, 0.0], [400.0, 0.0]], np.float32), np.zeros(2, np.int64)
+    assert membership.confidences(logits, labels).tolist() == [300.0, 400.0]
+    first, second = membership.losses(logits, labels)
+    assert first > second > 0
+
+
+def test_the_loss_attack_finds_who_was_learned_by_heart():
+    shadow = outputs_of([0.99, 0.95, 0.6, 0.5], [0, 1, 0, 1], [True, True, False, False])
+    target = outputs_of([0.97, 0.55, 0.9], [1, 1, 0], [True, False, True])
+    assert (membership.loss_threshold(shadow, target) >= 0).tolist() == [True, False, True]
+
+
+def test_the_confidence_attack_has_a_threshold_for_each_class():
+    """Class 0 is easy for everybody, class 1 hard: one common threshold cannot part the members of both."""
+    probability = [0.999, 0.998, 0.98, 0.97, 0.9, 0.8, 0.3, 0.2]
+    member = [True, True, False, False] * 2
+    outputs = outputs_of(probability, [0] * 4 + [1] * 4, member)
+    assert membership.balanced_accuracy(membership.confidence(outputs, outputs), outputs.member) == 1.0
+    assert membership.balanced_accuracy(membership.loss_threshold(outputs, outputs), outputs.member) == 0.75
+
+
+def test_a_class_with_members_only_takes_the_common_threshold():
+    shadow = outputs_of([0.9, 0.8, 0.2, 0.1, 0.3], [0, 0, 0, 0, 1], [True, True, False, False, True])
+    target = outputs_of([0.9, 0.2], [1, 1], [True, False])
+    common = membership.best_threshold(membership.confidences(shadow.logits, shadow.labels), shadow.member)
+    expected = membership.confidences(target.logits, target.labels) - common
+    np.testing.assert_array_equal(membership.confidence(shadow, target), expected)
+
+
+def test_the_strongest_attack_is_the_worst_case_of_each_measure():
+    one = {**dict.fromkeys(membership.MEASURES, 0.1), "balanced_accuracy": 0.6, "tpr": 0.4, "tnr": 0.8, "auc": 0.7}
+    two = {**dict.fromkeys(membership.MEASURES, 0.2), "balanced_accuracy": 0.7, "tpr": 0.9, "tnr": 0.5, "auc": 0.6}
+    assert membership.strongest([one, two]) == {
+        "balanced_accuracy": 0.7,
+        "tpr": 0.9,
+        "tnr": 0.5,
+        "auc": 0.7,
+        "tpr_at_1_fpr": 0.2,
+        "tpr_at_01_fpr": 0.2,
+    }

@@ -1,0 +1,210 @@
+"""The split into a majority and a minority that differ by a transform."""
+
+from collections.abc import Callable
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from datasets.federation import Examples, Federation, Source
+from datasets.sources import HeldOutConfig, SharedTestConfig
+from datasets.splits import groups
+from datasets.splits.groups import MINORITY, Config
+
+BRIGHT = {"transform": "brightness", "minority": [0.5, 0.8], "majority": [0.85, 1.15]}
+SHARED = SharedTestConfig(clients=8, examples_per_client=10, shadow_size=30, test_size=14, nonmember_size=20)
+HELD_OUT = HeldOutConfig(clients=8, examples_per_client=15, held_out=0.4)
+
+
+def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
+    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+
+
+def source(train: int = 120, test: int = 40, side: int = 6, classes: int = 5) -> Source:
+    """Random images whose first pixel, as stored, is the number of the record."""
+    rng = np.random.default_rng(1)
+    x = rng.random((train + test, 1, side, side), dtype=np.float32)
+    x[:, 0, 0, 0] = np.arange(train + test)
+    y = rng.integers(0, classes, train + test)
+    return Source("toy", classes, Examples(x[:train], y[:train]), Examples(x[train:], y[train:]), fill=1.0)
+
+
+def dealt(config: Config, data=SHARED, seed: int = 0, toy: Source | None = None) -> Federation:
+    return groups.deal(config, data, toy or source(), streams(seed))
+
+
+def numbers(examples: Examples) -> list[int]:
+    return examples.x[:, 0, 0, 0].astype(int).tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 9),
+    st.floats(0.05, 0.95),
+    st.booleans(),
+    st.integers(30, 90),
+    st.integers(4, 30),
+    st.sampled_from(["per_client", "per_image"]),
+)
+def test_no_stored_record_serves_two_purposes(clients, ratio, held_out, train, test, draw):
+    data = (
+        HeldOutConfig(clients=clients, held_out=0.5) if held_out else SharedTestConfig(clients=clients, shadow_size=9)
+    )
+    config, toy = Config(transform="none", minority_ratio=ratio, draw=draw), source(train, test, side=1)
+    assume(not groups.shortages(config, data, toy))
+    federation = groups.deal(config, data, toy, streams())
+    purposes = [numbers(part) for part in (federation.train, federation.nonmembers, federation.shadow)]
+    purposes.append(sorted(set(numbers(federation.test))))
+    together = list(chain.from_iterable(purposes))
+    assert len(set(together)) == len(together)
+    assert federation.train.y.tolist() == toy.records(np.array(numbers(federation.train))).y.tolist()
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not():
+    one, two, other = dealt(Config()), dealt(Config()), dealt(Config(), seed=1)
+    for name in "groups", "amounts", "record_amounts", "test_owner":
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    np.testing.assert_array_equal(one.train.x, two.train.x)
+    np.testing.assert_array_equal(one.test.x, two.test.x)
+    assert (one.train.x != other.train.x).any() and one.digest() == two.digest() != other.digest()
+
+
+@pytest.mark.parametrize("data", [SHARED, HELD_OUT])
+@pytest.mark.parametrize("draw", ["per_client", "per_image"])
+@pytest.mark.parametrize("ranges", [{}, BRIGHT, {"transform": "none"}])
+def test_the_parts_fit_together(data, draw, ranges):
+    config = Config(minority_ratio=0.25, draw=draw, **ranges)
+    federation = dealt(config, data)
+    assert federation.clients == 8 and federation.shape == (1, 6, 6)
+    assert federation.group_names == ("majority", "minority")
+    assert (federation.groups == MINORITY).sum() == 2
+    for i in range(federation.clients):
+        mine = federation.record_amounts[federation.offsets[i] : federation.offsets[i + 1]]
+        assert federation.amounts[i] == pytest.approx(mine.mean())
+        low, high = config.minority if federation.groups[i] == MINORITY else config.majority
+        if config.transform == "none":
+            low = high = 0.0
+        assert (low - 1e-5 <= mine).all() and (mine <= high + 1e-5).all()
+        assert len(set(mine)) == (len(mine) if draw == "per_image" and config.transform != "none" else 1)
+    assert len(federation.test) == len(federation.test_owner)
+    assert len(federation.nonmembers) == len(federation.nonmember_owner)
+    assert federation.train.x.dtype == np.float32 and federation.train.y.dtype == np.int64
+    assert federation.train.x.flags.c_contiguous
+
+
+def test_training_records_are_prepared_with_their_amounts():
+    toy = source()
+    plain = dealt(Config(transform="none"), toy=toy)
+    turned = dealt(Config(), toy=toy)
+    stored = toy.records(np.array(numbers(plain.train)))
+    np.testing.assert_array_equal(turned.train.x, turned.prepare(stored.x, turned.record_amounts))
+    assert turned.prepare.fill == toy.fill == 1.0
+    np.testing.assert_array_equal(turned.train.y, plain.train.y)
+
+
+def test_preparing_in_parts_changes_nothing(monkeypatch):
+    whole = dealt(Config())
+    monkeypatch.setattr(groups, "RECORDS_AT_ONCE", 7)
+    np.testing.assert_array_equal(dealt(Config()).train.x, whole.train.x)
+    np.testing.assert_array_equal(dealt(Config()).test.x, whole.test.x)
+
+
+def test_both_groups_are_tested_on_the_same_records():
+    federation = dealt(Config(transform="none", minority_ratio=0.25))
+    majority, minority = np.split(np.array(numbers(federation.test)), 2)
+    np.testing.assert_array_equal(majority, minority)
+    of_group = federation.groups[federation.test_owner]
+    assert of_group.tolist() == [0] * 14 + [MINORITY] * 14
+    counts = np.bincount(federation.test_owner, minlength=8)
+    assert sorted(counts[federation.groups == 0]) == [2, 2, 2, 2, 3, 3]
+    assert sorted(counts[federation.groups == MINORITY]) == [7, 7]
+
+
+def test_test_records_are_prepared_in_the_way_of_their_owner():
+    toy = source()
+    plain, turned = dealt(Config(transform="none"), toy=toy), dealt(Config(), toy=toy)
+    stored = toy.records(np.array(numbers(plain.test)))
+    np.testing.assert_array_equal(turned.test.x, turned.prepare(stored.x, turned.amounts[turned.test_owner]))
+
+
+def test_held_out_records_stay_with_their_client():
+    plain = dealt(Config(transform="none"), HELD_OUT)
+    assert np.bincount(plain.test_owner).tolist() == np.bincount(plain.nonmember_owner).tolist() == [3] * 8
+    assert len(plain.shadow) == 40 and min(numbers(plain.shadow)) == 120
+
+
+def test_the_number_of_minority_clients_is_the_rounded_ratio():
+    for clients, ratio, expected in [(20, 0.15, 3), (200, 0.1, 20), (8, 0.3, 2), (10, 0.25, 2), (2, 0.5, 1)]:
+        data = SharedTestConfig(clients=clients, examples_per_client=1, shadow_size=0)
+        federation = dealt(Config(minority_ratio=ratio), data, toy=source(200, 4, side=2))
+        assert federation.groups.sum() == expected == groups.minority_size(Config(minority_ratio=ratio), clients)
+
+
+def test_a_sweep_of_the_ratio_adds_to_the_minority():
+    small, large = (dealt(Config(minority_ratio=ratio, majority=(0.0, 25.0))) for ratio in (0.25, 0.5))
+    assert set(np.flatnonzero(small.groups)) < set(np.flatnonzero(large.groups))
+    np.testing.assert_array_equal(small.amounts, large.amounts)
+    np.testing.assert_array_equal(small.train.x, large.train.x)
+
+
+def test_a_sweep_of_the_ranges_keeps_places_within_them():
+    narrow, wide = (
+        dealt(Config(minority=(0, 20), majority=(20, 40))),
+        dealt(Config(minority=(0, 30), majority=(30, 60))),
+    )
+    np.testing.assert_array_equal(narrow.groups, wide.groups)
+    low_narrow, low_wide = (np.where(narrow.groups == MINORITY, 0, low) for low in (20, 30))
+    np.testing.assert_allclose((narrow.amounts - low_narrow) / 20, (wide.amounts - low_wide) / 30, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        ({"minority": [25, 0]}, "minority", r"a range is \[low, high\]; got \[25, 0\]"),
+        ({"majority": [0, 181]}, "majority", r"degrees must lie in \[-180, 180\]; got \[0, 181\]"),
+        ({"minority": [-200, 0]}, "minority", r"degrees must lie in \[-180, 180\]"),
+        ({"transform": "brightness"}, "minority", r"must lie in \(0, 10\], for example \[0.5, 0.8\] .* got \[0, 25\]"),
+        (BRIGHT | {"majority": [1, 11]}, "majority", r"must lie in \(0, 10\]"),
+        ({"minority": [0, float("nan")]}, "minority", "finite"),
+        ({"minority": [0, 1, 2]}, "minority", "at most 2 items"),
+        ({"minority": ["0", 1]}, "minority", "valid number"),
+        ({"minority_ratio": 0}, "minority_ratio", "greater than 0"),
+        ({"minority_ratio": 1.0}, "minority_ratio", "less than 1"),
+        ({"transform": "shear"}, "transform", "'none', 'rotation' or 'brightness'"),
+        ({"draw": "client"}, "draw", "'per_client' or 'per_image'"),
+    ],
+)
+def test_impossible_fields_are_refused(fields, field, message):
+    with pytest.raises(ValidationError, match=message) as refused:
+        Config.model_validate(fields)
+    assert field in [error["loc"][0] for error in refused.value.errors()]
+
+
+def test_a_config_can_be_written_and_read_again():
+    config = Config.model_validate(BRIGHT)
+    assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(("ratio", "clients", "empty"), [(0.02, 20, "minority"), (0.99, 20, "majority")])
+def test_a_ratio_that_leaves_a_group_empty_is_a_problem(ratio, clients, empty):
+    (sentence,) = groups.problems(Config(minority_ratio=ratio), SharedTestConfig(clients=clients))
+    assert sentence.startswith(f"data.split.minority_ratio: {ratio:g} of {clients} clients is ")
+    assert f"leaves the {empty} empty; a ratio from 0.05 to 0.95 leaves no group empty" in sentence
+    for edge in 0.05, 0.95:
+        assert groups.problems(Config(minority_ratio=edge), SharedTestConfig(clients=clients)) == []
+
+
+def test_one_client_cannot_be_two_groups():
+    assert groups.problems(Config(), SharedTestConfig(clients=1)) == [
+        "data.clients: two groups need at least 2 clients; got 1"
+    ]
+
+
+def test_all_problems_are_found_at_once():
+    windows = Source("windows", 2, Examples(np.zeros((4, 9, 128), np.float32), np.zeros(4, np.int64)), source().test)
+    found = groups.shortages(Config(minority_ratio=0.01), SharedTestConfig(clients=5, shadow_size=0), windows)
+    keys = [sentence.split(":")[0] for sentence in found]
+    assert keys == ["data.split.minority_ratio", "data.split.transform", "data.clients"]

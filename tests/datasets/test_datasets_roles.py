@@ -1,0 +1,159 @@
+"""No record serves two purposes, whatever the sizes; what is too small is said in a sentence."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from datasets.federation import Examples, Source
+from datasets.roles import NOBODY, Roles, assign, shortages
+from datasets.sources import HeldOutConfig, SharedTestConfig, SourceConfig
+
+
+def source(train: int, test: int) -> Source:
+    x = np.zeros((train + test, 1, 1, 1), np.uint8)
+    y = np.zeros(train + test, np.int64)
+    return Source("toy", 2, Examples(x[:train], y[:train]), Examples(x[train:], y[train:]))
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def optional(low: int, high: int):
+    return st.none() | st.integers(low, high)
+
+
+SHARED = st.builds(
+    SharedTestConfig,
+    clients=st.integers(1, 12),
+    examples_per_client=optional(1, 12),
+    shadow_size=st.integers(0, 40),
+    test_size=optional(1, 30),
+    nonmember_size=optional(0, 30),
+)
+HELD_OUT = st.builds(
+    HeldOutConfig,
+    clients=st.integers(1, 12),
+    examples_per_client=optional(1, 30),
+    held_out=st.floats(0.05, 0.95),
+    shadow_size=optional(0, 40),
+)
+
+
+def all_rows(roles: Roles) -> np.ndarray:
+    return np.concatenate([*roles.clients, roles.test, roles.nonmembers, roles.shadow])
+
+
+@settings(deadline=None)
+@given(SHARED | HELD_OUT, st.integers(0, 150), st.integers(0, 60))
+def test_no_record_serves_two_purposes(config, train, test):
+    assume(not shortages(config, source(train, test)))
+    roles = assign(config, source(train, test), rng())
+    rows = all_rows(roles)
+    assert len(np.unique(rows)) == len(rows)
+    assert rows.min() >= 0 and rows.max() < train + test
+    assert len(roles.clients) == config.clients and roles.sizes.min() >= 1 and len(set(roles.sizes)) == 1
+    assert len(roles.test) >= 1
+
+
+@settings(deadline=None)
+@given(SHARED, st.integers(0, 150), st.integers(0, 60))
+def test_a_shared_test_set_gives_the_sizes_asked_for(config, train, test):
+    assume(not shortages(config, source(train, test)))
+    roles = assign(config, source(train, test), rng())
+    each = config.examples_per_client or (train - config.shadow_size) // config.clients
+    assert set(roles.sizes) == {each}
+    assert len(roles.shadow) == config.shadow_size and (roles.shadow < train).all()
+    assert len(roles.test) == (test // 2 if config.test_size is None else config.test_size)
+    assert len(roles.nonmembers) == (test // 2 if config.nonmember_size is None else config.nonmember_size)
+    assert (roles.test >= train).all() and (roles.nonmembers >= train).all()
+    assert set(roles.test_owner) | set(roles.nonmember_owner) == {NOBODY}
+
+
+def test_held_out_records_of_the_paper():
+    config = HeldOutConfig(clients=100, held_out=0.1)
+    roles = assign(config, source(50_000, 10_000), rng())
+    assert set(roles.sizes) == {450}
+    assert np.bincount(roles.test_owner).tolist() == [25] * 100
+    assert np.bincount(roles.nonmember_owner).tolist() == [25] * 100
+    assert sorted(roles.shadow) == list(range(50_000, 60_000))
+
+
+def test_an_odd_held_out_record_goes_to_accuracy():
+    roles = assign(HeldOutConfig(clients=2, examples_per_client=10, held_out=0.5), source(20, 4), rng())
+    assert (len(roles.test), len(roles.nonmembers), roles.sizes.tolist()) == (6, 4, [5, 5])
+    assert roles.owner.tolist() == [0] * 5 + [1] * 5
+
+
+def test_the_deal_depends_on_the_generator_alone():
+    config = SharedTestConfig(clients=4, shadow_size=10)
+    once, again = (assign(config, source(50, 20), np.random.default_rng(1)) for _ in range(2))
+    other = assign(config, source(50, 20), np.random.default_rng(2))
+    np.testing.assert_array_equal(all_rows(once), all_rows(again))
+    assert (all_rows(once) != all_rows(other)).any()
+
+
+def test_the_number_of_clients_leaves_the_other_purposes_alone():
+    few, many = (assign(SharedTestConfig(clients=n, shadow_size=10), source(50, 20), rng()) for n in (2, 5))
+    for name in "shadow", "test", "nonmembers":
+        np.testing.assert_array_equal(getattr(few, name), getattr(many, name))
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            SharedTestConfig(clients=31, shadow_size=20),
+            (
+                "data.clients: 31 clients are more than the 30 examples there are "
+                "(50 training records of toy less the shadow set of 20)"
+            ),
+        ),
+        (
+            SharedTestConfig(clients=5, examples_per_client=7, shadow_size=20),
+            (
+                "data.examples_per_client: 5 clients can have at most 6 each, not 7 "
+                "(50 training records of toy less the shadow set of 20)"
+            ),
+        ),
+        (
+            SharedTestConfig(clients=5, shadow_size=51),
+            "data.shadow_size: toy has 50 training records, fewer than 51",
+        ),
+        (
+            SharedTestConfig(clients=5, shadow_size=20, test_size=6),
+            (
+                "data.test_size: 6 records for accuracy and 5 non-members (data.nonmember_size) cannot be had "
+                "from the 10 test records of toy"
+            ),
+        ),
+        (
+            HeldOutConfig(clients=51),
+            "data.clients: 51 clients are more than the 50 examples there are (50 training records of toy)",
+        ),
+        (
+            HeldOutConfig(clients=5),
+            (
+                "data.held_out: of 10 examples of a client, 0.1 leaves 9 to train on, 1 for accuracy and 0 as "
+                "non-members; each must be at least 1"
+            ),
+        ),
+        (
+            HeldOutConfig(clients=5, held_out=0.5, shadow_size=11),
+            "data.shadow_size: toy has 10 test records, fewer than 11",
+        ),
+    ],
+)
+def test_what_is_too_small_is_said(config, sentence):
+    assert shortages(config, source(50, 10)) == [sentence]
+
+
+def test_all_that_is_too_small_is_said_at_once():
+    found = shortages(SharedTestConfig(clients=5, shadow_size=99, test_size=99), source(50, 10))
+    assert [sentence.split(":")[0] for sentence in found] == ["data.shadow_size", "data.test_size"]
+
+
+def test_a_data_set_without_a_layout_is_not_dealt_evenly():
+    with pytest.raises(TypeError, match=r"datasets\.sources\.Config must be"):
+        assign(SourceConfig(), source(5, 5), rng())
