@@ -69,8 +69,8 @@ def train(
     for i, client in enumerate(clients):
         network.load(models[assignment[i]])
         own = {name: values[i] for name, values in context.items()}
-        records = data.client(client)
-        loss = loop.train(network, records.x, records.y, plans[i], optimizer(), run.objective, own)
+        mine = data.client(client)
+        loss = loop.train(network, mine.x, mine.y, plans[i], optimizer(), run.objective, own)
         trained.append((network.weights(), loss))
     return Trained(
         np.stack([weights.params for weights, _ in trained]),

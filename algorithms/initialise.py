@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -16,6 +17,7 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
     Linear and convolution layers follow PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, unless
     the layer carries ``init = "xavier"`` (uniform Glorot weights, zero bias). Normalisation layers start as the identity.
     """
+    layer: Any
     for layer in module.modules():
         own = dict(layer.named_parameters(recurse=False))
         if "running_mean" in dict(layer.named_buffers(recurse=False)):
@@ -27,7 +29,7 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
             own["bias"].data.zero_()
 
 
-def _fill_weighted(own: dict[str, torch.Tensor], scheme: str, generator: torch.Generator) -> None:
+def _fill_weighted(own: Mapping[str, torch.Tensor], scheme: str, generator: torch.Generator) -> None:
     weight = own["weight"].data
     receptive = math.prod(weight.shape[2:])
     fan_in, fan_out = weight.shape[1] * receptive, weight.shape[0] * receptive

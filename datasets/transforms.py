@@ -33,8 +33,8 @@ def rotate(x: Floats, degrees: ArrayLike, fill: float = 0.0) -> Floats:
     """Images turned counter-clockwise about their centre, at their own size, with bilinear interpolation.
 
     ``degrees`` is one angle for each image, [n], or a single one for all. What comes from outside the
-    image has the value ``fill``; without a fill it equals torchvision's ``rotate(..., BILINEAR)`` to 1e-5. An angle of 0 changes
-    no bit. Each distinct angle is worked out once.
+    image has the value ``fill``; without a fill it equals torchvision's ``rotate(..., BILINEAR)`` to 1e-5. An angle of 0
+    changes no bit. Each distinct angle is worked out once.
     """
     if x.ndim != 4:
         raise ValueError(f"only images [n, channels, height, width] can be rotated; got records of shape {x.shape[1:]}")
@@ -70,9 +70,9 @@ def _sampling(degrees: NDArray[Any], height: int, width: int) -> tuple[Ints, Flo
     covered = weights.sum(axis=(1, 2), keepdims=True)
     # The image lies on an endless background. Blending a second time by the share covered, as torchvision does where it is
     # given a fill, draws a rim around images whose own background is the fill, from which the angle can be read.
-    weights, uncovered = weights.astype(np.float32), (1 - covered).astype(np.float32)
-    angles, pixels = len(degrees), height * width
-    return neighbours.reshape(angles, 4, pixels), weights.reshape(angles, 4, pixels), uncovered.reshape(angles, pixels)
+    uncovered = (1 - covered).astype(np.float32).reshape(len(degrees), height * width)
+    each = (len(degrees), 4, height * width)
+    return neighbours.reshape(each), weights.astype(np.float32).reshape(each), uncovered
 
 
 def _two_nearest(position: NDArray[np.float64], length: int) -> tuple[Ints, NDArray[np.float64]]:

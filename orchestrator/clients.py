@@ -84,7 +84,9 @@ class Clients:
         A killed actor is started again by Ray, and what it was doing is repeated, to the same bytes.
         """
         remote = ray.remote(ClientActor)
-        self.actors = [remote.options(max_restarts=-1, max_task_retries=-1, **own).remote() for own in options]
+        self.actors: list[Any] = [
+            remote.options(max_restarts=-1, max_task_retries=-1, **own).remote() for own in options
+        ]
         self.timeout = timeout
 
     def share(self, value: Any) -> Any:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from orchestrator.placement import Placement
 
@@ -53,7 +54,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     joined = address or os.environ.get("RAY_ADDRESS")
-    quiet = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
     try:
         if joined:
             ray.init(address=joined, **quiet)

@@ -52,31 +52,33 @@ class Driver(tune.Trainable):
         return True
 
     def _take_up(self, config: dict[str, Any]) -> None:
-        self.spec, self.trial, self.began = config, None, time.time()
+        self.spec, self.began = config, time.time()
+        self.trial: Trial | None = None
         self.folder = Folder(Path(config["sweep"])).trial(config["id"])
 
     def _open(self) -> Trial:
-        run = resolve(self.spec["run"])
-        seed = run.data.config.split_seed if run.data.config.split_seed is not None else run.seed
-        wanted = repr((run.data, run.split, seed, self.spec["data_root"]))
-        if self._data[0] != wanted:
-            root = Path(self.spec["data_root"])
-            dealt = datasets.build(run.data, run.split, root, lambda purpose: stream(seed, purpose))
-            self._data = (wanted, ray.put(dealt))
-        setup = Setup.of(self.spec["id"], run, self._data[1])
-        return Trial(run, setup, ray.get(self._data[1]), self.clients, self.shadows, self.folder)
+        """The trial at hand, with its data dealt or, where the trial before had the same, as they lie."""
+        if self.trial is None:
+            run = resolve(self.spec["run"])
+            seed = run.data.config.split_seed if run.data.config.split_seed is not None else run.seed
+            wanted = repr((run.data, run.split, seed, self.spec["data_root"]))
+            if self._data[0] != wanted:
+                root = Path(self.spec["data_root"])
+                dealt = datasets.build(run.data, run.split, root, lambda purpose: stream(seed, purpose))
+                self._data = (wanted, ray.put(dealt))
+            setup = Setup.of(self.spec["id"], run, self._data[1])
+            self.trial = Trial(run, setup, ray.get(self._data[1]), self.clients, self.shadows, self.folder)
+        return self.trial
 
     def step(self) -> dict[str, Any]:
-        """As many rounds as fit into a second, at least one. The last report of a trial holds its status and final metrics."""
+        """As many rounds as fit into a second, at least one. The last report of a trial holds how it ended."""
         try:
-            if self._rounds():
-                rows = self.trial.news()
-                return {
-                    "rows": rows,
-                    "done": True,
-                    "summary": finish.finish(self.folder, self.trial, self.spec, self.began),
-                }
-            return {"rows": self.trial.news(), "done": False}
+            trial = self._open()
+            _rounds(trial)
+            if trial.done:
+                rows = trial.news()
+                return {"rows": rows, "done": True, "summary": finish.finish(self.folder, trial, self.spec, self.began)}
+            return {"rows": trial.news(), "done": False}
         except Diverged as reason:
             summary = self._give_up("diverged", str(reason))
         except Exception as reason:  # the sweep goes on with its other trials; the reason is kept and shown
@@ -87,28 +89,23 @@ class Driver(tune.Trainable):
     def _give_up(self, status: str, reason: str) -> dict[str, Any]:
         return finish.give_up(self.folder, self.trial, status, reason, self.spec, self.began)
 
-    def _rounds(self) -> bool:
-        """Rounds until a second is over; whether the trial is done."""
-        started = time.monotonic()
-        self.trial = self.trial or self._open()
-        while not self.trial.done:
-            self.trial.advance()
-            if time.monotonic() - started > REPORT_SECONDS:
-                break
-        return self.trial.done
-
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Tune asks for this when it pauses a trial; between rounds the state is saved in the trial's own folder."""
         if self.trial is not None:
             save_state(self.trial.state, Path(checkpoint_dir) / "state.safetensors")
 
-    def load_checkpoint(self, checkpoint_dir: str) -> None:
-        """Go on from what `save_checkpoint` wrote."""
-        saved = Path(checkpoint_dir) / "state.safetensors"
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from the folder that `save_checkpoint` wrote to."""
+        saved = Path(checkpoint) / "state.safetensors"
         if saved.exists():
-            self.trial = self.trial or self._open()
-            self.trial.state = load_state(saved)
+            self._open().state = load_state(saved)
 
     def cleanup(self) -> None:
         """Stop the actors with the driver."""
         self.clients.stop()
+
+
+def _rounds(trial: Trial) -> None:
+    started = time.monotonic()
+    while not trial.done and time.monotonic() - started < REPORT_SECONDS:
+        trial.advance()

@@ -35,8 +35,9 @@ def give_up(
     folder: TrialFolder, trial: Trial | None, status: str, reason: str, spec: dict[str, Any], began: float
 ) -> dict[str, Any]:
     """Write what there is of a trial that diverged or failed: its tables so far, and a record without metrics."""
-    for table in TABLES if trial else ():
-        trial.parts.merge(table, folder.table(table))
+    if trial is not None:
+        for table in TABLES:
+            trial.parts.merge(table, folder.table(table))
     return record(folder, status, spec, began, reason=reason)
 
 

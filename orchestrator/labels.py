@@ -5,18 +5,11 @@ from __future__ import annotations
 import getpass
 import json
 import math
-import platform
 import re
-import socket
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-# The packages whose version can change a result, or what it takes to get it.
-PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "ray", "mlflow", "pyarrow", "pydantic")
 
 
 def trial_name(swept: Mapping[str, Any]) -> str:
@@ -67,27 +60,14 @@ def scalars(row: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def environment(device: str) -> dict[str, str]:
-    """Tags that say where a result comes from: versions, commit, host, user, device. Imports none of the packages."""
-    tags = {"device": device, "host": socket.gethostname(), "python": platform.python_version()}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):
-            tags[f"version.{package}"] = version(package)
-    tags |= {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL"}
+def run_tags(tags: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """``tags`` as texts, with what MLflow's pages show of every run: source, commit (the tag ``commit``) and user."""
+    shown = {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", "fedpriv.folder": str(folder)}
+    if "commit" in tags:
+        shown["mlflow.source.git.commit"] = tags["commit"]
     with suppress(Exception):  # a user without a name, as containers have
-        tags["mlflow.user"] = getpass.getuser()
-    if commit := _git("rev-parse", "HEAD"):
-        tags["mlflow.source.git.commit"] = commit
-        tags["uncommitted"] = "yes" if _git("status", "--porcelain", "--untracked-files=no") else "no"
-    return tags
-
-
-def _git(*arguments: str) -> str:
-    """What git answers about this checkout; empty where there is no git or no checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
-    with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    return ""
+        shown["mlflow.user"] = getpass.getuser()
+    return {name: str(value) for name, value in (shown | dict(tags)).items()}
 
 
 def without_password(text: str) -> str:

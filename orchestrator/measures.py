@@ -19,7 +19,7 @@ GROUPED = (metrics.MAJORITY, metrics.MINORITY)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A round after its evaluation. ``predictions`` [clusters, m] of every model on the test records; ``costs`` of the choice."""
+    """A round after its evaluation; ``predictions`` [clusters, m] are every model's on the test records."""
 
     data: Federation
     state: RunState

@@ -57,9 +57,14 @@ def settle() -> None:
         os.environ.setdefault(name, value)
 
 
+def named(tracking_uri: str | None) -> str | None:
+    """The server that the user wants, by an argument or by MLFLOW_TRACKING_URI."""
+    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
+
+
 def address(results: Path, tracking_uri: str | None) -> str:
-    """Where runs are kept: the server that was named, here or in MLFLOW_TRACKING_URI, or the store in ``results``."""
-    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or _local(results)
+    """Where runs are kept: the server that was `named`, or else the store in ``results``. Raises TrackingError."""
+    return named(tracking_uri) or _local(results)
 
 
 def _local(results: Path) -> str:
@@ -142,6 +147,10 @@ class Store:
         self._experiment = ""
         self._held: dict[str, Held] = {}
 
+    def exists(self) -> bool:
+        """Whether the store, if it is ours and no server, has been made."""
+        return named(self._asked) is not None or (self.results / "mlflow.db").exists()
+
     def forget(self) -> None:
         """Know nothing any more: what became of an operation that failed is asked of MLflow before the next."""
         self._client, self._held = None, {}
@@ -152,7 +161,7 @@ class Store:
         if self._client is None:
             settle()
             uri = address(self.results, self._asked)
-            local = uri == _local(self.results)
+            local = named(self._asked) is None or uri == _local(self.results)
             with _lock(self.results / ".mlflow.lock") if local else nullcontext():
                 self._connect(uri, local)
         assert self._client is not None

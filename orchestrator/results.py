@@ -61,9 +61,9 @@ class TrialFolder:
         return self.path / "model.safetensors"
 
     @property
-    def record(self) -> Path:
-        """What tracking needs to know besides the tables: name, tags, times, status, final metrics; ``trial.json``."""
-        return self.path / "trial.json"
+    def tracking(self) -> Path:
+        """What MLflow is to be told besides the tables, and whether it was, ``tracking.json``."""
+        return self.path / "tracking.json"
 
     @property
     def result(self) -> Path:
@@ -74,11 +74,6 @@ class TrialFolder:
     def state(self) -> Path:
         """The folder of what only an unfinished trial needs: checkpoint and per-round parts."""
         return self.path / "state"
-
-    @property
-    def parts(self) -> Path:
-        """The folder of the per-round parts of all tables (`orchestrator.tables.Parts`)."""
-        return self.state / "parts"
 
     def table(self, name: str) -> Path:
         """A table of the trial; ``name`` is rounds, clients, attacks or scores."""
@@ -109,6 +104,11 @@ class Folder:
     def report(self) -> Path:
         """The folder of tables and figures that the report writes."""
         return self.path / "report"
+
+    @property
+    def tracking(self) -> Path:
+        """What MLflow is to be told of the sweep as a whole, and whether it was, ``tracking.json``."""
+        return self.path / "tracking.json"
 
     @property
     def shadows(self) -> Path:

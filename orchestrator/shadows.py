@@ -1,7 +1,7 @@
 """Shadow models as parallel remote tasks, and the cache on disk that serves every trial of a sweep.
 
-A shadow is a function of its job, the shadow set, the model and the training configuration, and its file is named by their hash:
-whoever needs it next, in this trial or another, finds it there.
+A shadow is a function of its job, the shadow set, the model and the training configuration, and its file is named by their
+hash: whoever needs it next, in this trial or another, finds it there.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Shadows:
             waiting[cluster] = self._task(_audit).remote(
                 setup, attack.name, cluster, assignment, sent, round_, *shadows
             )
-        done, late = ray.wait(list(waiting.values()), num_returns=len(waiting), timeout=self.timeout)
+        _, late = ray.wait(list(waiting.values()), num_returns=len(waiting), timeout=self.timeout)
         if late:
             raise TimeoutError(
                 f"{len(late)} audits by {attack.name} were not done within {self.timeout:g} s; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def run_trials(
         shutil.rmtree(storage, ignore_errors=True)
 
 
-def tune_environment(environment: dict[str, str]) -> None:
+def tune_environment(environment: MutableMapping[str, str]) -> None:
     """Switch off what Tune would write beside our results; must be set before Tune is imported."""
     environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_SYNCER", "1")

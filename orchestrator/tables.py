@@ -188,9 +188,9 @@ class Parts:
             if held >= round:
                 self._file(table, held).unlink(missing_ok=True)
 
-    def read(self, table: str) -> pa.Table:
-        """The rows of all rounds, in the order of rounds."""
-        contents = [self._file(table, round).read_bytes() for round in self.rounds(table)]
+    def read(self, table: str, start: int = 0) -> pa.Table:
+        """The rows of all rounds from ``start`` on, in the order of rounds."""
+        contents = [self._file(table, round).read_bytes() for round in self.rounds(table) if round >= start]
         return joined([pa.ipc.open_file(pa.py_buffer(content)).read_all() for content in contents])
 
     def merge(self, table: str, path: Path) -> pa.Table:

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.labels import environment, flat, reason, scalars, trial_name, without_password
-from orchestrator.mlflow_store import ROUND, SENT_TAG, Rounds, Store, address, settle, ui
+from orchestrator.labels import flat, reason, run_tags, scalars, trial_name, without_password
+from orchestrator.mlflow_store import ROUND, SENT_TAG, Rounds, Store, named, settle, ui
 from orchestrator.results import Folder, TrialFolder, write_atomically
 
-__all__ = ["Tracker", "environment", "settle", "trial_name", "ui"]
+__all__ = ["Tracker", "settle", "trial_name", "ui"]
 
 IDLE_SECONDS = 20.0  # until something is worth sending the start of a sweep has the machine for itself
 GATHER_SECONDS = 1.0  # rounds that end within it share a batch: 30 metrics cost 15 ms, 600 in one batch 60 ms
@@ -50,6 +50,8 @@ class Wanted:
         rows: the rounds not known to be there: time in milliseconds and metrics.
         on_disk: whether the trial's table has rows that are not in ``rows``.
         live: whether the trial ran in this process; files of other trials are sent only if they are missing.
+        files: artifacts besides those of the trial's folder: path, and folder among the artifacts.
+        there: the address of the MLflow that is known to hold all of it, since the run has ended.
         version: grows with every change; ``sent`` is the last one that MLflow has.
         failures: attempts in a row that failed; ``refusals`` those of them in which MLflow was there and refused.
     """
@@ -64,7 +66,8 @@ class Wanted:
     finals: dict[str, float] = field(default_factory=dict)
     rows: Rounds = field(default_factory=dict)
     folder: TrialFolder | None = None
-    files: list[tuple[Path, str]] = field(default_factory=list)
+    files: list[tuple[str, str]] = field(default_factory=list)
+    there: str = ""
     on_disk: bool = False
     live: bool = True
     version: int = 1
@@ -76,9 +79,16 @@ class Wanted:
     def pending(self) -> bool:
         return self.version != self.sent and self.refusals < ATTEMPTS
 
+    def begin(self) -> None:
+        """Want a run that goes on."""
+        self.status, self.ended, self.there, self.live = None, 0, "", True
+        self.started = self.started or _now()
+        self.refusals, self.version = 0, self.version + 1
+
     def end(self, status: str, ended: int) -> None:
-        self.status, self.ended, self.refusals = status, ended, 0
-        self.version += 1
+        """Want a run that has ended."""
+        self.status, self.ended, self.there = status, ended, ""
+        self.refusals, self.version = 0, self.version + 1
 
 
 class Tracker:
@@ -99,12 +109,13 @@ class Tracker:
         settle()
         results = Path(os.path.abspath(results))
         self.folder = Folder(results / sweep_name)
-        self._address = (results, tracking_uri)
+        self._where = without_password(named(tracking_uri) or "mlflow.db")
         self._store = Store(results, sweep_name, self.folder.identity(), tracking_uri)
         self._warn, self._warned = warn, set[str]()
         self._lock = threading.RLock()
         self._trials: dict[str, Wanted] = {}
-        self._sweep = Wanted("", sweep_name, {}, started=_now(), sent=1)
+        self._sweep = _recorded(self.folder) or Wanted("", sweep_name, {}, started=_now())
+        self._sweep.sent = self._sweep.version
         self._wake, self._closing, self._done = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
         self._thread.start()
@@ -112,10 +123,10 @@ class Tracker:
     def sweep_started(self, tags: Mapping[str, str] | None = None) -> None:
         """The sweep begins or goes on. Its sweep.yaml becomes an artifact."""
         with self._lock:
-            self._sweep.tags = {"fedpriv.folder": str(self.folder.path), **_texts(tags or {})}
-            self._sweep.status = None
-            self._sweep.files = [(self.folder.sweep, "")]
-            self._sweep.version += 1
+            self._sweep.tags = run_tags(tags or {}, self.folder.path)
+            self._sweep.files = [(str(self.folder.sweep), "")]
+            self._sweep.begin()
+            _record(self.folder, self._sweep)
 
     def trial_started(self, trial_id: str, params: Mapping[str, Any], tags: Mapping[str, str], name: str) -> None:
         """A trial begins or goes on, with its resolved configuration (nested or flat) and a name for people."""
@@ -123,12 +134,10 @@ class Tracker:
         with self._lock:
             known = self._trials.get(trial_id) or _recorded(folder)
             wanted = self._trials[trial_id] = known or Wanted(trial_id, name, {}, folder=folder)
-            wanted.name, wanted.params, wanted.live = name, flat(params), True
-            wanted.tags = {**_texts(tags), "fedpriv.folder": str(folder.path)}
-            wanted.started = wanted.started or _now()
-            wanted.status, wanted.ended, wanted.finals, wanted.refusals = None, 0, {}, 0
-            wanted.version += 1
-        _record(wanted)
+            wanted.name, wanted.params, wanted.tags = name, flat(params), run_tags(tags, folder.path)
+            wanted.finals = {}
+            wanted.begin()
+            _record(folder, wanted)
 
     def rounds(self, trial_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rounds have ended: one row each, with ``round`` and its metrics. What is not a finite number is left out."""
@@ -153,36 +162,48 @@ class Tracker:
                 return
             wanted.finals, wanted.folder, wanted.on_disk = scalars(finals or {}), TrialFolder(Path(folder)), True
             wanted.end(status, _now())
-        _record(wanted)
+            _record(wanted.folder, wanted)
         self._wake.set()
 
     def sweep_finished(self, report_files: Iterable[Path], status: str) -> None:
         """The sweep ended; its report's files become artifacts, in folders as they lie below the sweep's."""
-        files = [(self.folder.sweep, "")]
+        files = [(str(self.folder.sweep), "")]
         for file in map(Path, report_files):
-            below = file.parent.is_relative_to(self.folder.path)
-            files.append((file, file.parent.relative_to(self.folder.path).as_posix() if below else ""))
+            inside = file.parent.is_relative_to(self.folder.path) and file.parent != self.folder.path
+            files.append((str(file), file.parent.relative_to(self.folder.path).as_posix() if inside else ""))
         with self._lock:
-            self._sweep.files = [(file, "" if below == "." else below) for file, below in files]
+            self._sweep.files = files
             self._sweep.end(status, _now())
+            _record(self.folder, self._sweep)
             for wanted in self._trials.values():
                 if wanted.status is None:
                     wanted.end("unfinished", _now())
         self._wake.set()
 
     def reconcile(self, folder: Path) -> None:
-        """See to it that MLflow holds all that lies in the sweep's ``folder``, whichever process has left it there."""
+        """See to it that MLflow holds all that lies in the sweep's ``folder``, whichever process has left it there.
+
+        What is recorded there as held by this same MLflow is not looked at again, so a complete sweep costs nothing.
+        """
+        sweep, lost = Folder(Path(folder)), not self._store.exists()
         with self._lock:
-            for trial in Folder(Path(folder)).trials():
-                wanted = self._trials.get(trial.id) or _recorded(trial)
-                if wanted is None:
+            known = {trial.id: self._trials.get(trial.id) or _recorded(trial) for trial in sweep.trials()}
+            for wanted in [wanted for wanted in (*known.values(), self._sweep) if wanted]:
+                if wanted.there == self._where and not lost:
                     continue
-                if not wanted.live and wanted.status is None:
-                    wanted.end("unfinished", int(trial.record.stat().st_mtime * 1000))
-                wanted.on_disk = True
-                wanted.version += 1
-                self._trials[trial.id] = wanted
+                if wanted.trial:
+                    self._trials[wanted.trial] = wanted
+                    wanted.on_disk = True
+                    if not wanted.live and wanted.status is None:
+                        wanted.end("unfinished", wanted.started)
+                if wanted.trial or wanted.status:
+                    wanted.version += 1
         self._wake.set()
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something that MLflow is not known to hold."""
+        return bool(self._pending())
 
     def close(self, timeout: float = 30.0) -> bool:
         """Send what there is, for at most ``timeout`` seconds; less if MLflow is away. True if it holds everything."""
@@ -222,11 +243,11 @@ class Tracker:
                 self._store.forget()
                 wanted.failures += 1
                 if not (isinstance(error, FileNotFoundError) or getattr(error, "error_code", None) in REFUSED):
-                    self._say(AWAY.format(self._where(), reason(error)))
+                    self._say(AWAY.format(self._where, reason(error)))
                     return False
                 wanted.refusals += 1
                 if wanted.refusals == ATTEMPTS:
-                    self._say(REFUSAL.format(self._where(), wanted.name, reason(error)))
+                    self._say(REFUSAL.format(self._where, wanted.name, reason(error)))
         return True
 
     def _send(self, wanted: Wanted) -> None:
@@ -247,7 +268,8 @@ class Tracker:
             if status and status != "unfinished":
                 files += trial_files(wanted.folder) if wanted.folder else []
                 store.finals(held, wanted.finals, ended)
-            store.upload(held, [item for item in files if item[0].exists()], only_missing=not wanted.live)
+            there = [(Path(file), below) for file, below in files if Path(file).exists()]
+            store.upload(held, there, only_missing=not wanted.live)
             if status:
                 store.end(held, STATUSES.get(status, "FINISHED"), ended, complete)
         with self._lock:
@@ -255,11 +277,9 @@ class Tracker:
             wanted.rows = {round_: row for round_, row in wanted.rows.items() if rows.get(round_) is not row}
             wanted.on_disk = wanted.on_disk and wanted.version != version
             wanted.sent, wanted.failures, wanted.refusals = version, 0, 0
-
-    def _where(self) -> str:
-        with suppress(Exception):
-            return without_password(address(*self._address))
-        return "its store"
+            if status and wanted.version == version:
+                wanted.there = self._where
+                _record(wanted.folder or self.folder, wanted)
 
     def _say(self, sentence: str) -> None:
         """Warn, of a kind of trouble once: a server that is away again, or for another reason, is no news."""
@@ -275,38 +295,33 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _texts(tags: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in tags.items()}
+def _record(folder: Folder | TrialFolder, wanted: Wanted) -> None:
+    """Keep beside the tables what they do not hold, so that another process can tell MLflow all of it."""
+    names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there")
+    with suppress(OSError):  # whoever writes the tables says so when the folder cannot be written
+        write_atomically(folder.tracking, json.dumps({name: getattr(wanted, name) for name in names}).encode())
 
 
-def _record(wanted: Wanted) -> None:
-    """Keep beside the trial's tables what they do not hold, so that another process can tell MLflow all of it."""
-    names = ("name", "tags", "params", "started", "ended", "status", "finals")
-    with suppress(OSError):  # the trial itself says so when its folder cannot be written
-        assert wanted.folder is not None
-        write_atomically(wanted.folder.record, json.dumps({name: getattr(wanted, name) for name in names}).encode())
-
-
-def _recorded(folder: TrialFolder) -> Wanted | None:
-    """What `_record` has kept of a trial; None where there is nothing that can be read."""
+def _recorded(folder: Folder | TrialFolder) -> Wanted | None:
+    """What `_record` has kept; None where there is nothing that can be read."""
+    trial = folder if isinstance(folder, TrialFolder) else None
     with suppress(OSError, ValueError, TypeError):
-        return Wanted(folder.id, folder=folder, live=False, **json.loads(folder.record.read_text()))
+        kept = json.loads(folder.tracking.read_text())
+        return Wanted(trial.id if trial else "", folder=trial, live=False, **kept)
     return None
 
 
 def saved_rows(folder: TrialFolder, started: int) -> Rounds:
-    """The rounds in the trial's table, or in its parts while it has none, at the times that their seconds add up to."""
-    from orchestrator.tables import Parts, read_table
+    """The rounds in the trial's table, at the times that their seconds add up to; none while it has no table."""
+    from orchestrator.tables import read_table
 
-    path = folder.table("rounds")
-    table = read_table(path) if path.exists() else Parts(folder.parts).read("rounds")
     rounds, passed = {}, 0.0
-    for row in table.to_pylist():
+    for row in read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").exists() else ():
         passed += row.get("seconds") or 0.0
         rounds[int(row[ROUND])] = (started + int(passed * 1000), scalars(row))
     return rounds
 
 
-def trial_files(folder: TrialFolder) -> list[tuple[Path, str]]:
+def trial_files(folder: TrialFolder) -> list[tuple[str, str]]:
     """The artifacts of a trial: its resolved configuration and its tables."""
-    return [(path, "") for path in (folder.config, *sorted(folder.path.glob("*.parquet")))]
+    return [(str(path), "") for path in (folder.config, *sorted(folder.path.glob("*.parquet")))]

@@ -166,7 +166,8 @@ class Trial:
 
     def _aggregate(self, parts: list[Any]) -> dict[str, Any]:
         """Move every model that has clients; an empty cluster keeps its model."""
-        state, facts = self.state, {}
+        state = self.state
+        facts: dict[str, Any] = {}
         for j in np.unique(state.assignment).tolist():
             received = gather([part[j] for part, _ in parts if j in part])
             rng = stream(self.run.seed, "noise", state.round, j)

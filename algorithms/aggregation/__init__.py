@@ -1,5 +1,5 @@
 """The ``aggregation`` slot: how a model moves, given what the clients of its cluster sent.
 
-Each module has ``Config``, ``NEEDS`` ("mean" or "updates"), ``begin(config, weights)``, which returns the server's own state as a
-dictionary of arrays, ``weigh(config, examples)``, the clients' weights, and ``apply(config, state, weights, received)``.
+Each module has ``Config``, ``NEEDS`` ("mean" or "updates"), ``begin(config, params)``, which returns the server's own state
+as a dictionary of arrays, ``weigh(config, examples)``, the clients' weights, and ``apply(config, state, params, received)``.
 """

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from orchestrator.report import NoResults, read_trials, write_report
 from tests.orchestrator.synthetic_results import write_sweep
 
 TABLES = ["summary.csv", "summary.md", "published.csv", "published.md"]
-SWEEP = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
+SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """What a report reads: trials, settings that were swept one by one or whole, and folders that hold nothing."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -9,6 +10,8 @@ from orchestrator.report import NoResults, read_trials
 from orchestrator.report.results import Results, counts, read_results, results, rows
 from orchestrator.report.values import lookup
 from tests.orchestrator.synthetic_results import write_sweep
+
+RATIO = "data.split.minority_ratio"
 
 
 @pytest.mark.parametrize(
@@ -35,9 +38,10 @@ def test_a_folder_that_does_not_exist_holds_no_results(tmp_path: Path) -> None:
 
 
 def test_settings_are_the_swept_keys_without_the_seed(tmp_path: Path) -> None:
-    grid = {"seed": [0, 1], "data.split.minority_ratio": [0.3, 0.1], "clustering.name": ["ifca_mir", "ifca"]}
+    ratios, algorithms = [0.3, 0.1], ["ifca_mir", "ifca"]
+    grid: dict[str, list[Any]] = {"seed": [0, 1], RATIO: ratios, "clustering.name": algorithms}
     found = read_results(write_sweep(tmp_path / "s", grid))
-    assert found.keys == ("data.split.minority_ratio", "clustering.name")
+    assert found.keys == (RATIO, "clustering.name")
     assert [setting.values for setting in found.settings] == [
         (0.1, "ifca"),
         (0.1, "ifca_mir"),

@@ -139,7 +139,7 @@ def test_values_are_printed_in_their_shortest_spelling() -> None:
     assert sorted(["b", 10, None, "none", 9, [0, 5]], key=sort_key) == [None, 9, 10, [0, 5], "none", "b"]
 
 
-GROUPED = {
+GROUPED: dict[str, Any] = {
     "accuracy": 0.9,
     "accuracy_majority": 0.95,
     "accuracy_minority": 0.85,

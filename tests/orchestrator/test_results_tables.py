@@ -64,7 +64,7 @@ class TestTypes:
 
     @pytest.mark.parametrize("value", [[1], {"a": 1}, b"bytes", object(), 1j, np.zeros(2)])
     def test_other_values_are_refused(self, value):
-        with pytest.raises(TypeError, match="column 'a'.*neither number, truth value nor text"):
+        with pytest.raises(TypeError, match=r"column 'a'.*neither number, truth value nor text"):
             as_table([{"a": value}])
 
     def test_text_among_numbers_is_refused(self):
@@ -118,6 +118,7 @@ class TestParts:
             parts.append("per-client", round, [{"round": round, "client": client} for client in range(2)])
         assert parts.rounds("rounds") == [0, 2, 10]
         assert parts.read("rounds")["round"].to_pylist() == [0, 2, 10]
+        assert parts.read("rounds", start=2)["round"].to_pylist() == [2, 10]
         assert len(parts.read("per-client")) == 6
 
     def test_a_round_that_is_done_again_replaces_its_rows(self, tmp_path):

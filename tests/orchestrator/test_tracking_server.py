@@ -91,7 +91,7 @@ def wait_until_sent(tracker: Tracker) -> None:
 def test_a_server_that_comes_late_misses_nothing(server, results, capfd):
     warnings: list[str] = []
     tracker = Tracker(results, NAME, server.uri, warnings.append)
-    tracker.sweep_started(tracking.environment("cpu"))
+    tracker.sweep_started({"device": "cpu"})
     run_trial(tracker, "a", rows(6), {"violations": 2.0})
     while not warnings:
         time.sleep(0.02)
