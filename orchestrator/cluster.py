@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +52,8 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
     """
     import ray
 
+    # Loading Tune takes as long as starting Ray, which only waits for other processes.
+    threading.Thread(target=importlib.import_module, args=("ray.tune",), daemon=True).start()
     # What goes wrong in a trial is told once, in our words; Tune would print the same traceback for every retry.
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -18,7 +18,7 @@ from orchestrator.refusal import Problem, Refusal
 from orchestrator.report import write_report
 from orchestrator.report.results import NoResults
 from orchestrator.report.terminal import summary_table
-from orchestrator.results import Claim, Folder, FolderError, claim, obstacle
+from orchestrator.results import Claim, Folder, FolderError, WriteError, claim, obstacle
 from orchestrator.screen import Screen
 from orchestrator.sweep import TrialSpec, remaining, results_of, run_trials, specs, tune_environment
 from orchestrator.sweep_file import Sweep, load_sweep
@@ -101,7 +101,7 @@ def _close(
 ) -> int:
     rows = results_of(folder, trials)
     write_trials(folder, rows)
-    screen.console.print(summary_table(rows, sweep.swept, width=screen.console.width))
+    screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=screen.console.width))
     files = write_report(folder.path)
     if tracker:
         tracker.reconcile(folder.path)
@@ -116,7 +116,7 @@ def report(folder: Path) -> int:
     """Write the report of a results folder. Raises Refusal where there is nothing to report on."""
     try:
         files = write_report(folder)
-    except NoResults as error:
+    except (NoResults, WriteError) as error:
         raise Refusal([Problem(str(error), file=str(folder))]) from error
     for file in files:
         print(file)

@@ -15,7 +15,6 @@ from typing import Any
 import yaml
 
 FILE = Path(__file__).with_name("published.yaml")
-PAPERS = ("ifca_mir", "finp", "metric_privacy")
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,10 @@ PLAIN = ("names", "round", "attempt", "best", "explored", "facts")
 
 def save_state(state: RunState, path: Path) -> None:
     """Write ``state`` to ``path`` so that a reader sees the old file or the new one, never a part of either."""
-    arrays = {name: np.ascontiguousarray(getattr(state, name)) for name in ARRAYS}
+    arrays = {name: np.asarray(getattr(state, name), order="C") for name in ARRAYS}
     for j, (model, server) in enumerate(zip(state.models, state.servers, strict=True)):
         arrays |= {f"model.{j}.params": model.params, f"model.{j}.buffers": model.buffers}
-        arrays |= {f"server.{j}.{name}": np.ascontiguousarray(array) for name, array in server.items()}
+        arrays |= {f"server.{j}.{name}": np.asarray(array, order="C") for name, array in server.items()}
     plain = {name: getattr(state, name) for name in PLAIN}
     write_atomically(path, save(arrays, metadata={"state": json.dumps(plain), "clusters": str(len(state.models))}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -32,9 +33,17 @@ class TrialSpec:
         parts = []
         for key, value in self.values.items():
             head, _, last = key.rpartition(".")
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            shown = f"{value:g}" if isinstance(value, float) else _brief(value)
             parts.append(shown if last == "name" else f"{last or head}={shown}")
         return " ".join(parts) or self.id
+
+
+def _brief(value: Any) -> str:
+    """A swept value in a title; of a whole slot what tells it from the others: its lists and its name."""
+    if not isinstance(value, dict):
+        return str(value)
+    told = [f"{name} {item}" for name, item in value.items() if isinstance(item, list)]
+    return ", ".join(told) or str(value.get("name", value))
 
 
 def specs(sweep: Sweep) -> list[TrialSpec]:
@@ -114,7 +123,7 @@ def results_of(folder: Folder, trials: list[TrialSpec]) -> list[dict[str, Any]]:
             ".".join((*map(str, key), "name")): member.name for key, member in trial.run.chosen() if key[0] != "attacks"
         }
         attacks = ",".join(attack.name for attack in trial.run.attacks)
-        swept = {key: value for key, value in trial.values.items() if not isinstance(value, dict | list)}
+        swept = {key: json.dumps(v) if isinstance(v, dict | list) else v for key, v in trial.values.items()}
         row = {"id": trial.id, "status": record.get("status", "unfinished")} | slots
         row |= {"attacks": attacks or None, "seed": trial.run.seed, "rounds": trial.run.rounds} | swept
         rows.append(row | {"reason": record.get("reason")} | record.get("metrics", {}))

@@ -9,8 +9,8 @@ A table is made of rows (mappings of column to value), of columns (arrays or lis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -59,33 +59,42 @@ def _column(name: str, values: Sequence[Any] | np.ndarray | pa.Array) -> pa.Arra
         return _array(name, pa.array(values))
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return _array(name, values)
-    types = set(map(type, values))
-    kind = _widest(name, {_kind(name, each) for each in types})
-    if not types <= PLAIN:  # NumPy's numbers, or truth values among numbers, which Arrow does not convert itself
-        plain = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}.get(kind, str)
-        values = [None if value is None else plain(value) for value in values]
+    with _about(name):
+        kind, convert = _kept(frozenset(map(type, values)))
+    if convert:
+        values = [None if value is None else convert(value) for value in values]
     return pa.array(values, type=kind, from_pandas=True)
 
 
+@contextmanager
+def _about(column: str) -> Iterator[None]:
+    """Say in which column a value of the wrong type was met."""
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(f"column {column!r}: {error}") from None
+
+
 @cache
-def _type(kind: type) -> pa.DataType | None:
-    """The Arrow type in which values of the Python or NumPy type ``kind`` are kept; None if they are not."""
-    if kind is type(None):
+def _kept(types: frozenset[type]) -> tuple[pa.DataType, Callable[[Any], Any] | None]:
+    """In which Arrow type values of these Python and NumPy types are kept, and what Arrow needs to have done to them."""
+    kind = _widest(_kind(each) for each in types)
+    convert = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}.get(kind, str)
+    return kind, None if types <= PLAIN else convert
+
+
+def _kind(of: type) -> pa.DataType:
+    if of is type(None):
         return pa.null()
     for kept, types in zip(NUMBERS, ((bool, np.bool_), (int, np.integer), (float, np.floating)), strict=True):
-        if issubclass(kind, types):
+        if issubclass(of, types):
             return kept
-    return pa.string() if issubclass(kind, str) else None
+    if issubclass(of, str):
+        return pa.string()
+    raise TypeError(f"a value of type {of.__name__} is neither number, truth value nor text")
 
 
-def _kind(name: str, kind: type) -> pa.DataType:
-    found = _type(kind)
-    if found is None:
-        raise TypeError(f"column {name!r}: a value of type {kind.__name__} is neither number, truth value nor text")
-    return found
-
-
-def _widest(name: str, kinds: Iterable[pa.DataType]) -> pa.DataType:
+def _widest(kinds: Iterable[pa.DataType]) -> pa.DataType:
     """The one type that holds values of all ``kinds``; null if there are none."""
     found = set(kinds) - {pa.null()}
     if not found:
@@ -93,7 +102,7 @@ def _widest(name: str, kinds: Iterable[pa.DataType]) -> pa.DataType:
     if found <= set(NUMBERS):
         return max(found, key=NUMBERS.index)
     if len(found) > 1:
-        raise TypeError(f"column {name!r} has text among numbers")
+        raise TypeError("text among numbers")
     return found.pop()
 
 
@@ -120,7 +129,11 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     for schema in dict.fromkeys(table.schema for table in tables):
         for column in schema:
             kinds.setdefault(column.name, set()).add(column.type)
-    schema = pa.schema([(name, _widest(name, found)) for name, found in kinds.items()])
+    fields = []
+    for name, found in kinds.items():
+        with _about(name):
+            fields.append((name, _widest(found)))
+    schema = pa.schema(fields)
     if not tables:
         return schema.empty_table()
     return pa.concat_tables([_conformed(table, schema) for table in tables]).combine_chunks()

@@ -147,7 +147,7 @@ class Tracker:
             if wanted is None:
                 return
             for row in rows:
-                if ROUND in row:
+                if row.get(ROUND) is not None:
                     wanted.rows[int(row[ROUND])] = (now, scalars(row))
             if len(wanted.rows) > ROWS_IN_MEMORY:
                 wanted.rows, wanted.on_disk = {}, True

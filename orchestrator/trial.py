@@ -43,12 +43,13 @@ class Trial:
         self.preferences = self.clustering.module.preferences(
             self.clustering.config, data.clients, stream(run.seed, "preferences")
         )
-        self.attempts = getattr(self.clustering.config, "restarts", 1)
-        self.explore_until = min(getattr(self.clustering.config, "restart_rounds", 0), run.rounds)
+        # The last round is never part of the comparison: the choice that is reported must be made with the risk.
+        self.explore_until = min(getattr(self.clustering.config, "restart_rounds", 0), run.rounds - 1)
+        self.attempts = getattr(self.clustering.config, "restarts", 1) if self.explore_until else 1
         self.saved, self.best = folder.state / "state.safetensors", folder.state / "best.safetensors"
         self.predictions, self.costs = np.empty((0, 0), np.int16), np.empty((0, 0))
         self.state = load_state(self.saved) if self.saved.exists() else self._begin(0)
-        self.told = self.state.round  # rows of earlier rounds have been reported
+        self.told = 0 if self.exploring else self.state.round  # rows of earlier rounds have been reported
 
     @property
     def exploring(self) -> bool:

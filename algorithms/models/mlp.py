@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ class Config(SlotConfig):
     """Fields of the perceptron."""
 
     # 64 units memorise 40 digits within a few epochs, which is the leakage that the quickstart wants to show.
-    hidden: tuple[int, ...] = Field((64,), max_length=8, description="width of each hidden layer, at least 1 each")
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((64,), max_length=8, description="width of each hidden layer")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -48,7 +48,8 @@ def resolved(config: Config, run: Any) -> Config:
     """
     model = run.model.module
     dense = not model.CONVOLUTIONAL and not model.BATCH_NORM
-    backend = config.backend if config.backend != "auto" else ("vmap" if dense else "loop")
+    fast = "vmap" if dense and config.precision == "float32" else "loop"
+    backend = config.backend if config.backend != "auto" else fast
     size = config.cohort_size if config.cohort_size != "auto" else (25 if backend == "vmap" else 5)
     return config.model_copy(update={"backend": backend, "cohort_size": size})
 
@@ -60,10 +61,8 @@ def problems(config: Config, run: Any) -> list[tuple[str, str]]:
         found.append(("cohort_size", f"must be an integer >= 1 or auto, got {config.cohort_size}"))
     if config.backend == "vmap" and run.model.module.BATCH_NORM:
         found.append(("backend", f"vmap cannot train {run.model.name}, which has batch normalisation; use loop"))
-    if config.backend == "vmap" and config.precision == "bf16" and config.device == "cpu":
-        found.append(
-            ("precision", "bf16 is not available with the vmap backend on the CPU; use backend loop or float32")
-        )
+    if config.backend == "vmap" and config.precision == "bf16":
+        found.append(("precision", "bf16 is not available with the vmap backend; use backend loop or float32"))
     if config.optimizer == "adam" and config.momentum:
         found.append(("momentum", f"adam has its own moments; got {config.momentum}, allowed is 0"))
     return found

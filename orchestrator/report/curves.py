@@ -9,7 +9,7 @@ from orchestrator.published import records
 from orchestrator.report.arrangement import Arrangement, Point, points
 from orchestrator.report.drawing import (
     BODY,
-    MEANS,
+    RATES,
     REFERENCE,
     Sheet,
     algorithm_handles,
@@ -18,10 +18,11 @@ from orchestrator.report.drawing import (
     label_columns,
     label_row,
     legend,
+    mean_note,
     means_with_intervals,
     same_scale,
 )
-from orchestrator.report.estimate import Estimate, estimate
+from orchestrator.report.estimate import Estimate, drawn
 from orchestrator.report.papers import rules
 from orchestrator.report.values import Row, text
 from orchestrator.report.vocabulary import GROUP_COLOURS, setting_label
@@ -46,7 +47,7 @@ def convergence(arr: Arrangement) -> Figure | None:
     if not names:
         return None
     columns: list[Point] = [()] if arr.axis == (arr.hue,) else arr.positions
-    sheet = Sheet("Accuracy over the rounds", "lines: mean over seeds; bands: 95 % interval")
+    sheet = Sheet("Accuracy over the rounds", mean_note(arr, "lines", "bands"), within=RATES)
     lines = [(panel, name) for panel in arr.panels for name in names]
     figure, axes = blank(arr, sheet, len(lines), len(columns), 2.9)
     for line, (panel, name) in zip(axes, lines, strict=True):
@@ -56,7 +57,7 @@ def convergence(arr: Arrangement) -> Figure | None:
         group = name.removeprefix("accuracy").removeprefix("_")
         ylabel = f"accuracy, {group} clients\n(fraction)" if group else "accuracy (fraction)"
         label_row(line, ylabel, setting_label(arr.facets, panel))
-    same_scale(axes, ["accuracy"] * len(lines))
+    same_scale(axes, ["accuracy"] * len(lines), sheet.within)
     label_columns(axes, [setting_label(arr.axis, position) if position else "" for position in columns], "round")
     legend(figure, algorithm_handles(arr, "line"), sheet)
     return figure
@@ -77,11 +78,12 @@ def motivation(arr: Arrangement) -> Figure | None:
     panels = points(trials, facets)
     printed = published_points({text(arr.results.value(trial, "data.name")) for trial in trials})
     extra = (*([_hollow()] if printed else []), dashed("guessing (0.5)"))
-    sheet = Sheet("Membership inference against the two models of IFCA", MEANS, extra)
+    sheet = Sheet("Membership inference against the two models of IFCA", mean_note(arr), extra, RATES)
     figure, axes = blank(arr, sheet, 1, len(panels), 4.2)
     for ax, panel in zip(axes[0], panels, strict=True):
         here = [trial for trial in trials if all(text(trial[k]) == text(v) for k, v in zip(facets, panel, strict=True))]
         _motivation_panel(ax, here, names, printed)
+    same_scale(axes, ["attack"], sheet.within)
     label_row(axes[0], "attack accuracy (fraction)")
     label_columns(axes, [setting_label(facets, panel) for panel in panels], "minority ratio (fraction of clients)")
     legend(figure, [_model_handle(group) for group in names], sheet)
@@ -117,7 +119,7 @@ def _by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
         for row in table:
             if row.get(name) is not None:
                 values.setdefault(row["round"], []).append(float(row[name]))
-    return {number: estimate(values[number]) for number in sorted(values)}
+    return {number: drawn(values[number]) for number in sorted(values)}
 
 
 def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printed: list[Printed]) -> None:
@@ -128,7 +130,7 @@ def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printe
             if trial.get(RATIO) is not None and trial.get(name) is not None:
                 by_ratio.setdefault(float(trial[RATIO]), []).append(float(trial[name]))
         style: dict[str, Any] = {"color": GROUP_COLOURS[group], "marker": MODEL_MARKERS[group]}
-        means_with_intervals(ax, [(ratio, estimate(by_ratio[ratio])) for ratio in sorted(by_ratio)], **style)
+        means_with_intervals(ax, [(ratio, drawn(by_ratio[ratio])) for ratio in sorted(by_ratio)], **style)
         hollow: dict[str, Any] = style | {"markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
         theirs = [(ratio, value) for of, ratio, value in printed if of == group]
         ax.plot([ratio for ratio, _ in theirs], [value for _, value in theirs], linestyle="none", **hollow)

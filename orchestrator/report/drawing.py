@@ -5,13 +5,14 @@ Matplotlib's object interface on the Agg canvas: no window, no global figure, no
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from orchestrator.report.arrangement import Arrangement, Point
-from orchestrator.report.estimate import Estimate, estimate
+from orchestrator.report.estimate import FEWEST, Estimate, drawn
 from orchestrator.report.values import Value, text
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the reso
 RESOLUTION = 120  # dots per inch
 PANEL_HEIGHT = 2.5  # inches
 PER_INCH = 11  # characters of body text in an inch, on average
-FEWEST_FOR_A_BOX = 3
-MEANS = "marks: mean over seeds; bars: 95 % interval"
+RATES = (-0.02, 1.02)  # the vertical axis of a rate ends here, however wide an interval is
 
 Draw = Callable[["Axes", Arrangement, Point, str], None]
 
@@ -43,11 +43,15 @@ class PanelRow:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A figure's words: what it shows (the title's first line), how to read the marks, further legend entries."""
+    """A figure's words: what it shows (the title's first line), how to read the marks, further legend entries.
+
+    ``within`` are the farthest ends of the vertical axes.
+    """
 
     what: str
     note: str
     extra: tuple[Any, ...] = ()
+    within: tuple[float, float] = (-math.inf, math.inf)
 
 
 def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[PanelRow], draw: Draw) -> Figure:
@@ -58,7 +62,7 @@ def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[
             draw(ax, arr, row.panel, metric)
             categories(ax, arr)
         label_row(line, row.ylabel, row.label)
-    same_scale(axes, [row.ylabel for row in rows])
+    same_scale(axes, [row.ylabel for row in rows], sheet.within)
     label_columns(axes, columns, arr.axis_label)
     legend(figure, algorithm_handles(arr, "patch" if draw is bars else "marker"), sheet)
     return figure
@@ -140,13 +144,15 @@ def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
     found.get_title().set_multialignment("center")
 
 
-def same_scale(axes: Any, kinds: Sequence[str]) -> None:
+def same_scale(axes: Any, kinds: Sequence[str], within: tuple[float, float]) -> None:
     """Give rows of one kind the same vertical limits, so that small multiples can be compared."""
     for kind in set(kinds):
         lines = [line for line, of in zip(axes, kinds, strict=True) if of == kind]
         limits = [ax.get_ylim() for line in lines for ax in line]
         for line in lines:
-            line[0].set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+            line[0].set_ylim(
+                max(within[0], min(low for low, _ in limits)), min(within[1], max(high for _, high in limits))
+            )
 
 
 def algorithm_handles(arr: Arrangement, kind: Literal["marker", "line", "patch"] = "marker") -> list[Any]:
@@ -193,7 +199,7 @@ def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     for x, room, position, hue in places(arr):
         values, colour = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
         line = {"color": colour, "linewidth": 1.4}
-        if len(values) >= FEWEST_FOR_A_BOX:
+        if len(values) >= FEWEST:
             ax.boxplot(
                 [values],
                 positions=[x],
@@ -214,17 +220,32 @@ def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
 
 def box_note(arr: Arrangement) -> str:
     """How to read `boxes`, by the number of seeds that there are."""
-    seeds = {text(trial.get("seed")) for trial in arr.trials}
-    if len(seeds) >= FEWEST_FOR_A_BOX:
+    if seeds(arr)[-1] >= FEWEST:
         return "boxes: quartiles and range over seeds; thick line: median; points: single seeds"
-    return "points: single seeds" + ("; line: their mean (too few for a box)" if len(seeds) == 2 else "")
+    return "points: single seeds" + ("; line: their mean (too few for a box)" if seeds(arr)[-1] > 1 else "")
+
+
+def mean_note(arr: Arrangement, mean: str = "marks", spread: str = "bars") -> str:
+    """How to read means and what is around them, by the number of seeds that there are."""
+    fewest, most = seeds(arr)
+    if most == 1:
+        return f"{mean}: one seed"
+    if most < FEWEST:
+        return f"{mean}: mean over seeds; {spread}: range of the two seeds (too few for an interval)"
+    return f"{mean}: mean over seeds; {spread}: 95 % interval" + (", range of two seeds" if fewest < FEWEST else "")
+
+
+def seeds(arr: Arrangement) -> tuple[int, int]:
+    """Fewest (but for one) and most trials at one place of the figures."""
+    found = [len(arr.cell(panel, at, hue)) for panel in arr.panels for _, _, at, hue in places(arr)]
+    return min((n for n in found if n > 1), default=1), max(found)
 
 
 def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     """Mean over seeds as a marker with its 95 % interval, joined along an axis that has an order."""
     found: dict[str, list[tuple[float, Estimate]]] = {text(hue): [] for hue in arr.hues}
     for x, _, position, hue in places(arr, spread=0.3):
-        e = estimate(arr.measured(panel, position, hue, metric))
+        e = drawn(arr.measured(panel, position, hue, metric))
         if e.n:
             found[text(hue)].append((x, e))
     for hue in arr.hues:
@@ -235,7 +256,7 @@ def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
 def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     """Mean over seeds as a bar from 0, with its 95 % interval."""
     for x, room, position, hue in places(arr):
-        e = estimate(arr.measured(panel, position, hue, metric))
+        e = drawn(arr.measured(panel, position, hue, metric))
         if e.n:
             colour = arr.palette[text(hue)]
             ax.bar([x], [e.mean], width=room, color=f"{colour}66", edgecolor=colour, linewidth=1.4)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CONFIDENCE = 0.95
 NAN = float("nan")
+FEWEST = 3  # values from which figures show intervals and boxes
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Estimate:
 
     def parts(self, digits: int) -> tuple[str, str]:
         """Mean and half width in print, ("0.812", "0.011"); an empty text for what does not exist."""
-        mean, half = ("" if math.isnan(value) else f"{value:.{digits}f}" for value in (self.mean, self.half))
+        # Adding 0.0 after rounding turns -0.0, which reads as if it were below zero, into 0.0.
+        mean, half = ("" if math.isnan(v) else f"{round(v, digits) + 0.0:.{digits}f}" for v in (self.mean, self.half))
         return mean, half
 
 
@@ -49,6 +51,16 @@ def estimate(values: Sequence[float]) -> Estimate:
         return Estimate(mean, NAN, n)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     return Estimate(mean, quantile(n - 1) * deviation / math.sqrt(n), n)
+
+
+def drawn(values: Sequence[float]) -> Estimate:
+    """What a figure shows of values: the estimate, but for two values their range in place of the interval.
+
+    With one degree of freedom the interval is nine times as wide as the two values are apart (t = 12.7), and the axis
+    that holds it shows nothing else.
+    """
+    found = estimate(values)
+    return replace(found, half=(max(values) - min(values)) / 2) if found.n == FEWEST - 1 else found
 
 
 def quantile(degrees: int) -> float:

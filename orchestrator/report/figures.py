@@ -14,7 +14,7 @@ from orchestrator.report.curves import convergence, motivation
 from orchestrator.report.drawing import (
     BODY,
     GREY,
-    MEANS,
+    RATES,
     REFERENCE,
     Draw,
     PanelRow,
@@ -25,6 +25,7 @@ from orchestrator.report.drawing import (
     dashed,
     grid,
     intervals,
+    mean_note,
 )
 from orchestrator.report.results import Results
 from orchestrator.report.vocabulary import setting_label
@@ -75,7 +76,7 @@ def accuracy_by_model(arr: Arrangement) -> Figure | None:
 
 def mia(arr: Arrangement) -> Figure | None:
     """Balanced accuracy of membership inference against each model."""
-    sheet = Sheet("Membership inference against each model", MEANS, (dashed("guessing (0.5)"),))
+    sheet = Sheet("Membership inference against each model", mean_note(arr), (dashed("guessing (0.5)"),), RATES)
     names = {f"mia_accuracy_{group}": f"{group} model" for group in GROUPS}
 
     def draw(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
@@ -87,7 +88,7 @@ def mia(arr: Arrangement) -> Figure | None:
 
 def violations(arr: Arrangement) -> Figure | None:
     """Clients whose tolerance is exceeded by the attack on the model they use, in all and by true group."""
-    sheet = Sheet("Clients whose privacy tolerance is exceeded", "bars: mean over seeds; whiskers: 95 % interval")
+    sheet = Sheet("Clients whose privacy tolerance is exceeded", mean_note(arr, "bars", "whiskers"))
     names = {"violations": "all clients"} | {f"violations_{group}": f"{group} clients" for group in GROUPS}
     return _panels(arr, sheet, names, "violations (clients)", bars)
 
@@ -105,7 +106,7 @@ def fairness(arr: Arrangement) -> Figure | None:
         for panel in arr.panels
         for kind in shown
     ]
-    sheet = Sheet("Differences in treatment between the groups", MEANS, (dashed("equal treatment (0)"),))
+    sheet = Sheet("Differences in treatment between the groups", mean_note(arr), (dashed("equal treatment (0)"),))
     return grid(arr, sheet, list(names.values()), rows, _fairness_panel)
 
 

@@ -18,7 +18,7 @@ def swept(
     """The rows with a plain value for every setting, and the settings' keys: ``declared`` first, the seed left out.
 
     A mapping (a slot that was swept whole) is replaced by the entries in which the mappings differ. What a row does not
-    hold itself, lists and mappings above all, comes from the trial's resolved run in ``configs``.
+    hold itself comes from the trial's resolved run in ``configs``.
     """
     columns = [column for column in table[0] if _is_setting(column, table)]
     known = {key for key in declared if any(_held(row, key, configs) is not None for row in table)}
@@ -29,10 +29,11 @@ def swept(
 
 
 def _held(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
-    resolved = lookup(configs.get(row["id"]), key)
-    if isinstance(resolved, list | dict) or row.get(key) is None:
+    """The row's own value; where it has none, or only a name for what is more than a name, the resolved run's."""
+    given, resolved = row.get(key), lookup(configs.get(row["id"]), key)
+    if given is None or (isinstance(resolved, list | dict) and not isinstance(given, list | dict)):
         return resolved
-    return row[key]
+    return given
 
 
 def _is_setting(column: str, table: Sequence[Row]) -> bool:

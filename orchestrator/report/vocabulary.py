@@ -133,7 +133,7 @@ MEMBERS = {
 # Okabe and Ito's colours, told apart with every common colour blindness; their yellow is too pale for lines on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 # An algorithm keeps its colour whatever else is in the sweep, so that figures of two sweeps can be laid side by side.
-COLOURS = {"ifca": PALETTE[0], "ifca_mir": PALETTE[1]}
+COLOURS = {"ifca": PALETTE[0], "ifca_mir": PALETTE[1], "none": PALETTE[2]}
 GROUP_COLOURS = {"majority": PALETTE[2], "minority": PALETTE[3]}
 
 
@@ -178,7 +178,8 @@ def value_label(key: str, value: Value) -> str:
 def setting_label(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
     """A setting in words, for example "minority ratio 0.1, transform cluster"; keys without a value are left out."""
     named = zip(key_labels(keys), keys, values, strict=True)
-    return ", ".join(f"{label} {value_label(key, value)}" for label, key, value in named if text(value))
+    words = [(label, value_label(key, value)) for label, key, value in named if text(value)]
+    return ", ".join(value if value == f"no {label}" else f"{label} {value}" for label, value in words)
 
 
 def colours(values: list[Value]) -> dict[str, str]:

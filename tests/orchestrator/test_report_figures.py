@@ -16,14 +16,10 @@ from orchestrator.report.arrangement import Arrangement, arrange
 from orchestrator.report.drawing import save
 from orchestrator.report.figures import FIGURES, figures
 from orchestrator.report.results import read_results, results, rows
-from orchestrator.report.vocabulary import COLOURS, PALETTE, colours
+from orchestrator.report.vocabulary import COLOURS, PALETTE, colours, key_labels, setting_label
 from tests.orchestrator.synthetic_results import write_sweep
 
 MNIST: dict[str, list[Any]] = {
-    "clustering.name": ["ifca", "ifca_mir"],
-    "data.split.minority_ratio": [0.1, 0.3],
-    "seed": [0, 1, 2],
-}
     "clustering.name": ["ifca", "ifca_mir"],
     "data.split.minority_ratio": [0.1, 0.3],
     "seed": [0, 1, 2],
@@ -44,7 +40,10 @@ def arranged(table: list[dict], declared: tuple[str, ...] = ()) -> Arrangement:
 
 
 def texts(figure: Figure) -> str:
-    return " | ".join(artist.get_text() for artist in figure.findobj(Text) if isinstance(artist, Text))
+    """Everything that is written on a figure, without its line breaks."""
+    return " | ".join(
+        " ".join(artist.get_text().split()) for artist in figure.findobj(Text) if isinstance(artist, Text)
+    )
 
 
 def shown(figure: Figure) -> list[Text]:
@@ -128,6 +127,23 @@ def test_few_seeds_have_no_box() -> None:
         assert "boxes" not in texts(figure)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "note"),
+    [(1, "bars: one seed"), (2, "whiskers: range of the two seeds (too few for an interval)"), (3, "95 % interval")],
+)
+def test_a_figure_says_what_its_intervals_are(seeds: int, note: str) -> None:
+    figure = FIGURES["violations"](arranged([{"seed": i, "violations": 2.0 * i} for i in range(seeds)]))
+    assert figure is not None
+    assert note in texts(figure)
+
+
+def test_the_axis_of_a_rate_ends_with_the_rate() -> None:
+    held = [{"seed": seed, "mia_accuracy_majority": value} for seed, value in enumerate((0.1, 0.5, 0.99))]
+    figure = FIGURES["mia"](arranged(held))
+    assert figure is not None
+    assert figure.axes[0].get_ylim() == pytest.approx((-0.02, 1.02))
+
+
 def test_colours_belong_to_algorithms_and_can_be_told_apart(paper: dict[str, Figure]) -> None:
     drawn = {to_hex(line.get_color()).upper() for line in paper["mia"].axes[0].lines}
     assert {COLOURS["ifca"], COLOURS["ifca_mir"]} <= drawn
@@ -175,6 +191,14 @@ def test_keys_that_change_together_are_one_axis() -> None:
     arr = arranged([{low: [0, 20], high: [20, 40]}, {low: [0, 25], high: [25, 50]}])
     assert (arr.hue, arr.axis, arr.facets) == (None, (low, high), ())
     assert [arr.position_label(position) for position in arr.positions] == ["0–20\n20–40", "0–25\n25–50"]
+
+
+def test_a_setting_in_words() -> None:
+    keys = ("privacy.name", "data.split.minority_ratio", "attacks.0.every", "data.split.minority")
+    assert setting_label(keys, ("none", 0.30000000000000004, None, [0, 25])) == (
+        "no privacy, minority ratio 0.3, minority range 0–25"
+    )
+    assert key_labels(("a.beta", "b.beta", "c.rho")) == ("a.beta", "b.beta", "rho")
 
 
 def test_an_algorithm_alone_is_colour_and_axis() -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.published import PAPERS, Counterpart, Record, records
+from orchestrator.published import Counterpart, Record, records
 from orchestrator.report.comparison import Line, beside, published_csv, published_markdown
 from orchestrator.report.curves import published_points
 from orchestrator.report.papers import rules
 from orchestrator.report.papers.ifca_mir import RECIPES, counterpart
 from orchestrator.report.results import Results, results, rows
 
+PAPERS = ("ifca_mir", "finp", "metric_privacy")
 FIGURE_1 = "minority fraction 0.10 of 200 clients, minor model"
 CONFIG = {
     "data": {"name": "mnist", "clients": 40, "examples_per_client": 250, "split": {"minority_ratio": 0.1}},

@@ -92,6 +92,14 @@ def test_json_text_is_read_as_the_value_it_spells() -> None:
     assert results(Path("made_up"), table, (), {}).settings[0].values == ([0, 9],)
 
 
+def test_whole_slots_as_json_text_need_no_resolved_run() -> None:
+    splits = ('{"name": "groups", "minority": [0, 20]}', '{"name": "groups", "minority": [0, 25]}')
+    table = [{"id": str(i), "status": "unfinished", "data.split": split} for i, split in enumerate(splits)]
+    found = results(Path("made_up"), rows(table), ("data.split",), {"0": {"data": {"split": {"draw": "per_client"}}}})
+    assert found.keys == ("data.split.minority",)
+    assert [setting.values for setting in found.settings] == [([0, 20],), ([0, 25],)]
+
+
 def test_a_list_of_members_is_entered_by_name_or_position() -> None:
     config = {"attacks": [{"name": "shadow_mia", "every": 5}], "rounds": 3}
     assert lookup(config, "attacks.shadow_mia.every") == lookup(config, "attacks.0.every") == 5

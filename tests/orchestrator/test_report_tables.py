@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.report.estimate import estimate, quantile
+from orchestrator.report.estimate import drawn, estimate, quantile
 from orchestrator.report.results import Results, results, rows
 from orchestrator.report.summary import escaped, markdown_table, summary_csv, summary_markdown
 from orchestrator.report.terminal import summary_table
@@ -53,6 +53,15 @@ def test_one_seed_has_a_mean_and_no_interval_and_none_has_neither() -> None:
     assert one.parts(3) == ("0.700", "")
     assert none.parts(3) == ("", "")
     assert estimate([2.0, 2.0]).half == 0
+    assert estimate([-0.0001]).parts(3) == ("0.000", "")
+
+
+def test_figures_show_two_seeds_by_their_range_and_tables_by_the_interval() -> None:
+    pair = [0.4, 0.6]
+    assert (drawn(pair).low, drawn(pair).high) == pytest.approx((0.4, 0.6))
+    assert estimate(pair).half == pytest.approx(12.7062047 * 0.1)
+    assert drawn([0.7, 0.8, 0.9]) == estimate([0.7, 0.8, 0.9])
+    assert math.isnan(drawn([0.7]).half)
 
 
 def test_an_infinite_value_stays_infinite_and_has_no_interval() -> None:

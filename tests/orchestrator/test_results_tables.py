@@ -68,7 +68,7 @@ class TestTypes:
             as_table([{"a": value}])
 
     def test_text_among_numbers_is_refused(self):
-        with pytest.raises(TypeError, match="column 'a' has text among numbers"):
+        with pytest.raises(TypeError, match="column 'a': text among numbers"):
             as_table([{"a": 1}, {"a": "one"}])
 
     def test_columns_of_different_lengths_are_refused(self):
@@ -154,7 +154,7 @@ class TestParts:
         parts = Parts(tmp_path)
         parts.append("rounds", 0, [{"a": 1}])
         parts.append("rounds", 1, [{"a": "one"}])
-        with pytest.raises(TypeError, match="column 'a' has text among numbers"):
+        with pytest.raises(TypeError, match="column 'a': text among numbers"):
             parts.read("rounds")
 
 

@@ -17,7 +17,7 @@ from orchestrator import mlflow_store, tracking
 from orchestrator.results import Folder, claim
 from orchestrator.tables import read_table
 from orchestrator.tracking import Tracker
-from tests.orchestrator.test_tracking import NAME, Seen, empty_store, expected, rows, run_trial, save
+from tests.orchestrator.tracked import NAME, Seen, empty_store, expected, rows, run_trial, save
 
 __all__ = ["empty_store"]
 
@@ -168,7 +168,7 @@ PROGRAM = """
     import sys, time
     from pathlib import Path
     from orchestrator import tracking
-    from tests.orchestrator.test_tracking import rows, run_trial
+    from tests.orchestrator.tracked import rows, run_trial
 
     tracking.GATHER_SECONDS = 0.05
     results, name, uri, rounds = Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None, int(sys.argv[4])

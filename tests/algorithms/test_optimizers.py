@@ -1,0 +1,119 @@
+"""Optimisers on flat vectors, beside PyTorch's own and by hand."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from algorithms.backends.optimizers import Optimizer
+from algorithms.training.local_sgd import Config
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+KINDS: dict[str, dict[str, Any]] = {
+    "sgd": {"lr": 0.1},
+    "momentum": {"lr": 0.1, "momentum": 0.9},
+    "decay": {"lr": 0.1, "weight_decay": 0.03},
+    "momentum and decay": {"lr": 0.05, "momentum": 0.5, "weight_decay": 0.03},
+    "adam": {"optimizer": "adam", "lr": 0.01},
+    "adam and decay": {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.03},
+}
+every_kind = pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
+
+
+def optimizer(fields: dict[str, Any]) -> Optimizer:
+    config = Config(**fields)
+    return Optimizer(config, config.lr)
+
+
+def draws(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(7))
+
+
+def torchs_own(fields: dict[str, Any], params: torch.Tensor, grads: torch.Tensor) -> torch.Tensor:
+    """Where PyTorch's optimiser of the same name goes from ``params`` [d] with ``grads`` [steps, d]."""
+    weights = params.clone().requires_grad_()
+    kinds: dict[str, Any] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+    own = {name: value for name, value in fields.items() if name != "optimizer"}
+    reference = kinds[fields.get("optimizer", "sgd")]([weights], **own)
+    for grad in grads:
+        weights.grad = grad.clone()
+        reference.step()
+    return weights.detach()
+
+
+@every_kind
+def test_twenty_steps_end_where_pytorch_ends(fields):
+    params, grads = draws(30), draws(20, 30) * torch.logspace(-3, 3, 30)
+    ours, own = params.clone(), optimizer(fields)
+    for grad in grads:
+        own.step(ours, grad)
+    torch.testing.assert_close(ours, torchs_own(fields, params, grads), rtol=1e-6, atol=1e-6)
+
+
+@every_kind
+def test_many_clients_step_as_each_would_alone(fields):
+    params, grads = draws(4, 11), draws(20, 4, 11)
+    stepped, together = params.clone(), optimizer(fields)
+    for grad in grads:
+        together.step(stepped, grad)
+    for i in range(4):
+        torch.testing.assert_close(stepped[i], torchs_own(fields, params[i], grads[:, i]), rtol=1e-6, atol=1e-6)
+
+
+@every_kind
+def test_clients_that_have_finished_stay_and_do_not_disturb_the_others(fields):
+    """The active clients are the first rows: 7, 4, 4 and 1 steps."""
+    steps, params, grads = (7, 4, 4, 1), draws(4, 5), draws(7, 4, 5)
+    stepped, together = params.clone(), optimizer(fields)
+    for step in range(max(steps)):
+        active = sum(own > step for own in steps)
+        together.step(stepped[:active], grads[step, :active])
+    for i, own in enumerate(steps):
+        expected = torchs_own(fields, params[i], grads[:own, i])
+        torch.testing.assert_close(stepped[i], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_by_hand_sgd():
+    weights, own = torch.tensor([1.0]), optimizer({"lr": 0.5})
+    own.step(weights, torch.tensor([2.0]))
+    assert weights.item() == 0
+
+
+def test_by_hand_weight_decay_pulls_to_zero():
+    weights, own = torch.tensor([1.0]), optimizer({"lr": 0.5, "weight_decay": 0.5})
+    own.step(weights, torch.tensor([0.0]))
+    assert weights.item() == 0.75
+
+
+def test_by_hand_momentum_remembers_the_step_before():
+    weights, own = torch.tensor([0.0]), optimizer({"lr": 1.0, "momentum": 0.5})
+    own.step(weights, torch.tensor([4.0]))
+    own.step(weights, torch.tensor([0.0]))
+    assert weights.item() == -4 - 2
+
+
+def test_by_hand_the_first_step_of_adam_is_the_learning_rate_whatever_the_slope():
+    weights, own = torch.zeros(3), optimizer({"optimizer": "adam", "lr": 0.25})
+    own.step(weights, torch.tensor([1e-3, -50.0, 0.0]))
+    assert weights.tolist() == pytest.approx([-0.25, 0.25, 0.0], abs=1e-5)
+
+
+@every_kind
+def test_gradients_are_read_and_not_changed(fields):
+    grad, own = draws(6), optimizer(fields)
+    for _ in range(3):
+        own.step(draws(6), grad)
+    assert torch.equal(grad, draws(6))
+
+
+@pytest.mark.parametrize("fields", [KINDS["momentum"], KINDS["adam"]], ids=["momentum", "adam"])
+def test_a_new_optimiser_knows_nothing_of_the_one_before(fields):
+    def two_steps(second: Optimizer, first: Optimizer) -> torch.Tensor:
+        weights = draws(6)
+        first.step(weights, draws(2, 6)[0])
+        second.step(weights, draws(2, 6)[1])
+        return weights
+
+    old = optimizer(fields)
+    assert not torch.equal(two_steps(old, old), two_steps(optimizer(fields), optimizer(fields)))

@@ -1,0 +1,145 @@
+"""One small sweep, from the command to MLflow: complete, repeated, continued after a kill, with other numbers of actors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+from tests.end_to_end.command import SWEEP, fedpriv, killed_after, same_results, trials
+
+FINAL = (
+    "accuracy accuracy_majority accuracy_minority model_accuracy_majority model_accuracy_minority mia_accuracy_majority "
+    "mia_accuracy_minority violations violations_majority violations_minority migrated purity demographic_parity "
+    "equal_opportunity equalized_odds seconds_per_round"
+).split()
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("sweep") / "tiny.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(sweep, tmp_path_factory) -> tuple[Path, str]:
+    """The results of the sweep with one actor, and what the terminal showed."""
+    results = tmp_path_factory.mktemp("one actor")
+    done = fedpriv(sweep, results)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return results, done.stdout
+
+
+def test_every_trial_has_its_row_and_every_final_metric(finished):
+    rows = trials(finished[0])
+    assert [row["status"] for row in rows] == ["finished"] * 4
+    assert [(row["clustering.name"], row["training.lr"]) for row in rows] == [
+        ("ifca", 0.1),
+        ("ifca", 0.2),
+        ("ifca_mir", 0.1),
+        ("ifca_mir", 0.2),
+    ]
+    for row in rows:
+        assert set(FINAL) <= row.keys()
+        assert row["data.name"] == "digits"
+        assert row["data.split.name"] == "groups"
+        assert 0 <= row["accuracy"] <= 1
+        assert row["violations"] == row["violations_majority"] + row["violations_minority"]
+
+
+def test_tables_of_a_trial_hold_what_is_promised(finished):
+    folder = finished[0] / "tiny" / "trials" / trials(finished[0])[0]["id"]
+    rounds = pq.read_table(folder / "rounds.parquet").to_pylist()
+    assert [row["round"] for row in rounds] == [0, 1, 2, 3]
+    final = trials(finished[0])[0]
+    assert {name: rounds[-1][name] for name in FINAL[:-1]} == {name: final[name] for name in FINAL[:-1]}
+    clients = pq.read_table(folder / "clients.parquet").to_pylist()
+    assert [(row["round"], row["client"]) for row in clients] == [(t, i) for t in range(4) for i in range(8)]
+    assert [row["group"] for row in clients[:8]].count("minority") == 2
+    attacks = pq.read_table(folder / "attacks.parquet").to_pylist()
+    assert {row["attack"] for row in attacks} >= {"shadow_mia", "loss_threshold", "confidence", "maximum"}
+    assert {row["round"] for row in attacks} == {2, 4}
+    scores = pq.read_table(folder / "scores.parquet")
+    assert set(scores.column_names) == {"attack", "round", "target", "client", "member", "score"}
+    arrays = load_file(folder / "model.safetensors")
+    assert sum(array.size for array in arrays.values()) == 2 * (64 * 16 + 16 + 16 * 10 + 10)
+    assert not (folder / "state").exists()
+
+
+def test_the_terminal_shows_rounds_and_the_table(finished):
+    shown = finished[1]
+    assert "round 4/4" in shown
+    assert "IFCA-MIR" in shown
+    assert "MIA" in shown
+    assert "fedpriv ui" in shown
+
+
+def test_the_report_is_written(finished):
+    report = finished[0] / "tiny" / "report"
+    assert {"summary.csv", "summary.md", "mia.png", "convergence.png"} <= {path.name for path in report.iterdir()}
+
+
+def test_mlflow_holds_one_parent_with_its_children(finished):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{finished[0] / 'mlflow.db'}")
+    (experiment,) = [one for one in client.search_experiments() if one.name == "tiny"]
+    runs = client.search_runs([experiment.experiment_id])
+    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert len(parents) == 1
+    assert len(children) == 4
+    assert {child.data.tags["mlflow.parentRunId"] for child in children} == {parents[0].info.run_id}
+    rows = {row["id"]: row for row in trials(finished[0])}
+    for child in children:
+        row = next(row for trial, row in rows.items() if trial in child.data.tags.values())
+        assert child.data.metrics["accuracy"] == row["accuracy"]
+        history = client.get_metric_history(child.info.run_id, "loss")
+        assert sorted(point.step for point in history) == [0, 1, 2, 3]
+        assert {file.path for file in client.list_artifacts(child.info.run_id)} >= {"clients.parquet", "config.yaml"}
+    assert {file.path for file in client.list_artifacts(parents[0].info.run_id)} >= {"sweep.yaml", "report"}
+
+
+def test_running_again_trains_nothing(finished, sweep):
+    results = finished[0]
+    before = {path: path.stat().st_mtime_ns for path in (results / "tiny" / "trials").rglob("*") if path.is_file()}
+    again = fedpriv(sweep, results)
+    assert again.returncode == 0, again.stderr
+    assert "nothing was trained" in again.stdout
+    after = {path: path.stat().st_mtime_ns for path in (results / "tiny" / "trials").rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_three_actors_give_the_bytes_of_one(finished, sweep, tmp_path):
+    done = fedpriv(sweep, tmp_path, "--set", "resources.client_actors=3", "--set", "resources.concurrent_trials=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    same_results(finished[0], tmp_path)
+
+
+def test_a_killed_sweep_goes_on_and_ends_with_the_same_bytes(finished, sweep, tmp_path):
+    printed = killed_after("finished in", sweep, tmp_path)
+    done = {
+        path.parent.name
+        for path in (tmp_path / "tiny" / "trials").glob("*/result.json")
+        if json.loads(path.read_text())["status"] == "finished"
+    }
+    assert done, printed
+    again = fedpriv(sweep, tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"{len(done)} of 4 trials are complete and are not repeated" in again.stdout
+    same_results(finished[0], tmp_path)
+
+
+def test_a_diverging_trial_is_marked_and_the_others_go_on(sweep, tmp_path):
+    """A trial without numbers has empty metrics, not zeros; logical GPUs are reserved in thirds on the way."""
+    done = fedpriv(sweep, tmp_path, "--set", "sweep.training.lr.grid_search=[0.1, 100]", "--set", "name=odd")
+    assert done.returncode == 1, done.stdout + done.stderr
+    rows = trials(tmp_path, "odd")
+    assert [row["status"] for row in rows] == ["finished", "diverged"] * 2
+    for row in rows:
+        assert (row["accuracy"] is None) == (row["status"] == "diverged")
+        assert (row["violations"] is None) == (row["status"] == "diverged")

@@ -1,0 +1,153 @@
+"""The command line without Ray: what is refused, how, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from tests.end_to_end.command import SWEEP
+
+
+@pytest.fixture
+def sweep(tmp_path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+@pytest.fixture
+def refused(tmp_path, sweep, capsys, monkeypatch):
+    """Run the command with options; it must be refused, start nothing and write nothing. Returns what it says."""
+    results = tmp_path / "results"
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+    def _refused(*options: str, file: Path = sweep, into: Path = results) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        assert main(["run", str(file), "--results", str(into), *options]) == 2
+        assert sorted(tmp_path.rglob("*")) == before
+        shown = capsys.readouterr()
+        assert "nothing was started, nothing was written" in shown.err
+        assert "Traceback" not in shown.err + shown.out
+        return shown.err
+
+    return _refused
+
+
+def test_a_missing_file(refused, tmp_path):
+    assert "none.yaml" in refused(file=tmp_path / "none.yaml")
+
+
+def test_an_unknown_key_names_file_line_and_the_nearest(refused, sweep):
+    sweep.write_text(SWEEP.replace("clients: 8", "clinets: 8"))
+    said = refused()
+    assert f"{sweep}:5: base.data.clinets: unknown key. Did you mean 'clients'?" in said
+
+
+def test_all_problems_at_once(refused):
+    said = refused("--set", "base.rounds=0", "--set", "base.model.name=mpl", "--set", "resources.clients_per_gpu=0.5")
+    assert "base.rounds" in said
+    assert "'mlp'" in said
+    assert "clients_per_gpu" in said
+    assert "3 problems" in said
+
+
+def test_more_actors_than_the_machine_can_take(refused):
+    said = refused("--set", "resources.client_actors=4000")
+    assert "needs 4000 CPU" in said
+    assert "resources.client_actors" in said
+
+
+def test_a_gpu_where_there_is_none(refused, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "GPU" in refused("--set", "base.training.device=cuda")
+
+
+def test_more_clients_than_examples(refused):
+    said = refused("--set", "base.data.examples_per_client=null", "--set", "base.data.clients=5000")
+    assert "clients" in said
+    assert "5000" in said
+
+
+def test_a_ratio_that_leaves_a_group_empty(refused):
+    said = refused("--set", "base.data.split.minority_ratio=0.01")
+    assert "leaves the minority empty" in said
+    assert "minority_ratio" in said
+
+
+def test_an_absent_data_set_says_where_it_was_sought_and_how_to_get_it(refused, tmp_path):
+    said = refused("--set", "base.data={name: femnist, clients: 8}", "--set", f"data_root={tmp_path / 'nowhere'}")
+    assert str(tmp_path / "nowhere") in said
+
+
+def test_a_damaged_data_set(refused, tmp_path):
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (raw / f"{name}-ubyte.gz").write_bytes(gzip.compress(b"not images"))
+    said = refused("--set", "base.data={name: mnist, clients: 8}", "--set", f"data_root={tmp_path}")
+    assert "train-images-idx3-ubyte" in said
+
+
+def test_a_results_folder_of_another_sweep(refused, tmp_path):
+    folder = tmp_path / "results" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "thesis.txt").write_text("mine")
+    assert "files that fedpriv did not write" in refused()
+
+
+def test_results_that_cannot_be_written(refused, tmp_path):
+    (tmp_path / "results").write_text("a file")
+    assert "is not a folder" in refused()
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(sweep, tmp_path, capsys):
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["run", str(sweep), "--results", str(tmp_path / "results"), "--dry-run"]) == 0
+    assert sorted(tmp_path.rglob("*")) == before
+    shown = capsys.readouterr().out
+    assert "4 trials, 4 to run" in shown
+    assert "estimate: about" in shown
+    assert "nothing was started" in shown
+
+
+def test_a_report_on_nothing_is_refused(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_list_shows_members_and_their_fields(capsys):
+    assert main(["list"]) == 0
+    assert "ifca_mir" in capsys.readouterr().out
+    assert main(["list", "--help", "ifca_mir"]) == 0
+    assert "preference" in capsys.readouterr().out
+    assert main(["list", "ifca_mri"]) == 2
+    assert "Did you mean 'ifca_mir'" in capsys.readouterr().err
+
+
+def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
+    """With a foreign ``datasets`` first on the path, ours is still the one that is imported."""
+    import subprocess
+    import sys
+
+    foreign = tmp_path / "site"
+    (foreign / "datasets").mkdir(parents=True)
+    (foreign / "datasets" / "__init__.py").write_text("foreign = True\n")
+    code = "import orchestrator, datasets; assert not hasattr(datasets, 'foreign'); print(datasets.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(foreign)}, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    late = subprocess.run(
+        [sys.executable, "-c", "import datasets, orchestrator"],
+        env={"PYTHONPATH": str(foreign)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert late.returncode != 0
+    assert "import orchestrator first" in late.stderr
+    shutil.rmtree(foreign)
