@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.refusal import Refusal
+from orchestrator.refusal import Problem, Refusal
 
 FINISHED, SOME_FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -83,9 +83,12 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _ui(options: argparse.Namespace) -> int:
-    from orchestrator.tracking import ui
+    from orchestrator.mlflow_store import TrackingError, ui
 
-    argv, environment = ui(options.results, options.port, options.host)
+    try:
+        argv, environment = ui(options.results, options.port, options.host)
+    except TrackingError as error:
+        raise Refusal([Problem(str(error), file="ui")]) from error
     os.execvpe(argv[0], argv, environment)
 
 

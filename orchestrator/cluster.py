@@ -53,7 +53,8 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
     import ray
 
     # Loading Tune takes as long as starting Ray, which only waits for other processes.
-    threading.Thread(target=importlib.import_module, args=("ray.tune",), daemon=True).start()
+    loading = threading.Thread(target=importlib.import_module, args=("ray.tune",), daemon=True)
+    loading.start()
     # What goes wrong in a trial is told once, in our words; Tune would print the same traceback for every retry.
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -67,6 +68,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=KEEP_IDLE_WORKERS, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ClusterError(f"no Ray cluster at {joined or 'this machine'}: {error}") from error
+    loading.join()  # two threads must not load the same packages at once
     try:
         yield [node["Resources"] for node in ray.nodes() if node["Alive"]]
     finally:

@@ -21,10 +21,18 @@ def trial_name(swept: Mapping[str, Any]) -> str:
     last = {key: key.rpartition(".")[2] for key in swept}
     words = []
     for key, value in swept.items():
-        shown = value if isinstance(value, str) else json.dumps(value, default=str)
+        shown = value if isinstance(value, str) else _brief(value)
         twins = list(last.values()).count(last[key]) > 1
         words.append(shown if last[key] == "name" else f"{key if twins else last[key]}={shown}")
     return " ".join(words)
+
+
+def _brief(value: Any) -> str:
+    """A swept value in a name; of a whole slot only what tells it from the others of its kind, its lists, or its name."""
+    if not isinstance(value, Mapping):
+        return json.dumps(value, default=str)
+    told = [f"{name} {json.dumps(item)}" for name, item in value.items() if isinstance(item, list)]
+    return ", ".join(told) or str(value.get("name", json.dumps(value, default=str)))
 
 
 def flat(config: Mapping[str, Any], above: str = "") -> dict[str, str]:

@@ -25,6 +25,8 @@ from orchestrator.sweep_file import Sweep, load_sweep
 from orchestrator.tables import write_trials
 from orchestrator.tracking import Tracker
 
+CLOSE_SECONDS = 120  # for MLflow to take what is left; making a fresh store alone takes seconds
+
 
 def run(
     path: Path, sets: Sequence[str], results: Path, address: str | None, tracking_uri: str | None, dry: bool
@@ -57,7 +59,12 @@ def _run(
     if not missing:
         with _claimed(folder, sweep):
             screen.say(f"all {len(trials)} trials are complete; nothing was trained")
-            return _close(sweep, folder, trials, screen)
+            tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
+            code = _close(sweep, folder, trials, screen)
+            tracker.reconcile(folder.path)
+            if tracker.behind:
+                tracker.close(CLOSE_SECONDS)
+            return code
     try:
         with ray_session(address, place) as nodes:
             problems = _misfit(sweep, place, nodes)
@@ -89,10 +96,12 @@ def _train(
             run_trials(sweep, folder, missing, place, nodes, Progress(folder, [told, screen]), commit())
         except KeyboardInterrupt:
             screen.say("stopped; what is done is kept, and the same command goes on from there")
-            tracker.close()
+            tracker.sweep_finished([], "unfinished")
+            tracker.close(CLOSE_SECONDS)
             return INTERRUPTED
     code = _close(sweep, folder, trials, screen, tracker)
-    tracker.close()
+    if not tracker.close(CLOSE_SECONDS):
+        screen.say("MLflow does not hold everything yet; the next run of this sweep sends the rest")
     return code
 
 

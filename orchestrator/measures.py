@@ -79,15 +79,14 @@ def named(shot: Snapshot) -> list[str]:
 
 def round_row(shot: Snapshot) -> dict[str, Any]:
     """The scalars of a round. What does not exist (an empty cluster's accuracy, an unmeasured risk) is left out."""
-    state, data = shot.state, shot.data
+    state = shot.state
     row: dict[str, Any] = {"loss": float(own(state.losses, state.assignment).mean())}
     row["train_accuracy"] = float(own(state.accuracies, state.assignment).mean())
     row |= _accuracies(shot)
     if shot.two_groups:
         row |= _risks(shot) | _sorting(shot) | _fairness(shot)
     sizes = np.bincount(state.assignment, minlength=len(shot.names))
-    row |= {f"clients_{name}": int(size) for name, size in zip(shot.names, sizes, strict=True)}
-    return row | {"attempt": state.attempt, "cohort_clients": data.clients}
+    return row | {f"clients_{name}": int(size) for name, size in zip(shot.names, sizes, strict=True)}
 
 
 def _accuracies(shot: Snapshot) -> dict[str, float]:
@@ -193,7 +192,7 @@ def measured(audit: Any, attack: str, metric: str) -> float:
 def final_metrics(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """A run's final metrics: the last round's, and what is taken over rounds."""
     last = {
-        name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attempt", "cohort_clients")
+        name: value for name, value in rows[-1].items() if name not in ("round", "seconds")
     }
     half = [row["violations"] for row in rows[len(rows) // 2 :] if row.get("violations") is not None]
     if half:

@@ -6,10 +6,10 @@ import json
 import shutil
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from orchestrator.config import Run, trial_id
+from orchestrator.labels import trial_name
 from orchestrator.placement import Placement, together
 from orchestrator.progress import Progress
 from orchestrator.records import read_record
@@ -30,20 +30,7 @@ class TrialSpec:
     @property
     def title(self) -> str:
         """The swept values in short, for example ``ifca_mir minority_ratio=0.2 seed=1``."""
-        parts = []
-        for key, value in self.values.items():
-            head, _, last = key.rpartition(".")
-            shown = f"{value:g}" if isinstance(value, float) else _brief(value)
-            parts.append(shown if last == "name" else f"{last or head}={shown}")
-        return " ".join(parts) or self.id
-
-
-def _brief(value: Any) -> str:
-    """A swept value in a title; of a whole slot what tells it from the others: its lists and its name."""
-    if not isinstance(value, dict):
-        return str(value)
-    told = [f"{name} {item}" for name, item in value.items() if isinstance(item, list)]
-    return ", ".join(told) or str(value.get("name", value))
+        return trial_name(self.values) or self.id
 
 
 def specs(sweep: Sweep) -> list[TrialSpec]:
@@ -129,10 +116,3 @@ def results_of(folder: Folder, trials: list[TrialSpec]) -> list[dict[str, Any]]:
         rows.append(row | {"reason": record.get("reason")} | record.get("metrics", {}))
     return rows
 
-
-def relative(path: Path) -> str:
-    """``path`` as a person would type it here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -77,7 +77,7 @@ def _about(column: str) -> Iterator[None]:
 
 @cache
 def _kept(types: frozenset[type]) -> tuple[pa.DataType, Callable[[Any], Any] | None]:
-    """In which Arrow type values of these Python and NumPy types are kept, and what Arrow needs to have done to them."""
+    """In which Arrow type values of these Python and NumPy types are kept, and what must be done to them first."""
     kind = _widest(_kind(each) for each in types)
     convert = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}.get(kind, str)
     return kind, None if types <= PLAIN else convert

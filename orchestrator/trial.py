@@ -69,7 +69,7 @@ class Trial:
         """The rows of all rounds that have not been asked for yet; none while initialisations are compared."""
         if self.exploring or self.told >= self.state.round:
             return []
-        rows = self.parts.read("rounds").to_pylist()[self.told :]
+        rows = self.parts.read("rounds", start=self.told).to_pylist()
         self.told = self.state.round
         return rows
 

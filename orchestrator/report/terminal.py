@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.report.estimate import estimate
+from orchestrator.report.estimate import FEWEST, estimate
 from orchestrator.report.results import Results, Setting, Trials, counts, results, rows
 from orchestrator.report.vocabulary import key_labels, metric, value_label
 
@@ -136,6 +136,7 @@ def _cell(setting: Setting, column: Column, stacked: bool) -> str:
     if len(found) > 1:
         return " + ".join(e.parts(column.digits)[0] or DASH for e in found) if any(e.n for e in found) else DASH
     mean, half = found[0].parts(column.digits)
+    half = half if found[0].n >= FEWEST else ""
     if not mean:
         return DASH
     # Without its zero the interval is narrower, and told from the mean at a glance.
@@ -168,7 +169,9 @@ def _notes(found: Results) -> list[str]:
 def _caption(found: Results, columns: Sequence[Column], left_out: Sequence[Column]) -> str:
     seeds = sorted({len(setting.finished) for setting in found.settings} - {0}) or [0]
     over = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
-    lines = [f"mean over {over} seeds, ± half of the 95 % interval" if seeds[-1] > 1 else "one seed: no intervals"]
+    lines = [f"mean over {over} seeds, ± half of the 95 % interval"]
+    if seeds[-1] < FEWEST:
+        lines = [f"mean over {over} seeds; three or more have an interval" if seeds[-1] > 1 else "one seed: no intervals"]
     if seeds == [0]:
         lines = ["no trial has finished"]
     elif len(counts(found.trials)) > 1:

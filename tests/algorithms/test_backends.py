@@ -1,6 +1,5 @@
 """The two backends of local training: the loop beside a loop written by hand, and vmap beside the loop."""
 
-from collections.abc import Callable
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from algorithms.models import mlp, mnist_cnn
 from algorithms.network import Network
 from algorithms.objectives import plain
 from algorithms.training.local_sgd import Config, one_pass, schedule
+from tests.algorithms.torchs_own import TorchsOwn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -60,21 +60,18 @@ def by_hand(start: np.ndarray, x: np.ndarray, y: np.ndarray, training: Config, s
     """Local training of an 6-8-3 perceptron as one would write it without this project."""
     net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, CLASSES))
     nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), net.parameters())
-    kind: Callable[..., Any] = torch.optim.SGD if training.optimizer == "sgd" else torch.optim.Adam
-    own = {"momentum": training.momentum} if training.optimizer == "sgd" else {}
-    optimizer = kind(net.parameters(), lr=training.lr, weight_decay=training.weight_decay, **own)
+    arrays = list(net.parameters())
+    optimizer = TorchsOwn(training, arrays)
     rng, losses = np.random.default_rng(seed), []
     for _ in range(training.epochs):
         order = rng.permutation(len(x))
         for first in range(0, len(x), training.batch_size):
             rows = order[first : first + training.batch_size]
-            optimizer.zero_grad()
             each = nn.functional.cross_entropy(
                 net(torch.from_numpy(x[rows])), torch.from_numpy(y[rows]), reduction="none"
             )
             losses += each.tolist()
-            each.mean().backward()
-            optimizer.step()
+            optimizer.step(list(torch.autograd.grad(each.mean(), arrays)))
     return nn.utils.parameters_to_vector(net.parameters()).detach().numpy(), float(np.mean(losses))
 
 

@@ -7,6 +7,7 @@ import torch
 
 from algorithms.backends.optimizers import Optimizer
 from algorithms.training.local_sgd import Config
+from tests.algorithms.torchs_own import TorchsOwn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -32,14 +33,11 @@ def draws(*shape: int) -> torch.Tensor:
 
 def torchs_own(fields: dict[str, Any], params: torch.Tensor, grads: torch.Tensor) -> torch.Tensor:
     """Where PyTorch's optimiser of the same name goes from ``params`` [d] with ``grads`` [steps, d]."""
-    weights = params.clone().requires_grad_()
-    kinds: dict[str, Any] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
-    own = {name: value for name, value in fields.items() if name != "optimizer"}
-    reference = kinds[fields.get("optimizer", "sgd")]([weights], **own)
+    weights = params.clone()
+    reference = TorchsOwn(Config(**fields), [weights])
     for grad in grads:
-        weights.grad = grad.clone()
-        reference.step()
-    return weights.detach()
+        reference.step([grad.clone()])
+    return weights
 
 
 @every_kind
