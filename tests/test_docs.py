@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import shlex
 import sys
@@ -119,6 +120,23 @@ def test_every_field_that_the_readme_names_is_one() -> None:
     told = {text for text in dotted if "." in text and text.split(".")[0] in heads and ".parquet" not in text}
     assert len(told) > 15
     assert told <= known, told - known
+
+
+# What slots ask of their members
+
+
+def test_the_signatures_in_contributing_are_those_of_the_members() -> None:
+    rows = re.findall(r"^\|(?: `[a-z.]+`, `([a-z/]+)/`)? \|(.*?)\|", page("CONTRIBUTING.md"), re.MULTILINE)
+    folder, checked = "", set()
+    for named, cell in rows:
+        folder = named.replace("/", ".") or folder
+        for function, arguments in re.findall(r"(\w+)\(([^)]*)\)", cell if folder else ""):
+            told = [argument.split("=")[0].strip() for argument in arguments.split(",")]
+            for module in members(folder).values():
+                found = getattr(module, function, None)
+                assert found is None or list(inspect.signature(found).parameters) == told, f"{module}.{function}"
+                checked |= {f"{folder}.{function}"} if found else set()
+    assert len(checked) >= 14
 
 
 # The sweep file of the README

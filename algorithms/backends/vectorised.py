@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import functional_call, vmap
 
 from algorithms.backends.optimizers import Optimizer
 from algorithms.network import Network, as_tensor
@@ -42,7 +42,7 @@ def train(
     params = start[torch.from_numpy(order)].clone()
     plan = _stacked([batches[i] for i in order])
     context = {name: values[torch.from_numpy(order)] for name, values in context.items()}
-    gradient = vmap(grad_and_value(_loss(network, objective)), randomness="error")
+    losses_of = vmap(_loss(network, objective), randomness="error")
     records, labels = as_tensor(x), as_tensor(y)
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()
@@ -51,19 +51,23 @@ def train(
         rows = torch.from_numpy(plan[:active, step])
         inputs = records[rows.clamp(min=0)].to(network.device)
         targets = torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
-        grads, losses = gradient(params[:active], inputs, targets, {n: v[:active] for n, v in context.items()})
+        # A client's loss depends on its own row alone, so one backward pass through the sum gives every client's gradient.
+        moving = params[:active].requires_grad_()
+        losses = losses_of(network.layout.views(moving), inputs, targets, {n: v[:active] for n, v in context.items()})
+        (grads,) = torch.autograd.grad(losses.sum(), moving)
+        moving.requires_grad_(False)
         optimizer.step(params[:active], grads)
-        total[:active] += losses * (targets != IGNORED).sum(1)
+        total[:active] += losses.detach() * (targets != IGNORED).sum(1)
     back = torch.from_numpy(np.argsort(order))
     return params[back], (total.cpu() / seen.clamp(min=1))[back].double().numpy()
 
 
 def _loss(network: Network, objective: Any) -> Any:
-    def loss(vector: torch.Tensor, x: torch.Tensor, y: torch.Tensor, context: dict[str, torch.Tensor]) -> torch.Tensor:
-        def forward(arrays: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-            return functional_call(network.module, arrays, (x,))
+    def forward(arrays: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        return functional_call(network.module, arrays, (x,))
 
-        return objective.module.loss(objective.config, forward, network.layout.views(vector), x, y, context)
+    def loss(arrays: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, context: dict[str, torch.Tensor]) -> Any:
+        return objective.module.loss(objective.config, forward, arrays, x, y, context)
 
     return loss
 
