@@ -59,7 +59,8 @@ class Placement:
 
 def placement(resources: Resources, training: Any) -> Placement:
     """The placement of a trial with this ``training`` configuration; a GPU is asked for where clients train on one."""
-    gpu = 1 / resources.clients_per_gpu if training.device == "cuda" else 0.0
+    on_gpu = training.device == "cuda" or resources.reserve_gpu
+    gpu = 1 / resources.clients_per_gpu if on_gpu else 0.0
     shadows = resources.client_actors if resources.shadow_tasks == "auto" else resources.shadow_tasks
     return Placement(training.threads, gpu, resources.client_actors, shadows)
 

@@ -1,0 +1,60 @@
+"""Fractional GPUs without a GPU: Ray is told that there is one, and clients train on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orchestrator.config import resolve
+from orchestrator.placement import placement
+from orchestrator.resources import Resources
+from orchestrator.rng import stream
+
+RUN = {
+    "rounds": 1,
+    "data": {"name": "digits", "clients": 8, "examples_per_client": 20, "split": {"minority_ratio": 0.25}},
+    "model": {"name": "mlp", "hidden": [8]},
+    "training": {"epochs": 1, "cohort_size": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def ray_with_a_gpu():
+    import ray
+
+    ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    yield ray
+    ray.shutdown()
+
+
+def test_actors_share_a_gpu_and_train(ray_with_a_gpu):
+    ray = ray_with_a_gpu
+    from ray.util import placement_group
+
+    import datasets
+    from orchestrator.clients import Clients, Job, cohorts
+    from orchestrator.session import Setup
+
+    run = resolve(RUN)
+    place = placement(Resources(client_actors=2, clients_per_gpu=4, reserve_gpu=True), run.training.config)
+    assert place.gpu == 0.25
+    # Two actors and two shadow tasks: on a GPU each has a share of its own.
+    assert place.bundles == [{"CPU": 1.0, "GPU": 0.25}] * 4
+    group = placement_group([{**bundle, "CPU": 0.5} for bundle in place.bundles])
+    assert ray.get(group.ready(), timeout=60)
+    clients = Clients(place.actor_options(group), timeout=120)
+    assigned = ray.get([actor.__ray_call__.remote(_gpus) for actor in clients.actors])
+    assert assigned == [["0"], ["0"]]
+    data = datasets.build(run.data, run.split, None, lambda purpose: stream(run.seed, purpose))
+    setup = Setup.of("a trial", run, ray.put(data))
+    (models,) = clients.run(setup, [Job("initial", (0, 1))])
+    jobs = [Job("train", (models, cohort, np.zeros(4, np.int64), 0)) for cohort in cohorts(8, 4)]
+    parts = [part for part, _ in clients.run(setup, jobs)]
+    assert [part[0].clients.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    clients.stop()
+
+
+def _gpus(actor) -> list[str]:
+    import ray
+
+    return ray.get_runtime_context().get_accelerator_ids()["GPU"]
