@@ -8,9 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.exit_codes import FINISHED, INTERRUPTED, REFUSED
 from orchestrator.refusal import Problem, Refusal
-
-FINISHED, SOME_FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.cli import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster import ClusterError, local_nodes, ray_session
+from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.placement import Placement, misfit, placement
 from orchestrator.preflight import data_problems
 from orchestrator.progress import Progress, Tracking

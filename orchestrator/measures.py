@@ -191,9 +191,7 @@ def measured(audit: Any, attack: str, metric: str) -> float:
 
 def final_metrics(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """A run's final metrics: the last round's, and what is taken over rounds."""
-    last = {
-        name: value for name, value in rows[-1].items() if name not in ("round", "seconds")
-    }
+    last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds")}
     half = [row["violations"] for row in rows[len(rows) // 2 :] if row.get("violations") is not None]
     if half:
         last["violations_last_half"] = float(np.mean(half))

@@ -59,7 +59,6 @@ def run_trials(
     from orchestrator.driver import Driver
     from orchestrator.hearing import Hearing
 
-    wanted = together(place, nodes, sweep.resources.concurrent_trials)
     common = {
         "sweep": str(folder.path),
         "data_root": str(sweep.data_root),
@@ -67,20 +66,18 @@ def run_trials(
         "commit": commit,
     }
     configs = [{"id": trial.id, "run": trial.run.to_dict()} | common for trial in trials]
-    storage = folder.path / TUNE_FOLDER
-    bundles = tune.PlacementGroupFactory([{}, *place.bundles])
     tuner = tune.Tuner(
-        tune.with_resources(Driver, bundles),
+        tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
         param_space={"trial": tune.grid_search(configs)},
         tune_config=tune.TuneConfig(
             reuse_actors=True,
-            max_concurrent_trials=wanted,
-            trial_name_creator=lambda trial: trial.config["trial"]["id"],
-            trial_dirname_creator=lambda trial: trial.config["trial"]["id"],
+            max_concurrent_trials=together(place, nodes, sweep.resources.concurrent_trials),
+            trial_name_creator=_named,
+            trial_dirname_creator=_named,
         ),
         run_config=tune.RunConfig(
             name="tune",
-            storage_path=str(storage),
+            storage_path=str(folder.path / TUNE_FOLDER),
             callbacks=[Hearing(progress)],
             failure_config=tune.FailureConfig(max_failures=sweep.resources.trial_retries),
             verbose=0,
@@ -89,7 +86,11 @@ def run_trials(
     try:
         tuner.fit()
     finally:
-        shutil.rmtree(storage, ignore_errors=True)
+        shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+
+
+def _named(trial: Any) -> str:
+    return trial.config["trial"]["id"]
 
 
 def tune_environment(environment: MutableMapping[str, str]) -> None:
@@ -115,4 +116,3 @@ def results_of(folder: Folder, trials: list[TrialSpec]) -> list[dict[str, Any]]:
         row |= {"attacks": attacks or None, "seed": trial.run.seed, "rounds": trial.run.rounds} | swept
         rows.append(row | {"reason": record.get("reason")} | record.get("metrics", {}))
     return rows
-

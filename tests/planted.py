@@ -14,7 +14,6 @@ import numpy as np
 
 from attacks import Audit, Scores
 from datasets.federation import Examples, Federation
-from orchestrator.results import Folder, TrialFolder
 from orchestrator.session import Setup
 from orchestrator.tables import read_table
 from orchestrator.trial import Trial
@@ -70,7 +69,10 @@ ATTACK = {"name": "shadow_mia", "every": 2, "shadows": 1, "max_epochs": 2, "quer
 
 
 def opened(run: Any, folder: Path, data: Federation | None = None, shadows: Any = None) -> Trial:
-    """A trial in ``folder``, taken up where it was left if it was; ``shadows`` may stand in for the real attack."""
+    """A trial in ``folder``, taken up where it was left if it was; ``shadows`` may stand in for the real attack.
+
+    A process has one session, so the trial opened before is not to be advanced any more.
+    """
     trial = inline_trial(run, folder, data if data is not None else planted())
     trial.shadows = shadows or trial.shadows
     return trial
@@ -88,6 +90,11 @@ def table(trial: Trial, name: str) -> dict[str, list[Any]]:
     return trial.parts.read(name).to_pydict()
 
 
+def by_round(trial: Trial, column: str) -> np.ndarray:
+    """[rounds, clients] of a column of the clients' table so far."""
+    return np.array(table(trial, "clients")[column]).reshape(-1, trial.data.clients)
+
+
 def left_behind(trial: Trial, folder: Path) -> dict[str, Any]:
     """All that a finished trial leaves, in bytes: its tables without clocks, its arrays, its assignment."""
     kept: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
@@ -101,7 +108,7 @@ def left_behind(trial: Trial, folder: Path) -> dict[str, Any]:
 
 
 class PlannedShadows:
-    """Stands for the attacks: the risk of each model is what ``plan(round, models in use)`` says."""
+    """Stands for the attacks: the risk of each model is what ``plan(round)`` says."""
 
     def __init__(self, plan: Callable[[int], Sequence[float]]) -> None:
         self.plan = plan
@@ -117,7 +124,3 @@ class PlannedShadows:
             int(j): Audit(risks[j], ((attack.name, "balanced_accuracy", risks[j]),), nothing)
             for j in np.unique(assignment)
         }
-
-
-def folder_of(trial: Trial) -> TrialFolder:
-    return Folder(trial.folder.path.parent.parent).trial(trial.folder.id)

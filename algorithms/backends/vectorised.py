@@ -36,37 +36,41 @@ def train(
         The trained weights [clients, d] and each client's mean loss over its records, [clients].
     """
     steps = np.array([len(rows) for rows in batches])
-    order = np.argsort(
-        -steps, kind="stable"
-    )  # clients that finish early come last, so that the active ones are a prefix
-    params = start[torch.from_numpy(order)].clone()
+    # Clients that finish early come last, so that those at work are always the first rows.
+    order = torch.from_numpy(np.argsort(-steps, kind="stable"))
+    params, context = start[order].clone(), {name: values[order] for name, values in context.items()}
     plan = _stacked([batches[i] for i in order])
-    context = {name: values[torch.from_numpy(order)] for name, values in context.items()}
     losses_of = vmap(_loss(network, objective), randomness="error")
-    records, labels = as_tensor(x), as_tensor(y)
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()
     for step in range(plan.shape[1]):
         active = int((steps > step).sum())
-        rows = torch.from_numpy(plan[:active, step])
-        inputs = records[rows.clamp(min=0)].to(network.device)
-        targets = torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
+        inputs, targets = _batch(network, as_tensor(x), as_tensor(y), torch.from_numpy(plan[:active, step]))
         # A client's loss depends on its own row alone, so one backward pass through the sum gives every client's gradient.
         moving = params[:active].requires_grad_()
         losses = losses_of(network.layout.views(moving), inputs, targets, {n: v[:active] for n, v in context.items()})
         (grads,) = torch.autograd.grad(losses.sum(), moving)
-        moving.requires_grad_(False)
-        optimizer.step(params[:active], grads)
+        optimizer.step(moving.requires_grad_(False), grads)
         total[:active] += losses.detach() * (targets != IGNORED).sum(1)
-    back = torch.from_numpy(np.argsort(order))
+    back = order.argsort()
     return params[back], (total.cpu() / seen.clamp(min=1))[back].double().numpy()
+
+
+def _batch(
+    network: Network, records: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs [clients, batch, ...] and targets [clients, batch] for the positions ``rows``, padding marked in the targets."""
+    inputs = records[rows.clamp(min=0)].to(network.device)
+    return inputs, torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
 
 
 def _loss(network: Network, objective: Any) -> Any:
     def forward(arrays: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         return functional_call(network.module, arrays, (x,))
 
-    def loss(arrays: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, context: dict[str, torch.Tensor]) -> Any:
+    def loss(
+        arrays: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, context: dict[str, torch.Tensor]
+    ) -> Any:
         return objective.module.loss(objective.config, forward, arrays, x, y, context)
 
     return loss

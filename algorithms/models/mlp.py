@@ -21,7 +21,9 @@ class Config(SlotConfig):
     """Fields of the perceptron."""
 
     # 64 units memorise 40 digits within a few epochs, which is the leakage that the quickstart wants to show.
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((64,), max_length=8, description="width of each hidden layer")
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (64,), max_length=8, description="width of each hidden layer"
+    )
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

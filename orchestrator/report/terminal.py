@@ -171,7 +171,9 @@ def _caption(found: Results, columns: Sequence[Column], left_out: Sequence[Colum
     over = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
     lines = [f"mean over {over} seeds, ± half of the 95 % interval"]
     if seeds[-1] < FEWEST:
-        lines = [f"mean over {over} seeds; three or more have an interval" if seeds[-1] > 1 else "one seed: no intervals"]
+        lines = [
+            f"mean over {over} seeds; three or more have an interval" if seeds[-1] > 1 else "one seed: no intervals"
+        ]
     if seeds == [0]:
         lines = ["no trial has finished"]
     elif len(counts(found.trials)) > 1:

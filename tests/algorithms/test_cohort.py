@@ -237,7 +237,9 @@ def test_evaluation_does_not_depend_on_the_cut_into_cohorts():
 
 def summed(run: Any, clients: list[int], params: np.ndarray, assignment: list[int], examples: list[int]) -> Any:
     models = [Weights(np.full(2, float(j), np.float32), np.zeros(1, np.float32)) for j in range(3)]
-    work = cohort.Trained(params.astype(np.float32), np.array([[i] for i in clients], np.float32), np.zeros(len(clients)))
+    work = cohort.Trained(
+        params.astype(np.float32), np.array([[i] for i in clients], np.float32), np.zeros(len(clients))
+    )
     return cohort.summed(run, work, clients, models, np.array(assignment), np.array(examples))
 
 
@@ -277,9 +279,7 @@ def test_a_round_does_not_depend_on_the_cut_into_cohorts_to_1e_12():
         for block in blocks:
             chosen = np.array(assignment)[list(block)]
             work = trained(run, block, assignment)
-            parts.append(
-                cohort.summed(run, work, block, models_of(a_network(run)), chosen, DATA.sizes[list(block)])
-            )
+            parts.append(cohort.summed(run, work, block, models_of(a_network(run)), chosen, DATA.sizes[list(block)]))
         found.append([gather([part[j] for part in parts if j in part]) for j in (0, 1)])
     for joined in found[1:]:
         for ours, first in zip(joined, found[0], strict=True):

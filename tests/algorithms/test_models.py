@@ -74,8 +74,15 @@ def test_only_the_linear_layer_of_the_mnist_network_is_marked_for_glorot():
 
 @pytest.mark.parametrize(
     ("module", "shape", "classes"),
-    [(mlp, DIGITS, 10), (mlp, (7,), 3), (mnist_cnn, MNIST, 10), (mnist_cnn, DIGITS, 4), (femnist_cnn, MNIST, 62)]
-    + [(femnist_cnn, DIGITS, 10), (vgg, CIFAR, 10)],
+    [
+        (mlp, DIGITS, 10),
+        (mlp, (7,), 3),
+        (mnist_cnn, MNIST, 10),
+        (mnist_cnn, DIGITS, 4),
+        (femnist_cnn, MNIST, 62),
+        (femnist_cnn, DIGITS, 10),
+        (vgg, CIFAR, 10),
+    ],
 )
 def test_a_network_gives_one_logit_for_each_class(module, shape, classes):
     network = Network(SimpleNamespace(module=module, config=module.Config()), shape, classes)

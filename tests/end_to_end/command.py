@@ -35,7 +35,9 @@ def arguments(sweep: Path, results: Path, *options: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI")}
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI")
+    }
     return inherited | more
 
 
@@ -84,6 +86,9 @@ def same_results(one: Path, other: Path, name: str = "tiny") -> None:
     for trial in mine:
         ours, theirs = (results / name / "trials" / trial for results in (one, other))
         for table in ("clients", "attacks", "scores"):
-            assert (ours / f"{table}.parquet").read_bytes() == (theirs / f"{table}.parquet").read_bytes(), (trial, table)
+            assert (ours / f"{table}.parquet").read_bytes() == (theirs / f"{table}.parquet").read_bytes(), (
+                trial,
+                table,
+            )
         assert timeless(ours / "rounds.parquet").equals(timeless(theirs / "rounds.parquet")), trial
         assert (ours / "model.safetensors").read_bytes() == (theirs / "model.safetensors").read_bytes(), trial
