@@ -36,7 +36,6 @@ class Network:
             blueprint = model.module.build(model.config, shape, classes)
         self.module: nn.Module = blueprint.to_empty(device=device)
         self.device = torch.device(device)
-        self.convolutional = any(isinstance(layer, nn.Conv2d) for layer in self.module.modules())
         self.layout, self.buffer_layout = parameter_layout(self.module), buffer_layout(self.module)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
@@ -48,9 +47,12 @@ class Network:
         for name, parameter in self.module.named_parameters():
             parameter.data, parameter.grad = values[name], slopes[name]
         statistics = self.buffer_layout.views(self.buffers)
+        self.counters: list[torch.Tensor] = []
         for name, buffer in list(self.module.named_buffers()):
             owner, _, leaf = name.rpartition(".")
-            self.module.get_submodule(owner).register_buffer(leaf, statistics.get(name, torch.zeros_like(buffer)))
+            own = statistics[name] if name in statistics else torch.zeros_like(buffer)
+            self.module.get_submodule(owner).register_buffer(leaf, own)
+            self.counters += [] if name in statistics else [own]
 
     def initial(self, rng: np.random.Generator) -> Weights:
         """Freshly initialised weights, a function of ``rng`` alone."""
@@ -63,6 +65,8 @@ class Network:
             raise ValueError(f"weights of {len(weights.params)} parameters do not fit a model of {self.layout.size}")
         self.params.copy_(as_tensor(weights.params))
         self.buffers.copy_(as_tensor(weights.buffers))
+        for counter in self.counters:  # how many batches this process happened to train is no property of the weights
+            counter.zero_()
 
     def weights(self) -> Weights:
         """A copy of what the module holds now."""

@@ -20,9 +20,8 @@ by it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -73,6 +72,16 @@ class Config(SlotConfig):
     queries: int = Field(2000, ge=1, description="members that are attacked at most, and equally many non-members")
 
 
+def problems(config: Config, run: Any) -> list[tuple[str, str]]:
+    """What cannot be combined: (field, sentence) pairs."""
+    found = []
+    for field, least in (("shadow_size", 2), ("nonmember_size", 1)):
+        size = getattr(run.data.config, field, None)
+        if size is not None and size < least:
+            found.append(("", f"shadow_mia needs data.{field} of {least} or more, got {size}"))
+    return found
+
+
 def shadow_jobs(
     config: Config,
     data: Federation,
@@ -83,7 +92,7 @@ def shadow_jobs(
 ) -> tuple[ShadowJob, ...]:
     """The shadow models that are needed to attack model ``cluster``, chosen by the clients with that ``assignment``.
 
-    ``accuracy`` is the model's on its clients' training records; it is rounded up to whole percents, so that jobs
+    ``accuracy`` is the model's on its clients' training records; it is rounded to whole percents, so that jobs
     differ whenever it moved by a point. All draws follow from ``seed_for(purpose, *integers)`` and from who is in the
     cluster. Raises DataError for a shadow set of less than two records.
     """
@@ -103,7 +112,7 @@ def shadow_jobs(
                 nonmembers=np.sort(drawn[size : 2 * size]),
                 amounts=amounts,
                 # Rounded twice, because 100 * 0.07 is a little above 7.
-                target_accuracy=math.ceil(round(100 * accuracy, 6)) / 100,
+                target_accuracy=round(100 * accuracy) / 100,
                 max_epochs=config.max_epochs,
                 seed=seed("shadow_training", k),
                 role="shadow" if k < config.shadows else "probe",

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.exit_codes import FINISHED, INTERRUPTED, REFUSED
+from orchestrator.exit_codes import FINISHED, INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.refusal import Problem, Refusal
+from orchestrator.results import WriteError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         count = len(refusal.problems)
         print(f"{count} problem{'s' if count > 1 else ''}; nothing was started, nothing was written", file=sys.stderr)
         return REFUSED
+    except WriteError as error:
+        print(f"{error}; what was saved before is whole, and the same command goes on from there", file=sys.stderr)
+        return SOME_FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

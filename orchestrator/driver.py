@@ -18,8 +18,7 @@ import datasets
 from orchestrator import finish
 from orchestrator.clients import Clients
 from orchestrator.config import resolve
-from orchestrator.placement import placement
-from orchestrator.resources import Resources
+from orchestrator.placement import Placement
 from orchestrator.results import Folder, write_atomically
 from orchestrator.rng import stream
 from orchestrator.session import Setup
@@ -33,16 +32,15 @@ REPORT_SECONDS = (
 
 
 class Driver(tune.Trainable):
-    """Runs one trial after another. ``config["trial"]``: ``id``, ``run``, ``sweep`` (folder), ``data_root``, ``resources``."""
+    """Runs one trial after another. ``config["trial"]``: ``id``, ``run``, ``sweep`` (folder), ``data_root``, ``placement``,
+    ``timeout``, ``commit``."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start the actors, then take up the first trial. Nothing is started a second time for later trials."""
         config = config["trial"]
-        resources = Resources.model_validate(config["resources"])
-        place, group = placement(resources, resolve(config["run"]).training.config), get_current_placement_group()
-        self.clients = Clients(place.actor_options(group), resources.timeout_seconds)
-        cache = Folder(Path(config["sweep"])).shadows
-        self.shadows = Shadows(cache, place.shadow_options(group), resources.timeout_seconds)
+        place, group, timeout = Placement(**config["placement"]), get_current_placement_group(), config["timeout"]
+        self.clients = Clients(place.actor_options(group), timeout)
+        self.shadows = Shadows(Folder(Path(config["sweep"])).shadows, place.shadow_options(group), timeout)
         self._data: tuple[str, Any] = ("", None)
         self._take_up(config)
 
@@ -55,6 +53,7 @@ class Driver(tune.Trainable):
         self.spec, self.began = config, time.time()
         self.trial: Trial | None = None
         self.folder = Folder(Path(config["sweep"])).trial(config["id"])
+        self.folder.result.unlink(missing_ok=True)  # of an earlier try that failed
 
     def _open(self) -> Trial:
         """The trial at hand, with its data dealt or, where the trial before had the same, as they lie."""
@@ -79,14 +78,17 @@ class Driver(tune.Trainable):
                 rows = trial.news()
                 return {"rows": rows, "done": True, "summary": finish.finish(self.folder, trial, self.spec, self.began)}
             return {"rows": trial.news(), "done": False}
-        except Diverged as reason:
-            summary = self._give_up("diverged", str(reason))
-        except Exception as reason:  # the sweep goes on with its other trials; the reason is kept and shown
-            write_atomically(self.folder.path / "error.txt", traceback.format_exc().encode())
-            summary = self._give_up("failed", f"{type(reason).__name__}: {reason}")
+        except Exception as error:  # the sweep goes on with its other trials; the reason is kept and shown
+            summary = self._give_up(error)
         return {"rows": [], "done": True, "summary": summary}
 
-    def _give_up(self, status: str, reason: str) -> dict[str, Any]:
+    def _give_up(self, error: Exception) -> dict[str, Any]:
+        cause = _cause(error)
+        diverged = isinstance(cause, Diverged | FloatingPointError)
+        reason = str(cause) if diverged else f"{type(cause).__name__}: {cause}"
+        if not diverged:
+            write_atomically(self.folder.path / "error.txt", traceback.format_exc().encode())
+        status = "diverged" if diverged else "failed"
         return finish.give_up(self.folder, self.trial, status, reason, self.spec, self.began)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -103,6 +105,13 @@ class Driver(tune.Trainable):
     def cleanup(self) -> None:
         """Stop the actors with the driver."""
         self.clients.stop()
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What went wrong first: an error in a task arrives wrapped, once for every task that it passed through."""
+    while isinstance(error, ray.exceptions.RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    return error
 
 
 def _rounds(trial: Trial) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 from rich.console import Console
@@ -39,7 +40,7 @@ def run(
     remote = address or os.environ.get("RAY_ADDRESS")
     if not remote:
         problems += _misfit(sweep, place, local_nodes(place))
-    problems += data_problems(sweep)
+    problems += data_problems(sweep, download=not problems and not dry)
     if problems:
         raise Refusal(problems)
     if dry:
@@ -91,10 +92,12 @@ def _train(
     tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
     tracker.sweep_started(origin("cpu"))
     told = Tracking(tracker, folder, {trial.id: (trial.title, trial.run.to_dict()) for trial in missing})
+    write_trials(folder, results_of(folder, trials))
     with screen:
         try:
             run_trials(sweep, folder, missing, place, nodes, Progress(folder, [told, screen]), commit())
         except KeyboardInterrupt:
+            write_trials(folder, results_of(folder, trials))
             screen.say("stopped; what is done is kept, and the same command goes on from there")
             tracker.sweep_finished([], "unfinished")
             tracker.close(CLOSE_SECONDS)
@@ -133,9 +136,9 @@ def report(folder: Path) -> int:
 
 
 def _fitting(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
-    """The largest placement that any trial needs: one serves all, so that actors can be handed from trial to trial."""
+    """A placement that every trial fits into: one serves all, so that actors can be handed from trial to trial."""
     places = [placement(sweep.resources, trial.run.training.config) for trial in trials]
-    return max(places, key=lambda place: (place.gpu, place.threads))
+    return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
 
 
 def _misfit(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[Problem]:
@@ -150,7 +153,8 @@ def _folder_problems(folder: Folder, sweep: Sweep) -> list[Problem]:
 
 def _claimed(folder: Folder, sweep: Sweep) -> Claim:
     try:
-        return claim(folder, sweep.name, sweep.text, ",".join(sorted(trial.id for trial in specs(sweep))))
+        text = sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in sweep.sets) + "\n"
+        return claim(folder, sweep.name, text, ",".join(sorted(trial.id for trial in specs(sweep))))
     except FolderError as error:
         raise Refusal([Problem(str(error), file="--results")]) from error
 

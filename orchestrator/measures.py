@@ -32,6 +32,11 @@ class Snapshot:
         return self.state.names
 
     @property
+    def evaluated(self) -> bool:
+        """Whether models were tested in this round (see ``evaluate_every``)."""
+        return self.predictions.shape[1] == len(self.data.test)
+
+    @property
     def two_groups(self) -> bool:
         return tuple(self.data.group_names) == GROUPED
 
@@ -82,9 +87,9 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     state = shot.state
     row: dict[str, Any] = {"loss": float(own(state.losses, state.assignment).mean())}
     row["train_accuracy"] = float(own(state.accuracies, state.assignment).mean())
-    row |= _accuracies(shot)
+    row |= _accuracies(shot) if shot.evaluated else {}
     if shot.two_groups:
-        row |= _risks(shot) | _sorting(shot) | _fairness(shot)
+        row |= _risks(shot) | _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
     sizes = np.bincount(state.assignment, minlength=len(shot.names))
     return row | {f"clients_{name}": int(size) for name, size in zip(shot.names, sizes, strict=True)}
 
@@ -94,15 +99,16 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
 
     ``accuracy`` counts every group by its clients, so that test sets of equal size do not make groups equal.
     """
-    row, whole = {}, 0.0
+    row, right, counted = {}, 0.0, 0
     for g, name in enumerate(shot.data.group_names):
         of_group = shot.test_group == g
         if of_group.any():
             row[f"accuracy_{name}"] = float(shot.used_hits[of_group].mean())
-            whole += row[f"accuracy_{name}"] * float((shot.data.groups == g).mean())
+            clients = int((shot.data.groups == g).sum())
+            right, counted = right + row[f"accuracy_{name}"] * clients, counted + clients
         if name in shot.names and of_group.any() and (shot.state.assignment == shot.names.index(name)).any():
             row[f"model_accuracy_{name}"] = float(shot.hits[shot.names.index(name)][of_group].mean())
-    return {"accuracy": whole if row else float(shot.used_hits.mean())} | row
+    return {"accuracy": right / counted if counted else float(shot.used_hits.mean())} | row
 
 
 def _risks(shot: Snapshot) -> dict[str, Any]:
@@ -130,8 +136,9 @@ def _sorting(shot: Snapshot) -> dict[str, Any]:
 
 
 def _fairness(shot: Snapshot) -> dict[str, float]:
-    predicted = shot.predictions[shot.used, np.arange(len(shot.used))].astype(np.int64)
-    return metrics.fairness(predicted, shot.data.test.y, shot.test_group == 0, shot.data.classes)
+    predicted, owned = shot.predictions[shot.used, np.arange(len(shot.used))].astype(np.int64), shot.test_group >= 0
+    privileged = shot.test_group[owned] == 0
+    return metrics.fairness(predicted[owned], shot.data.test.y[owned], privileged, shot.data.classes)
 
 
 def client_rows(shot: Snapshot) -> dict[str, Any]:
@@ -190,9 +197,14 @@ def measured(audit: Any, attack: str, metric: str) -> float:
 
 
 def final_metrics(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A run's final metrics: the last round's, and what is taken over rounds."""
-    last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds")}
-    half = [row["violations"] for row in rows[len(rows) // 2 :] if row.get("violations") is not None]
+    """A run's final metrics: the last round's, and what is taken over rounds.
+
+    ``violations_last_half`` is the mean over the attacked rounds in the last half (ifca_mir.md, section 7).
+    """
+    last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
+    half = [
+        row["violations"] for row in rows[len(rows) // 2 :] if row.get("attacked") and row["violations"] is not None
+    ]
     if half:
         last["violations_last_half"] = float(np.mean(half))
     return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows]))}

@@ -5,30 +5,42 @@ from __future__ import annotations
 from typing import Any
 
 from datasets.federation import DataError, Source
+from orchestrator.config import Member, Run
 from orchestrator.refusal import Problem
 from orchestrator.sweep_file import Sweep
 
 
-def data_problems(sweep: Sweep) -> list[Problem]:
-    """What keeps the sweep's data from being dealt as its trials ask for. Downloads what can be downloaded."""
+def data_problems(sweep: Sweep, download: bool) -> list[Problem]:
+    """What keeps the sweep's data from being dealt as its trials ask for. ``download``: fetch what can be fetched."""
     sources: dict[str, Source | str] = {}
     found: dict[str, Problem] = {}
     for run in sweep.runs:
         key = repr((run.data.name, _place(run.data.config)))
         if key not in sources:
-            sources[key] = _loaded(run.data, sweep)
-        source = sources[key]
-        if isinstance(source, str):
-            found.setdefault(source, sweep.problem(source, "base", "data"))
-            continue
-        for sentence in run.split.module.shortages(run.split.config, run.data.config, source):
-            found.setdefault(sentence, sweep.problem(sentence, "base", "data"))
+            sources[key] = _loaded(run.data, sweep, download)
+        for sentence in _sentences(run, sources[key]):
+            found.setdefault(sentence, _problem(sweep, sentence))
     return list(found.values())
 
 
-def _loaded(data: Any, sweep: Sweep) -> Source | str:
+def _sentences(run: Run, source: Source | str) -> list[str]:
+    if isinstance(source, str):
+        return [source]
+    short = run.split.module.shortages(run.split.config, run.data.config, source)
+    unfit = getattr(run.model.module, "unfit", lambda config, shape: None)(run.model.config, source.train.x.shape[1:])
+    return short + ([f"model: {unfit}"] if unfit else [])
+
+
+def _problem(sweep: Sweep, sentence: str) -> Problem:
+    """The sentence with its place: it opens with the dotted key that it is about, or is about the data as a whole."""
+    key, colon, rest = sentence.partition(": ")
+    keyed = bool(colon) and all(part.isidentifier() for part in key.split("."))
+    return sweep.problem(rest, "base", *key.split(".")) if keyed else sweep.problem(sentence, "base", "data")
+
+
+def _loaded(data: Member, sweep: Sweep, download: bool) -> Source | str:
     try:
-        return data.module.load(data.config, sweep.data_root)
+        return data.module.load(data.config, sweep.data_root, download)
     except DataError as error:
         return str(error)
 

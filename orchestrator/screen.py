@@ -89,7 +89,7 @@ class Screen:
 
 
 def _scalars(row: dict[str, Any]) -> str:
-    shown = [f"accuracy {row['accuracy']:.3f}"]
+    shown = [f"accuracy {row['accuracy']:.3f}"] if row.get("accuracy") is not None else []
     pairs = (("by group", "accuracy"), ("mia", "mia_accuracy"))
     for label, metric in pairs:
         values = [row.get(f"{metric}_{name}") for name in ("majority", "minority")]

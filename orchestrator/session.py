@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,6 +60,9 @@ def session(setup: Setup) -> Session:
         run = resolve(plain)
         training = run.training.config
         torch.set_num_threads(training.threads)
+        if training.device == "cuda":
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may add in another order
+            torch.use_deterministic_algorithms(True, warn_only=True)
         _sessions.clear()
         _sessions[setup.key] = Session(run, data, Network(run.model, data.shape, data.classes, training.device))
     return _sessions[setup.key]

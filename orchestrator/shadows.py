@@ -52,20 +52,26 @@ class Shadows:
         ``accuracies`` [clusters] are the models' training accuracies. Raises TimeoutError after the deadline.
         """
         seed_for = lambda purpose, *place: integer(run.seed, purpose, *place)  # noqa: E731
-        sent, waiting = ray.put(models), {}
+        sent, audits, shadows = ray.put(models), {}, []
         for cluster in np.unique(assignment).tolist():
             jobs = attack.module.shadow_jobs(attack.config, data, cluster, assignment, accuracies[cluster], seed_for)
-            shadows = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
-            waiting[cluster] = self._task(_audit).remote(
-                setup, attack.name, cluster, assignment, sent, round_, *shadows
-            )
-        _, late = ray.wait(list(waiting.values()), num_returns=len(waiting), timeout=self.timeout)
-        if late:
-            raise TimeoutError(
-                f"{len(late)} audits by {attack.name} were not done within {self.timeout:g} s; "
-                "raise resources.timeout_seconds if the shadow models take that long"
-            )
-        return {cluster: ray.get(ref) for cluster, ref in waiting.items()}
+            mine = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
+            audits[cluster] = self._task(_audit).remote(setup, attack.name, cluster, assignment, sent, round_, *mine)
+            shadows += mine
+        self._wait([*shadows, *audits.values()], attack.name)
+        return {cluster: ray.get(ref) for cluster, ref in audits.items()}
+
+    def _wait(self, refs: list[ray.ObjectRef], attack: str) -> None:
+        """Until all are done. Raises TimeoutError, and stops what runs, where nothing is done for as long as allowed."""
+        while refs:
+            done, refs = ray.wait(refs, timeout=self.timeout)
+            if not done:
+                for ref in refs:
+                    ray.cancel(ref, force=True)
+                raise TimeoutError(
+                    f"{len(refs)} shadow models and audits of {attack} are not done, and none came to an end within "
+                    f"{self.timeout:g} s; raise resources.timeout_seconds if a shadow model takes that long"
+                )
 
 
 def _shadow(setup: Setup, attack: str, job: Any, cache: str) -> Any:

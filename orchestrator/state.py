@@ -25,7 +25,7 @@ class RunState:
         models: one `Weights` per cluster; ``servers``: the aggregation's own arrays per cluster.
         losses, accuracies, selection: [clients, clusters] every model on every client, after the last round.
         assignment: [clients] model of each client, -1 before the first choice.
-        risks: [clusters] attack accuracy last published to the clients; ``audits`` [clusters] as last measured (NaN: never).
+        risks: [clusters] attack accuracy last published to the clients; ``audits`` [clusters] as last measured (NaN: not yet).
         names: name of each model ("majority", "minority", ...).
         best: training loss and attempt of the best initialisation so far; ``explored``: whether the choice is made.
         facts: small values of other kinds (privacy events, seconds so far), JSON.

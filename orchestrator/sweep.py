@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.config import Run, trial_id
@@ -62,7 +62,8 @@ def run_trials(
     common = {
         "sweep": str(folder.path),
         "data_root": str(sweep.data_root),
-        "resources": sweep.resources.model_dump(mode="json"),
+        "placement": asdict(place),
+        "timeout": sweep.resources.timeout_seconds,
         "commit": commit,
     }
     configs = [{"id": trial.id, "run": trial.run.to_dict()} | common for trial in trials]
@@ -98,6 +99,7 @@ def tune_environment(environment: MutableMapping[str, str]) -> None:
     environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_SYNCER", "1")
     environment.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
+    environment.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C is ours: it ends the command, not only a trial
     environment.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
     environment.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 

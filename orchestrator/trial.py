@@ -31,7 +31,7 @@ class Diverged(Exception):
 
 
 class Trial:
-    """A run with its state. `advance` does one round, saves, and returns what is to be reported."""
+    """A run with its state. `advance` does one round and saves; `news` gives what is to be reported of it."""
 
     def __init__(
         self, run: Run, setup: Setup, data: Federation, clients: Clients, shadows: Shadows, folder: TrialFolder
@@ -46,6 +46,8 @@ class Trial:
         # The last round is never part of the comparison: the choice that is reported must be made with the risk.
         self.explore_until = min(getattr(self.clustering.config, "restart_rounds", 0), run.rounds - 1)
         self.attempts = getattr(self.clustering.config, "restarts", 1) if self.explore_until else 1
+        compared = self.explore_until if self.attempts > 1 else run.rounds
+        self.warm_until = min(getattr(self.clustering.config, "warm_start_rounds", 0), compared - 1)
         self.saved, self.best = folder.state / "state.safetensors", folder.state / "best.safetensors"
         self.predictions, self.costs = np.empty((0, 0), np.int16), np.empty((0, 0))
         self.state = load_state(self.saved) if self.saved.exists() else self._begin(0)
@@ -74,7 +76,23 @@ class Trial:
         return rows
 
     def advance(self) -> None:
-        """One round, from the attack on the models that are about to be sent out to the saved state."""
+        """One round, and where it is the last of an initialisation's trial, the comparison; then the state is saved.
+
+        Raises Diverged where the run, or every one of its initialisations, comes to losses that are no numbers.
+        """
+        try:
+            self._round()
+        except Diverged:
+            if not self.exploring:
+                raise
+            self.state.losses = np.full_like(self.state.losses, np.inf)
+            self.state.round = self.explore_until
+        if self.exploring and self.state.round == self.explore_until:
+            self._compare()
+        save_state(self.state, self.saved)
+
+    def _round(self) -> None:
+        """From the attack on the models that are about to be sent out to the rows of the tables."""
         state, started = self.state, time.monotonic()
         # 1. The server attacks its own models, and publishes the risk with them.
         records = self._attack(state.round) if state.round and self._due(state.round) else []
@@ -91,9 +109,6 @@ class Trial:
             records += self._attack(state.round)
             self._choose(state.round)
         self._record(records, facts, time.monotonic() - started)
-        if self.exploring and self.state.round == self.explore_until:
-            self._compare()
-        save_state(self.state, self.saved)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Every model's arrays by name, ``<model>.<array>``, as a torch module of the same shape can load them."""
@@ -117,7 +132,7 @@ class Trial:
             selection=empty,
             assignment=np.full(clients, -1, np.int64),
             risks=np.full(clusters, UNTRAINED_RISK),
-            audits=np.full(clusters, UNTRAINED_RISK if self.run.attacks else np.nan),
+            audits=np.full(clusters, np.nan),
             names=[],
             attempt=attempt,
         )
@@ -132,7 +147,7 @@ class Trial:
         """Make the attacks of this round; publish the risks. Returns what each attack found, for the tables."""
         state, found = self.state, []
         for attack in self.run.attacks:
-            if round_ % attack.config.every and round_ != self.run.rounds:
+            if attack.module.STAGE != "models" or (round_ % attack.config.every and round_ != self.run.rounds):
                 continue
             accuracies = measures.own_accuracies(state.accuracies, state.assignment)
             audits = self.shadows.audit(
@@ -148,7 +163,7 @@ class Trial:
 
     def _choose(self, round_: int) -> None:
         state, config = self.state, self.clustering.config
-        if round_ < getattr(config, "warm_start_rounds", 0) and round_ < self.run.rounds:
+        if round_ < self.warm_until:
             rng = stream(self.run.seed, "warm_start", state.attempt)
             state.assignment = random_partition(config.clusters, self.data.clients, rng)
             self.costs = state.selection
@@ -183,7 +198,10 @@ class Trial:
 
         Raises Diverged where a loss is not finite.
         """
-        sent, tests, models = self.clients.share(self.state.models), len(self.data.test), len(self.state.models)
+        sent, models = self.clients.share(self.state.models), len(self.state.models)
+        # What is reported is measured in evaluated rounds; the losses that clients choose by are needed in every one.
+        reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
+        tests = len(self.data.test) if reported else 0
         evaluations = [Job("evaluate", (sent, cohort, round_)) for cohort in self.cohorts]
         blocks = [(at, min(at + TEST_BLOCK, tests)) for at in range(0, tests, TEST_BLOCK)]
         predictions = [Job("predict", (sent, j, *block)) for j in range(models) for block in blocks]
@@ -198,8 +216,11 @@ class Trial:
     def _record(self, records: list[dict[str, Any]], facts: dict[str, Any], seconds: float) -> None:
         snapshot = measures.Snapshot(self.data, self.state, self.preferences, self.predictions, self.costs)
         self.state.names = measures.named(snapshot)
-        row = {"round": self.state.round - 1} | measures.round_row(snapshot) | facts | {"seconds": seconds}
-        tables: dict[str, Any] = {"rounds": [row], "clients": measures.client_rows(snapshot)}
+        row = {"round": self.state.round - 1} | measures.round_row(snapshot) | facts
+        row |= {"attacked": bool(records), "seconds": seconds}
+        tables: dict[str, Any] = {"rounds": [row]}
+        if snapshot.evaluated:
+            tables["clients"] = measures.client_rows(snapshot)
         if records:
             tables["attacks"] = measures.attack_rows(records, self.state.names)
             tables["scores"] = measures.score_rows(records, self.state.names)
@@ -210,12 +231,14 @@ class Trial:
         """One initialisation has had its rounds: keep it if it is the best, then try the next or go on with the best."""
         state = self.state
         loss = float(np.mean(measures.own(state.losses, state.assignment)))
-        if state.best is None or loss < state.best[0]:
+        if np.isfinite(loss) and (state.best is None or loss < state.best[0]):
             state.best = (loss, state.attempt)
             save_state(state, self.best)
         if state.attempt + 1 < self.attempts:
             self.state = self._begin(state.attempt + 1)
             self.state.best = state.best
+        elif state.best is None:
+            raise Diverged(f"all {self.attempts} initialisations diverged")
         else:
             self.state = load_state(self.best)
             self.state.explored = True

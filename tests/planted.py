@@ -118,7 +118,7 @@ class PlannedShadows:
         self, setup: Setup, run: Any, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
     ) -> dict[int, Audit]:
         self.rounds.append(round_)
-        nothing = Scores(*(np.empty(0, kind) for kind in (np.str_, np.int64, np.bool_, np.float64)))
+        nothing = Scores(np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))
         risks = self.plan(round_)
         return {
             int(j): Audit(risks[j], ((attack.name, "balanced_accuracy", risks[j]),), nothing)

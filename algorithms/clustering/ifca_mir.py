@@ -19,7 +19,15 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.clustering.preference import ClusteredConfig, Floats, Ints, Preferences, View, cheapest, thresholds
+from algorithms.clustering.preference import (
+    ClusteredConfig,
+    Floats,
+    Ints,
+    Preferences,
+    View,
+    cheapest,
+    thresholds,
+)
 
 
 class Config(ClusteredConfig):

@@ -31,7 +31,9 @@ class ClusteredConfig(ClusteringConfig):
     selection: Literal["full", "minibatch"] = Field("full", description="records on which a client compares the models")
     selection_batch: int = Field(50, ge=1, description="records of a minibatch selection")
     # Two random models can attract every client to one of them, all the more where the groups touch.
-    warm_start_rounds: int = Field(2, ge=0, description="first rounds in which a random partition replaces the choice")
+    warm_start_rounds: int = Field(
+        2, ge=0, description="first rounds with a random partition; it ends before initialisations are compared"
+    )
     restarts: int = Field(3, ge=1, le=100, description="initialisations that are tried; the best goes on")
     restart_rounds: int = Field(
         5, ge=1, description="rounds after which the initialisations are compared by training loss"

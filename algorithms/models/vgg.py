@@ -30,6 +30,16 @@ class Config(SlotConfig):
     depth: Literal[11, 13, 16, 19] = Field(11, description="number of weighted layers in the original naming")
 
 
+def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+    large_enough = len(shape) == 3 and min(shape[1:]) >= 32
+    return (
+        None
+        if large_enough
+        else f"vgg halves images five times and needs 32x32 pixels or more; records have shape {shape}"
+    )
+
+
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Module for images [channels, 32, 32]; 9 756 426 parameters at depth 11 with 10 classes."""
     from torch import nn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,8 @@ class Config(SlotConfig):
         "auto",
         description="loop trains a cohort's clients one by one, vmap all at once; auto decides by model and device",
     )
-    cohort_size: int | Literal["auto"] = Field(
-        "auto", description="clients that are trained and summed up together, at least 1"
+    cohort_size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="clients that are trained and summed up together"
     )
 
 
@@ -57,8 +57,6 @@ def resolved(config: Config, run: Any) -> Config:
 def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     """What cannot be combined: (field, sentence) pairs."""
     found = []
-    if config.cohort_size != "auto" and config.cohort_size < 1:
-        found.append(("cohort_size", f"must be an integer >= 1 or auto, got {config.cohort_size}"))
     if config.backend == "vmap" and run.model.module.BATCH_NORM:
         found.append(("backend", f"vmap cannot train {run.model.name}, which has batch normalisation; use loop"))
     if config.backend == "vmap" and config.precision == "bf16":

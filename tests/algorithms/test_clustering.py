@@ -232,6 +232,6 @@ def test_a_preference_that_cannot_be_computed_is_refused(fields, sentence):
 
 
 def test_one_tolerance_for_all_is_refused_only_where_beta_follows_it():
-    alike = {"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}
+    alike: dict[str, Any] = {"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}
     run = SimpleNamespace(attacks=[SimpleNamespace(name="shadow_mia")])
     assert ifca_mir.problems(ifca_mir.Config(**alike), run) == []

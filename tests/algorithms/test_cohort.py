@@ -36,7 +36,7 @@ def stream(purpose: str, client: int) -> np.random.Generator:
 
 
 def a_run(backend: str = "loop", clustering: Any = "ifca", **training: Any) -> Run:
-    slots = {"clustering": clustering if isinstance(clustering, dict) else clustered(clustering)}
+    slots: dict[str, Any] = {"clustering": clustering if isinstance(clustering, dict) else clustered(clustering)}
     model = {"name": "mlp", "hidden": [4]}
     return resolve(base(model=model, training={"backend": backend, "epochs": 2, "batch_size": 8, **training}, **slots))
 
@@ -127,11 +127,12 @@ def test_every_client_starts_from_its_own_model_and_trains_on_its_own_records(ba
         mine = replace(
             DATA, train=DATA.train[owner == client], offsets=np.array([0, UNEQUAL[client]]), groups=DATA.groups[:1]
         )
-        network = a_network(run)
-        alone = cohort.train(
-            run, mine, network, [0], models_of(network), np.array([assignment[client]]), 0,
-            lambda purpose, _, client=client: stream(purpose, client), {},
-        )  # fmt: skip
+        network, chosen = a_network(run), np.array([assignment[client]])
+
+        def own(purpose: str, _: int, client: int = client) -> np.random.Generator:
+            return stream(purpose, client)
+
+        alone = cohort.train(run, mine, network, [0], models_of(network), chosen, 0, own, {})
         np.testing.assert_allclose(found.params[i], alone.params[0], atol=2e-6)
         assert found.loss[i] == pytest.approx(alone.loss[0], rel=1e-5)
     assert found.buffers.shape == (4, 0)

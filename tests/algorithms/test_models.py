@@ -51,7 +51,7 @@ def test_parameter_counts_are_those_of_the_paper(module, shape, classes, fields,
 
 
 def test_the_mnist_layers_are_those_that_the_paper_lists():
-    counts = [size(layer) for layer in blueprint(mnist_cnn, MNIST, 10) if size(layer)]
+    counts = [size(layer) for layer in blueprint(mnist_cnn, MNIST, 10).children() if size(layer)]
     assert counts == [320, 18_496, 31_370]
 
 
@@ -68,7 +68,9 @@ def test_a_vgg_has_as_many_weighted_layers_as_its_depth_and_normalises_after_eve
 
 
 def test_only_the_linear_layer_of_the_mnist_network_is_marked_for_glorot():
-    marked = [type(layer) for layer in blueprint(mnist_cnn, MNIST, 10) if getattr(layer, "init", None) == "xavier"]
+    marked = [
+        type(layer) for layer in blueprint(mnist_cnn, MNIST, 10).children() if getattr(layer, "init", None) == "xavier"
+    ]
     assert marked == [nn.Linear]
 
 
@@ -93,7 +95,7 @@ def test_a_network_gives_one_logit_for_each_class(module, shape, classes):
 
 
 def test_an_mlp_is_nonlinear_between_its_layers_and_only_there():
-    kinds = [type(layer) for layer in blueprint(mlp, (4,), 2, hidden=(3, 3))]
+    kinds = [type(layer) for layer in blueprint(mlp, (4,), 2, hidden=(3, 3)).children()]
     assert kinds == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
 
 

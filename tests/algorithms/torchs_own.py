@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ COMMON: dict[str, Any] = {"foreach": False, "maximize": False}
 class TorchsOwn:
     """Steps one list of arrays as ``torch.optim.SGD`` or ``torch.optim.Adam`` with ``training``'s fields would."""
 
-    def __init__(self, training: Config, arrays: list[torch.Tensor]) -> None:
-        self.training, self.arrays = training, arrays
+    def __init__(self, training: Config, arrays: Sequence[torch.Tensor]) -> None:
+        self.training, self.arrays = training, list(arrays)
         self.velocity: list[torch.Tensor | None] = [None] * len(arrays)
         self.means, self.squares = ([torch.zeros_like(array) for array in arrays] for _ in range(2))
         self.steps = [torch.tensor(0.0) for _ in arrays]

@@ -55,18 +55,27 @@ def fedpriv(sweep: Path, results: Path, *options: str, **variables: str) -> subp
 
 def killed_after(words: str, sweep: Path, results: Path, *options: str) -> str:
     """Start a sweep and kill its head process, without any warning, once it has printed ``words``. Returns what it printed."""
-    printed, started = "", time.monotonic()
+    return _signalled(signal.SIGKILL, words, sweep, results, *options)[1]
+
+
+def interrupted_after(words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
+    """The same with Ctrl-C. Returns the exit code, and what was printed before and after."""
+    return _signalled(signal.SIGINT, words, sweep, results, *options)
+
+
+def _signalled(number: int, words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
+    printed, started, sent = "", time.monotonic(), False
     with subprocess.Popen(
         arguments(sweep, results, *options), stdout=subprocess.PIPE, text=True, bufsize=1, env=environment()
     ) as head:
         assert head.stdout is not None
         for line in head.stdout:
             printed += line
-            if words in line:
-                head.send_signal(signal.SIGKILL)
-                break
             assert time.monotonic() - started < 240, printed
-    return printed
+            if words in line and not sent:
+                head.send_signal(number)
+                sent = True
+        return head.wait(), printed
 
 
 def trials(results: Path, name: str = "tiny") -> list[dict]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from tests.end_to_end.command import SWEEP, fedpriv, killed_after, same_results, trials
+from tests.end_to_end.command import SWEEP, fedpriv, interrupted_after, killed_after, same_results, trials
 
 FINAL = [
     "accuracy",
@@ -146,3 +146,12 @@ def test_a_diverging_trial_is_marked_and_the_others_go_on(sweep, tmp_path):
     for row in rows:
         assert (row["accuracy"] is None) == (row["status"] == "diverged")
         assert (row["violations"] is None) == (row["status"] == "diverged")
+
+
+def test_control_c_keeps_what_is_done_and_says_how_to_go_on(sweep, tmp_path):
+    code, printed = interrupted_after("finished in", sweep, tmp_path)
+    assert code == 130, printed
+    assert "the same command goes on from there" in printed
+    statuses = [row["status"] for row in trials(tmp_path)]
+    assert "finished" in statuses
+    assert set(statuses) <= {"finished", "unfinished"}

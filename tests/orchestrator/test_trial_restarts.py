@@ -61,7 +61,7 @@ def models_of(trial: Trial) -> list[bytes]:
 def test_the_first_attempt_is_the_run_without_restarts(tmp_path):
     found = []
     for restarts in (1, 2):
-        fields = {"warm_start_rounds": 1, "restarts": restarts, "restart_rounds": 3}
+        fields: dict[str, Any] = {"warm_start_rounds": 1, "restarts": restarts, "restart_rounds": 3}
         trial, seen = opened(given(4, clustering=clustered(**fields)), tmp_path / str(restarts)), []
         for _ in range(2):
             trial.advance()
