@@ -90,7 +90,7 @@ def _train(
     if len(missing) < len(trials):
         screen.say(f"{len(trials) - len(missing)} of {len(trials)} trials are complete and are not repeated")
     tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
-    tracker.sweep_started(origin("cpu"))
+    tracker.sweep_started(origin(trials[0].run.training.config.device))
     told = Tracking(tracker, folder, {trial.id: (trial.title, trial.run.to_dict()) for trial in missing})
     write_trials(folder, results_of(folder, trials))
     with screen:
