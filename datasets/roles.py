@@ -1,7 +1,7 @@
 """Which record serves which purpose: training, measuring accuracy, non-members of the attacks, shadow set.
 
 No record serves two. A record of the shadow set has taught the attack, so that counting it again among the non-members
-would flatter the attack (ifca_mir.md, sections 2 and 10); duplicates are therefore the sources' to remove.
+would flatter the attack; duplicates are therefore the sources' to remove.
 
 There are two layouts. With a shared test set (digits, MNIST, FEMNIST):
 

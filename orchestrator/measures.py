@@ -199,7 +199,7 @@ def measured(audit: Any, attack: str, metric: str) -> float:
 def final_metrics(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """A run's final metrics: the last round's, and what is taken over rounds.
 
-    ``violations_last_half`` is the mean over the attacked rounds in the last half (ifca_mir.md, section 7).
+    ``violations_last_half`` is the mean over the attacked rounds in the last half.
     """
     last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
     half = [

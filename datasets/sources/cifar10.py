@@ -1,6 +1,6 @@
 """CIFAR-10, 60 000 colour images of 32x32 in 10 classes (Krizhevsky 2009), in its python or its binary version.
 
-Recipe of Jung et al. 2025 (ifca_mir.md, section 2): 100 clients share the 50 000 training images, 500 each, and the
+Recipe of Jung et al. 2025: 100 clients share the 50 000 training images, 500 each, and the
 10 000 shadow images can only be the test set. Nothing would be left to measure on, so that each client holds out 10 %
 of its images: of 50, 25 measure accuracy and 25 are non-members (an odd one goes to accuracy), and 450 are trained on.
 
@@ -41,7 +41,7 @@ PYTHON = {
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
 SHAPE = (3, 32, 32)
-# The usual channel statistics of the training images. Brightness acts before them (ifca_mir.md, section 12).
+# The usual channel statistics of the training images. Brightness acts before them.
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 REMEDY = "Unpack the published binary or python archive of CIFAR-10 there, or run once where a network exists"
 

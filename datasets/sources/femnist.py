@@ -1,6 +1,6 @@
 """FEMNIST, some 805 000 grey images of handwritten characters, 28x28 in 62 classes, by 3 550 writers (LEAF, 2018).
 
-Recipe of Jung et al. 2025 (ifca_mir.md, section 2): all writers are pooled and their images dealt evenly at random, so
+Recipe of Jung et al. 2025: all writers are pooled and their images dealt evenly at random, so
 that writers play no part. 200 clients share 600 000 training images and 100 000 are the server's shadow set (a part of
 the data set needs smaller numbers: --set base.data.shadow_size=...); half of the test images measure accuracy, half are
 non-members. LEAF paints black (0) on white (1), which is checked; corners that a rotation uncovers become white, too.

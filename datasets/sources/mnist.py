@@ -1,6 +1,6 @@
 """MNIST, 70 000 grey images of handwritten digits, 28x28 in 10 classes (LeCun et al. 1998).
 
-Recipe of Jung et al. 2025 (ifca_mir.md, section 2): 200 clients with 250 of 50 000 training images each, the other
+Recipe of Jung et al. 2025: 200 clients with 250 of 50 000 training images each, the other
 10 000 are the server's shadow set; half of the 10 000 test images measure accuracy, the other half are non-members.
 Pixels are divided by 255 and not normalised further.
 

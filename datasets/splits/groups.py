@@ -1,4 +1,4 @@
-"""Two groups of clients that differ by a transform: a majority and a minority (Jung et al. 2025; ifca_mir.md section 2).
+"""Two groups of clients that differ by a transform: a majority and a minority (Jung et al. 2025).
 
 Records are dealt to the clients evenly at random. A share of the clients is the minority; every client draws one amount
 (degrees, brightness factor) from the range of its group, uniformly, and all its images get it.

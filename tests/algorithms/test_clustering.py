@@ -129,7 +129,7 @@ def test_beta_one_ignores_the_loss(seed):
 @given(df=st.floats(0.01, 3), dl=st.floats(0.01, 0.5), beta=betas, base=st.floats(0, 2), lowest=st.floats(0.5, 0.6))
 @fast
 def test_a_minority_client_moves_if_and_only_if_beta_exceeds_df_over_df_plus_dl(df, dl, beta, base, lowest):
-    """df: what it loses in nats by the majority model; dl: what it gains in risk (ifca_mir.md, section 5)."""
+    """df: what it loses in nats by the majority model; dl: what it gains in risk."""
     boundary = df / (df + dl)
     assume(abs(beta - boundary) > 1e-9)
     seen = view([[base + df, base]], risks=[lowest, lowest + dl], previous=[MINORITY])
