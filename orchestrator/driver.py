@@ -77,7 +77,7 @@ class Driver(tune.Trainable):
             if trial.done:
                 rows = trial.news()
                 return {"rows": rows, "done": True, "summary": finish.finish(self.folder, trial, self.spec, self.began)}
-            return {"rows": trial.news(), "done": False}
+            return {"rows": trial.news(), "note": trial.note(), "done": False}
         except Exception as error:  # the sweep goes on with its other trials; the reason is kept and shown
             summary = self._give_up(error)
         return {"rows": [], "done": True, "summary": summary}

@@ -26,6 +26,8 @@ class Hearing(tune.Callback):
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         self.progress.rounds(_id(trial), result.get("rows", []))
+        if result.get("note"):
+            self.progress.noted(_id(trial), result["note"])
         if "summary" in result:
             self.progress.ended(_id(trial), result["summary"])
 

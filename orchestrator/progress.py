@@ -18,6 +18,8 @@ class Listener(Protocol):
 
     def rounds(self, trial: str, rows: list[dict[str, Any]]) -> None: ...
 
+    def noted(self, trial: str, note: str) -> None: ...
+
     def ended(self, trial: str, record: dict[str, Any]) -> None: ...
 
 
@@ -33,6 +35,9 @@ class Tracking:
 
     def rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         self.tracker.rounds(trial, rows)
+
+    def noted(self, trial: str, note: str) -> None:
+        """Of no interest to MLflow."""
 
     def ended(self, trial: str, record: dict[str, Any]) -> None:
         self.tracker.trial_finished(trial, record["status"], record["metrics"], self.folder.trial(trial).path)
@@ -52,6 +57,10 @@ class Progress:
     def rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         for listener in self.listeners if rows else ():
             listener.rounds(trial, rows)
+
+    def noted(self, trial: str, note: str) -> None:
+        for listener in self.listeners:
+            listener.noted(trial, note)
 
     def ended(self, trial: str, record: dict[str, Any]) -> None:
         self.statuses[trial] = record["status"]

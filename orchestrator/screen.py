@@ -25,6 +25,7 @@ class Shown:
     status: str = "waiting"
     row: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
+    note: str = ""
 
 
 class Screen:
@@ -54,10 +55,16 @@ class Screen:
 
     def rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         shown = self.trials[trial]
-        shown.row = rows[-1]
+        shown.row, shown.note = rows[-1], ""
         if not self.console.is_terminal:
             for row in rows:
                 self.say(f"{self._done()}  {shown.title}  round {row['round'] + 1}/{shown.rounds}  {_scalars(row)}")
+
+    def noted(self, trial: str, note: str) -> None:
+        shown = self.trials[trial]
+        shown.note = note
+        if not self.console.is_terminal:
+            self.say(f"{self._done()}  {shown.title}  {note}")
 
     def ended(self, trial: str, record: dict[str, Any]) -> None:
         shown = self.trials[trial]
@@ -83,7 +90,9 @@ class Screen:
             cells += [row.get(f"mia_accuracy_{name}") for name in ("majority", "minority")]
             rounds = f"{row['round'] + 1 if row else 0}/{shown.rounds}"
             values = ["-" if cell is None else f"{cell:.3f}" for cell in cells]
-            table.add_row(shown.title, shown.status, rounds, *values, style="" if shown in running else "dim")
+            table.add_row(
+                shown.title, shown.note or shown.status, rounds, *values, style="" if shown in running else "dim"
+            )
         seconds = time.monotonic() - self.began
         return Group(Text(f"{len(over)} of {len(self.trials)} trials done, {seconds:.0f} s", style="bold"), table)
 

@@ -110,6 +110,11 @@ class Trial:
             self._choose(state.round)
         self._record(records, facts, time.monotonic() - started)
 
+    def note(self) -> str | None:
+        """What is going on while there is no news: rounds of an initialisation count only if it is chosen."""
+        state = self.state
+        return f"start {state.attempt + 1} of {self.attempts}, round {state.round}" if self.exploring else None
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Every model's arrays by name, ``<model>.<array>``, as a torch module of the same shape can load them."""
         (named,) = self.clients.run(self.setup, [Job("arrays", (self.state.models,))])

@@ -92,9 +92,10 @@ def test_the_model_moves_by_the_mean_update(weights, expected):
 
 
 def test_the_update_is_added_before_it_is_rounded():
-    """1 + 2^-24 is 1 in float32; with an update of 3 * 2^-25 the sum rounds up to the next float32."""
+    """Half a step above 1 rounds down to 1, a hair more than half rounds up; float32 would have dropped the hair."""
+    hair = 2.0**-24 * (1 + 2.0**-26)
     start = np.ones(1, np.float32)
-    received = Received(np.array([0]), np.ones(1), np.array([3 * 2.0**-25]), np.zeros(0), None)
+    received = Received(np.array([0]), np.ones(1), np.array([hair]), np.zeros(0), None)
     params, _, _ = fedavg.apply(fedavg.Config(), {}, start, received)
     assert params[0] == np.float32(1 + 2.0**-23)
 

@@ -151,8 +151,12 @@ def test_logits_are_those_of_a_plain_module_with_the_same_arrays_and_do_not_depe
         np.testing.assert_allclose(network.logits(images(7), batch), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_counters_stay_out_of_the_vectors(network):
+def test_counters_stay_out_of_the_vectors_and_do_not_tell_what_the_network_trained_before(network):
     assert network.buffers.numel() == 6
+    network.module.train()
+    network.module(network.inputs(images(3)))
+    assert network.module.get_buffer("1.num_batches_tracked").item() == 1
+    network.load(weights_of(network))
     assert network.module.get_buffer("1.num_batches_tracked").item() == 0
 
 

@@ -119,6 +119,15 @@ def test_one_model_is_called_global():
     assert measures.named(one) == ["global"]
 
 
+def test_a_round_without_predictions_tells_what_needs_none():
+    complete, made = measures.round_row(shot()), replace(shot(), predictions=np.empty((2, 0), np.int16))
+    row = measures.round_row(made)
+    assert row.items() <= complete.items()
+    assert {"loss", "purity", "violations", "dl", "clients_minority"} <= set(row)
+    assert not any("accuracy" in name and not name.startswith(("mia", "train")) for name in row)
+    assert "equalized_odds" not in row
+
+
 # What does not exist
 
 

@@ -156,6 +156,15 @@ def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_pa
     assert_ends_like(tmp_path, undisturbed)
 
 
+def test_a_run_that_is_seldom_evaluated_ends_like_one_that_was_not_left_either(tmp_path):
+    run = RUN | {"evaluate_every": 3}
+    whole = left_behind(finished(opened(run, tmp_path / "whole", DATA)), tmp_path / "whole")
+    for _ in range(STEPS):
+        opened(run, tmp_path / "left", DATA).advance()
+    assert left_behind(opened(run, tmp_path / "left", DATA), tmp_path / "left") == whole
+    assert whole["clients"].num_rows == 2 * 6
+
+
 def killing(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, nth: int, late: bool) -> None:
     """Let the ``nth`` call of a function be the last thing that the process does, before or after it had its effect."""
     real: Callable[..., Any] = getattr(module, name)

@@ -246,6 +246,21 @@ def test_a_run_that_diverges_says_so_within_a_few_rounds(tmp_path, backend):
     assert all(np.isfinite(loss) for loss in table(trial, "rounds").get("loss", []))
 
 
+def test_rounds_that_are_not_evaluated_are_the_same_rounds_with_less_to_tell(tmp_path):
+    found = []
+    for every in (1, 2):
+        run = given(5, evaluate_every=every, clustering=clustered(**ROBUST), attacks=[ATTACK])
+        trial = finished(opened(run, tmp_path / str(every)))
+        found.append((trial, table(trial, "rounds"), [model.params.tobytes() for model in trial.state.models]))
+    (_, full, weights), (trial, sparse, same) = found
+    assert same == weights
+    assert sparse["loss"] == full["loss"] and sparse["mia_accuracy_majority"] == full["mia_accuracy_majority"]
+    # After two rounds, after four, and after the last one.
+    for name in ("accuracy", "accuracy_minority", "model_accuracy_majority", "equalized_odds"):
+        assert sparse[name] == [None, full[name][1], None, full[name][3], full[name][4]], name
+    assert sorted(set(table(trial, "clients")["round"])) == [1, 3, 4]
+
+
 def test_losses_fall(tmp_path):
     losses = table(finished(opened(given(6, clustering=clustered(**ROBUST)), tmp_path)), "rounds")["loss"]
     assert all(after < before for before, after in pairwise(losses[2:]))

@@ -1,11 +1,13 @@
 """The first rounds of a run: a warm start, several initialisations of which the best goes on, and who is told of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from orchestrator.trial import Trial
+from orchestrator.trial import Diverged, Trial
+from tests.inline import InlineClients
 from tests.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -52,6 +54,48 @@ def test_the_attempt_of_least_training_loss_goes_on_and_only_its_rows_are_kept(t
     finished(trial)
     rows = table(trial, "rounds")
     assert (rows["round"], rows["loss"][:2]) == ([0, 1, 2, 3, 4], losses[best])
+
+
+class Poisoned(InlineClients):
+    """Clients whose losses are no numbers after the first round of some attempts."""
+
+    def __init__(self, trial: Trial, attempts: set[int]) -> None:
+        super().__init__()
+        self.trial, self.attempts = trial, attempts
+
+    def run(self, setup: Any, jobs: Any) -> list[Any]:
+        lost = self.trial.state.attempt in self.attempts and self.trial.state.round > 0
+        answers = super().run(setup, jobs)
+        return [
+            replace(answer, losses=answer.losses * np.nan) if lost and job.method == "evaluate" else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+
+def test_attempts_that_diverge_are_passed_over(tmp_path):
+    run = given(5, clustering=clustered(restarts=3, restart_rounds=3), training={"lr": 0.2})
+    final = [losses[-1] for losses in explored(opened(run, tmp_path / "sound"))]
+    best, second, _ = np.argsort(final).tolist()
+    trial = opened(run, tmp_path / "poisoned")
+    trial.clients = Poisoned(trial, {best})  # type: ignore[assignment]
+    finished(trial)
+    assert trial.state.best == (final[second], second)
+    assert table(trial, "rounds")["round"] == [0, 1, 2, 3, 4]
+    assert table(trial, "rounds")["loss"][2] == final[second]
+
+
+def test_a_run_of_which_every_attempt_diverges_has_diverged(tmp_path):
+    trial = opened(given(5, clustering=clustered(restarts=3, restart_rounds=3)), tmp_path)
+    trial.clients = Poisoned(trial, {0, 1, 2})  # type: ignore[assignment]
+    with pytest.raises(Diverged, match="all 3 initialisations diverged"):
+        finished(trial)
+
+
+@pytest.mark.parametrize(("rounds", "compared", "warm"), [(6, 3, 2), (6, 2, 1), (6, 1, 0), (2, 5, 0), (1, 5, 0)])
+def test_attempts_are_compared_after_a_round_in_which_clients_chose(tmp_path, rounds, compared, warm):
+    """Else the comparison would be one of random partitions."""
+    fields: dict[str, Any] = {"warm_start_rounds": 4, "restarts": 2, "restart_rounds": compared}
+    assert opened(given(rounds, clustering=clustered("ifca", **fields)), tmp_path).warm_until == warm
 
 
 def models_of(trial: Trial) -> list[bytes]:
