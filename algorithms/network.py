@@ -33,8 +33,7 @@ class Network:
     def __init__(self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu") -> None:
         """``model`` has ``module.build(config, shape, classes)`` and ``config``; ``shape`` is that of one record."""
         with torch.device("meta"):
-            blueprint = model.module.build(model.config, shape, classes)
-        self.module: nn.Module = blueprint.to_empty(device=device)
+            self.module: nn.Module = model.module.build(model.config, shape, classes)
         self.device = torch.device(device)
         self.layout, self.buffer_layout = parameter_layout(self.module), buffer_layout(self.module)
         self.params = torch.zeros(self.layout.size, device=device)
@@ -44,13 +43,17 @@ class Network:
 
     def _bind(self) -> None:
         values, slopes = self.layout.views(self.params), self.layout.views(self.grads)
-        for name, parameter in self.module.named_parameters():
-            parameter.data, parameter.grad = values[name], slopes[name]
+        for name, blueprint in list(self.module.named_parameters()):
+            owner, _, leaf = name.rpartition(".")
+            parameter = nn.Parameter(values[name], requires_grad=blueprint.requires_grad)
+            parameter.grad = slopes[name]
+            self.module.get_submodule(owner).register_parameter(leaf, parameter)
         statistics = self.buffer_layout.views(self.buffers)
         self.counters: list[torch.Tensor] = []
         for name, buffer in list(self.module.named_buffers()):
             owner, _, leaf = name.rpartition(".")
-            own = statistics[name] if name in statistics else torch.zeros_like(buffer)
+            blank = torch.zeros(buffer.shape, dtype=buffer.dtype, device=self.device)
+            own = statistics.get(name, blank)
             self.module.get_submodule(owner).register_buffer(leaf, own)
             self.counters += [] if name in statistics else [own]
 
