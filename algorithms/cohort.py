@@ -6,19 +6,24 @@ deterministic, and sums are taken in the order of client ids, in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from algorithms import curvature
+from algorithms.augmentation import drawn
 from algorithms.backends import loop, vectorised
-from algorithms.backends.optimizers import Optimizer
-from algorithms.messages import Doubles, Evaluated, Ints, Partial, Weights
+from algorithms.backends.context import Draws, generator
+from algorithms.backends.optimizers import Optimizer, kept, resumed
+from algorithms.messages import Doubles, Evaluated, Ints, Partial, Weights, weighted_sum
 from algorithms.network import Network, as_tensor
-from algorithms.training.local_sgd import learning_rate, schedule
+from algorithms.training import local_sgd
 from datasets.federation import Federation
 
 Stream = Callable[[str, int], np.random.Generator]
@@ -26,11 +31,15 @@ Stream = Callable[[str, int], np.random.Generator]
 
 @dataclass(frozen=True)
 class Trained:
-    """A cohort after local training: ``params`` [clients, d], ``buffers`` [clients, b], mean training ``loss`` [clients]."""
+    """A cohort after local training: ``params`` [clients, d], ``buffers`` [clients, b], mean training ``loss`` [clients].
+
+    ``carried`` is what the clients' optimisers keep for the next round, [clients, ...] each by name; mostly nothing.
+    """
 
     params: NDArray[np.float32]
     buffers: NDArray[np.float32]
     loss: Doubles
+    carried: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def selection_records(run: Any, records: int, rng: np.random.Generator) -> Ints | None:
@@ -39,6 +48,28 @@ def selection_records(run: Any, records: int, rng: np.random.Generator) -> Ints 
     if getattr(clustering, "selection", "full") == "full":
         return None
     return rng.choice(records, size=min(records, clustering.selection_batch), replace=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A cohort's local training, with one entry for each client.
+
+    Attributes:
+        start: the weights that they begin with.
+        batches: positions in their own records, [steps, batch] each, padded with -1.
+        told: what the server told them, [clients] each by name.
+        carried: what their optimisers kept from the round before, [clients, ...] each by name.
+        begin: the optimiser for what was ``carried`` and a shape, (d,) or (clients, d).
+    """
+
+    clients: Sequence[int]
+    start: list[Weights]
+    batches: list[Ints]
+    draws: list[Draws]
+    objective: Any
+    told: dict[str, torch.Tensor]
+    carried: Mapping[str, np.ndarray]
+    begin: Callable[..., Optimizer]
 
 
 def train(
@@ -50,50 +81,104 @@ def train(
     assignment: Ints,
     round_: int,
     stream: Stream,
-    context: dict[str, torch.Tensor],
+    told: Mapping[str, Any],
+    carried: Mapping[str, np.ndarray] | None = None,
 ) -> Trained:
     """Local training of ``clients``, each from ``models[assignment[i]]`` (both in the cohort's order).
 
-    ``stream(purpose, client)`` gives the generator of one client and purpose in this round.
+    ``stream(purpose, client)`` gives the generator of one client and purpose in this round, ``told`` is what the server knows
+    of each client by name, [clients] each, ``carried`` what `Trained` held of their optimisers after the round before.
+    Raises ValueError where these records cannot be trained on as the run wants.
     """
-    training = run.training.config
-    plans = []
+    training, member, objective = run.training.config, run.training.module, run.objective
+    batches, draws = [], []
     for client in clients:
         records = int(data.sizes[client])
         chosen_with = selection_records(run, records, stream("selection", client))
-        plans.append(schedule(training, records, chosen_with, stream("batches", client)))
-    optimizer = lambda: Optimizer(training, learning_rate(training, round_))  # noqa: E731
-    if training.backend == "vmap":
-        return _together(data, network, clients, models, assignment, plans, optimizer(), run.objective, context)
-    trained = []
-    for i, client in enumerate(clients):
-        network.load(models[assignment[i]])
-        own = {name: values[i] for name, values in context.items()}
+        batches.append(member.schedule(training, records, chosen_with, stream("batches", client)))
+        draws.append(_draws(run, data, network, batches[-1], client, stream))
+    wanted = set(getattr(objective.module, "CONTEXT", ())) & set(told)
+    known = {name: torch.as_tensor(told[name], dtype=torch.float32, device=network.device) for name in wanted}
+    begin = partial(resumed, training, member.learning_rate(training, round_), device=network.device)
+    start = [models[j] for j in assignment]
+    work = Work(clients, start, batches, draws, objective, known, carried or {}, begin)
+    return (_together if getattr(training, "backend", "loop") == "vmap" else _in_turn)(work, data, network)
+
+
+def _in_turn(work: Work, data: Federation, network: Network) -> Trained:
+    each = []
+    for i, client in enumerate(work.clients):
+        network.load(work.start[i])
+        told = {name: values[i] for name, values in work.told.items()}
+        optimizer = work.begin({name: values[i] for name, values in work.carried.items()}, (network.layout.size,))
         mine = data.client(client)
-        loss = loop.train(network, mine.x, mine.y, plans[i], optimizer(), run.objective, own)
-        trained.append((network.weights(), loss))
+        loss = loop.train(network, mine.x, mine.y, work.batches[i], optimizer, work.objective, told, work.draws[i])
+        each.append((network.weights(), loss, kept(optimizer)))
     return Trained(
-        np.stack([weights.params for weights, _ in trained]),
-        np.stack([weights.buffers for weights, _ in trained]),
-        np.array([loss for _, loss in trained]),
+        np.stack([weights.params for weights, _, _ in each]),
+        np.stack([weights.buffers for weights, _, _ in each]),
+        np.array([loss for _, loss, _ in each]),
+        {name: np.stack([memory[name] for _, _, memory in each]) for name in each[0][2]},
     )
 
 
-def _together(
-    data: Federation,
-    network: Network,
-    clients: Sequence[int],
-    models: Sequence[Weights],
-    assignment: Ints,
-    plans: list[Ints],
-    optimizer: Optimizer,
-    objective: Any,
-    context: dict[str, torch.Tensor],
-) -> Trained:
-    start = torch.stack([as_tensor(models[j].params) for j in assignment]).to(network.device)
-    rows = [np.where(plan < 0, plan, plan + data.offsets[client]) for plan, client in zip(plans, clients, strict=True)]
-    params, loss = vectorised.train(network, start, data.train.x, data.train.y, rows, optimizer, objective, context)
-    return Trained(params.cpu().numpy(), np.zeros((len(clients), 0), np.float32), loss)
+def _together(work: Work, data: Federation, network: Network) -> Trained:
+    start = torch.stack([as_tensor(weights.params) for weights in work.start]).to(network.device)
+    first = data.offsets[list(work.clients)]
+    rows = [np.where(own < 0, own, own + at) for own, at in zip(work.batches, first, strict=True)]
+    optimizer, records = work.begin(work.carried, tuple(start.shape)), data.train
+    params, loss = vectorised.train(
+        network, start, records.x, records.y, rows, optimizer, work.objective, work.told, work.draws
+    )
+    return Trained(params.cpu().numpy(), np.zeros((len(start), 0), np.float32), loss, kept(optimizer))
+
+
+def _draws(run: Any, data: Federation, network: Network, plan: Ints, client: int, stream: Stream) -> Draws:
+    """What ``client`` draws in this round besides its batches."""
+    noisy, probing = hasattr(run.training.module, "slope"), hasattr(run.objective.module, "carry")
+    chance = stream("augmentation", client)
+    return Draws(
+        dropout=int(chance.integers(2**63)) if network.random else None,
+        crops=drawn(run.training.config, plan, data.shape, data.prepare, chance),
+        noise=generator(stream("gradient_noise", client), network.device) if noisy else None,
+        probes=generator(stream("probes", client), network.device) if probing else None,
+    )
+
+
+def curvatures(
+    run: Any, data: Federation, network: Network, clients: Sequence[int], trained: Trained, stream: Stream
+) -> dict[str, Doubles]:
+    """Top eigenvalue and trace of the Hessian at each client's trained model, [clients] each; nothing unless a member asks.
+
+    Every client measures on a subset of its records that is the same in every round.
+    """
+    wanted = curvature.wanted(run)
+    if wanted is None:
+        return {}
+    found = []
+    for i, client in enumerate(clients):
+        network.load(Weights(trained.params[i], trained.buffers[i]))
+        mine, most = data.client(client), wanted.curvature_records
+        chosen = np.sort(stream("curvature_records", client).permutation(len(mine))[:most])
+        found.append(
+            curvature.curvature(network, mine.x[chosen], mine.y[chosen], wanted, stream("curvature_probes", client))
+        )
+    lambda_max, trace = np.array(found, np.float64).reshape(-1, 2).T
+    return {"lambda_max": lambda_max, "hessian_trace": trace}
+
+
+def pretrained(run: Any, data: Federation, network: Network, rng: np.random.Generator) -> Weights:
+    """What `network` holds, trained further on the server's own records where the aggregation starts warm."""
+    config = run.aggregation.config
+    epochs = getattr(config, "warm_start_epochs", 0)
+    if epochs:
+        own, lr, batch_size = run.training.config, config.warm_start_lr, config.warm_start_batch
+        given = {"optimizer": "adam", "lr": lr, "batch_size": batch_size}
+        training = local_sgd.Config.model_validate(given | {"device": own.device, "precision": own.precision})
+        records = data.prepare(data.shadow.x, data.draw_amounts(np.arange(len(data.shadow)) % data.clients, rng))
+        for _ in islice(loop.passes(network, records, data.shadow.y, training, rng, data.prepare), epochs):
+            pass
+    return network.weights()
 
 
 def evaluate(
@@ -140,23 +225,22 @@ def summed(
 ) -> dict[int, Partial]:
     """The cohort's updates, bounded by the privacy slot and summed for each cluster that any of its clients chose."""
     sent = np.stack([weights.params for weights in models])
-    updates = run.privacy.module.bound(run.privacy.config, trained.params - sent[assignment])
+    updates = trained.params - sent[assignment]
+    norms = np.array([np.linalg.norm(row.astype(np.float64)) for row in updates])
+    scales = run.privacy.module.bound(run.privacy.config, norms)
     weights = run.aggregation.module.weigh(run.aggregation.config, examples)
+    needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     parts = {}
     for j in np.unique(assignment):
         mine = np.flatnonzero(assignment == j)
         parts[int(j)] = Partial(
             clients=np.asarray(clients)[mine],
             weights=weights[mine],
-            total=_weighted_sum(weights[mine], updates[mine]),
-            buffers=_weighted_sum(weights[mine], trained.buffers[mine]),
-            updates=updates[mine] if run.aggregation.module.NEEDS == "updates" else None,
+            norms=norms[mine],
+            scales=scales[mine],
+            total=weighted_sum(weights[mine] * scales[mine], updates[mine]),
+            buffers=weighted_sum(weights[mine], trained.buffers[mine]),
+            updates=updates[mine] if needed else None,
+            own_buffers=trained.buffers[mine] if needed else None,
         )
     return parts
-
-
-def _weighted_sum(weights: Doubles, rows: NDArray[np.float32]) -> Doubles:
-    total = np.zeros(rows.shape[1])
-    for weight, row in zip(weights, rows, strict=True):
-        total += weight * row
-    return total

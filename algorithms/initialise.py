@@ -15,7 +15,8 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
     """Fill every layer of ``module`` in place, in its own order.
 
     Linear and convolution layers follow PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, unless
-    the layer carries ``init = "xavier"`` (uniform Glorot weights, zero bias). Normalisation layers start as the identity.
+    the layer carries ``init = "xavier"`` (uniform Glorot weights, zero bias) or ``"kaiming_fan_out"`` (normal weights of
+    variance 2 / fan_out, zero bias: the backward case of He et al. 2015). Normalisation layers start as the identity.
     """
     layer: Any
     for layer in module.modules():
@@ -33,6 +34,11 @@ def _fill_weighted(own: Mapping[str, torch.Tensor], scheme: str, generator: torc
     weight = own["weight"].data
     receptive = math.prod(weight.shape[2:])
     fan_in, fan_out = weight.shape[1] * receptive, weight.shape[0] * receptive
+    if scheme == "kaiming_fan_out":
+        weight.normal_(0.0, math.sqrt(2.0 / fan_out), generator=generator)
+        if "bias" in own:
+            own["bias"].data.zero_()
+        return
     bound = math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "xavier" else 1.0 / math.sqrt(fan_in)
     weight.uniform_(-bound, bound, generator=generator)
     if "bias" in own:

@@ -28,6 +28,7 @@ class Network:
     Attributes:
         params, grads: [d] float32; ``params`` is what the module computes with, ``grads`` what ``backward`` adds to.
         buffers: [b] float32.
+        random: whether the module draws random numbers while it trains (dropout); `reseed` it before.
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu") -> None:
@@ -35,6 +36,7 @@ class Network:
         with torch.device("meta"):
             self.module: nn.Module = model.module.build(model.config, shape, classes)
         self.device = torch.device(device)
+        self.random = bool(getattr(model.module, "RANDOM", False))
         self.layout, self.buffer_layout = parameter_layout(self.module), buffer_layout(self.module)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
@@ -70,6 +72,12 @@ class Network:
         self.buffers.copy_(as_tensor(weights.buffers))
         for counter in self.counters:  # how many batches this process happened to train is no property of the weights
             counter.zero_()
+
+    def reseed(self, seed: int) -> None:
+        """Let the random layers draw what follows from ``seed``."""
+        from algorithms import dropout
+
+        dropout.reseed(self.module, seed, self.device)
 
     def weights(self) -> Weights:
         """A copy of what the module holds now."""

@@ -79,7 +79,7 @@ def train_shadow(
     x, y = prepare(shadow.x[drawn], job.amounts[drawn]), shadow.y[drawn]
     network.load(network.initial(rng))
     accuracy, epochs = 0.0, 0
-    for loss in islice(passes(network, x[:size], y[:size], training, rng), job.max_epochs):
+    for loss in islice(passes(network, x[:size], y[:size], training, rng, prepare), job.max_epochs):
         if not np.isfinite(loss):
             raise FloatingPointError(f"a shadow model diverged in epoch {epochs + 1}: its training loss is {loss}")
         epochs += 1

@@ -4,7 +4,7 @@ Everything is NumPy, so that it lies once in shared memory and is viewed, never 
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,8 @@ from datasets import transforms
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+
+RECORDS_AT_ONCE = 10_000  # bounds the memory that preparing needs beside its result
 
 
 class DataError(ValueError):
@@ -84,6 +86,16 @@ class Preparation:
         moved = transforms.apply(self.transform, pixels, amounts, fill=self.fill)
         return transforms.normalised(moved, self.mean, self.std)
 
+    def records(self, source: Source, rows: Ints, amounts: NDArray[Any]) -> Examples:
+        """The records of ``source`` with these numbers [n], ready for the model, under one amount for each, [n]."""
+        x = np.empty((len(rows), *source.train.x.shape[1:]), np.float32)
+        y = np.empty(len(rows), np.int64)
+        for start in range(0, len(rows), RECORDS_AT_ONCE):
+            part = slice(start, start + RECORDS_AT_ONCE)
+            stored = source.records(rows[part])
+            x[part], y[part] = self(stored.x, amounts[part]), stored.y
+        return Examples(x, y)
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -136,6 +148,29 @@ class Federation:
     def client(self, i: int) -> Examples:
         """The training records of client ``i``: a view, not a copy."""
         return self.train[slice(self.offsets[i], self.offsets[i + 1])]
+
+    def without(self, client: int) -> "Federation":
+        """The federation in which ``client`` takes no part; later clients move up by one.
+
+        Its records are left out wherever they are tied to it. Training records are viewed, not copied, where the client
+        is the last one.
+        """
+        first, last, size = self.offsets[client], self.offsets[client + 1], self.sizes[client]
+        kept = slice(0, first) if last == len(self.train) else np.delete(np.arange(len(self.train)), slice(first, last))
+        tested, held = self.test_owner != client, self.nonmember_owner != client
+        moved_up = lambda owners: owners - (owners > client)  # noqa: E731
+        return replace(
+            self,
+            train=self.train[kept],
+            offsets=np.concatenate([self.offsets[: client + 1], self.offsets[client + 2 :] - size]),
+            groups=np.delete(self.groups, client),
+            amounts=np.delete(self.amounts, client),
+            record_amounts=self.record_amounts[kept],
+            test=self.test[tested],
+            test_owner=moved_up(self.test_owner[tested]),
+            nonmembers=self.nonmembers[held],
+            nonmember_owner=moved_up(self.nonmember_owner[held]),
+        )
 
     def owner(self) -> Ints:
         """[n train] the client that owns each training record."""

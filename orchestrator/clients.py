@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import ray
 
-from algorithms.messages import Evaluated, Ints, Partial, Weights
+from algorithms.flat import Layout
+from algorithms.messages import Evaluated, Ints, Sent, Weights
 from orchestrator.rng import stream
 from orchestrator.session import Setup, session
 
@@ -28,20 +29,52 @@ class ClientActor:
         import algorithms.cohort  # noqa: F401 (loads torch while the driver still prepares the data)
 
     def initial(self, setup: Setup, attempt: int, clusters: int) -> list[Weights]:
-        """Independent initial models, one for each cluster."""
-        mine = session(setup)
-        return [mine.network.initial(stream(mine.run.seed, "initial_weights", attempt, j)) for j in range(clusters)]
+        """Independent initial models, one for each cluster; trained on the server's records where the aggregation wants it."""
+        from algorithms import cohort as work
+
+        mine, models = session(setup), []
+        for j in range(clusters):
+            mine.network.load(mine.network.initial(stream(mine.run.seed, "initial_weights", attempt, j)))
+            rng = stream(mine.run.seed, "pretraining", attempt, j)
+            models.append(work.pretrained(mine.run, mine.data, mine.network, rng))
+        return models
+
+    def layout(self, setup: Setup) -> Layout:
+        """Where the model's arrays lie in the vector of its parameters."""
+        return session(setup).network.layout
 
     def train(
-        self, setup: Setup, models: list[Weights], cohort: tuple[int, ...], assignment: Ints, round_: int
-    ) -> tuple[dict[int, Partial], np.ndarray]:
-        """The cohort's part of each cluster, and its clients' training losses [clients]."""
+        self,
+        setup: Setup,
+        models: list[Weights],
+        cohort: tuple[int, ...],
+        assignment: Ints,
+        round_: int,
+        told: dict[str, np.ndarray],
+        carried: dict[str, np.ndarray],
+        attacks: tuple[str, ...],
+    ) -> Sent:
+        """A round of the cohort: local training, what is measured on its outcome, what ``attacks`` see of it, its sums.
+
+        ``assignment``, ``told`` (what the server knows of them) and ``carried`` (their optimisers) are the cohort's alone.
+        """
         from algorithms import cohort as work
 
         mine = session(setup)
-        run, data = mine.run, mine.data
-        trained = work.train(run, data, mine.network, cohort, models, assignment, round_, mine.streams(round_), {})
-        return work.summed(run, trained, cohort, models, assignment, data.sizes[list(cohort)]), trained.loss
+        run, data, network = mine.run, mine.data, mine.network
+        trained = work.train(
+            run, data, network, cohort, models, assignment, round_, mine.streams(round_), told, carried
+        )
+        known = work.curvatures(run, data, network, cohort, trained, mine.fixed) | {"train_loss": trained.loss}
+        observed = {
+            attack.name: attack.module.observe(
+                attack.config, data, network, models, assignment, trained.params, trained.buffers, cohort, mine.fixed
+            )
+            for attack in run.attacks
+            if attack.name in attacks
+        }
+        parts = work.summed(run, trained, cohort, models, assignment, data.sizes[list(cohort)])
+        return Sent(np.array(cohort), parts, known, observed, trained.carried)
 
     def evaluate(self, setup: Setup, models: list[Weights], cohort: tuple[int, ...], round_: int) -> Evaluated:
         """Every model on the cohort's training records, as the choice of round ``round_`` needs it."""
@@ -51,10 +84,10 @@ class ClientActor:
         return work.evaluate(mine.run, mine.data, mine.network, cohort, models, mine.streams(round_))
 
     def predict(self, setup: Setup, models: list[Weights], model: int, first: int, last: int) -> np.ndarray:
-        """Predicted class [last - first] of one model on a stretch of the test records."""
+        """Outputs [last - first, classes] of one model on a stretch of the test records."""
         mine = session(setup)
         mine.network.load(models[model])
-        return mine.network.logits(mine.data.test.x[first:last]).argmax(axis=1).astype(np.int16)
+        return mine.network.logits(mine.data.test.x[first:last])
 
     def arrays(self, setup: Setup, models: list[Weights]) -> list[dict[str, np.ndarray]]:
         """Parameters and buffers of every model by their names in the torch module."""

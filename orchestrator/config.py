@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from datasets.slot import Config, members
 from orchestrator.refusal import Key, Problem, Refusal, shown, translated, unknown, validated
@@ -64,6 +64,19 @@ class Course(Config):
     evaluate_every: int = Field(
         1, ge=1, description="rounds from one evaluation to the next; the last one is always evaluated"
     )
+    participation: Literal["all", "fixed", "poisson"] = Field(
+        "all", description="who trains in a round: all clients, a fixed number of them, or each with a probability"
+    )
+    participation_rate: float = Field(
+        1.0, gt=0, le=1, description="share (fixed) or probability (poisson) of the clients that take part"
+    )
+
+    @field_validator("participation_rate")
+    @classmethod
+    def _rate(cls, value: float, info: ValidationInfo) -> float:
+        if info.data.get("participation") == "all" and value != 1:
+            raise ValueError(f"all clients take part unless participation is fixed or poisson; got a rate of {value:g}")
+        return value
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,8 @@ class Run:
     rounds: int
     seed: int
     evaluate_every: int
+    participation: str
+    participation_rate: float
     data: Member
     split: Member
     model: Member

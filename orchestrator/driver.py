@@ -26,14 +26,13 @@ from orchestrator.shadows import Shadows
 from orchestrator.state import load_state, save_state
 from orchestrator.trial import Diverged, Trial
 
-REPORT_SECONDS = (
-    1.0  # short rounds are reported to the sweep's head in groups: each report costs more than a tiny round
-)
+# Short rounds are reported to the sweep's head in groups: each report costs more than a tiny round.
+REPORT_SECONDS = 1.0
 
 
 class Driver(tune.Trainable):
     """Runs one trial after another. ``config["trial"]``: ``id``, ``run``, ``sweep`` (folder), ``data_root``, ``placement``,
-    ``timeout``, ``commit``."""
+    ``timeout``, ``commit``, ``every_round`` (somebody decides after each whether the trial goes on)."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start the actors, then take up the first trial. Nothing is started a second time for later trials."""
@@ -73,7 +72,7 @@ class Driver(tune.Trainable):
         """As many rounds as fit into a second, at least one. The last report of a trial holds how it ended."""
         try:
             trial = self._open()
-            _rounds(trial)
+            _rounds(trial, 0.0 if self.spec["every_round"] else REPORT_SECONDS)
             if trial.done:
                 rows = trial.news()
                 return {"rows": rows, "done": True, "summary": finish.finish(self.folder, trial, self.spec, self.began)}
@@ -114,7 +113,11 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _rounds(trial: Trial) -> None:
+def _rounds(trial: Trial, seconds: float) -> None:
+    """Rounds for that long, at least one."""
     started = time.monotonic()
-    while not trial.done and time.monotonic() - started < REPORT_SECONDS:
+    while not trial.done:
         trial.advance()
+        # The first sign of a trial is worth its price.
+        if (trial.state.round == 1 and not trial.exploring) or time.monotonic() - started >= seconds:
+            return

@@ -14,9 +14,12 @@ from safetensors.numpy import save
 from orchestrator import measures
 from orchestrator.provenance import origin
 from orchestrator.results import TrialFolder, write_atomically
+from orchestrator.state import load_state
+from orchestrator.tables import Parts
 from orchestrator.trial import Trial
 
-TABLES = ("rounds", "clients", "attacks", "scores")
+STATE = "state.safetensors"
+TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
 
 def finish(folder: TrialFolder, trial: Trial, spec: dict[str, Any], began: float) -> dict[str, Any]:
@@ -27,7 +30,7 @@ def finish(folder: TrialFolder, trial: Trial, spec: dict[str, Any], began: float
     for table in TABLES:
         trial.parts.merge(table, folder.table(table))
     write_atomically(folder.model, save(trial.arrays()))
-    metrics = measures.final_metrics(trial.parts.read("rounds").to_pylist())
+    metrics = measures.final_metrics(trial.run, trial.parts.read("rounds").to_pylist(), trial.state.spent)
     return record(folder, "finished", spec, began, metrics=metrics)
 
 
@@ -41,6 +44,22 @@ def give_up(
     return record(folder, status, spec, began, reason=reason)
 
 
+def stop(
+    folder: TrialFolder, spec: dict[str, Any], began: float, by: dict[str, Any], last: tuple[int, float]
+) -> dict[str, Any]:
+    """Write what there is of a trial that the scheduler ``by`` ended after the round and with the value in ``last``.
+
+    Its state stays, so that a sweep without that scheduler goes on from there.
+    """
+    parts, (round_, value) = Parts(folder.state / f"attempt-{load_state(folder.state / STATE).attempt}"), last
+    for table in TABLES:
+        parts.merge(table, folder.table(table))
+    reason = f"{by['name']} in round {round_ + 1} of {spec['run']['rounds']}, {by['metric']} {value:.4g}"
+    return record(
+        folder, "stopped", spec, began, reason=reason, stopped={"by": by, "round": round_ + 1, "value": value}
+    )
+
+
 def record(
     folder: TrialFolder,
     status: str,
@@ -48,8 +67,9 @@ def record(
     began: float,
     metrics: dict[str, Any] | None = None,
     reason: str | None = None,
+    stopped: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write ``config.yaml`` and ``result.json`` and, unless the trial may be tried again, drop its state."""
+    """Write ``config.yaml`` and ``result.json`` and, unless the trial may be taken up again, drop its state."""
     write_atomically(folder.config, yaml.safe_dump(spec["run"], sort_keys=False).encode())
     known = {
         name: value for name, value in (metrics or {}).items() if not (isinstance(value, float) and math.isnan(value))
@@ -62,7 +82,8 @@ def record(
         "seconds": time.time() - began,
         "origin": origin(spec["run"]["training"]["device"]) | {"commit": spec["commit"] or "unknown"},
     }
+    written |= {"stopped": stopped} if stopped else {}
     write_atomically(folder.result, json.dumps(written, indent=1).encode())
-    if status != "failed":
+    if status not in ("failed", "stopped"):
         shutil.rmtree(folder.state, ignore_errors=True)
     return written

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms import metrics
+from algorithms import classification, metrics
 from algorithms.clustering.preference import Preferences
 from datasets.federation import Federation
+from orchestrator.auditing import Findings
+from orchestrator.config import Run
 from orchestrator.state import RunState
 
 GROUPED = (metrics.MAJORITY, metrics.MINORITY)
@@ -19,13 +21,18 @@ GROUPED = (metrics.MAJORITY, metrics.MINORITY)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A round after its evaluation; ``predictions`` [clusters, m] are every model's on the test records."""
+    """A round after its evaluation; ``outputs`` [clusters, m, classes] are every model's logits on the test records."""
 
     data: Federation
     state: RunState
     preferences: Preferences
-    predictions: NDArray[np.int16]
+    outputs: NDArray[np.float32]
     costs: NDArray[np.float64]
+
+    @cached_property
+    def predictions(self) -> NDArray[np.int64]:
+        """[clusters, m] every model's class for each test record."""
+        return self.outputs.argmax(axis=2)
 
     @property
     def names(self) -> list[str]:
@@ -34,7 +41,7 @@ class Snapshot:
     @property
     def evaluated(self) -> bool:
         """Whether models were tested in this round (see ``evaluate_every``)."""
-        return self.predictions.shape[1] == len(self.data.test)
+        return self.outputs.shape[1] == len(self.data.test)
 
     @property
     def two_groups(self) -> bool:
@@ -55,6 +62,12 @@ class Snapshot:
         """[m] the model that each test record's owner uses; the most used one for records of nobody."""
         common = int(np.bincount(self.state.assignment).argmax())
         return np.where(self.data.test_owner < 0, common, self.state.assignment[self.data.test_owner])
+
+    @cached_property
+    def judged(self) -> NDArray[np.int64]:
+        """Places of the test records that belong to nobody, on which a server judges its model; of all if there are none."""
+        nobodys = np.flatnonzero(self.data.test_owner < 0)
+        return nobodys if len(nobodys) else np.arange(len(self.data.test))
 
     @cached_property
     def used_hits(self) -> NDArray[np.bool_]:
@@ -87,7 +100,7 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     state = shot.state
     row: dict[str, Any] = {"loss": float(own(state.losses, state.assignment).mean())}
     row["train_accuracy"] = float(own(state.accuracies, state.assignment).mean())
-    row |= _accuracies(shot) if shot.evaluated else {}
+    row |= (_accuracies(shot) | _judged(shot)) if shot.evaluated else {}
     if shot.two_groups:
         row |= _risks(shot) | _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
     sizes = np.bincount(state.assignment, minlength=len(shot.names))
@@ -97,18 +110,30 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
 def _accuracies(shot: Snapshot) -> dict[str, float]:
     """Accuracy by true group under the model that each client uses, and of each model on its own group's records.
 
-    ``accuracy`` counts every group by its clients, so that test sets of equal size do not make groups equal.
+    ``accuracy`` counts every group by its clients, so that test sets of equal size do not make groups equal;
+    ``aggregated_accuracy`` counts every client by its test records.
     """
-    row, right, counted = {}, 0.0, 0
+    row: dict[str, float] = {}
+    right, counted = 0.0, 0
     for g, name in enumerate(shot.data.group_names):
         of_group = shot.test_group == g
         if of_group.any():
-            row[f"accuracy_{name}"] = float(shot.used_hits[of_group].mean())
-            clients = int((shot.data.groups == g).sum())
-            right, counted = right + row[f"accuracy_{name}"] * clients, counted + clients
+            group_accuracy, clients = float(shot.used_hits[of_group].mean()), int((shot.data.groups == g).sum())
+            right, counted = right + group_accuracy * clients, counted + clients
+            row |= {f"accuracy_{name}": group_accuracy} if len(shot.data.group_names) > 1 else {}
         if name in shot.names and of_group.any() and (shot.state.assignment == shot.names.index(name)).any():
             row[f"model_accuracy_{name}"] = float(shot.hits[shot.names.index(name)][of_group].mean())
+    owned = shot.data.test_owner >= 0
+    if owned.any():
+        row["aggregated_accuracy"] = float(shot.used_hits[owned].mean())
     return {"accuracy": right / counted if counted else float(shot.used_hits.mean())} | row
+
+
+def _judged(shot: Snapshot) -> dict[str, float]:
+    """Accuracy, macro F1 and macro precision on the server's test records, under the model that each one's owner uses."""
+    y, predicted = shot.data.test.y[shot.judged], shot.predictions[shot.used, np.arange(len(shot.used))][shot.judged]
+    f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
+    return {"test_accuracy": float((predicted == y).mean()), "f1_macro": f1, "precision_macro": precision}
 
 
 def _risks(shot: Snapshot) -> dict[str, Any]:
@@ -131,7 +156,7 @@ def _sorting(shot: Snapshot) -> dict[str, Any]:
     return {
         "purity": metrics.purity(state.assignment, groups, clusters),
         "migrated": metrics.migrated(state.assignment, groups, shot.names) if clusters > 1 else 0,
-        "df": float(np.mean(gaps)),
+        "df": float(np.mean(gaps)) if len(gaps) else float("nan"),
     }
 
 
@@ -141,7 +166,7 @@ def _fairness(shot: Snapshot) -> dict[str, float]:
     return metrics.fairness(predicted[owned], shot.data.test.y[owned], privileged, shot.data.classes)
 
 
-def client_rows(shot: Snapshot) -> dict[str, Any]:
+def client_rows(shot: Snapshot, found: Findings) -> dict[str, Any]:
     """The columns of ``clients.parquet`` for one round, one entry per client."""
     state, data = shot.state, shot.data
     clients = np.arange(data.clients)
@@ -165,27 +190,62 @@ def client_rows(shot: Snapshot) -> dict[str, Any]:
     }
     for j, name in enumerate(shot.names):
         columns[f"loss_{name}"] = state.losses[:, j]
-    return columns
+    for _, _, exposure in found.exposures:
+        columns |= exposure.clients
+    return columns | state.known
 
 
-def attack_rows(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
-    """The rows of ``attacks.parquet``: one per attack, round, target model and metric."""
-    return [
-        {"attack": attack, "round": one["round"], "target": names[one["cluster"]], "metric": metric, "value": value}
-        for one in found
-        for attack, metric, value in one["audit"].measures
+def fact_columns(facts: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
+    """What the slots report of a round: the mean over models and, where there are several, each model's own."""
+    row: dict[str, Any] = {}
+    for fact in dict.fromkeys(name for own_facts in facts.values() for name in own_facts):
+        row[fact] = float(np.mean([own_facts[fact] for own_facts in facts.values() if fact in own_facts]))
+        if len(names) > 1:
+            row |= {f"{fact}_{names[j]}": value[fact] for j, value in facts.items() if fact in value}
+    return row
+
+
+def found_columns(found: Findings) -> dict[str, Any]:
+    """What attacks contribute to a round's row."""
+    row: dict[str, Any] = {}
+    for _, _, exposure in found.exposures:
+        row |= exposure.facts
+    for _, _, _, audit in found.audits:
+        row |= audit.facts
+    return row
+
+
+def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
+    """The columns of ``roc.parquet``, the micro-averaged one-vs-rest ROC curve on the server's test records, and its area."""
+    logits = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged]
+    false, true = classification.micro_roc(logits, shot.data.test.y[shot.judged])
+    columns = dict(zip(("false_positive_rate", "true_positive_rate"), classification.thinned(false, true), strict=True))
+    return columns, classification.area(false, true)
+
+
+def attack_rows(found: Findings, names: list[str]) -> list[dict[str, Any]]:
+    """The rows of ``attacks.parquet``: one per attack, round, target (model or client) and metric."""
+    rows = [
+        {"attack": attack, "round": round_, "target": names[cluster], "metric": metric, "value": value}
+        for _, round_, cluster, audit in found.audits
+        for attack, metric, value in audit.measures
+    ]
+    return rows + [
+        {"attack": attack, "round": round_, "target": target, "metric": metric, "value": value}
+        for attack, round_, exposure in found.exposures
+        for target, metric, value in exposure.measures
     ]
 
 
-def score_rows(found: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
-    """The columns of ``scores.parquet``: the score of every attacked record. ``found`` must not be empty."""
+def score_rows(found: Findings, names: list[str]) -> dict[str, Any]:
+    """The columns of ``scores.parquet``: the score of every attacked record. ``found`` must hold an audit."""
     columns: dict[str, list[Any]] = {name: [] for name in ("attack", "round", "target", "client", "member", "score")}
-    for one in found:
-        scores = one["audit"].scores
+    for _, round_, cluster, audit in found.audits:
+        scores = audit.scores
         count = len(scores.score)
         columns["attack"] += scores.attack.tolist()
-        columns["round"] += [one["round"]] * count
-        columns["target"] += [names[one["cluster"]]] * count
+        columns["round"] += [round_] * count
+        columns["target"] += [names[cluster]] * count
         for name in ("client", "member", "score"):
             columns[name].append(getattr(scores, name))
     return columns | {name: np.concatenate(columns[name]) for name in ("client", "member", "score")}
@@ -196,15 +256,32 @@ def measured(audit: Any, attack: str, metric: str) -> float:
     return next(value for name, what, value in audit.measures if (name, what) == (attack, metric))
 
 
-def final_metrics(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A run's final metrics: the last round's, and what is taken over rounds.
+def final_metrics(run: Run, rows: list[dict[str, Any]], spent: list[dict[str, Any]]) -> dict[str, Any]:
+    """A run's final metrics: the last round's, what is taken over rounds, and what members make of them.
 
     ``violations_last_half`` is the mean over the attacked rounds in the last half.
     """
     last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
     half = [
-        row["violations"] for row in rows[len(rows) // 2 :] if row.get("attacked") and row["violations"] is not None
+        row["violations"] for row in rows[len(rows) // 2 :] if row.get("attacked") and row.get("violations") is not None
     ]
     if half:
         last["violations_last_half"] = float(np.mean(half))
+    accuracies = [row["accuracy"] for row in rows if row.get("accuracy") is not None]
+    last |= _over_rounds(accuracies) if accuracies else {}
+    for member in (run.training, run.objective, run.aggregation, *run.attacks):
+        if hasattr(member.module, "final"):
+            last |= member.module.final(member.config, run, rows)
+    if hasattr(run.privacy.module, "final"):
+        last |= run.privacy.module.final(run.privacy.config, run, rows, spent)
     return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows]))}
+
+
+def _over_rounds(accuracies: list[float]) -> dict[str, float]:
+    """Mean and population standard deviation over the last five evaluated rounds, and when 98 % of that mean was reached."""
+    settled = float(np.mean(accuracies[-5:]))
+    return {
+        "accuracy_last5_mean": settled,
+        "accuracy_last5_std": float(np.std(accuracies[-5:])),
+        "converge_round": next(t for t, accuracy in enumerate(accuracies, start=1) if accuracy >= 0.98 * settled),
+    }

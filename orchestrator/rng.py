@@ -25,6 +25,17 @@ PURPOSES = {
             "shadow_training",
             "audit",
             "noise",
+            "participation",
+            "augmentation",
+            "gradient_noise",
+            "probes",
+            "curvature_records",
+            "curvature_probes",
+            "attack_targets",
+            "attack_training",
+            "replicas",
+            "pretraining",
+            "validation",
         )
     )
 }

@@ -45,6 +45,10 @@ class Session:
         """The generators of one round, by purpose and client."""
         return lambda purpose, client: stream(self.run.seed, purpose, round_, client)
 
+    def fixed(self, purpose: str, *place: int) -> np.random.Generator:
+        """A generator that is the same in every round."""
+        return stream(self.run.seed, purpose, *place)
+
 
 _sessions: dict[str, Session] = {}
 

@@ -61,6 +61,12 @@ class Shadows:
         self._wait([*shadows, *audits.values()], attack.name)
         return {cluster: ray.get(ref) for cluster, ref in audits.items()}
 
+    def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Results of ``function`` for every one of ``calls``, as parallel tasks, in their order."""
+        refs = [self._task(function).remote(*call) for call in calls]
+        self._wait(list(refs), attack)
+        return ray.get(refs)
+
     def _wait(self, refs: list[ray.ObjectRef], attack: str) -> None:
         """Until all are done. Raises TimeoutError, and stops what runs, where nothing is done for as long as allowed."""
         while refs:
@@ -69,8 +75,8 @@ class Shadows:
                 for ref in refs:
                     ray.cancel(ref, force=True)
                 raise TimeoutError(
-                    f"{len(refs)} shadow models and audits of {attack} are not done, and none came to an end within "
-                    f"{self.timeout:g} s; raise resources.timeout_seconds if a shadow model takes that long"
+                    f"{len(refs)} tasks of the attack {attack} are not done, and none came to an end within "
+                    f"{self.timeout:g} s; raise resources.timeout_seconds if one of them takes that long"
                 )
 
 

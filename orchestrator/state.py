@@ -28,7 +28,9 @@ class RunState:
         risks: [clusters] attack accuracy last published to the clients; ``audits`` [clusters] as last measured (NaN: not yet).
         names: name of each model ("majority", "minority", ...).
         best: training loss and attempt of the best initialisation so far; ``explored``: whether the choice is made.
-        facts: small values of other kinds (privacy events, seconds so far), JSON.
+        known: what the server knows of each client by name, [clients] each (``rho``, ``weight``, ...).
+        carried: local optimisers that outlive a round, arrays by name; empty unless the training slot keeps them.
+        spent: what each round and cluster took of the privacy budget, as the privacy slot reports it, JSON.
     """
 
     models: list[Weights]
@@ -44,16 +46,21 @@ class RunState:
     attempt: int = 0
     best: tuple[float, int] | None = None
     explored: bool = False
-    facts: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    carried: dict[str, NDArray] = field(default_factory=dict)
+    spent: list[dict[str, Any]] = field(default_factory=list)
 
 
 ARRAYS = ("losses", "accuracies", "selection", "assignment", "risks", "audits")
-PLAIN = ("names", "round", "attempt", "best", "explored", "facts")
+PLAIN = ("names", "round", "attempt", "best", "explored", "spent")
+NAMED = ("known", "carried")
 
 
 def save_state(state: RunState, path: Path) -> None:
     """Write ``state`` to ``path`` so that a reader sees the old file or the new one, never a part of either."""
     arrays = {name: np.asarray(getattr(state, name), order="C") for name in ARRAYS}
+    for group in NAMED:
+        arrays |= {f"{group}.{name}": np.asarray(array, order="C") for name, array in getattr(state, group).items()}
     for j, (model, server) in enumerate(zip(state.models, state.servers, strict=True)):
         arrays |= {f"model.{j}.params": model.params, f"model.{j}.buffers": model.buffers}
         arrays |= {f"server.{j}.{name}": np.asarray(array, order="C") for name, array in server.items()}
@@ -71,6 +78,10 @@ def load_state(path: Path) -> RunState:
     models, servers = [], []
     for j in range(int(metadata["clusters"])):
         models.append(Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]))
-        own = f"server.{j}."
-        servers.append({name.removeprefix(own): array for name, array in arrays.items() if name.startswith(own)})
-    return RunState(models=models, servers=servers, **{name: arrays[name] for name in ARRAYS}, **plain)
+        servers.append(_under(f"server.{j}.", arrays))
+    plain |= {name: arrays[name] for name in ARRAYS} | {group: _under(f"{group}.", arrays) for group in NAMED}
+    return RunState(models=models, servers=servers, **plain)
+
+
+def _under(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -10,11 +10,13 @@ import numpy as np
 
 from algorithms import server
 from algorithms.clustering.preference import View, random_partition
-from algorithms.messages import Evaluated, gather
+from algorithms.messages import Evaluated, Ints, Sent, gather, nothing
 from datasets.federation import Federation
-from orchestrator import measures
+from orchestrator import auditing, measures, replicas
+from orchestrator.auditing import Findings
 from orchestrator.clients import Clients, Job, cohorts
 from orchestrator.config import Run
+from orchestrator.inprocess import OwnClients
 from orchestrator.results import TrialFolder
 from orchestrator.rng import stream
 from orchestrator.session import Setup
@@ -34,7 +36,13 @@ class Trial:
     """A run with its state. `advance` does one round and saves; `news` gives what is to be reported of it."""
 
     def __init__(
-        self, run: Run, setup: Setup, data: Federation, clients: Clients, shadows: Shadows, folder: TrialFolder
+        self,
+        run: Run,
+        setup: Setup,
+        data: Federation,
+        clients: Clients | OwnClients,
+        shadows: Shadows,
+        folder: TrialFolder,
     ) -> None:
         self.run, self.setup, self.data = run, setup, data
         self.clients, self.shadows, self.folder = clients, shadows, folder
@@ -49,7 +57,8 @@ class Trial:
         compared = self.explore_until if self.attempts > 1 else run.rounds
         self.warm_until = min(getattr(self.clustering.config, "warm_start_rounds", 0), compared - 1)
         self.saved, self.best = folder.state / "state.safetensors", folder.state / "best.safetensors"
-        self.predictions, self.costs = np.empty((0, 0), np.int16), np.empty((0, 0))
+        self.outputs, self.costs = np.empty((0, 0, data.classes), np.float32), np.empty((0, 0))
+        (self.layout,) = clients.run(setup, [Job("layout", ())])
         self.state = load_state(self.saved) if self.saved.exists() else self._begin(0)
         self.told = 0 if self.exploring else self.state.round  # rows of earlier rounds have been reported
 
@@ -82,7 +91,7 @@ class Trial:
         """
         try:
             self._round()
-        except Diverged:
+        except (Diverged, FloatingPointError):
             if not self.exploring:
                 raise
             self.state.losses = np.full_like(self.state.losses, np.inf)
@@ -95,20 +104,23 @@ class Trial:
         """From the attack on the models that are about to be sent out to the rows of the tables."""
         state, started = self.state, time.monotonic()
         # 1. The server attacks its own models, and publishes the risk with them.
-        records = self._attack(state.round) if state.round and self._due(state.round) else []
+        found = self._attack(state.round)
         # 2. Every client chooses a model,
         self._choose(state.round)
-        # 3. trains it on its own records,
-        parts = self._train(state.round)
-        # 4. and the server moves each model by what its clients sent.
-        facts = self._aggregate(parts)
+        # 3. those who take part train it on their own records, and what they send is attacked, too.
+        sent = self._train(state.round)
+        found.exposures += auditing.exposed(self.run, self.data, sent, state.round).exposures if sent else []
+        # 4. The server learns how the clients stand to each other, and moves each model by what its clients sent.
+        self._learn(sent)
+        facts = self._aggregate(sent)
         # 5. Models are compared on every client's records and on the test records.
         self._evaluate(state.round + 1)
         state.round += 1
         if state.round == self.run.rounds:  # what is reported of the last round is what would be deployed after it
-            records += self._attack(state.round)
+            found.audits += self._attack(state.round).audits
+            found.exposures += self._replicate()
             self._choose(state.round)
-        self._record(records, facts, time.monotonic() - started)
+        self._record(found, facts, time.monotonic() - started)
 
     def note(self) -> str | None:
         """What is going on while there is no news: rounds of an initialisation count only if it is chosen."""
@@ -140,31 +152,35 @@ class Trial:
             audits=np.full(clusters, np.nan),
             names=[],
             attempt=attempt,
+            known=server.unknown(self.run, clients),
         )
         self.state = state
         self._evaluate(0)
         return state
 
-    def _due(self, round_: int) -> bool:
-        return any(round_ % attack.config.every == 0 for attack in self.run.attacks)
-
-    def _attack(self, round_: int) -> list[dict[str, Any]]:
-        """Make the attacks of this round; publish the risks. Returns what each attack found, for the tables."""
-        state, found = self.state, []
-        for attack in self.run.attacks:
-            if attack.module.STAGE != "models" or (round_ % attack.config.every and round_ != self.run.rounds):
-                continue
+    def _attack(self, round_: int) -> Findings:
+        """Make the attacks on models that are due before round ``round_``; publish the risks."""
+        state, found = self.state, Findings()
+        signal = getattr(self.clustering.config, "signal", None) or next(
+            (attack.name for attack in self.run.attacks if attack.module.STAGE == auditing.MODELS), None
+        )
+        for attack in auditing.models_due(self.run, round_):
             accuracies = measures.own_accuracies(state.accuracies, state.assignment)
             audits = self.shadows.audit(
                 self.setup, self.run, attack, self.data, state.models, state.assignment, accuracies, round_
             )
-            signal = attack.name == getattr(self.clustering.config, "signal", self.run.attacks[0].name)
             for cluster, audit in audits.items():
-                found.append({"attack": attack.name, "round": round_, "cluster": cluster, "audit": audit})
-                if signal:
+                found.audits.append((attack.name, round_, cluster, audit))
+                if attack.name == signal and audit.risk is not None:
                     state.risks[cluster] = audit.risk
                     state.audits[cluster] = measures.measured(audit, attack.name, "balanced_accuracy")
         return found
+
+    def _replicate(self) -> list[tuple[str, int, Any]]:
+        """The attacks that compare whole federations, with the target and without."""
+        wanting = replicas.wanting(self.run)
+        concluded = [(one.name, replicas.tested(self.shadows, self.setup, self.run, one)) for one in wanting]
+        return [(name, self.run.rounds, exposure) for name, exposure in concluded if exposure is not None]
 
     def _choose(self, round_: int) -> None:
         state, config = self.state, self.clustering.config
@@ -179,56 +195,110 @@ class Trial:
         view = View(state.selection, state.risks, state.assignment, self.data.classes)
         state.assignment, self.costs = self.clustering.module.choose(config, view, preferences)
 
-    def _train(self, round_: int) -> list[Any]:
-        sent = self.clients.share(self.state.models)
-        assignment = self.state.assignment
-        jobs = [Job("train", (sent, cohort, assignment[list(cohort)], round_)) for cohort in self.cohorts]
-        return self.clients.run(self.setup, jobs)
+    def _train(self, round_: int) -> list[Sent]:
+        """Local training of the clients that take part, cohort by cohort; their losses and optimisers are kept."""
+        state, run = self.state, self.run
+        rng = stream(run.seed, "participation", round_, state.attempt)
+        present = set(server.participants(run.participation, run.participation_rate, self.data.clients, rng).tolist())
+        attacks = tuple(attack.name for attack in auditing.updates_due(run, round_))
+        models, jobs = self.clients.share(state.models), []
+        for cohort in self.cohorts:
+            mine = [client for client in cohort if client in present]
+            if mine:
+                told = {name: values[mine] for name, values in state.known.items()}
+                carried = {name: values[mine] for name, values in state.carried.items()}
+                jobs.append(Job("train", (models, tuple(mine), state.assignment[mine], round_, told, carried, attacks)))
+        sent: list[Sent] = self.clients.run(self.setup, jobs)
+        for one in sent:
+            self._keep(state.carried, one.clients, one.carried)
+        return sent
 
-    def _aggregate(self, parts: list[Any]) -> dict[str, Any]:
-        """Move every model that has clients; an empty cluster keeps its model."""
+    def _learn(self, sent: list[Sent]) -> None:
+        """Take down what was measured of the clients, and how they stand to each other by it."""
         state = self.state
-        facts: dict[str, Any] = {}
-        for j in np.unique(state.assignment).tolist():
-            received = gather([part[j] for part, _ in parts if j in part])
-            rng = stream(self.run.seed, "noise", state.round, j)
-            state.models[j], state.servers[j], more = server.step(
-                self.run, state.servers[j], state.models[j], received, rng
-            )
-            facts |= more
+        for one in sent:
+            self._keep(state.known, one.clients, one.known)
+        if sent:
+            took_part = np.concatenate([one.clients for one in sent])
+            rng = stream(self.run.seed, "participation", state.round, state.attempt, 1)
+            state.known |= server.relative_risks(self.run, state.known, took_part, state.assignment, rng)
+
+    def _keep(self, where: dict[str, np.ndarray], clients: Ints, values: Any) -> None:
+        """Put ``values`` [c, ...] of these clients into the arrays of all clients; who was never measured is NaN."""
+        for name, own in values.items():
+            if name not in where:
+                blank = np.nan if np.issubdtype(own.dtype, np.floating) else 0
+                where[name] = np.full((self.data.clients, *own.shape[1:]), blank, own.dtype)
+            where[name] = where[name].copy()  # what was sent to a job may still be read by it
+            where[name][clients] = own
+
+    def _aggregate(self, sent: list[Sent]) -> dict[int, dict[str, Any]]:
+        """Move every model that has clients; an empty cluster keeps its model. Returns what each cluster reports.
+
+        Where it must not show who came, noise is also added for nobody.
+        """
+        state, facts = self.state, {}
+        weights = np.zeros(self.data.clients)
+        hidden = self.run.participation == "poisson" and hasattr(self.run.privacy.module, "event")
+        for j, model in enumerate(state.models):
+            parts = [one.parts[j] for one in sent if j in one.parts]
+            if parts:
+                received = gather(parts, self.layout, state.known)
+            elif hidden:
+                received = nothing(self.layout.size, model.buffers, self.layout)
+            else:
+                continue
+            rng = stream(self.run.seed, "noise", state.round, j, state.attempt)
+            after = server.step(self.run, state.servers[j], state.models[j], received, rng)
+            state.models[j], state.servers[j], facts[j] = after.model, after.state, after.facts
+            weights[received.clients] = after.weights
+            if after.spent is not None:
+                state.spent.append({"round": state.round, "cluster": j} | after.spent)
+        state.known["weight"] = weights
         return facts
 
     def _evaluate(self, round_: int) -> None:
         """Fill in losses and predictions of the models as they are now, for the choice of round ``round_``.
 
-        Raises Diverged where a loss is not finite.
+        What is reported is measured in evaluated rounds; the losses that clients choose by are needed in every one, unless
+        there is nothing to choose. Raises Diverged where a loss, or a weight that nothing is asked about, is not finite.
         """
-        sent, models = self.clients.share(self.state.models), len(self.state.models)
-        # What is reported is measured in evaluated rounds; the losses that clients choose by are needed in every one.
+        state, models = self.state, len(self.state.models)
+        if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
+            raise Diverged(f"a weight is no longer a number in round {state.round}")
         reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
-        tests = len(self.data.test) if reported else 0
+        if models == 1 and not reported:
+            state.losses, state.accuracies = np.full((2, self.data.clients, 1), np.nan)
+            self.outputs = np.empty((1, 0, self.data.classes), np.float32)
+            return
+        sent, tests = self.clients.share(state.models), len(self.data.test) if reported else 0
         evaluations = [Job("evaluate", (sent, cohort, round_)) for cohort in self.cohorts]
         blocks = [(at, min(at + TEST_BLOCK, tests)) for at in range(0, tests, TEST_BLOCK)]
         predictions = [Job("predict", (sent, j, *block)) for j in range(models) for block in blocks]
         answers = self.clients.run(self.setup, evaluations + predictions)
         evaluated: list[Evaluated] = answers[: len(evaluations)]
-        self.predictions = np.concatenate(answers[len(evaluations) :] or [np.empty(0, np.int16)]).reshape(models, tests)
+        blank = np.empty((0, classes := self.data.classes), np.float32)
+        self.outputs = np.concatenate(answers[len(evaluations) :] or [blank]).reshape(models, tests, classes)
         for name in ("losses", "accuracies", "selection"):
-            setattr(self.state, name, np.concatenate([getattr(part, name) for part in evaluated]))
-        if not np.isfinite(self.state.losses).all():
-            raise Diverged(f"a training loss is no longer a number in round {self.state.round}")
+            setattr(state, name, np.concatenate([getattr(part, name) for part in evaluated]))
+        if not np.isfinite(state.losses).all():
+            raise Diverged(f"a training loss is no longer a number in round {state.round}")
 
-    def _record(self, records: list[dict[str, Any]], facts: dict[str, Any], seconds: float) -> None:
-        snapshot = measures.Snapshot(self.data, self.state, self.preferences, self.predictions, self.costs)
+    def _record(self, found: Findings, facts: dict[int, dict[str, Any]], seconds: float) -> None:
+        snapshot = measures.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
         self.state.names = measures.named(snapshot)
-        row = {"round": self.state.round - 1} | measures.round_row(snapshot) | facts
-        row |= {"attacked": bool(records), "seconds": seconds}
+        row = {"round": self.state.round - 1} | measures.round_row(snapshot)
+        row |= measures.fact_columns(facts, self.state.names) | measures.found_columns(found)
+        row |= {"attacked": bool(found), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:
-            tables["clients"] = measures.client_rows(snapshot)
-        if records:
-            tables["attacks"] = measures.attack_rows(records, self.state.names)
-            tables["scores"] = measures.score_rows(records, self.state.names)
+            tables["clients"] = measures.client_rows(snapshot, found)
+        if snapshot.evaluated and self.state.round == self.run.rounds:
+            tables["roc"], row["auc_micro"] = measures.roc_rows(snapshot)
+        if found:
+            tables["attacks"] = measures.attack_rows(found, self.state.names)
+        if found.audits:
+            tables["scores"] = measures.score_rows(found, self.state.names)
         for table, rows in tables.items():
             self.parts.append(table, self.state.round - 1, rows)
 

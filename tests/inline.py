@@ -8,31 +8,20 @@ from typing import Any
 import numpy as np
 
 import datasets
-from algorithms.network import Network
 from datasets.federation import Federation
-from orchestrator.clients import ClientActor, Job
 from orchestrator.config import Run, resolve
+from orchestrator.inprocess import OwnClients, settled
 from orchestrator.results import Folder
 from orchestrator.rng import integer, stream
-from orchestrator.session import Session, Setup, _sessions
+from orchestrator.session import _sessions
 from orchestrator.trial import Trial
 
 
-class InlineClients:
-    """Stands for `orchestrator.clients.Clients`: one worker, this process."""
-
-    def __init__(self) -> None:
-        self.actor = ClientActor()
-
-    def share(self, value: Any) -> Any:
-        return value
-
-    def run(self, setup: Setup, jobs: list[Job]) -> list[Any]:
-        return [getattr(self.actor, job.method)(setup, *job.args) for job in jobs]
-
-
 class InlineShadows:
-    """Stands for `orchestrator.shadows.Shadows`: nothing is cached."""
+    """Stands for `orchestrator.shadows.Shadows`: no shadow model is cached."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
 
     def audit(self, setup, run, attack, data, models, assignment, accuracies, round_) -> dict[int, Any]:
         network, found = _sessions[setup.key].network, {}
@@ -47,6 +36,17 @@ class InlineShadows:
             found[j] = attack.module.audit(attack.config, data, j, assignment, network, models[j], shadows, rng)
         return found
 
+    def gathered(self, function, attack, calls) -> list[Any]:
+        """Each call begins from the session that it finds, as a worker process of its own would."""
+        kept, results = dict(_sessions), []
+        for call in calls:
+            _sessions.clear()
+            _sessions.update(kept)
+            results.append(function(*call))
+        _sessions.clear()
+        _sessions.update(kept)
+        return results
+
 
 def inline_trial(
     given: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
@@ -54,7 +54,5 @@ def inline_trial(
     """A trial of the run ``given`` that keeps its files in ``folder``; ``data`` replaces the configured federation."""
     run = given if isinstance(given, Run) else resolve(given)
     data = data or datasets.build(run.data, run.split, root, lambda purpose: stream(run.seed, purpose))
-    setup = Setup(str(folder), [])
-    _sessions.clear()
-    _sessions[setup.key] = Session(run, data, Network(run.model, data.shape, data.classes))
-    return Trial(run, setup, data, InlineClients(), InlineShadows(), Folder(folder).trial("t"))
+    setup = settled(str(folder), run, data)
+    return Trial(run, setup, data, OwnClients(), InlineShadows(folder / "shadows"), Folder(folder).trial("t"))

@@ -11,8 +11,6 @@ Differences from the paper: a random partition in the first rounds and several i
 
 from __future__ import annotations
 
-import numpy as np
-
 from algorithms.clustering.preference import (
     ClusteredConfig,
     Floats,
@@ -20,7 +18,7 @@ from algorithms.clustering.preference import (
     Preferences,
     View,
     cheapest,
-    thresholds,
+    indifferent,
 )
 
 
@@ -28,9 +26,7 @@ class Config(ClusteredConfig):
     """Fields of IFCA."""
 
 
-def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:
-    """Tolerances as in every member; risk has no weight in the choice."""
-    return Preferences(thresholds(config, clients, rng), np.zeros(clients))
+preferences = indifferent
 
 
 def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Floats]:

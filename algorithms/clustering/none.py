@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.clustering.preference import ClusteringConfig, Floats, Ints, Preferences, View, thresholds
+from algorithms.clustering.preference import ClusteringConfig, Floats, Ints, Preferences, View, indifferent
 
 
 class Config(ClusteringConfig):
@@ -15,9 +15,7 @@ class Config(ClusteringConfig):
         return 1
 
 
-def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:
-    """Tolerances as in every member; risk has no weight."""
-    return Preferences(thresholds(config, clients, rng), np.zeros(clients))
+preferences = indifferent
 
 
 def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Floats]:

@@ -70,6 +70,11 @@ def thresholds(config: ClusteringConfig, clients: int, rng: np.random.Generator)
     return rng.permutation(np.linspace(config.lowest_threshold, config.highest_threshold, clients))
 
 
+def indifferent(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Preferences:
+    """Tolerances as in every member, and no weight of risk: what clients have that choose by loss alone, or not at all."""
+    return Preferences(thresholds(config, clients, rng), np.zeros(clients))
+
+
 def random_partition(clusters: int, clients: int, rng: np.random.Generator) -> Ints:
     """An assignment [clients] in equal parts (sizes differ by at most one)."""
     return rng.permutation(np.arange(clients) % clusters)

@@ -1,5 +1,7 @@
-"""The ``privacy`` slot: what is done to updates before they are summed and to a model before it is sent out.
+"""The ``privacy`` slot: how much of an update counts, and what is done to a model before it is sent out.
 
-Each module has ``Config``, ``bound(config, updates)``, applied to a cohort's updates [clients, d] where they are made, and
-``release(config, params, received, rng)``, applied by the server to the aggregated parameters [d].
+Each module has ``Config``, ``NEEDS`` ("mean", or "updates" for every client's own), ``bound(config, norms)``, the scales
+[clients] by which updates with these L2 norms are multiplied before they are summed, and ``release(config, params, received,
+rng)``, applied by the server to the aggregated parameters [d]. A member that keeps account of what was spent has
+``event(config, received, run)``, what a round adds to the account, and ``final(config, run, rows, events)``.
 """

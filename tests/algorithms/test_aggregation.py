@@ -1,5 +1,6 @@
 """The server's half of a round: parts joined, weighed and added in float64, and FedAvg by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms import server
+from algorithms import messages, server
 from algorithms.aggregation import fedavg
-from algorithms.messages import Partial, Received, Weights, gather
+from algorithms.flat import Layout
+from algorithms.messages import Partial, Received, Weights
 from orchestrator.config import resolve
 
 fast = settings(max_examples=60, deadline=None)
@@ -19,7 +21,13 @@ def part(clients: list[int], weights: list[float], updates: Any, buffers: Any = 
     """What one cohort sends, from its clients' updates [clients, d]."""
     rows, weighed = np.asarray(updates, np.float32), np.asarray(weights, np.float64)
     extra = np.zeros((len(rows), 0)) if buffers is None else np.asarray(buffers, np.float64)
-    return Partial(np.array(clients), weighed, weighed @ rows, weighed @ extra, rows if keep else None)
+    norms, scales = np.linalg.norm(rows, axis=1), np.ones(len(rows))
+    kept = (rows, extra.astype(np.float32)) if keep else (None, None)
+    return Partial(np.array(clients), weighed, norms, scales, weighed @ rows, weighed @ extra, *kept)
+
+
+def gather(parts: list[Partial], known: Any = None) -> Received:
+    return messages.gather(parts, Layout((), ()), known or {})
 
 
 def test_by_hand_the_mean_is_weighted_over_all_cohorts():
@@ -108,9 +116,58 @@ def test_a_step_moves_the_parameters_and_replaces_the_statistics():
     model = Weights(np.array([1.0, 2.0], np.float32), np.array([7.0], np.float32))
     state = server.begin(run, model)
     received = gather([part([0, 1], [1.0, 3.0], [[4.0, 0.0], [0.0, 4.0]], [[1.0], [5.0]])])
-    stepped, after, facts = server.step(run, state, model, received, np.random.default_rng(0))
-    assert stepped.params.tolist() == [2.0, 5.0]
-    assert stepped.buffers.tolist() == [4.0]
-    assert (stepped.params.dtype, stepped.buffers.dtype) == (np.float32, np.float32)
-    assert (state, after, facts) == ({}, {}, {})
+    after = server.step(run, state, model, received, np.random.default_rng(0))
+    assert after.model.params.tolist() == [2.0, 5.0]
+    assert after.model.buffers.tolist() == [4.0]
+    assert (after.model.params.dtype, after.model.buffers.dtype) == (np.float32, np.float32)
+    assert (state, after.state, after.facts, after.spent) == ({}, {}, {}, None)
+    assert after.weights.tolist() == [0.25, 0.75]
     assert (model.params.tolist(), model.buffers.tolist()) == ([1.0, 2.0], [7.0])
+
+
+def test_weights_chosen_afterwards_replace_those_that_were_summed_with():
+    """Both updates and statistics; what the privacy slot scaled stays scaled."""
+    parts = [part([0], [1.0], [[4.0, 0.0]], [[1.0]], keep=True), part([3], [3.0], [[0.0, 4.0]], [[5.0]], keep=True)]
+    received = replace(gather(parts), scales=np.array([0.5, 1.0]))
+    other = messages.reweighted(received, np.array([0.75, 0.25]))
+    assert (other.mean.tolist(), other.buffers.tolist()) == ([1.5, 1.0], [2.0])
+    assert other.weights.tolist() == [0.75, 0.25]
+
+
+def test_what_is_known_is_handed_on_for_those_who_sent_something():
+    joined = gather([part([1, 3], [1.0, 1.0], [[1.0], [1.0]])], {"rho": np.array([0.1, 0.2, 0.3, 0.4])})
+    assert joined.known["rho"].tolist() == [0.2, 0.4]
+
+
+# Who takes part
+
+
+def test_everybody_some_or_whoever_is_drawn_takes_part():
+    rng = np.random.default_rng(0)
+    assert server.participants("all", 1.0, 5, rng).tolist() == [0, 1, 2, 3, 4]
+    fixed = [server.participants("fixed", 0.4, 10, rng) for _ in range(200)]
+    assert {len(drawn) for drawn in fixed} == {4}
+    assert all((np.diff(drawn) > 0).all() for drawn in fixed)
+    np.testing.assert_allclose(np.bincount(np.concatenate(fixed), minlength=10) / 200, 0.4, atol=0.12)
+    assert len(server.participants("fixed", 0.01, 10, rng)) == 1
+    poisson = [len(server.participants("poisson", 0.3, 10, rng)) for _ in range(500)]
+    assert np.mean(poisson) == pytest.approx(3, abs=0.3)
+    assert np.var(poisson) == pytest.approx(10 * 0.3 * 0.7, rel=0.3)
+    assert min(poisson) == 0
+
+
+# How clients stand to each other
+
+
+FINP = {"rounds": 1, "data": "digits", "model": "mlp", "objective": "finp"}
+
+
+def test_a_client_is_compared_with_its_own_cluster_and_keeps_its_rho_while_it_is_away():
+    """In a cluster of three the one that lies apart has 1, the others half of it; cluster 1 is on another scale."""
+    known = {"rho": np.full(7, 0.5), "lambda_max": np.array([1.0, 1, 2, 100, 100, 300, 7])}
+    known["hessian_trace"] = known["lambda_max"] * 3
+    clusters = np.array([0, 0, 0, 1, 1, 1, 1])
+    after = server.relative_risks(resolve(FINP), known, np.arange(6), clusters, np.random.default_rng(0))
+    assert after["rho"].tolist() == [0.5, 0.5, 1, 0.5, 0.5, 1, 0.5]
+    assert known["rho"].tolist() == [0.5] * 7
+    assert server.relative_risks(resolve(FINP | {"objective": "plain"}), {}, np.arange(2), clusters, None) == {}

@@ -184,7 +184,7 @@ def test_the_objective_is_told_what_the_server_told_each_client(backend):
         return 0 * plain.loss(config, forward, arrays, x, y, context) + context["pull"] * squares / 2
 
     run = a_run(backend, epochs=1, batch_size=8, lr=1.0)
-    objective = SimpleNamespace(module=SimpleNamespace(loss=loss), config=plain.Config())
+    objective = SimpleNamespace(module=SimpleNamespace(loss=loss, CONTEXT=("pull",)), config=plain.Config())
     pulls = torch.tensor([0.25, 0.125, 0.5])
     found = trained(replace(run, objective=objective), (0, 1, 4), [0] * 6, context={"pull": pulls})  # type: ignore[arg-type]
     start = models_of(a_network(run))[0].params
@@ -261,17 +261,18 @@ def test_by_hand_updates_are_summed_for_each_cluster_that_was_chosen():
 
 
 def test_updates_are_bounded_before_they_are_summed_and_kept_only_where_they_are_needed():
-    clip: Callable[..., Any] = lambda config, updates: np.clip(updates, -1, 1)  # noqa: E731
+    clip: Callable[..., Any] = lambda config, norms: np.minimum(1, 2.5 / norms)  # noqa: E731
     run = replace(
         a_run(),
-        privacy=SimpleNamespace(module=SimpleNamespace(bound=clip), config=None),  # type: ignore[arg-type]
+        privacy=SimpleNamespace(module=SimpleNamespace(NEEDS="mean", bound=clip), config=None),  # type: ignore[arg-type]
         aggregation=SimpleNamespace(  # type: ignore[arg-type]
             module=SimpleNamespace(NEEDS="updates", weigh=lambda config, examples: np.ones(len(examples))), config=None
         ),
     )
     parts = summed(run, [0, 1], np.array([[3.0, -4.0], [0.5, 0.0]]), [0, 0], [10, 20])
-    assert parts[0].updates.tolist() == [[1.0, -1.0], [0.5, 0.0]]
-    assert parts[0].total.tolist() == [1.5, -1.0]
+    assert (parts[0].norms.tolist(), parts[0].scales.tolist()) == ([5.0, 0.5], [0.5, 1.0])
+    assert parts[0].updates.tolist() == [[3.0, -4.0], [0.5, 0.0]]
+    assert parts[0].total.tolist() == [2.0, -2.0]
 
 
 def test_a_round_does_not_depend_on_the_cut_into_cohorts_to_1e_12():
@@ -284,7 +285,8 @@ def test_a_round_does_not_depend_on_the_cut_into_cohorts_to_1e_12():
             chosen = np.array(assignment)[list(block)]
             work = trained(run, block, assignment)
             parts.append(cohort.summed(run, work, block, models_of(a_network(run)), chosen, DATA.sizes[list(block)]))
-        found.append([gather([part[j] for part in parts if j in part]) for j in (0, 1)])
+        layout = a_network(run).layout
+        found.append([gather([part[j] for part in parts if j in part], layout, {}) for j in (0, 1)])
     for joined in found[1:]:
         for ours, first in zip(joined, found[0], strict=True):
             assert ours.clients.tolist() == first.clients.tolist()

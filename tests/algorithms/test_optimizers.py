@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.backends.optimizers import Optimizer
+from algorithms.backends.optimizers import Optimizer, clipped, kept, resumed
 from algorithms.training.local_sgd import Config
 from tests.algorithms.torchs_own import TorchsOwn
 
@@ -16,8 +16,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 0.1},
     "momentum": {"lr": 0.1, "momentum": 0.9},
     "decay": {"lr": 0.1, "weight_decay": 0.03},
+    "nesterov": {"lr": 0.1, "momentum": 0.9, "nesterov": True},
     "momentum and decay": {"lr": 0.05, "momentum": 0.5, "weight_decay": 0.03},
     "adam": {"optimizer": "adam", "lr": 0.01},
+    "adam of Keras": {"optimizer": "adam", "lr": 0.01, "adam_epsilon": 1e-7},
     "adam and decay": {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.03},
 }
 every_kind = pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
@@ -116,3 +118,72 @@ def test_a_new_optimiser_knows_nothing_of_the_one_before(fields):
 
     old = optimizer(fields)
     assert not torch.equal(two_steps(old, old), two_steps(optimizer(fields), optimizer(fields)))
+
+
+# From round to round
+
+LASTING = {"momentum": KINDS["momentum"], "nesterov": KINDS["nesterov"], "adam": KINDS["adam"]}
+every_lasting = pytest.mark.parametrize("fields", LASTING.values(), ids=LASTING)
+CPU = torch.device("cpu")
+
+
+@every_lasting
+def test_an_optimiser_that_was_kept_goes_on_as_if_there_had_been_no_break(fields):
+    config, grads, whole, cut = Config(**fields, optimizer_state="persist"), draws(6, 30), draws(30), draws(30)
+    own = resumed(config, config.lr, {}, (30,), CPU)
+    for grad in grads:
+        own.step(whole, grad)
+    carried: dict[str, np.ndarray] = {}
+    for part in grads[:2], grads[2:]:
+        own = resumed(config, config.lr, carried, (30,), CPU)
+        for grad in part:
+            own.step(cut, grad)
+        carried = kept(own)
+    assert cut.numpy().tobytes() == whole.numpy().tobytes()
+    assert carried["steps"] == 6
+
+
+@every_lasting
+def test_clients_with_unequal_histories_go_on_together_as_each_would_alone(fields):
+    config, grads, together = Config(**fields, optimizer_state="persist"), draws(9, 3, 5), draws(3, 5)
+    alone, before, after = together.clone(), (0, 2, 5), 4
+    carried = []
+    for i, steps in enumerate(before):
+        own = resumed(config, config.lr, {}, (5,), CPU)
+        for grad in grads[:steps, i]:
+            own.step(alone[i], grad)
+        carried.append(kept(own))
+    together.copy_(alone)
+    joint = resumed(
+        config, config.lr, {name: np.stack([one[name] for one in carried]) for name in carried[0]}, (3, 5), CPU
+    )
+    for grad in grads[5:]:
+        joint.step(together, grad)
+    for i, mine in enumerate(carried):
+        own = resumed(config, config.lr, mine, (5,), CPU)
+        for grad in grads[5:, i]:
+            own.step(alone[i], grad)
+        np.testing.assert_allclose(kept(joint)["moments"][i], kept(own)["moments"], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-6)
+    assert kept(joint)["steps"].tolist() == [steps + after for steps in before]
+
+
+def test_who_never_took_part_begins_with_zeros_whatever_stands_there():
+    config = Config(**KINDS["adam"], optimizer_state="persist")
+    carried = {"moments": np.full((2, 2, 3), np.nan, np.float32), "steps": np.array([0, 7])}
+    carried["moments"][1] = 2
+    moments = kept(resumed(config, 0.1, carried, (2, 3), CPU))["moments"]
+    assert moments.tolist() == [[[0.0] * 3] * 2, [[2.0] * 3] * 2]
+
+
+@pytest.mark.parametrize("fields", [{"optimizer_state": "reset", **KINDS["adam"]}, {"optimizer_state": "persist"}])
+def test_nothing_is_kept_where_nothing_lasts(fields):
+    own = resumed(Config(**fields), 0.1, {}, (4,), CPU)
+    own.step(draws(4), draws(4))
+    assert kept(own) == {}
+
+
+def test_a_gradient_is_shortened_to_the_limit_row_by_row_and_a_short_one_is_left():
+    rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    assert clipped(rows, 1.0).tolist() == [pytest.approx([0.6, 0.8]), pytest.approx([0.3, 0.4]), [0.0, 0.0]]
+    assert clipped(rows[0], 10.0).tolist() == [3.0, 4.0]

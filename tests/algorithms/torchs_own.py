@@ -29,8 +29,8 @@ class TorchsOwn:
         own = COMMON | {"lr": fields.lr, "weight_decay": fields.weight_decay}
         if fields.optimizer == "sgd":
             # The reference fills `velocity` in place; it is not read where momentum is 0.
-            own |= {"momentum": fields.momentum, "dampening": 0.0, "nesterov": False}
+            own |= {"momentum": fields.momentum, "dampening": 0.0, "nesterov": fields.nesterov}
             sgd(self.arrays, grads, self.velocity, **own)
         else:
-            own |= {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+            own |= {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": fields.adam_epsilon}
             adam(self.arrays, grads, self.means, self.squares, [], self.steps, **own)

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from datasets.federation import DataError
+from datasets.federation import DataError, Preparation
 from datasets.sources import cifar10
 
 
@@ -61,6 +61,14 @@ def test_both_versions_of_cifar_are_read(tmp_path, monkeypatch, layout):
     np.testing.assert_array_equal(np.concatenate([source.train.y, source.test.y]), y)
     assert len(source.test) == 4 and source.train.x.dtype == np.uint8 and source.train.y.dtype == np.int64
     assert source.mean == (0.4914, 0.4822, 0.4465) and source.std == (0.2470, 0.2435, 0.2616)
+
+
+def test_half_maps_black_to_minus_one_and_white_to_one(tmp_path, monkeypatch):
+    small_cifar(tmp_path, monkeypatch, "BINARY")
+    source = cifar10.load(cifar10.Config(normalisation="half"), tmp_path, download=False)
+    prepare = Preparation("none", source.fill, source.mean, source.std)
+    ends = np.array([0, 255], np.uint8).reshape(2, 1, 1, 1) * np.ones((1, 3, 1, 1), np.uint8)
+    assert prepare(ends, np.zeros(2)).ravel().tolist() == [-1.0] * 3 + [1.0] * 3
 
 
 def test_absent_cifar_names_both_places(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 
 from datasets import build
 from datasets.federation import DataError, Federation, Source
-from datasets.sources import cifar10, femnist, mnist
-from datasets.splits import groups
+from datasets.sources import cifar10, femnist, har, mnist
+from datasets.splits import dirichlet, groups, subjects
 
 pytestmark = pytest.mark.realdata
 
@@ -31,8 +31,8 @@ def real(module, **fields) -> tuple[Chosen, Path, Source]:
         pytest.skip(str(reason))
 
 
-def dealt(chosen: Chosen, root: Path, **split) -> Federation:
-    return build(chosen, Chosen(groups, **split), root, lambda purpose: np.random.default_rng([0, *purpose.encode()]))
+def dealt(chosen: Chosen, root: Path, module=groups, **split) -> Federation:
+    return build(chosen, Chosen(module, **split), root, lambda purpose: np.random.default_rng([0, *purpose.encode()]))
 
 
 def test_mnist():
@@ -66,6 +66,50 @@ def test_cifar10():
     federation = dealt(chosen, root, transform="brightness", minority=(0.5, 0.8), majority=(0.85, 1.15))
     assert set(federation.sizes) == {450} and set(np.bincount(federation.test_owner)) == {25}
     assert len(federation.nonmembers) == 2_500 and len(federation.shadow) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("alpha", "sizes"),
+    [
+        (0.5, [1445, 3878, 1859, 2005, 2265, 2836, 2893, 4058, 2610, 1354]),
+        (0.1, [1007, 2699, 175, 464, 1037, 2020, 1135, 1640, 2047, 1855]),
+    ],
+)
+def test_cifar10_as_released_with_zhao_et_al(alpha, sizes):
+    chosen, root, source = real(cifar10, clients=10, split_seed=42, normalisation="half")
+    federation = dealt(chosen, root, dirichlet, alpha=alpha, generator="numpy")
+    assert federation.sizes.tolist() == sizes
+    assert max(np.bincount(federation.client(i).y).max() for i in range(10)) == 500
+    assert len(federation.nonmembers) == 50_000 - sum(sizes) and len(federation.shadow) == 0
+    np.testing.assert_allclose(federation.test.x.sum(), (source.test.x / 127.5 - 1).sum(), rtol=1e-3)
+    assert federation.train.x.min() == -1.0 and federation.train.x.max() == 1.0
+
+
+def test_har():
+    chosen, root, source = real(har, split_seed=42)
+    assert (len(source.train), len(source.test)) == (7352, 2947)
+    assert np.bincount(source.train.y).tolist() == [1226, 1073, 986, 1286, 1374, 1407]
+    assert np.bincount(source.test.y).tolist() == [496, 471, 420, 491, 532, 537]
+    assert np.unique(source.subjects).tolist() == list(range(1, 31))
+    of_train, of_test = np.split(source.subjects, [7352])
+    assert len(np.unique(of_train)) == 21 and len(np.unique(of_test)) == 9
+    # Gravity is in the total acceleration (channels 6 to 8) alone.
+    gravity = np.linalg.norm((source.train.x[:, 6:] - source.train.x[:, :3]).mean(axis=2), axis=1)
+    assert np.abs(gravity - 1).max() < 0.2
+    federation = dealt(chosen, root, subjects)
+    assert federation.clients == 10 and federation.shape == (9, 128)
+    windows = len(federation.train) + len(federation.test) + len(federation.nonmembers) + len(federation.shadow)
+    assert windows == 10_299 and len(federation.nonmembers) > 1000
+    kept = federation.sizes + np.bincount(federation.test_owner)
+    np.testing.assert_array_equal(np.bincount(federation.test_owner), np.ceil(0.2 * kept))
+
+
+def test_har_as_zhao_et_al_word_it():
+    chosen, root, source = real(har, clients=30)
+    fold = dealt(chosen, root, subjects, activity_sample=False, holdout="fold", fold=2)
+    assert fold.clients == 30 and len(fold.shadow) == len(fold.nonmembers) == 0
+    np.testing.assert_array_equal(fold.sizes + np.bincount(fold.test_owner), np.bincount(source.subjects)[1:])
+    assert len(fold.test) == pytest.approx(10_299 / 5, abs=30)
 
 
 def test_femnist():

@@ -66,7 +66,12 @@ def interrupted_after(words: str, sweep: Path, results: Path, *options: str) -> 
 def _signalled(number: int, words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
     printed, started, sent = "", time.monotonic(), False
     with subprocess.Popen(
-        arguments(sweep, results, *options), stdout=subprocess.PIPE, text=True, bufsize=1, env=environment()
+        arguments(sweep, results, *options),
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env=environment(),
+        preexec_fn=_heed_control_c,
     ) as head:
         assert head.stdout is not None
         for line in head.stdout:
@@ -76,6 +81,11 @@ def _signalled(number: int, words: str, sweep: Path, results: Path, *options: st
                 head.send_signal(number)
                 sent = True
         return head.wait(), printed
+
+
+def _heed_control_c() -> None:
+    """A shell starts what it puts in the background with Ctrl-C ignored, and so would all that the tests start there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def trials(results: Path, name: str = "tiny") -> list[dict]:

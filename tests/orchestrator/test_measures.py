@@ -11,6 +11,8 @@ from algorithms.clustering.preference import Preferences
 from algorithms.messages import Weights
 from datasets.federation import Examples, Federation
 from orchestrator import measures
+from orchestrator.auditing import Findings
+from orchestrator.config import resolve
 from orchestrator.measures import Snapshot
 from orchestrator.state import RunState
 from orchestrator.tables import as_table
@@ -22,7 +24,9 @@ LABELS = [0, 0, 1, 1, 0, 0, 1, 1]
 OWNERS = [0, 0, 1, 2, 3, 3, 3, 3]  # the first four records are the majority's
 # The first model is right on 3 of the majority's records and none of the minority's; the second on the minority's alone.
 PREDICTIONS = np.array([[0, 0, 1, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 1, 1]], np.int16)
+OUTPUTS = np.eye(2, dtype=np.float32)[PREDICTIONS]  # [models, records, classes]
 SORTED = (0, 0, 0, 1)
+RUN = resolve(given(rounds=3))
 
 
 def four_clients(owners: Any = OWNERS) -> Federation:
@@ -51,7 +55,7 @@ def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool
     preferences = Preferences(np.array([0.5, 0.6, 0.7, 0.8]), np.array([1.0, 0.5, 0.25, 0.0]))
     costs = np.arange(8.0).reshape(4, 2)
     made = Snapshot(
-        data or four_clients(), RunState(**{**fields, **state}), preferences, PREDICTIONS[order], costs[:, order]
+        data or four_clients(), RunState(**{**fields, **state}), preferences, OUTPUTS[order], costs[:, order]
     )
     made.state.names = made.state.names or measures.named(made)
     return made
@@ -99,7 +103,8 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     data = replace(four_clients([-1] * 8), groups=np.zeros(4, np.int64), group_names=("everybody",))
     row = measures.round_row(shot((0, 0, 0, 1), data))
     assert row["accuracy"] == 3 / 8  # the model that most clients use, on records of nobody
-    assert set(row) == {"loss", "train_accuracy", "accuracy", "clients_model_0", "clients_model_1"}
+    judged = {"accuracy", "test_accuracy", "f1_macro", "precision_macro"}
+    assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged
 
 
 def test_records_of_nobody_and_groups_without_records_count_for_no_group():
@@ -120,7 +125,7 @@ def test_one_model_is_called_global():
 
 
 def test_a_round_without_predictions_tells_what_needs_none():
-    complete, made = measures.round_row(shot()), replace(shot(), predictions=np.empty((2, 0), np.int16))
+    complete, made = measures.round_row(shot()), replace(shot(), outputs=np.empty((2, 0, 2), np.float32))
     row = measures.round_row(made)
     assert row.items() <= complete.items()
     assert {"loss", "purity", "violations", "dl", "clients_minority"} <= set(row)
@@ -181,7 +186,7 @@ def test_an_empty_cluster_keeps_its_model_while_the_other_one_trains(tmp_path):
 
 
 def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
-    columns = {name: list(values) for name, values in measures.client_rows(shot()).items()}
+    columns = {name: list(values) for name, values in measures.client_rows(shot(), Findings()).items()}
     assert columns["round"] == [2] * 4
     assert columns["group"] == ["majority"] * 3 + ["minority"]
     assert columns["model"] == ["majority"] * 3 + ["minority"]
@@ -198,14 +203,14 @@ def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
 
 
 def test_a_client_without_test_records_has_no_test_accuracy():
-    columns = as_table(measures.client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])))).to_pydict()
+    columns = as_table(measures.client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])), Findings())).to_pydict()
     assert columns["test_accuracy"] == [1.0, 1.0, None, 1.0]
 
 
 # Attacks
 
 
-def found(cluster: int, members: list[bool]) -> dict[str, Any]:
+def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
     count = len(members)
     scores = SimpleNamespace(
         attack=np.array(["loss_threshold"] * count),
@@ -214,12 +219,12 @@ def found(cluster: int, members: list[bool]) -> dict[str, Any]:
         score=np.arange(count) / 4,
     )
     measured = (("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4), ("maximum", "auc", 0.75))
-    audit = SimpleNamespace(risk=0.0, measures=measured, scores=scores)
-    return {"attack": "shadow_mia", "round": 5, "cluster": cluster, "audit": audit}
+    audit = SimpleNamespace(risk=0.0, measures=measured, scores=scores, facts={})
+    return ("shadow_mia", 5, cluster, audit)
 
 
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
-    records, names = [found(1, [True, False]), found(0, [True])], ["minority", "majority"]
+    records, names = Findings([found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
     assert measures.attack_rows(records, names) == [
         {"attack": "shadow_mia", "round": 5, "target": "majority", "metric": "balanced_accuracy", "value": 0.75},
         {"attack": "maximum", "round": 5, "target": "majority", "metric": "auc", "value": 0.75},
@@ -234,7 +239,7 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
         "member": [True, False, True],
         "score": [0.0, 0.25, 0.0],
     }
-    assert measures.measured(records[0]["audit"], "maximum", "auc") == 0.75
+    assert measures.measured(records.audits[0][3], "maximum", "auc") == 0.75
 
 
 # Final metrics
@@ -249,7 +254,7 @@ def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(vio
         {"round": i, "accuracy": i / 10, "violations": count, "attacked": bool(hit), "seconds": float(i)}
         for i, (count, hit) in enumerate(zip(violations, attacked, strict=True))
     ]
-    final = measures.final_metrics(rows)
+    final = measures.final_metrics(RUN, rows, [])
     assert final["accuracy"] == (len(rows) - 1) / 10
     assert final["violations"] == violations[-1]
     assert final["violations_last_half"] == last_half
@@ -258,5 +263,5 @@ def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(vio
 
 
 def test_without_attacks_there_is_no_mean_of_violations():
-    final = measures.final_metrics([{"round": 0, "seconds": 1.0, "loss": 0.5}])
+    final = measures.final_metrics(RUN, [{"round": 0, "seconds": 1.0, "loss": 0.5}], [])
     assert final == {"loss": 0.5, "seconds_per_round": 1.0}

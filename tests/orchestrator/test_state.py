@@ -9,7 +9,7 @@ import pytest
 
 from algorithms.messages import Weights
 from orchestrator import state, trial
-from orchestrator.state import ARRAYS, PLAIN, RunState, load_state, save_state
+from orchestrator.state import ARRAYS, NAMED, PLAIN, RunState, load_state, save_state
 from tests.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,7 +38,9 @@ def a_state(**changes: Any) -> RunState:
         "attempt": 2,
         "best": (0.1 + 0.2, 1),
         "explored": True,
-        "facts": {"epsilon": 1.5, "spent": [1, 2], "unknown": None},
+        "known": {"rho": np.array([0.5, 0.25, np.nan]), "weight": rng.normal(size=3)},
+        "carried": {"moments": floats(3, 2, 5), "steps": np.array([7, 0, 7])},
+        "spent": [{"round": 0, "cluster": 1, "noise_multiplier": 1.5}],
     }
     return RunState(**{**fields, **changes})
 
@@ -52,7 +54,8 @@ def assert_equal(one: RunState, other: RunState) -> None:
     for ours, theirs in zip(one.models, other.models, strict=True):
         assert ours.params.tobytes() == theirs.params.tobytes()
         assert ours.buffers.tobytes() == theirs.buffers.tobytes()
-    for ours, theirs in zip(one.servers, other.servers, strict=True):
+    named = [(getattr(one, group), getattr(other, group)) for group in NAMED]
+    for ours, theirs in [*named, *zip(one.servers, other.servers, strict=True)]:
         assert sorted(ours) == sorted(theirs)
         for name, array in ours.items():
             found = theirs[name]
@@ -66,7 +69,7 @@ def assert_equal(one: RunState, other: RunState) -> None:
     "changes",
     [
         {},
-        {"best": None, "explored": False, "names": [], "facts": {}},
+        {"best": None, "explored": False, "names": [], "known": {}, "carried": {}, "spent": []},
         {"audits": np.array([np.nan, np.nan]), "risks": np.array([np.inf, -0.0])},
         {"models": [Weights(np.ones(1, np.float32), np.zeros(0, np.float32))] * 12, "servers": [{}] * 11 + [{"a": np.ones(1)}]},
         {"losses": np.zeros((0, 2))},
@@ -80,7 +83,7 @@ def test_a_state_is_read_as_it_was_written_to_the_bit(tmp_path, changes):
 
 
 def test_every_field_of_the_state_is_saved():
-    assert {"models", "servers", *ARRAYS, *PLAIN} == set(RunState.__dataclass_fields__)
+    assert {"models", "servers", *ARRAYS, *PLAIN, *NAMED} == set(RunState.__dataclass_fields__)
 
 
 def test_what_was_read_can_be_changed_and_changes_no_file(tmp_path):
@@ -88,14 +91,15 @@ def test_what_was_read_can_be_changed_and_changes_no_file(tmp_path):
     first = load_state(tmp_path / "state")
     first.risks[0] = 9.0
     first.models[0].params[:] = 9.0
-    first.facts["epsilon"] = 9.0
+    first.spent[0]["noise_multiplier"] = 9.0
+    first.known["rho"][0] = 9.0
     assert_equal(load_state(tmp_path / "state"), a_state())
 
 
 def test_a_save_that_fails_leaves_the_state_before_it_whole(tmp_path):
     save_state(a_state(), tmp_path / "state")
     with pytest.raises(TypeError):
-        save_state(a_state(facts={"wrong": object()}), tmp_path / "state")
+        save_state(a_state(spent=[{"wrong": object()}]), tmp_path / "state")
     assert_equal(load_state(tmp_path / "state"), a_state())
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 

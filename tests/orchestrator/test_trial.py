@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from datasets.federation import Federation
+from orchestrator.inprocess import OwnClients
 from orchestrator.trial import Diverged
-from tests.inline import InlineClients
 from tests.planted import (
     ATTACK,
     PlannedShadows,
@@ -187,7 +187,7 @@ def test_attacks_are_made_when_due_and_once_more_at_the_end(tmp_path):
 # What must not matter, and what must
 
 
-class LastFirst(InlineClients):
+class LastFirst(OwnClients):
     """Answers jobs in the order in which they were not asked."""
 
     def run(self, setup: Any, jobs: Any) -> list[Any]:
@@ -198,7 +198,7 @@ class LastFirst(InlineClients):
 def test_the_order_in_which_cohorts_are_done_does_not_change_a_bit(tmp_path, backend):
     run = given(4, clustering=clustered(**ROBUST), training={"backend": backend}, attacks=[ATTACK])
     kept = []
-    for name, clients in (("straight", InlineClients()), ("backwards", LastFirst())):
+    for name, clients in (("straight", OwnClients()), ("backwards", LastFirst())):
         trial = opened(run, tmp_path / name)
         trial.clients = clients  # type: ignore[assignment]
         kept.append(left_behind(finished(trial), tmp_path / name))

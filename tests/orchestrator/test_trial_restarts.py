@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.inprocess import OwnClients
 from orchestrator.trial import Diverged, Trial
-from tests.inline import InlineClients
 from tests.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -56,7 +56,7 @@ def test_the_attempt_of_least_training_loss_goes_on_and_only_its_rows_are_kept(t
     assert (rows["round"], rows["loss"][:2]) == ([0, 1, 2, 3, 4], losses[best])
 
 
-class Poisoned(InlineClients):
+class Poisoned(OwnClients):
     """Clients whose losses are no numbers after the first round of some attempts."""
 
     def __init__(self, trial: Trial, attempts: set[int]) -> None:

@@ -25,7 +25,8 @@ def poisoned(trial, attempts):
         answers = run(setup, jobs)
         if jobs[0].method == "train" and trial.state.attempt in attempts:
             return [
-                ({j: replace(part, total=part.total * np.nan) for j, part in parts.items()}, n) for parts, n in answers
+                replace(sent, parts={j: replace(part, total=part.total * np.nan) for j, part in sent.parts.items()})
+            for sent in answers
             ]
         return answers
 

@@ -1,0 +1,42 @@
+"""FedAdagrad (Reddi et al. 2021, algorithm 2): Adagrad on the server, the clients' mean update as its direction.
+
+    v = v + Delta^2                                 in each coordinate
+    x_{t+1} = x_t + eta Delta / (sqrt(v) + tau)
+
+Differences from the paper: v starts at 0 and not at tau^2 or above, and there is no momentum; both as in Flower 1.13.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from algorithms.aggregation import server_optimizer
+from algorithms.aggregation.server_optimizer import ServerConfig, State
+from algorithms.messages import Floats, Received
+
+NEEDS = "mean"
+
+
+class Config(ServerConfig):
+    """Fields of FedAdagrad; the defaults are Flower's."""
+
+    eta: float = Field(0.1, gt=0, le=10, description="the server's step size")
+    tau: float = Field(1e-9, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive")
+
+
+problems, weigh = server_optimizer.problems, server_optimizer.weigh
+
+
+def begin(config: Config, params: Floats) -> State:
+    """The server's own copy of the model [d] and the sum of squares v [d]."""
+    return server_optimizer.begin(params, "v")
+
+
+def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
+    """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
+    delta = server_optimizer.difference(state, params, received)
+    v = state["v"] + delta**2
+    return server_optimizer.stepped(state, config.eta * delta / (np.sqrt(v) + config.tau), v=v)

@@ -1,0 +1,46 @@
+"""FedAvgM (Hsu et al. 2019): gradient descent with momentum on the server, the clients' mean update as its gradient.
+
+    g = x_t - (theta_t + mean update)       the pseudo-gradient
+    v = momentum v + g
+    x_{t+1} = x_t - lr v
+
+Step size 1 without momentum is FedAvg.
+
+Differences from the paper: none. Sainz-Pardo Diaz et al. 2025 print g with the opposite sign, which would climb; this is the
+sign of Hsu et al. and of Flower 1.13, which they ran.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from algorithms.aggregation import server_optimizer
+from algorithms.aggregation.server_optimizer import ServerConfig, State
+from algorithms.messages import Floats, Received
+
+NEEDS = "mean"
+
+
+class Config(ServerConfig):
+    """Fields of FedAvgM; the defaults are those of Sainz-Pardo Diaz et al., in their later version."""
+
+    # The steps of a constant gradient add up to lr / (1 - momentum): a fifth of FedAvg's.
+    lr: float = Field(0.1, gt=0, le=10, description="the server's step size (mu)")
+    momentum: float = Field(0.5, ge=0, lt=1, description="share of the last step that is taken again (beta)")
+    warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
+
+
+problems, weigh = server_optimizer.problems, server_optimizer.weigh
+
+
+def begin(config: Config, params: Floats) -> State:
+    """The server's own copy of the model [d] and its velocity v [d], which is 0."""
+    return server_optimizer.begin(params, "v")
+
+
+def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
+    """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
+    v = config.momentum * state["v"] - server_optimizer.difference(state, params, received)
+    return server_optimizer.stepped(state, -config.lr * v, v=v)

@@ -1,0 +1,115 @@
+"""Three measures of how fast a network's outputs can change, as natural logarithms that are differentiable in its weights.
+
+    rows      sum_l log max_i || W_l[i, :] ||_2            W_l: each weight array, reshaped to (out, rest)
+    spectral  sum_l log sigma_max(W_l)
+    jacobian  log mean_b sigma_max( d logits / d x_b )     b: the first records of a batch
+
+Logarithms, because a product over the 59 layers of a ResNet-56 leaves the range of float32. Activations and poolings count as
+1, as released (it gives sigmoid 1/4, which no model here has; a constant factor is lost in FinP's normalisation anyway).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import jvp, vjp
+from torch.linalg import vector_norm
+
+Arrays = dict[str, Tensor]
+Forward = Callable[[Arrays, Tensor], Tensor]
+
+RECORDS = 16  # whose Jacobians are looked at: more would make a step cost more than three plain ones of 64 records
+JACOBIAN_STEPS = 3  # of power iteration: from below, good to a few per cent
+FIRST_STEPS = 10  # of power iteration on the weights, where a round begins; one for each batch from then on
+TINY = 1e-12  # an array of zeros has this norm, and no gradient
+
+
+def matrices(arrays: Arrays) -> Arrays:
+    """The weights by name as [out, rest]: every array of two or more dimensions, for biases and normalisation have one."""
+    return {name: array.flatten(1) for name, array in arrays.items() if array.dim() >= 2}
+
+
+def rows(arrays: Arrays) -> Tensor:
+    """Sum over layers of the log of the largest row norm. No bound on the spectral norm, which may be larger."""
+    return _log_product([vector_norm(weight, dim=1).max(dim=0).values for weight in matrices(arrays).values()])
+
+
+def spectral(arrays: Arrays, directions: Arrays) -> Tensor:
+    """Sum over layers of log u' W v, the largest singular value for the singular vectors in ``directions``."""
+    return _log_product(
+        [
+            (directions[f"u.{name}"][:, None] * weight * directions[f"v.{name}"]).sum()
+            for name, weight in matrices(arrays).items()
+        ]
+    )
+
+
+def directions(arrays: Arrays, generator: torch.Generator | None = None) -> Arrays:
+    """Singular vectors u [out] and v [rest] of every weight, after ten steps from v drawn at random.
+
+    Without ``generator`` the start is a fixed one.
+    """
+    found = {}
+    for name, weight in matrices(arrays).items():
+        start = _drawn((weight.shape[1],), generator, weight)
+        found[f"u.{name}"], found[f"v.{name}"] = weight.new_zeros(len(weight)), start / vector_norm(start)
+    for _ in range(FIRST_STEPS):
+        found = advanced(arrays, found)
+    return found
+
+
+def advanced(arrays: Arrays, directions: Arrays) -> Arrays:
+    """``directions`` after one step: u = W v, v = W' u, each at length one."""
+    found = {}
+    for name, weight in matrices(arrays).items():
+        weight = weight.detach()
+        u = _unit((weight * directions[f"v.{name}"]).sum(dim=1))
+        found[f"u.{name}"], found[f"v.{name}"] = u, _unit((weight * u[:, None]).sum(dim=0))
+    return found
+
+
+def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Directions [16, *shape] in the space of records, each of length one; without ``generator`` fixed ones."""
+    return _unit(_drawn((RECORDS, *shape), generator, like), dims=len(shape))
+
+
+def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start: Tensor) -> Tensor:
+    """Log of the mean largest singular value of d logits / d x over the first 16 records of ``x`` [batch, *shape].
+
+    ``present`` [batch] is False for padding; ``start`` [16, *shape]. u = J v and v = J' u are repeated with the weights held
+    constant, then sigma = || J v || is differentiated in them.
+    """
+    x, present = x[:RECORDS].detach(), present[:RECORDS]
+    dims, v = x.dim() - 1, start[: len(x)]
+
+    def logits(records: Tensor) -> Tensor:
+        return forward(arrays, records)
+
+    with torch.no_grad():
+        # One forward pass serves all steps: its pull-back is u -> J' u, and the pull-back of that is v -> J v.
+        forward_pass = vjp(logits, x)
+        outputs, pull = forward_pass[0], forward_pass[1]
+        push = vjp(lambda u: pull(u)[0], outputs)[1]
+        for _ in range(JACOBIAN_STEPS):
+            v = _unit(pull(push(v)[0])[0], dims)
+    image = jvp(logits, (x,), (v.detach(),))[1]
+    sigma = torch.where(present, vector_norm(image, dim=1), 0.0)
+    return _log_product([sigma.sum() / present.sum()])
+
+
+def _log_product(factors: list[Tensor]) -> Tensor:
+    return torch.stack(factors).clamp(min=TINY).log().sum()
+
+
+def _unit(vectors: Tensor, dims: int = 1) -> Tensor:
+    """At length one along the last ``dims`` dimensions; zeros stay zeros."""
+    return vectors / vector_norm(vectors, dim=tuple(range(-dims, 0)), keepdim=True).clamp(min=TINY)
+
+
+def _drawn(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
+    """Standard normal numbers, or without ``generator`` numbers that no weight is likely to be orthogonal to."""
+    if generator is None:
+        return torch.arange(1, 1 + torch.Size(shape).numel(), device=like.device).sqrt().cos().reshape(shape)
+    return torch.randn(shape, generator=generator, device=generator.device).to(like.device)

@@ -1,0 +1,45 @@
+"""FEMNIST network of FinP's later released code (Zhao et al. 2025): group normalisation, GELU, convolutions for pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from datasets.slot import Config as SlotConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+CONVOLUTIONAL = True
+BATCH_NORM = False
+
+
+class Config(SlotConfig):
+    """No fields: the released code fixes the network."""
+
+
+def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+    if len(shape) == 3 and min(shape[1:]) >= 4:
+        return None
+    return f"femnist_net halves images twice and needs 4x4 pixels or more; records have shape {shape}"
+
+
+def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Module for images [channels, height, width]; 858 590 parameters for 1x28x28 and 62 classes."""
+    from torch import nn
+
+    channels, height, width = shape
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3, padding=1),
+        nn.GroupNorm(8, 32),
+        nn.GELU(),
+        nn.Conv2d(32, 32, 2, stride=2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.GroupNorm(16, 64),
+        nn.GELU(),
+        nn.Conv2d(64, 64, 2, stride=2),
+        nn.Flatten(),
+        nn.Linear(64 * (height // 4) * (width // 4), 256),
+        nn.GELU(),
+        nn.Linear(256, classes),
+    )

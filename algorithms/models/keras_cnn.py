@@ -1,0 +1,73 @@
+"""The metric-privacy paper's network for MRI slices (Sainz-Pardo Diaz et al. 2025): three convolutions, three dense layers.
+
+    Conv 32, 3x3, ReLU, pool 2    Conv 64, 3x3, ReLU, pool 2    Conv 128, 3x3, ReLU
+    Dense 64, ReLU, dropout 0.1    Dense 32, ReLU, dropout 0.1    Dense
+
+Differences from the paper: it states neither kernel nor padding; 3x3 without padding is what the samples of the authors'
+platform have. It is written in Keras, so kernels start Glorot-uniform and biases at zero. The output is logits, not
+probabilities. Channels are flattened before pixels, not after them, which renumbers the first dense layer's inputs only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from datasets.slot import Config as SlotConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+CONVOLUTIONAL = True
+BATCH_NORM = False
+RANDOM = True  # the forward pass draws numbers in training mode; see algorithms/dropout.py
+
+FILTERS = (32, 64, 128)
+
+
+class Config(SlotConfig):
+    """Fields of the network."""
+
+    # As in the samples of the authors' platform; it is Keras' default, too.
+    padding: Literal["valid", "same"] = Field(
+        "valid", description="same: convolutions keep an image's size; valid: no padding"
+    )
+    dropout: float = Field(0.1, ge=0, lt=1, description="probability that a unit of a hidden dense layer is left out")
+
+
+def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+    smallest = 4 if config.padding == "same" else 18
+    if len(shape) == 3 and min(shape[1:]) >= smallest:
+        return None
+    return (
+        f"keras_cnn with padding {config.padding} needs images of {smallest}x{smallest} pixels or more; "
+        f"records have shape {shape}"
+    )
+
+
+def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Module for images [channels, height, width]; 6 517 476 parameters for 1x128x128 and 4 classes (8 483 556 same)."""
+    from torch import nn
+
+    from algorithms.dropout import Dropout
+
+    channels, height, width = shape
+    layers: list[nn.Module] = []
+    for i, out in enumerate(FILTERS):
+        layers += [nn.MaxPool2d(2)] if i else []
+        layers += [nn.Conv2d(channels, out, 3, padding=config.padding), nn.ReLU()]
+        channels = out
+    features = channels * _side(config, height) * _side(config, width)
+    layers += [nn.Flatten(), nn.Linear(features, 64), nn.ReLU(), Dropout(config.dropout)]
+    layers += [nn.Linear(64, 32), nn.ReLU(), Dropout(config.dropout), nn.Linear(32, classes)]
+    for layer in layers:
+        layer.init = "xavier"  # type: ignore[assignment]
+    return nn.Sequential(*layers)
+
+
+def _side(config: Config, side: int) -> int:
+    """Height or width behind the last convolution: 28 of 128 (32 with padding)."""
+    lost = 0 if config.padding == "same" else 2
+    return ((side - lost) // 2 - lost) // 2 - lost

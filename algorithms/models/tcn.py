@@ -1,0 +1,53 @@
+"""The net over time that FinP calls TCN (Zhao et al. 2025): two 1-d convolutions, each with a pool, and one linear layer.
+
+    Conv 64 x 3, ReLU, pool 2    Conv 64 x 3, ReLU, pool 2    Linear
+
+Differences from the paper: it says "causal", but neither its text nor the released code pads anything; ``causal`` is that
+switch. The output is logits, not log-probabilities (as released): cross-entropy is the same on both. Images may be given,
+too; they are read row after row as one long signal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from datasets.slot import Config as SlotConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+CONVOLUTIONAL = True
+BATCH_NORM = False
+
+CHANNELS, KERNEL = 64, 3
+
+
+class Config(SlotConfig):
+    """Fields of the network."""
+
+    # As released; it is also the cheaper one.
+    causal: bool = Field(False, description="pad two zeros on the left, so that no output sees a later sample")
+
+
+def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+    shortest = 4 if config.causal else 10
+    if len(shape) >= 2 and math.prod(shape[1:]) >= shortest:
+        return None
+    return f"tcn needs records [channels, length] with a length of {shortest} or more; records have shape {shape}"
+
+
+def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Module for records [channels, length]; 25 670 parameters for 9x128 and 6 classes (26 438 causal)."""
+    from torch import nn
+
+    channels, length = shape[0], math.prod(shape[1:])
+    layers: list[nn.Module] = [nn.Flatten(2)]  # leaves signals as they are
+    for _ in range(2):
+        layers += [nn.ConstantPad1d((KERNEL - 1, 0), 0.0)] if config.causal else []
+        layers += [nn.Conv1d(channels, CHANNELS, KERNEL), nn.ReLU(), nn.MaxPool1d(2)]
+        channels, length = CHANNELS, (length if config.causal else length - KERNEL + 1) // 2
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(CHANNELS * length, classes))

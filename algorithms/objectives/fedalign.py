@@ -1,0 +1,101 @@
+"""FedAlign (Mendieta et al. 2022): the last stage is taught to have the Lipschitz constant of its own narrow self.
+
+    x2, x3  <- features behind stages 2 and 3, full width;  CE <- cross-entropy of the logits
+    x2', x3' <- the first ``width`` of x2's channels, and stage 3 at that width on them (x2 held constant)
+    G(A, D) = pool(A) D^T / (h w) for each record [C1, C2], A pooled to D's h x w;   s(A, D) = sigma_max(G)
+    L_align = mean over records of ( s(x2', x3') - stopgrad s(x2, x3) )^2
+    loss    = CE + mu * stopgrad(CE / L_align) * L_align
+
+Its value is therefore (1 + mu) CE, or CE where the two agree exactly: only the gradient knows of L_align.
+
+Differences from the paper: none known; the factor CE / L_align, the power iteration and its start are as released. The released
+code also clips the norm of the whole gradient at 10, which is for ``training`` to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from datasets.slot import Config as SlotConfig
+from datasets.slot import members
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Arrays = dict[str, Tensor]
+
+VMAP = False  # its models have batch normalisation
+MODEL = "resnet56"  # a model that it can be tried with
+TINY = 1e-12
+
+
+class Config(SlotConfig):
+    """Fields of FedAlign; the defaults are the paper's."""
+
+    mu: float = Field(0.45, ge=0, le=1000, description="gradient of the alignment, as a multiple of the cross-entropy")
+    width: float = Field(0.25, gt=0, lt=1, description="share of the channels in the narrow pass of the last stage")
+    # Features are not negative behind a ReLU, so the top singular value stands well apart and ten steps find it.
+    power_steps: int = Field(
+        10, ge=1, le=1000, description="steps of the power iteration for the largest singular value"
+    )
+
+
+def problems(config: Config, run: Any) -> list[tuple[str, str]]:
+    """What cannot be combined: (field, sentence) pairs."""
+    if getattr(run.model.module, "SLIM", False):
+        return []
+    able = [name for name, module in members("algorithms.models").items() if getattr(module, "SLIM", False)]
+    return [("name", f"fedalign runs a model's last stage narrow; {run.model.name} cannot, {', '.join(able)} can")]
+
+
+def loss(
+    config: Config,
+    forward: Callable[..., Any],
+    arrays: Arrays,
+    x: Tensor,
+    y: Tensor,
+    context: dict[str, Any],
+) -> Tensor:
+    """The loss in nats over the records whose label is not -100; ``forward`` passes features and narrow on to the model."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    present = y != -100
+    if not present.all():  # dropped, not masked: batch statistics must not see padding either
+        x, y = x[present], y[present]
+    x2, x3, logits = forward(arrays, x, features=True)
+    narrow2, narrow3 = forward(arrays, x2.detach(), narrow=config.width)
+    with torch.no_grad():
+        full = lipschitz(x2, x3, config.power_steps)
+    align = (lipschitz(narrow2, narrow3, config.power_steps) - full).square().mean()
+    entropy = cross_entropy(logits, y)
+    return entropy + config.mu * (entropy / align.clamp(min=TINY)).detach() * align
+
+
+def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
+    """Estimates s [n] of a stage's Lipschitz constant: features ``before`` it are [n, C1, H, W], ``after`` it [n, C2, h, w]."""
+    import torch
+    from torch.nn.functional import adaptive_avg_pool2d
+
+    with torch.autocast(before.device.type, enabled=False):  # 8 bits are too few to iterate with
+        wide = torch.promote_types(after.dtype, torch.float32)
+        height, width = after.shape[2:]
+        pooled = adaptive_avg_pool2d(before.to(wide), (height, width))
+        transmitted = pooled.flatten(2) @ after.to(wide).flatten(2).mT / (height * width)
+        return largest_singular_value(transmitted, steps)
+
+
+def largest_singular_value(matrices: Tensor, steps: int) -> Tensor:
+    """sigma_max [n] of ``matrices`` G [n, a, b], from below, by power iteration on G G^T from the all-ones vector.
+
+    Where G is zero it is 1e-6 with a gradient of zero, instead of a number that is none.
+    """
+    vectors = matrices.new_ones(*matrices.shape[:-1], 1) / matrices.shape[-2] ** 0.5
+    for _ in range(steps):
+        image = matrices @ (matrices.mT @ vectors)
+        length = image.norm(dim=1, keepdim=True).clamp(min=TINY)
+        vectors = image / length
+    return length.flatten().sqrt()

@@ -1,0 +1,166 @@
+"""How unequally clients are exposed to an attack (Zhao et al. 2025, section 5.2), as arithmetic.
+
+A disparity is NaN where it is undefined: the mean it is relative to is 0, or a value is not finite. Standard deviations are
+those of a population (ddof 0), because the clients are all there are.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NAN = float("nan")
+Z95 = 1.959963984540054  # the normal deviate that 2.5 % exceed
+
+
+# Disparity
+
+
+def cov(values: ArrayLike) -> float:
+    """Coefficient of variation, standard deviation over mean, of ``values`` [n].
+
+    >>> cov([1.0, 3.0])
+    0.5
+    """
+    x = np.asarray(values, np.float64)
+    mean = _mean(x)
+    return float(x.std()) / mean if np.isfinite(mean) and mean != 0 else NAN
+
+
+def fairness_index(variation: float) -> float:
+    """Jain's index 1 / (1 + CoV^2) from a coefficient of variation: 1 is equal, 1/n is all on one of n.
+
+    >>> fairness_index(0.5)
+    0.8
+    """
+    return 1 / (1 + variation**2)
+
+
+def eod(values: ArrayLike) -> float:
+    """Equal opportunity difference of ``values`` [n]: the largest less the smallest.
+
+    >>> eod([0.25, 0.5, 0.375])
+    0.25
+    """
+    x = np.asarray(values, np.float64)
+    return float(x.max() - x.min()) if np.isfinite(x).all() else NAN
+
+
+def mad(values: ArrayLike) -> float:
+    """Mean absolute difference ``1/n^2 sum_ij |x_i - x_j|`` of ``values`` [n], pairs with itself included.
+
+    >>> mad([0.0, 1.0])
+    0.5
+    """
+    x = np.asarray(values, np.float64)
+    return float(np.abs(x[:, None] - x).mean()) if np.isfinite(x).all() else NAN
+
+
+def sen_welfare(values: ArrayLike) -> float:
+    """Sen's welfare of ``values`` [n]: mean times (1 - Gini), where Gini is `mad` over twice the mean.
+
+    Written without the quotient, so that it is 0 where every value is.
+
+    >>> sen_welfare([0.0, 1.0])
+    0.25
+    """
+    return _mean(np.asarray(values, np.float64)) - mad(values) / 2
+
+
+def _mean(x: Doubles) -> float:
+    return float(x.mean()) if np.isfinite(x).all() else NAN
+
+
+# What chance alone would give
+
+
+def eod_null(targets: ArrayLike, rate: float) -> float:
+    """Expected `eod` of the attack's success if all clients were found at the same true ``rate``.
+
+    Client i's share of hits is Binomial(n_i, rate) / n_i, independently, with ``targets`` n [clients]. With F_i its
+    distribution function, exactly
+
+        E max = int_0^1 1 - prod_i F_i(x) dx,   E min = int_0^1 prod_i (1 - F_i(x)) dx.
+
+    An `eod` is a biased measure of disparity; this is its bias. Raises ValueError for a client without targets.
+
+    >>> round(eod_null([100] * 10, 0.1), 3)
+    0.092
+    """
+    sizes, counts = np.unique(np.asarray(targets, np.int64), return_counts=True)
+    if not len(sizes) or sizes[0] < 1:
+        raise ValueError(f"every client needs 1 target or more to be found by; got {np.asarray(targets).tolist()}")
+    if not 0 <= rate <= 1:
+        return NAN
+    shares = np.unique(np.concatenate([np.arange(n + 1) / n for n in sizes.tolist()]))
+    below, above = np.ones(len(shares) - 1), np.ones(len(shares) - 1)
+    for n, clients in zip(sizes.tolist(), counts.tolist(), strict=True):
+        # Shares are steps of F, which stays what it is up to the next of them.
+        step = np.searchsorted(np.arange(n + 1) / n, shares[:-1], side="right") - 1
+        below *= _binomial_cdf(n, float(rate))[step] ** clients
+        above *= _binomial_tail(n, float(rate))[step] ** clients
+    return float(((1 - below - above) * np.diff(shares)).sum())
+
+
+def _binomial_cdf(n: int, rate: float) -> Doubles:
+    """P(X <= k) for k = 0..n."""
+    return np.minimum(np.cumsum(_binomial(n, rate)), 1.0)
+
+
+def _binomial_tail(n: int, rate: float) -> Doubles:
+    """P(X > k) for k = 0..n, summed from the small end."""
+    mass = _binomial(n, rate)
+    return np.minimum(np.append(np.cumsum(mass[::-1])[-2::-1], 0.0), 1.0)
+
+
+@lru_cache(maxsize=256)
+def _binomial(n: int, rate: float) -> Doubles:
+    """P(X = k) for k = 0..n, by logarithms, because 2^n does not fit a float."""
+    if rate in (0.0, 1.0):
+        return np.eye(n + 1)[0 if rate == 0 else n]
+    k = np.arange(n + 1)
+    choose = np.append(0.0, np.cumsum(np.log((n - k[1:] + 1) / k[1:])))
+    return np.exp(choose + k * np.log(rate) + (n - k) * np.log1p(-rate))
+
+
+def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles, Doubles]:
+    """Wilson's interval for the rate behind ``hits`` [...] of ``targets`` [...], 95 % unless ``z`` says otherwise.
+
+    >>> low, high = wilson(30, 100)
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.219, 0.396)
+    """
+    n = np.asarray(targets, np.float64)
+    share = np.asarray(hits, np.float64) / n
+    centre = share + z**2 / (2 * n)
+    reach = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    shrunk = 1 + z**2 / n
+    # Rounding must not push a rate that was never (or always) seen out of its own interval.
+    return np.clip((centre - reach) / shrunk, 0, share), np.clip((centre + reach) / shrunk, share, 1)
+
+
+# Association
+
+
+def spearman(a: ArrayLike, b: ArrayLike) -> float:
+    """Spearman's rank correlation of ``a`` [n] and ``b`` [n], ties sharing their mean rank; NaN where one is constant.
+
+    >>> spearman([1, 2, 3, 4], [10, 100, 30, 1000])
+    0.8
+    """
+    x, y = (_centred_ranks(np.asarray(values, np.float64)) for values in (a, b))
+    spread = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / spread if spread > 0 else NAN
+
+
+def _centred_ranks(values: Doubles) -> Doubles:
+    """Ranks less their mean, which does not depend on ties; NaN where a value has no place in the order."""
+    if np.isnan(values).any():
+        return np.full(len(values), NAN)
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place] - (len(values) + 1) / 2

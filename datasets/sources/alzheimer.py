@@ -1,0 +1,143 @@
+"""Alzheimer MRI, 6 400 grey brain slices of 128x128 in 4 classes: mild, moderate, non, very mild demented (Salieh 2023).
+
+Recipe of Sainz-Pardo Diaz et al. 2025: the 5 120 training images go to 4 clients (3 in the attack's scenario), which hold out
+a fifth each; of the 1 280 test images one half is the server's own, on which it may pre-train, and the other its test. Pixels
+are divided by 255, as in the samples of the authors' platform; the paper does not say.
+
+No patient is named. If, as is widely said, several slices show one patient, then training and test images share patients, and
+an accuracy here says little about a new one.
+
+Two files of the Hugging Face set Falah/Alzheimer_MRI lie in ROOT/alzheimer_mri/data: train-00000-of-00001.parquet and
+test-00000-of-00001.parquet (the publisher's names have "-" and a hash before the suffix), with the columns ``image``, the
+struct {bytes, path} of an encoded image, and ``label``, integers 0..3 in the order above.
+"""
+
+import importlib
+import io
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datasets import files
+from datasets.federation import DataError, Examples, Source
+from datasets.sources import HeldOutConfig
+
+CLASSES, SIDE = 4, 128
+PARTS = ("train-00000-of-00001", "test-00000-of-00001")
+REPOSITORY = "Falah/Alzheimer_MRI"
+# What is downloaded. Put a commit's 40 digits here to pin it; the set has not been seen to change since 2023.
+REVISION = "main"
+REMEDY = (
+    f"Put the two parquet files of the folder data of huggingface.co/datasets/{REPOSITORY} there, or run once where a "
+    "network exists and huggingface_hub is installed (pip install huggingface_hub)"
+)
+
+
+class Config(HeldOutConfig):
+    """Defaults are the paper's; the class counts of its clients are those of the split class_counts."""
+
+    clients: int = Field(4, ge=1, description="number of clients")
+    # The clients of the paper are one fixed draw, whatever the seed of a run; 42 is our choice.
+    split_seed: int | None = Field(42, ge=0, description="seed of the deal to the clients; null: the run's seed")
+    held_out: float = Field(0.2, gt=0, lt=1, description="share of a client's records that it never trains on")
+    shadow_size: int | None = Field(
+        640, ge=0, description="test records that the server keeps for itself; null: all of them"
+    )
+
+
+def load(config: Config, root: Path, download: bool = True) -> Source:
+    """The images, uint8 [n, 1, 128, 128]; downloaded by huggingface_hub if they are not there.
+
+    Raises DataError if a file is missing and cannot be downloaded, or is not what it should be.
+    """
+    folder = root / "alzheimer_mri" / "data"
+    missing = [part for part in PARTS if not _found(folder, part)]
+    if missing:
+        _fetch(folder, _sought(folder, missing), download)
+    train, test = (parse(files.read(path), path) for path in (_only(folder, part) for part in PARTS))
+    return Source("alzheimer", CLASSES, train, test)
+
+
+def parse(content: bytes, path: Path) -> Examples:
+    """The images of a parquet file with the columns named above. Raises DataError, with ``path`` and row, for a damaged one."""
+    encoded, labels = _columns(content, path)
+    x = np.empty((len(encoded), 1, SIDE, SIDE), np.uint8)
+    for row, (image, label) in enumerate(zip(encoded, labels, strict=True)):
+        try:
+            x[row, 0] = _decoded(image)
+        except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
+            raise files.damaged(path, f"the image in row {row} cannot be read ({error})") from error
+        if label not in range(CLASSES):
+            raise files.damaged(path, f"the label in row {row} is {label}; it must be an integer in 0..{CLASSES - 1}")
+    return Examples(x, np.array(labels, np.int64))
+
+
+def _columns(content: bytes, path: Path) -> tuple[list[bytes | None], list[int | None]]:
+    """Encoded images and labels, row by row."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(pa.BufferReader(content)).read()
+    except (ValueError, OSError) as error:  # pyarrow's own errors are one or the other
+        raise files.damaged(path, " ".join(str(error).split())) from error
+    names = set(table.column_names)
+    if not {"image", "label"} <= names:
+        raise files.damaged(path, f"it has the columns {', '.join(sorted(names))} and not image and label")
+    image, label = table.schema.field("image").type, table.schema.field("label").type
+    if not (pa.types.is_struct(image) and image.get_field_index("bytes") >= 0 and pa.types.is_integer(label)):
+        raise files.damaged(
+            path, f"image must be a struct with bytes and label an integer; they are {image} and {label}"
+        )
+    return table["image"].combine_chunks().field("bytes").to_pylist(), table["label"].to_pylist()
+
+
+def _decoded(encoded: bytes | None) -> NDArray[np.uint8]:
+    """The grey levels [128, 128] of an encoded image."""
+    from PIL import Image
+
+    if encoded is None:
+        raise ValueError("it is empty")
+    image = Image.open(io.BytesIO(encoded))
+    if image.size != (SIDE, SIDE):  # known before anything is decoded
+        raise ValueError(f"it has {image.width}x{image.height} pixels instead of {SIDE}x{SIDE}")
+    return np.asarray(image.convert("L"))
+
+
+def _found(folder: Path, part: str) -> list[Path]:
+    return sorted(folder.glob(f"{part}*.parquet"))
+
+
+def _only(folder: Path, part: str) -> Path:
+    """The one file of this part. Raises DataError if there is none or more than one."""
+    found = _found(folder, part)
+    if not found:
+        raise files.absent("Alzheimer MRI", _sought(folder, [part]), REMEDY)
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise DataError(f"{folder} has {names}, and only one can be the data set. Delete the other")
+    return found[0]
+
+
+def _sought(folder: Path, parts: list[str]) -> str:
+    return f"{' and '.join(f'{part}.parquet' for part in parts)} in {folder}"
+
+
+def _fetch(folder: Path, sought: str, allowed: bool) -> None:
+    """Download the set's parquet files into ``folder``. Raises DataError where that is not ``allowed`` or fails."""
+    if not allowed:
+        raise files.absent("Alzheimer MRI", sought, f"Downloading is off. {REMEDY}")
+    try:
+        hub = importlib.import_module("huggingface_hub")
+        hub.snapshot_download(
+            REPOSITORY,
+            repo_type="dataset",
+            revision=REVISION,
+            allow_patterns="data/*.parquet",
+            local_dir=folder.parent,
+        )
+    except Exception as error:  # its errors are those of whichever HTTP library it was built on
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise files.absent("Alzheimer MRI", sought, f"Downloading it failed ({reason}). {REMEDY}") from error

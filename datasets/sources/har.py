@@ -1,0 +1,116 @@
+"""UCI HAR, 10 299 windows of a phone's motion sensors by 30 subjects in 6 activities (Anguita et al. 2013).
+
+A window is 128 samples at 50 Hz of nine signals, [9, 128]: acceleration of the body (x, y, z), angular velocity
+(x, y, z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and not normalised. It overlaps the window
+before it by half.
+
+Recipe of Zhao et al. 2025: with the split `subjects`, 10 of the subjects are the clients. Any other split also serves; the
+publisher's 7 352 training windows (21 subjects) and 2 947 test windows (9 others) are then dealt as `datasets.roles` says.
+
+The original text files lie in ROOT/UCI HAR Dataset: in each of train and test, y_PART.txt (1..6), subject_PART.txt and
+nine files in Inertial Signals, all of them with one line per window. No checksums of them are published, so that it is
+their structure which is checked.
+"""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datasets import files
+from datasets.federation import Examples, Floats, Ints, Source
+from datasets.sources import HeldOutConfig
+
+ACTIVITIES, SAMPLES = 6, 128
+SIGNALS = tuple(f"{sensor}_{axis}" for sensor in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
+PARTS = ("train", "test")
+REMEDY = (
+    "It is not downloaded for you: get the archive 'UCI HAR Dataset' from the UCI Machine Learning Repository "
+    "(archive.ics.uci.edu, data set 240) and unpack it there"
+)
+
+
+class Config(HeldOutConfig):
+    """Defaults are those released with the paper; 30 clients are its wording."""
+
+    clients: int = Field(10, ge=1, description="number of clients (split subjects: of subjects that are one)")
+    held_out: float = Field(
+        0.2, gt=0, lt=1, description="share of a client's windows it never trains on (subjects: see its own test_share)"
+    )
+    shadow_size: int | None = Field(
+        None, ge=0, description="windows of the shadow set; null: all that the split leaves for it (dirichlet: none)"
+    )
+
+
+def load(config: Config, root: Path, download: bool = True) -> Source:
+    """UCI HAR, float32 [n, 9, 128], with the subject (1..30) of every window; it is never downloaded.
+
+    Raises DataError if a file is absent or is not what it should be.
+    """
+    folder = root / "UCI HAR Dataset"
+    missing = [path for part in PARTS for path in _paths(folder, part) if not path.is_file()]
+    if missing:
+        more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
+        raise files.absent("UCI HAR", f"{missing[0]}{more}", REMEDY)
+    (train, of_train), (test, of_test) = (_windows(folder, part) for part in PARTS)
+    return Source("har", ACTIVITIES, train, test, subjects=np.concatenate([of_train, of_test]))
+
+
+def _paths(folder: Path, part: str) -> list[Path]:
+    """The files of one part: labels, subjects, and the signals in the order of the channels."""
+    signals = [folder / part / "Inertial Signals" / f"{signal}_{part}.txt" for signal in SIGNALS]
+    return [folder / part / f"y_{part}.txt", folder / part / f"subject_{part}.txt", *signals]
+
+
+def _windows(folder: Path, part: str) -> tuple[Examples, Ints]:
+    """The windows of one part, with labels 0..5, and whose each is."""
+    labels, subjects, *signals = _paths(folder, part)
+    y = _integers(labels, ACTIVITIES) - 1
+    owner = _integers(subjects)
+    _same_length(subjects, len(owner), labels, len(y))
+    x = np.empty((len(y), len(SIGNALS), SAMPLES), np.float32)
+    for channel, path in enumerate(signals):
+        values = table(path, SAMPLES)
+        _same_length(path, len(values), labels, len(y))
+        x[:, channel] = values
+    return Examples(x, y), owner
+
+
+def table(path: Path, columns: int) -> Floats:
+    """The numbers of a text file, [lines, columns]. Raises DataError unless every line has ``columns`` finite numbers."""
+    rows: list[NDArray[np.float64]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # how NumPy before 2.3 tells what is no number
+        for number, line in enumerate(files.read(path).splitlines(), start=1):
+            try:
+                rows.append(np.fromstring(line, sep=" "))
+            except (ValueError, DeprecationWarning) as error:
+                raise files.damaged(path, f"line {number} holds something that is no number") from error
+            if len(rows[-1]) != columns:
+                raise files.damaged(path, f"line {number} has {len(rows[-1])} numbers instead of {columns}")
+    if not rows:
+        raise files.damaged(path, "it is empty")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite and is refused
+        values = np.stack(rows).astype(np.float32)
+    if not np.isfinite(values).all():
+        wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        raise files.damaged(path, f"line {wrong[0] + 1} holds a number that is not finite")
+    return values
+
+
+def _integers(path: Path, most: int | None = None) -> Ints:
+    """One integer from 1 to ``most`` per line."""
+    values = table(path, 1)[:, 0]
+    wrong = np.flatnonzero((values != np.rint(values)) | (values < 1) | (values > (np.inf if most is None else most)))
+    if len(wrong):
+        allowed = "1 or more" if most is None else f"1 to {most}"
+        raise files.damaged(path, f"line {wrong[0] + 1} is {values[wrong[0]]:g}; integers from {allowed} are allowed")
+    return values.astype(np.int64)
+
+
+def _same_length(path: Path, lines: int, other: Path, others: int) -> None:
+    """Raises DataError unless both files have one line per window."""
+    if lines != others:
+        raise files.damaged(path, f"it has {lines} lines, but {other.name} has {others}; each has one per window")

@@ -1,0 +1,217 @@
+"""Alzheimer MRI from small parquet files made here: read, absent, damaged, and fetched from a publisher that is played."""
+
+import io
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datasets.federation import DataError, Source
+from datasets.sources import alzheimer
+from datasets.splits import class_counts, groups
+
+LABELS = [0, 1, 2, 3, 2, 2]
+
+
+def encoded(pixels: np.ndarray, kind: str = "PNG") -> dict:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, kind)
+    return {"bytes": buffer.getvalue(), "path": None}
+
+
+def slices(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, 128, 128), dtype=np.uint8)
+
+
+def write(folder: Path, part: str, images: list, labels: list, suffix: str = "", **columns) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / "alzheimer_mri" / "data" / f"{part}-00000-of-00001{suffix}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns or {"image": images, "label": labels}), path)
+    return path
+
+
+def written(root: Path, count: int = 6) -> np.ndarray:
+    """Both files in place; the training images."""
+    x = slices(count)
+    write(root, "train", [encoded(image) for image in x], LABELS[:count])
+    write(root, "test", [encoded(image) for image in slices(2, seed=1)], [0, 3])
+    return x
+
+
+def load(root: Path, **fields) -> Source:
+    return alzheimer.load(alzheimer.Config(**fields), root, download=False)
+
+
+def test_images_and_labels_are_read_exactly(tmp_path):
+    x = written(tmp_path)
+    source = load(tmp_path)
+    assert (source.train.x.shape, source.train.x.dtype) == ((6, 1, 128, 128), np.uint8)
+    np.testing.assert_array_equal(source.train.x[:, 0], x)
+    assert source.train.y.tolist() == LABELS and source.test.y.tolist() == [0, 3]
+    assert source.train.y.dtype == np.int64 and source.classes == 4 and source.mean is None
+
+
+def test_the_publishers_names_with_a_hash_are_found_too(tmp_path):
+    for part in "train", "test":
+        write(tmp_path, part, [encoded(slices(1)[0])], [3], suffix="-c08a401c53fe5312")
+    assert load(tmp_path).train.y.tolist() == [3]
+
+
+def test_a_colour_image_counts_by_its_grey_levels(tmp_path):
+    grey = slices(1)[0]
+    written(tmp_path)
+    write(tmp_path, "train", [encoded(np.repeat(grey[..., None], 3, axis=2)), encoded(grey, "JPEG")], [0, 1])
+    x = load(tmp_path).train.x[:, 0]
+    np.testing.assert_array_equal(x[0], grey)
+    assert x.shape == (2, 128, 128)
+
+
+def test_the_defaults_are_the_papers():
+    config = alzheimer.Config()
+    assert (config.clients, config.split_seed, config.held_out, config.shadow_size) == (4, 42, 0.2, 640)
+
+
+@pytest.mark.parametrize("split", [groups, class_counts])
+def test_it_can_be_split_in_either_way(tmp_path, split):
+    x = slices(24)
+    write(tmp_path, "train", [encoded(image) for image in x], [0, 1, 2, 3] * 6)
+    write(tmp_path, "test", [encoded(image) for image in x[:4]], [0, 1, 2, 3])
+    data = alzheimer.Config(clients=2, held_out=0.4, shadow_size=2)
+    source = alzheimer.load(data, tmp_path, download=False)
+    ranges = {"transform": "brightness", "minority": [0.5, 0.8], "majority": [0.85, 1.15], "minority_ratio": 0.5}
+    config = split.Config(**(ranges if split is groups else {}))
+    assert split.shortages(config, data, source) == []
+    federation = split.deal(config, data, source, lambda purpose: np.random.default_rng(0))
+    assert federation.shape == (1, 128, 128) and federation.train.x.max() <= 1
+    assert len(federation.shadow) == 2
+
+
+# Absent
+
+
+def test_what_is_absent_is_said_with_its_place_and_how_to_get_it(tmp_path):
+    told = rf"Alzheimer MRI is absent: looked for train-00000-of-00001\.parquet and test-.* in {tmp_path}/alzheimer_mri/data\. "
+    with pytest.raises(
+        DataError, match=told + r"Downloading is off\. Put the two parquet files .*Falah/Alzheimer_MRI there"
+    ):
+        load(tmp_path)
+    written(tmp_path)
+    (tmp_path / "alzheimer_mri" / "data" / "test-00000-of-00001.parquet").unlink()
+    with pytest.raises(DataError, match=r"looked for test-00000-of-00001\.parquet in"):
+        load(tmp_path)
+
+
+def test_two_files_for_one_part_are_refused(tmp_path):
+    written(tmp_path)
+    write(tmp_path, "test", [encoded(slices(1)[0])], [0], suffix="-abc")
+    with pytest.raises(
+        DataError, match=r"has test-00000-of-00001-abc\.parquet and test-00000-of-00001\.parquet.*Delete"
+    ):
+        load(tmp_path)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """huggingface_hub as it would answer: ``.calls`` keeps what it was asked for, ``.answer`` is called with the folder."""
+    played = types.SimpleNamespace(calls=[], answer=lambda folder: None)
+
+    def snapshot_download(repository, **asked):
+        played.calls.append((repository, asked))
+        played.answer(asked["local_dir"])
+
+    module = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setattr(alzheimer.importlib, "import_module", lambda name: {"huggingface_hub": module}[name])
+    return played
+
+
+def test_it_is_fetched_at_the_revision_and_read(tmp_path, hub, monkeypatch):
+    monkeypatch.setattr(alzheimer, "REVISION", "0" * 40)
+    hub.answer = lambda folder: written(folder.parent)
+    assert alzheimer.load(alzheimer.Config(), tmp_path).train.y.tolist() == LABELS
+    ((repository, asked),) = hub.calls
+    assert (repository, asked["repo_type"], asked["revision"]) == ("Falah/Alzheimer_MRI", "dataset", "0" * 40)
+    assert asked["local_dir"] == tmp_path / "alzheimer_mri"
+
+
+def test_nothing_is_asked_where_the_files_are_or_downloading_is_off(tmp_path, hub):
+    with pytest.raises(DataError, match="Downloading is off"):
+        load(tmp_path)
+    written(tmp_path)
+    alzheimer.load(alzheimer.Config(), tmp_path)
+    assert hub.calls == []
+
+
+def test_a_failed_download_is_said(tmp_path, hub, monkeypatch):
+    def silent(folder):
+        raise ConnectionError("Name or service\nnot known")
+
+    hub.answer = silent
+    with pytest.raises(DataError, match=r"Downloading it failed \(Name or service not known\)\. Put the two"):
+        alzheimer.load(alzheimer.Config(), tmp_path)
+    hub.answer = lambda folder: None  # it says nothing and brings nothing
+    with pytest.raises(DataError, match="Alzheimer MRI is absent: looked for train"):
+        alzheimer.load(alzheimer.Config(), tmp_path)
+
+
+def test_without_huggingface_hub_it_is_said_what_to_install(tmp_path, monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(alzheimer.importlib, "import_module", missing)
+    with pytest.raises(DataError, match=r"No module named 'huggingface_hub'.*pip install huggingface_hub"):
+        alzheimer.load(alzheimer.Config(), tmp_path)
+
+
+# Damaged
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ({"bytes": b"\x89PNG\r\n\x1a\n broken", "path": None}, "the image in row 2 cannot be read"),
+        ({"bytes": b"", "path": None}, "the image in row 2 cannot be read"),
+        ({"bytes": None, "path": "a.jpg"}, r"the image in row 2 cannot be read \(it is empty\)"),
+        (encoded(slices(1)[0][:, :127]), r"row 2 cannot be read \(it has 127x128 pixels instead of 128x128\)"),
+        ({"bytes": encoded(slices(1)[0], "JPEG")["bytes"][:3000], "path": None}, "row 2 cannot be read .*truncated"),
+    ],
+)
+def test_an_image_that_cannot_be_used_is_named_with_file_and_row(tmp_path, bad, why):
+    x = written(tmp_path)
+    path = write(tmp_path, "train", [encoded(x[0]), encoded(x[1]), bad, encoded(x[3])], [0, 1, 2, 3])
+    with pytest.raises(DataError, match=rf"{path} is damaged: .*{why}"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("label", [4, -1, None])
+def test_a_label_that_is_no_class_is_named_with_file_and_row(tmp_path, label):
+    x = written(tmp_path)
+    path = write(tmp_path, "test", [encoded(x[0]), encoded(x[1])], [1, label])
+    with pytest.raises(
+        DataError, match=rf"{path} is damaged: the label in row 1 is {label}; it must be an integer in 0\.\.3"
+    ):
+        load(tmp_path)
+
+
+def test_a_file_that_is_no_parquet_or_has_other_columns_is_named(tmp_path):
+    written(tmp_path)
+    path = write(tmp_path, "train", [encoded(slices(1)[0])], [0])
+    for content in b"PAR1 and no more", b"", path.read_bytes()[:-40]:
+        path.chmod(0o644)
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=rf"{path} is damaged"):
+            load(tmp_path)
+    write(tmp_path, "train", [], [], picture=[1], label=[0])
+    with pytest.raises(DataError, match="it has the columns label, picture and not image and label"):
+        load(tmp_path)
+    write(tmp_path, "train", [], [], image=[[1, 2]], label=[0])
+    with pytest.raises(DataError, match="image must be a struct with bytes and label an integer; they are list"):
+        load(tmp_path)
+    write(tmp_path, "train", [], [], image=[encoded(slices(1)[0])], label=[0.5])
+    with pytest.raises(DataError, match="label an integer; they are struct.* and double"):
+        load(tmp_path)

@@ -1,0 +1,329 @@
+"""The split by exact class counts: printed tables, a table of one's own, and shares of a stratified deal."""
+
+import doctest
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from datasets.federation import Examples, Federation, Source
+from datasets.sources import HeldOutConfig, SharedTestConfig, alzheimer, digits
+from datasets.splits import class_counts
+from datasets.splits.class_counts import PRESETS, Config
+from orchestrator.config import resolve
+from orchestrator.refusal import Refusal
+
+PUBLISHED = np.repeat(np.arange(4), (724, 49, 2566, 1781)), np.repeat(np.arange(4), (172, 15, 634, 459))
+HELD_OUT = HeldOutConfig(clients=2, held_out=0.25, shadow_size=6)
+SHARED = SharedTestConfig(clients=2, shadow_size=10, test_size=6, nonmember_size=4)
+
+
+def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
+    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+
+
+def source(train_y: np.ndarray, test_y: np.ndarray, classes: int) -> Source:
+    """Records whose only stored value is their number, in a shuffled order of classes."""
+    rng = np.random.default_rng(5)
+    x = np.arange(len(train_y) + len(test_y), dtype=np.float32).reshape(-1, 1)
+    train, test = rng.permutation(train_y), rng.permutation(test_y)
+    return Source("toy", classes, Examples(x[: len(train)], train), Examples(x[len(train) :], test))
+
+
+def toy(train=(20, 10, 30), test=(8, 4, 12)) -> Source:
+    return source(np.repeat(np.arange(3), train), np.repeat(np.arange(3), test), 3)
+
+
+def dealt(config: Config, data, toys: Source | None = None, seed: int = 0) -> Federation:
+    toys = toys or toy()
+    assert class_counts.shortages(config, data, toys) == []
+    return class_counts.deal(config, data, toys, streams(seed))
+
+
+def numbers(examples: Examples) -> list[int]:
+    return examples.x[:, 0].astype(int).tolist()
+
+
+def by_class(y: np.ndarray, classes: int = 3) -> list[int]:
+    return np.bincount(y, minlength=classes).tolist()
+
+
+def all_of(federation: Federation, i: int) -> list[int]:
+    """[classes] what client ``i`` has, its tests included."""
+    mine = np.concatenate([federation.client(i).y, federation.test.y[federation.test_owner == i]])
+    return by_class(mine, federation.classes)
+
+
+@pytest.mark.parametrize(("preset", "total"), [("homogeneous", 5120), ("non_iid", 5120), ("cia", 5120)])
+def test_the_papers_tables_deal_every_training_image_and_give_each_client_its_counts(preset, total):
+    data = alzheimer.Config(clients=len(PRESETS[preset]))
+    federation = dealt(Config(preset=preset), data, source(*PUBLISHED, 4))
+    assert [all_of(federation, i) for i in range(federation.clients)] == [list(row) for row in PRESETS[preset]]
+    assert federation.sizes.sum() + (federation.test_owner >= 0).sum() == total
+    assert len(federation.nonmembers) == 0 and len(federation.shadow) == 640
+    assert by_class(federation.shadow.y, 4) == [86, 8, 317, 229]
+    assert by_class(federation.test.y[federation.test_owner < 0], 4) == [86, 7, 317, 230]
+
+
+def test_the_corrected_client_of_the_attack_scenario_has_1491_images_and_the_target_1882():
+    assert [sum(row) for row in PRESETS["cia"]] == [1747, 1491, 1882]
+    assert PRESETS["cia"][1] == (80, 11, 894, 506)
+    federation = dealt(Config(preset="cia"), alzheimer.Config(clients=3), source(*PUBLISHED, 4))
+    assert federation.sizes.tolist() == [1398, 1193, 1506]  # of 1747, 1491 and 1882 four fifths
+
+
+def test_a_small_table_by_hand():
+    federation = dealt(Config(preset="custom", counts=[[4, 4, 0], [12, 0, 24]]), HELD_OUT)
+    assert [by_class(federation.client(i).y) for i in (0, 1)] == [[3, 3, 0], [9, 0, 18]]
+    tests = [by_class(federation.test.y[federation.test_owner == i]) for i in (0, 1, -1)]
+    assert tests == [[1, 1, 0], [3, 0, 6], [6, 3, 9]]
+    assert by_class(federation.nonmembers.y) == [4, 6, 6] and set(federation.nonmember_owner) == {-1}
+    assert by_class(federation.shadow.y) == [2, 1, 3]
+    assert federation.group_names == ("all",) and federation.groups.tolist() == [0, 0]
+    assert federation.offsets.tolist() == [0, 6, 33]
+
+
+def test_a_shared_test_set_keeps_the_sizes_that_the_data_set_names():
+    federation = dealt(Config(shares=[4, 1]), SHARED)
+    assert by_class(federation.shadow.y) == [3, 2, 5]  # a sixth of 20, 10 and 30 is 3 1/3, 1 2/3 and 5
+    assert by_class(federation.test.y[federation.test_owner < 0]) == [2, 1, 3]
+    assert by_class(federation.nonmembers.y) == [1, 1, 2]  # of the 6, 3 and 9 left, 4/18: 1 1/3, 2/3 and 2
+    assert max(numbers(federation.shadow)) < 60 <= min(numbers(federation.nonmembers))
+    assert all_of(federation, 0) == [14, 6, 20] and all_of(federation, 1) == [3, 2, 5]
+    assert (federation.test_owner == 0).sum() == 8  # a fifth, where the data set has no held_out
+
+
+def test_a_single_row_is_for_every_client_and_a_share_may_be_given():
+    federation = dealt(Config(preset="custom", counts=(5, 0, 5), test_share=0.4), HELD_OUT)
+    assert [all_of(federation, i) for i in (0, 1)] == [[5, 0, 5]] * 2
+    assert federation.sizes.tolist() == [6, 6]
+
+
+def test_examples_per_client_is_a_mean_where_sizes_follow_shares():
+    federation = dealt(Config(shares=(3, 1)), HELD_OUT.model_copy(update={"examples_per_client": 12}))
+    assert [all_of(federation, i) for i in (0, 1)] == [[6, 3, 9], [2, 1, 3]]
+    assert len(federation.nonmembers) == 60 - 24
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(0.01, 5), min_size=1, max_size=7),
+    st.lists(st.integers(0, 60), min_size=3, max_size=3),
+    st.booleans(),
+)
+def test_no_record_serves_two_purposes_and_labels_stay_with_their_records(shares, train, held_out):
+    kind = {"held_out": 0.3, "shadow_size": 5} if held_out else {"shadow_size": 7}
+    data = (HeldOutConfig if held_out else SharedTestConfig)(clients=len(shares), **kind)
+    config, toys = Config(shares=tuple(shares)), toy(train)
+    assume(not class_counts.shortages(config, data, toys))
+    federation = class_counts.deal(config, data, toys, streams())
+    parts = federation.train, federation.test, federation.nonmembers, federation.shadow
+    together = list(chain.from_iterable(map(numbers, parts)))
+    assert len(set(together)) == len(together)
+    for part in parts:
+        assert part.y.tolist() == toys.records(np.array(numbers(part), np.int64)).y.tolist()
+    if held_out:
+        assert len(together) == len(toys)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(0.01, 5), min_size=1, max_size=9), st.lists(st.integers(0, 80), min_size=1, max_size=12))
+def test_shares_deal_everything_and_keep_every_client_near_its_share_of_every_class(shares, available):
+    table = class_counts.by_shares(np.array(available), tuple(shares))
+    assert table.sum(axis=0).tolist() == available and (table >= 0).all()
+    each = np.array(shares) / sum(shares)
+    assert (table > np.outer(each, available) - 1 - 1e-9).all()  # nobody loses a record of a class
+    assert (table.sum(axis=1) < each * sum(available) + 1 + 1e-9).all()  # nobody runs ahead by one in all
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=9), st.floats(0, 1))
+def test_portions_are_within_one_of_proportional_and_never_more_than_there_are(available, part):
+    counts = np.array(available)
+    size = int(part * counts.sum())
+    taken = class_counts.portions(counts, size)
+    assert taken.sum() == size and (taken <= counts).all()
+    assert (abs(taken - counts * size / max(counts.sum(), 1)) < 1).all()
+
+
+def test_the_examples_in_the_docstrings_are_true():
+    outcome = doctest.testmod(class_counts)
+    assert outcome.attempted >= 2 and outcome.failed == 0
+
+
+def test_the_same_seed_gives_the_same_records_and_another_others():
+    config = Config(shares=(2, 1))
+    one, two, other = (dealt(config, SHARED, seed=seed) for seed in (0, 0, 1))
+    for part in "train", "test", "nonmembers", "shadow":
+        assert numbers(getattr(one, part)) == numbers(getattr(two, part)) != numbers(getattr(other, part))
+
+
+def test_each_stream_deals_its_own_half_of_the_data():
+    def mixed(purpose: str) -> np.random.Generator:
+        return streams(1 if purpose == "validation" else 0)(purpose)
+
+    config = Config(preset="custom", counts=((4, 4, 8), (4, 0, 8)))
+    one, other = dealt(config, HELD_OUT), class_counts.deal(config, HELD_OUT, toy(), mixed)
+    assert numbers(one.train) == numbers(other.train) and numbers(one.nonmembers) == numbers(other.nonmembers)
+    assert numbers(one.shadow) != numbers(other.shadow)
+
+
+def test_the_shadow_set_stays_when_clients_are_swept():
+    few, many = (dealt(Config(), SHARED.model_copy(update={"clients": clients})) for clients in (2, 4))
+    assert numbers(few.shadow) == numbers(many.shadow)
+
+
+def test_pixels_are_scaled_once():
+    x = np.full((40, 1, 2, 2), 51, np.uint8)
+    y = np.arange(20) % 2
+    federation = dealt(Config(), HELD_OUT, Source("grey", 2, Examples(x[:20], y), Examples(x[20:], y)))
+    assert federation.train.x.dtype == np.float32 and np.unique(federation.train.x).tolist() == [np.float32(0.2)]
+    assert federation.shadow.x.dtype == np.uint8  # as stored
+
+
+def test_four_unequal_clients_of_digits():
+    data = digits.Config(clients=4)
+    found = digits.load(data, Path())
+    federation = dealt(Config(shares=(0.35, 0.15, 0.4, 0.1)), data, found)
+    totals = [sum(all_of(federation, i)) for i in range(4)]
+    assert totals == [280, 120, 320, 80] and len(federation.shadow) == 398
+    mixtures = np.array([all_of(federation, i) for i in range(4)]) / np.array(totals)[:, None]
+    assert abs(mixtures - mixtures.mean(axis=0)).max() < 0.02
+
+
+# What is read and refused
+
+
+@pytest.mark.parametrize(
+    ("split", "field", "read"),
+    [
+        ({"preset": "custom", "counts": [[1, 2], [3, 1]]}, "counts", ((1, 2), (3, 1))),
+        ({"preset": "custom", "counts": [5, 5]}, "counts", ((5, 5),)),
+        ({"shares": [0.5, 1]}, "shares", (0.5, 1.0)),
+    ],
+)
+def test_lists_in_a_sweep_file_are_rows(split, field, read):
+    run = {
+        "rounds": 1,
+        "model": "mlp",
+        "data": {"name": "digits", "clients": 2, "split": {"name": "class_counts", **split}},
+    }
+    assert getattr(resolve(run).split.config, field) == read
+
+
+def test_a_ragged_table_in_a_sweep_file_is_told_in_a_sentence():
+    split = {"name": "class_counts", "preset": "custom", "counts": [[1, 2], [3]]}
+    with pytest.raises(Refusal, match=r"data\.split\.counts: every row must have one number for each class"):
+        resolve({"rounds": 1, "model": "mlp", "data": {"name": "digits", "clients": 2, "split": split}})
+
+
+@pytest.mark.parametrize(
+    ("fields", "clients", "sentence"),
+    [
+        ({"preset": "homogeneous"}, 3, "data.clients: data.split.preset describes 4 clients; got 3"),
+        ({"preset": "cia"}, 4, "data.clients: data.split.preset describes 3 clients; got 4"),
+        (
+            {"preset": "custom", "counts": [[1, 2], [3, 4]]},
+            3,
+            "data.clients: data.split.counts describes 2 clients; got 3",
+        ),
+        ({"shares": [1, 2]}, 3, "data.clients: data.split.shares describes 2 clients; got 3"),
+        (
+            {"preset": "custom"},
+            3,
+            "data.split.counts: the preset custom needs a row of numbers for each client, one for each",
+        ),
+        (
+            {"preset": "cia", "shares": [1, 1, 1]},
+            3,
+            "data.split.shares: is for the preset shares; with cia leave it out",
+        ),
+        ({"counts": [[1, 2]]}, 3, "data.split.counts: is for the preset custom; with shares leave it out"),
+    ],
+)
+def test_what_does_not_fit_together_is_said(fields, clients, sentence):
+    (found,) = class_counts.problems(Config(**fields), HELD_OUT.model_copy(update={"clients": clients}))
+    assert found.startswith(sentence)
+
+
+def test_a_table_fixes_the_sizes_of_clients():
+    data = alzheimer.Config(examples_per_client=10)
+    (found,) = class_counts.problems(Config(preset="non_iid"), data)
+    assert found.startswith("data.examples_per_client: the class counts say how many records")
+
+
+@pytest.mark.parametrize(
+    ("config", "data", "sentences"),
+    [
+        (
+            Config(preset="custom", counts=((11, 5, 15), (10, 6, 16))),
+            HELD_OUT,
+            [
+                "data.split.counts: the clients ask for 21 records of class 0, and toy has 20 for them (of 60 training",
+                "data.split.counts: the clients ask for 11 records of class 1, and toy has 10 for them (of 60 training",
+                "data.split.counts: the clients ask for 31 records of class 2, and toy has 30 for them (of 60 training",
+            ],
+        ),
+        (
+            Config(preset="custom", counts=(9, 4, 12)),
+            SHARED,
+            [
+                "data.split.counts: the clients ask for 18 records of class 0, and toy has 17 for them "
+                "(of 60 training records less the 10 that the server keeps)"
+            ],
+        ),
+        (
+            Config(preset="cia"),
+            HELD_OUT.model_copy(update={"clients": 3}),
+            ["data.split.preset: counts 4 classes, and toy"],
+        ),
+        (
+            Config(preset="custom", counts=((1, 0, 1), (9, 9, 9))),
+            HELD_OUT,
+            [
+                "data.split.test_share: of 2 records of client 0, 0.25 leaves 2 to train on and 0 to test on; each must be"
+            ],
+        ),
+        (
+            Config(),
+            HELD_OUT.model_copy(update={"shadow_size": 25}),
+            ["data.shadow_size: toy has 24 test records, fewer than"],
+        ),
+        (
+            Config(),
+            HELD_OUT.model_copy(update={"examples_per_client": 31}),
+            ["data.examples_per_client: 2 clients can have at most 30 each on average, not 31"],
+        ),
+        (Config(), SHARED.model_copy(update={"test_size": 21}), ["data.test_size: 21 records for accuracy"]),
+        (Config(), SHARED.model_copy(update={"shadow_size": 61}), ["data.shadow_size: toy has 60 training records"]),
+    ],
+)
+def test_what_a_data_set_cannot_give_is_said(config, data, sentences):
+    found = class_counts.shortages(config, data, toy())
+    assert len(found) == len(sentences)
+    for told, sentence in zip(found, sentences, strict=True):
+        assert told.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"counts": [[1, 2], [3]]}, "every row must have one number for each class; got rows of 1 and 2"),
+        ({"counts": [[1, 2], [0, 0]]}, "every client must have a record; row 1 has none"),
+        ({"counts": [[1, -2]]}, "greater than or equal to 0"),
+        ({"counts": [[1.5, 2]]}, "valid integer"),
+        ({"counts": []}, "at least 1 item"),
+        ({"shares": [0.5, 0.0]}, "greater than 0"),
+        ({"shares": []}, "at least 1 item"),
+        ({"test_share": 1.0}, "less than 1"),
+        ({"preset": "iid"}, "homogeneous"),
+    ],
+)
+def test_fields_out_of_range_are_refused(fields, why):
+    with pytest.raises(ValidationError, match=why):
+        Config(**fields)

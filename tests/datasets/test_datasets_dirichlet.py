@@ -1,0 +1,290 @@
+"""The Dirichlet split: label mixtures and sizes that differ between clients."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from datasets import federation as federation_module
+from datasets.federation import DataError, Examples, Federation, Source
+from datasets.sources import HeldOutConfig, SharedTestConfig
+from datasets.splits import dirichlet
+from datasets.splits.dirichlet import Config
+
+# Client sizes on CIFAR-10 that the code released with Zhao et al. 2025 gives with seed 42, by alpha and algorithm.
+PUBLISHED = {
+    (0.5, "capped"): [1445, 3878, 1859, 2005, 2265, 2836, 2893, 4058, 2610, 1354],
+    (0.5, "plain"): [1514, 7161, 3506, 5590, 3170, 7311, 5876, 10871, 3317, 1682],
+    (0.1, "capped"): [1007, 2699, 175, 464, 1037, 2020, 1135, 1640, 2047, 1855],
+    (0.1, "plain"): [6074, 18484, 175, 464, 2762, 5745, 1705, 3412, 6486, 4689],
+}
+HELD_OUT = HeldOutConfig(clients=4, split_seed=42)
+SHARED = SharedTestConfig(clients=4, shadow_size=60, test_size=30, nonmember_size=40)
+
+
+def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
+    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+
+
+def source(train: int = 400, test: int = 100, classes: int = 5) -> Source:
+    """Records [1] whose value is the number of the record; the classes take turns."""
+    x = np.arange(train + test, dtype=np.float32)[:, None]
+    y = np.arange(train + test) % classes
+    return Source("toy", classes, Examples(x[:train], y[:train]), Examples(x[train:], y[train:]))
+
+
+def dealt(config: Config, data=HELD_OUT, seed: int = 0, toy: Source | None = None) -> Federation:
+    toy = toy or source()
+    assert dirichlet.shortages(config, data, toy) == []
+    return dirichlet.deal(config, data, toy, streams(seed))
+
+
+def numbers(examples: Examples) -> list[int]:
+    return examples.x[:, 0].astype(int).tolist()
+
+
+def mixtures(federation: Federation) -> np.ndarray:
+    """[clients, classes] how many records of each class each client has."""
+    return np.array([np.bincount(federation.client(i).y, minlength=5) for i in range(federation.clients)])
+
+
+# The released deal
+
+
+def slowly(y: list[int], clients: int, alpha: float, capped: bool) -> list[list[int]]:
+    """The recipe word by word, on lists."""
+    rng = np.random.default_rng(42)
+    given: list[list[int]] = [[] for _ in range(clients)]
+    for label in range(max(y) + 1):
+        indices = [i for i, one in enumerate(y) if one == label]
+        n = len(indices)
+        rng.shuffle(indices)
+        q = n * rng.dirichlet([alpha] * clients)
+        for user in range(clients):
+            take = min(len(indices), round(q[user]), n // clients if capped else n)
+            given[user] += [indices.pop(0) for _ in range(take)]
+    return given
+
+
+@pytest.mark.parametrize(("alpha", "algorithm"), PUBLISHED)
+def test_the_released_deal_is_replayed(alpha, algorithm):
+    """Only the labels matter: these are as many, of as many classes, as CIFAR-10 has."""
+    data = HeldOutConfig(clients=10, split_seed=42)
+    config = Config(alpha=alpha, algorithm=algorithm, generator="numpy")
+    federation = dealt(config, data, toy=source(50_000, 10_000, classes=10))
+    assert federation.sizes.tolist() == PUBLISHED[alpha, algorithm]
+    assert len(federation.test) == 10_000 and (federation.test_owner == -1).all()
+    assert len(federation.nonmembers) == (50_000 - sum(federation.sizes) if algorithm == "capped" else 0)
+
+
+@pytest.mark.parametrize("capped", [True, False])
+@pytest.mark.parametrize("classes", [5, 7])
+def test_the_replay_is_that_of_the_recipe_record_by_record(capped, classes):
+    toy = source(400, classes=classes)
+    config = Config(alpha=0.4, algorithm="capped" if capped else "plain", generator="numpy")
+    federation = dealt(config, toy=toy)
+    expected = slowly(toy.train.y.tolist(), 4, 0.4, capped)
+    assert [sorted(numbers(federation.client(i))) for i in range(4)] == [sorted(rows) for rows in expected]
+
+
+def test_the_replay_does_not_depend_on_the_runs_streams():
+    first, second = (dealt(Config(generator="numpy"), seed=seed) for seed in (0, 1))
+    np.testing.assert_array_equal(first.train.x, second.train.x)
+    own = [dealt(Config(), seed=seed).train.x for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(own[0], own[1])
+    assert own[0].shape != own[2].shape or (own[0] != own[2]).any()
+
+
+# The three algorithms
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["capped", "plain", "fedml"]),
+    st.sampled_from([0.1, 0.5, 1.0, 100.0]),
+    st.integers(1, 9),
+    st.one_of(st.none(), st.integers(1, 60)),
+    st.booleans(),
+    st.integers(0, 100),
+)
+def test_no_record_serves_two_purposes(algorithm, alpha, clients, limit, held_out, seed):
+    fields = {"clients": clients, "examples_per_client": limit}
+    data = HeldOutConfig(shadow_size=17, **fields) if held_out else SharedTestConfig(shadow_size=20, **fields)
+    config, toy = Config(alpha=alpha, algorithm=algorithm, min_size=2, nonmember_size=9 * held_out), source()
+    assert dirichlet.shortages(config, data, toy) == []
+    try:
+        federation = dirichlet.deal(config, data, toy, streams(seed))
+    except DataError:
+        assume(False)
+    assert len(federation.shadow) == (17 if held_out else 20)
+    parts = [numbers(p) for p in (federation.train, federation.test, federation.nonmembers, federation.shadow)]
+    together = list(chain.from_iterable(parts))
+    assert len(set(together)) == len(together) and set(together) <= set(range(500))
+    assert max(parts[0]) < 400 <= min(parts[1])
+    assert (federation.train.y == np.array(parts[0]) % 5).all()
+    assert federation.sizes.min() >= 1 and federation.sizes.max() <= (limit or 400)
+    assert len(federation.record_amounts) == len(federation.train)
+    if held_out and (algorithm == "capped" or limit):
+        assert len(together) == len(toy)
+    if algorithm == "fedml" and limit is None:
+        assert len(federation.train) == (400 if held_out else 380)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5, 50.0])
+@pytest.mark.parametrize("clients", [1, 3, 7])
+def test_no_client_has_more_than_the_cap_of_a_class(alpha, clients):
+    federation = None
+    for seed in range(20):
+        try:
+            federation = dealt(Config(alpha=alpha), HeldOutConfig(clients=clients), seed)
+        except DataError:
+            continue
+        assert mixtures(federation).max() <= 80 // clients
+    assert federation is not None
+
+
+def test_a_class_of_fewer_records_than_clients_is_not_lost():
+    rng = np.random.default_rng(0)
+    given = dirichlet.shares(Config(alpha=100.0), 4, [np.arange(3), np.arange(3, 103)], rng)
+    assert [sum(rows < 3) for rows in given] == [1, 1, 1, 0]
+    assert [sum(rows >= 3) for rows in given] == [len(rows[rows >= 3]) for rows in given] and max(map(len, given)) <= 26
+
+
+def test_a_large_alpha_gives_everybody_the_same_and_a_small_one_gives_classes_away_whole():
+    alike = mixtures(dealt(Config(alpha=1e6, algorithm="plain")))
+    assert np.abs(alike - 20).max() <= 1
+    apart = mixtures(dealt(Config(alpha=0.001, algorithm="fedml", min_size=1), HeldOutConfig(clients=2)))
+    assert np.isin(apart, [0, 1, 79, 80]).all()
+
+
+def test_fedml_gives_no_further_class_to_who_has_an_equal_part():
+    """Before each class, who holds an equal part or more, gets nothing of it: not even what rounding leaves over."""
+    by_class = [np.arange(60 * c, 60 * c + 60) for c in range(6)]
+    stopped = 0
+    for seed in range(30):
+        given = dirichlet.shares(
+            Config(alpha=0.3, algorithm="fedml", min_size=1), 4, by_class, np.random.default_rng(seed)
+        )
+        assert sorted(np.concatenate(given).tolist()) == list(range(360))
+        of_class = np.array([np.bincount(rows // 60, minlength=6) for rows in given])
+        full = np.cumsum(of_class, axis=1)[:, :-1] >= 90
+        assert (of_class[:, 1:][full] == 0).all()
+        stopped += full.sum()
+    assert stopped > 30
+
+
+@pytest.mark.parametrize("min_size", [10, 70])
+def test_fedml_deals_until_everybody_has_enough(min_size):
+    config = Config(algorithm="fedml", min_size=min_size)
+    assert min(dealt(config, seed=seed).sizes.min() for seed in range(5)) >= min_size
+
+
+def test_fedml_says_when_it_comes_to_no_end(monkeypatch):
+    monkeypatch.setattr(dirichlet, "ATTEMPTS", 20)
+    with pytest.raises(DataError, match=r"data\.split\.min_size: 20 draws with alpha 0\.001 left some of 4 clients"):
+        dealt(Config(algorithm="fedml", alpha=0.001, min_size=100))
+
+
+# What else there is
+
+
+def test_with_hold_outs_the_published_test_set_measures_and_what_is_left_over_is_no_member():
+    federation = dealt(Config())
+    assert sorted(numbers(federation.test)) == list(range(400, 500)) and len(federation.shadow) == 0
+    assert sorted(numbers(federation.nonmembers) + numbers(federation.train)) == list(range(400))
+    assert (federation.nonmember_owner == -1).all() and len(federation.nonmembers) > 50
+    asked = dealt(Config(nonmember_size=25), HELD_OUT.model_copy(update={"shadow_size": 30}))
+    assert len(asked.shadow) == 30 and len(asked.test) == 45
+    assert (np.array(numbers(asked.nonmembers)) >= 400).sum() == 25
+    assert min(numbers(asked.shadow) + numbers(asked.test)) >= 400
+
+
+def test_what_rounding_leaves_over_is_no_set_of_non_members():
+    federation = dealt(Config(algorithm="plain", generator="numpy"), HeldOutConfig(clients=7, split_seed=1))
+    assert 0 < 400 - len(federation.train) < 10
+    assert len(federation.nonmembers) == 0
+
+
+def test_with_a_shared_test_set_all_is_as_for_other_splits():
+    federation = dealt(Config(), SHARED)
+    assert (len(federation.test), len(federation.nonmembers), len(federation.shadow)) == (30, 40, 60)
+    assert max(numbers(federation.shadow)) < 400 <= min(numbers(federation.test) + numbers(federation.nonmembers))
+    other = dealt(Config(alpha=5.0, algorithm="plain"), SHARED.model_copy(update={"clients": 9}))
+    assert numbers(other.shadow) == numbers(federation.shadow) and numbers(other.test) == numbers(federation.test)
+
+
+def test_a_limit_keeps_a_clients_mixture():
+    whole = dealt(Config(alpha=5.0, algorithm="plain"))
+    part = dealt(Config(alpha=5.0, algorithm="plain"), HELD_OUT.model_copy(update={"examples_per_client": 40}))
+    assert part.sizes.tolist() == [40] * 4
+    for i in range(4):
+        assert set(numbers(part.client(i))) <= set(numbers(whole.client(i)))
+    shares = [mixtures(one) / one.sizes[:, None] for one in (whole, part)]
+    np.testing.assert_allclose(shares[1], shares[0], atol=0.2)
+
+
+def test_records_of_a_client_are_in_random_order():
+    y = dealt(Config(alpha=100.0)).client(0).y
+    assert (np.diff(y) != 0).mean() > 0.5
+
+
+def test_records_are_prepared_in_parts_as_in_one_go(monkeypatch):
+    toy = replace(source(), mean=(3.0,), std=(2.0,))
+    whole = dealt(Config(), toy=toy)
+    monkeypatch.setattr(federation_module, "RECORDS_AT_ONCE", 7)
+    parts = dealt(Config(), toy=toy)
+    np.testing.assert_array_equal(parts.train.x, whole.train.x)
+    stored = parts.train.x * 2 + 3
+    assert np.array_equal(stored[:, 0] % 5, parts.train.y) and parts.nonmembers.x.min() >= 0
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("generator", ["stream", "numpy"])
+def test_a_client_that_is_dealt_nothing_is_refused(generator):
+    config, data = Config(alpha=0.001, generator=generator), HeldOutConfig(clients=40, split_seed=3)
+    sentence = (
+        r"data\.split\.alpha: with alpha 0\.001 and data\.split_seed 3 client \d+ is dealt no record, and neither are"
+    )
+    found = dirichlet.shortages(config, data, source())
+    with pytest.raises(DataError, match=sentence):
+        dirichlet.deal(config, data, source(), streams())
+    assert bool(found) == (generator == "numpy")
+    if found:
+        with pytest.raises(DataError, match=sentence):
+            raise DataError(found[0])
+
+
+@pytest.mark.parametrize(
+    ("config", "data", "words"),
+    [
+        (Config(generator="numpy"), HeldOutConfig(clients=4), "data.split_seed: must be given"),
+        (Config(nonmember_size=5), SHARED, "data.split.nonmember_size: this data set has data.nonmember_size"),
+        (
+            Config(),
+            HeldOutConfig(clients=401),
+            "data.clients: 401 clients of at least 1 each cannot be had from the 400",
+        ),
+        (Config(), SharedTestConfig(clients=41, shadow_size=360), "data.clients: 41 clients of at least 1"),
+        (Config(algorithm="fedml"), HeldOutConfig(clients=41), "data.clients: 41 clients of at least 10 each"),
+        (Config(), HeldOutConfig(clients=4, shadow_size=100), "data.shadow_size: 100 records"),
+        (Config(nonmember_size=50), HeldOutConfig(clients=4, shadow_size=50), "data.split.nonmember_size: 50 records"),
+        (Config(), SharedTestConfig(clients=4, shadow_size=401), "data.shadow_size: toy has 400 training records"),
+        (Config(), SharedTestConfig(clients=4, shadow_size=0, test_size=99, nonmember_size=2), "data.test_size: 99"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(config, data, words):
+    (sentence,) = dirichlet.shortages(config, data, source())
+    assert sentence.startswith(words)
+
+
+@pytest.mark.parametrize("fields", [{"alpha": 0.0}, {"alpha": -1.0}, {"min_size": 0}, {"algorithm": "fair"}])
+def test_a_config_out_of_range_is_refused(fields):
+    with pytest.raises(ValidationError):
+        Config(**fields)

@@ -1,0 +1,207 @@
+"""The split into subjects: everybody's own records."""
+
+from collections.abc import Callable
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from datasets.federation import DataError, Examples, Federation, Source
+from datasets.sources import HeldOutConfig, SharedTestConfig
+from datasets.splits import subjects
+from datasets.splits.subjects import Config
+
+NUMBERS = np.array([1, 2, 5, 7, 11, 30])  # of the subjects; 1, 2 and 5 are the publisher's training subjects
+WINDOWS = 40  # of each subject
+ALL = HeldOutConfig(clients=6)
+
+
+def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
+    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+
+
+def source(windows: int = WINDOWS, activities: int = 4) -> Source:
+    """Windows [2, 3] whose first value is the number of the record; three subjects in either part, four activities."""
+    total = windows * len(NUMBERS)
+    x = np.random.default_rng(1).random((total, 2, 3), dtype=np.float32)
+    x[:, 0, 0] = np.arange(total)
+    y = np.arange(total) % activities
+    half = total // 2
+    return Source(
+        "toy", activities, Examples(x[:half], y[:half]), Examples(x[half:], y[half:]), subjects=owners(windows)
+    )
+
+
+def owners(windows: int = WINDOWS) -> np.ndarray:
+    """Whose window each is: the two parts are not sorted by subject."""
+    return np.concatenate([np.tile(NUMBERS[:3], windows), np.tile(NUMBERS[3:], windows)])
+
+
+def dealt(config: Config, data: HeldOutConfig = ALL, seed: int = 0, toy: Source | None = None) -> Federation:
+    toy = toy or source()
+    assert subjects.shortages(config, data, toy) == []
+    return subjects.deal(config, data, toy, streams(seed))
+
+
+def numbers(examples: Examples) -> np.ndarray:
+    return examples.x[:, 0, 0].astype(int)
+
+
+def parts(federation: Federation, client: int) -> tuple[list[int], list[int], list[int]]:
+    """The records of a client: trained on, tested on, non-members."""
+    return (
+        numbers(federation.client(client)).tolist(),
+        numbers(federation.test)[federation.test_owner == client].tolist(),
+        numbers(federation.nonmembers)[federation.nonmember_owner == client].tolist(),
+    )
+
+
+configs = st.builds(
+    Config,
+    activity_sample=st.booleans(),
+    holdout=st.sampled_from(["random", "fold"]),
+    test_share=st.floats(0.05, 0.7),
+    folds=st.integers(2, 4),
+    fold=st.integers(0, 1),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(configs, st.integers(1, 6), st.one_of(st.none(), st.integers(4, 50)), st.integers(0, 10))
+def test_every_window_of_a_client_serves_one_purpose_and_is_its_own(config, clients, limit, seed):
+    federation = dealt(config, HeldOutConfig(clients=clients, examples_per_client=limit), seed)
+    whose = owners()
+    of_client = [whose[numbers(federation.client(i))[0]] for i in range(clients)]
+    assert of_client == sorted(set(of_client))
+    for i in range(clients):
+        train, test, nonmembers = parts(federation, i)
+        assert sorted(train + test + nonmembers) == np.flatnonzero(whose == of_client[i]).tolist()
+        assert train and test and (limit is None or len(train + test) <= limit)
+        assert nonmembers == [] or config.activity_sample or limit is not None
+    assert sorted(numbers(federation.shadow)) == np.flatnonzero(~np.isin(whose, of_client)).tolist()
+    assert (federation.train.y == numbers(federation.train) % 4).all()
+    assert (federation.test.y == numbers(federation.test) % 4).all()
+
+
+def test_the_parts_fit_together():
+    federation = dealt(Config(), HeldOutConfig(clients=4, shadow_size=30))
+    assert (federation.clients, federation.shape, federation.group_names) == (4, (2, 3), ("all",))
+    assert federation.groups.tolist() == [0] * 4 and federation.amounts.tolist() == [0.0] * 4
+    assert len(federation.record_amounts) == len(federation.train) == federation.offsets[-1]
+    assert len(federation.shadow) == len(set(numbers(federation.shadow))) == 30
+    assert federation.train.x.dtype == np.float32
+
+
+def test_what_is_trained_on_is_what_the_publisher_stored():
+    federation, toy = dealt(Config()), source()
+    np.testing.assert_array_equal(federation.train.x, toy.records(numbers(federation.train)).x)
+    np.testing.assert_array_equal(federation.prepare(toy.train.x, np.zeros(len(toy.train))), toy.train.x)
+
+
+def test_windows_of_either_published_part_are_dealt():
+    federation = dealt(Config(activity_sample=False, test_share=0.3), HeldOutConfig(clients=6))
+    assert federation.sizes.tolist() == [28] * 6 and np.bincount(federation.test_owner).tolist() == [12] * 6
+    assert len(federation.nonmembers) == len(federation.shadow) == 0
+
+
+@pytest.mark.parametrize(("share", "windows", "held_out"), [(0.2, 40, 8), (0.2, 41, 9), (0.3, 7, 3), (0.01, 40, 1)])
+def test_a_share_is_rounded_up(share, windows, held_out):
+    federation = dealt(Config(activity_sample=False, test_share=share), toy=source(windows))
+    assert np.bincount(federation.test_owner).tolist() == [held_out] * 6
+
+
+def test_folds_hold_out_every_window_once():
+    tests = [dealt(Config(activity_sample=False, holdout="fold", fold=fold), toy=source(42)).test for fold in range(5)]
+    assert sorted(chain.from_iterable(numbers(test).tolist() for test in tests)) == list(range(42 * 6))
+    assert [len(test) for test in tests] == [54, 54, 48, 48, 48]
+
+
+def test_folds_divide_the_same_sample():
+    kept = [set(numbers(federation.train)) | set(numbers(federation.test)) for federation in
+            (dealt(Config(holdout="fold", fold=fold)) for fold in range(5))]  # fmt: skip
+    assert all(one == kept[0] for one in kept) and len(kept[0]) < 6 * WINDOWS
+
+
+def test_more_clients_keep_those_that_fewer_have():
+    few, many = (dealt(Config(), HeldOutConfig(clients=clients)) for clients in (3, 5))
+    those = {tuple(map(tuple, parts(many, i))) for i in range(5)}
+    assert {tuple(map(tuple, parts(few, i))) for i in range(3)} < those
+
+
+def test_an_activity_sample_keeps_from_one_to_all_of_each_activity_alike_often():
+    """1200 draws of 1..4 windows: each number 300 times with a deviation of 15, of 1..6: 200 times with one of 13."""
+    drawn = [[], []]
+    for seed in range(1200):
+        kept = subjects.activity_sample(np.arange(10), np.array([0] * 4 + [1] * 6), np.random.default_rng(seed))
+        assert len(set(kept)) == len(kept)
+        drawn[0].append((kept < 4).sum())
+        drawn[1].append((kept >= 4).sum())
+    assert np.abs(np.bincount(drawn[0], minlength=5) - [0, 300, 300, 300, 300]).max() < 60
+    assert np.abs(np.bincount(drawn[1], minlength=7) - [0, *[200] * 6]).max() < 60
+
+
+def test_an_activity_sample_skews_labels_and_sizes():
+    plain, sampled = dealt(Config(activity_sample=False)), dealt(Config())
+    assert len(set(plain.sizes)) == 1 and len(set(sampled.sizes)) > 3
+    own = [np.bincount(sampled.client(i).y, minlength=4) for i in range(6)]
+    assert max(counts.max() / max(counts.min(), 1) for counts in own) > 3
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not():
+    data = HeldOutConfig(clients=3)
+    one, two, other = dealt(Config(), data), dealt(Config(), data), dealt(Config(), data, seed=1)
+    np.testing.assert_array_equal(one.train.x, two.train.x)
+    np.testing.assert_array_equal(one.test_owner, two.test_owner)
+    assert one.digest() == two.digest() != other.digest()
+    assert set(numbers(one.train)) != set(numbers(other.train))
+
+
+# Refusals
+
+
+def test_more_clients_than_subjects_are_refused():
+    assert subjects.shortages(Config(), HeldOutConfig(clients=7), source()) == [
+        "data.clients: toy has 6 subjects, fewer than 7 clients"
+    ]
+
+
+def test_a_data_set_that_cannot_be_dealt_to_subjects_is_refused():
+    toy = source()
+    anonymous = Source("toy", 4, toy.train, toy.test)
+    (sentence,) = subjects.shortages(Config(), ALL, anonymous)
+    assert sentence.startswith("data.split.name: ") and "says whose record each is" in sentence
+    (sentence,) = subjects.shortages(Config(), SharedTestConfig(clients=2, shadow_size=1), toy)
+    assert sentence.startswith("data.split.name: ") and "hold out" in sentence
+
+
+def test_a_shadow_set_without_subjects_to_take_it_from_is_refused():
+    (sentence,) = subjects.shortages(Config(), HeldOutConfig(clients=6, shadow_size=5), source())
+    assert sentence.startswith("data.shadow_size: all 6 subjects of toy are clients")
+    with pytest.raises(DataError, match=r"data\.shadow_size: .* have 40 windows, fewer than 41"):
+        dealt(Config(), HeldOutConfig(clients=5, shadow_size=41))
+    assert len(dealt(Config(), HeldOutConfig(clients=5, shadow_size=40)).shadow) == 40
+    assert subjects.shortages(Config(), HeldOutConfig(clients=6, shadow_size=0), source()) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "windows", "words"),
+    [
+        ({"test_share": 0.9}, 2, "of the 2 windows kept of subject 1, 2 are held out and 0 trained on"),
+        ({"holdout": "fold", "folds": 9, "fold": 8}, 4, "of the 4 windows kept of subject 1, 0 are held out and 4"),
+    ],
+)
+def test_a_subject_without_a_window_to_train_or_test_on_is_refused(fields, windows, words):
+    with pytest.raises(DataError, match=words):
+        dealt(Config(activity_sample=False, **fields), toy=source(windows))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"fold": 5}, {"folds": 3, "fold": 3}, {"folds": 1}, {"test_share": 1.0}, {"fold": -1}]
+)
+def test_a_fold_that_is_none_is_refused(fields):
+    with pytest.raises(ValidationError):
+        Config(**fields)
+    assert Config(folds=3, fold=2).fold == 2
