@@ -4,6 +4,7 @@ Reading order: `federation` (what every other module speaks of), `deal` (load, c
 
 * ``sources/``: one file for each data set, the members of the slot ``data``;
 * ``splits/``: one file for each way of dealing, the members of the slot ``data.split``;
+* `ungrouped`: a federation whose clients are not in groups; `stratified`: shares that keep the classes;
 * `roles`: which record serves which purpose, so that none serves two;
 * `transforms`: rotation and brightness; `files`: finding, checking and fetching what is published.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms import classification, metrics
 from algorithms.clustering.preference import Preferences
+from attacks.exposure import spearman
 from datasets.federation import Federation
 from orchestrator.auditing import Findings
 from orchestrator.config import Run
@@ -101,6 +102,8 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     row: dict[str, Any] = {"loss": float(own(state.losses, state.assignment).mean())}
     row["train_accuracy"] = float(own(state.accuracies, state.assignment).mean())
     row |= (_accuracies(shot) | _judged(shot)) if shot.evaluated else {}
+    if "lambda_max" in state.known:  # two measures of one curvature: 1 where they rank the clients alike
+        row["rho_spearman"] = spearman(state.known["lambda_max"], state.known["hessian_trace"])
     if shot.two_groups:
         row |= _risks(shot) | _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
     sizes = np.bincount(state.assignment, minlength=len(shot.names))

@@ -6,8 +6,8 @@
 Sizes do not count, and a client that stands out most in eigenvalue and trace has no weight at all.
 
 Differences from the paper: weights are by size where it gives none: if all 1 - rho_j are zero, and for two clients, of whom
-neither can stand out. As released, rho is measured only if the clients are penalised with it, and is 1/2 for all otherwise;
-``rho: constant`` is that unweighted mean.
+neither can stand out. As released, rho is measured only if the clients are penalised with it, and is 1/2 for all otherwise,
+which is the unweighted mean: ``rho: with_penalty``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ NONE = 1e-9  # weights that add up to less are none
 class Config(CurvatureConfig):
     """Fields of ALA and of the curvature that it looks at."""
 
-    rho: Literal["measured", "constant"] = Field(
-        "measured", description="rho from each client's curvature, or one for all: the plain mean (as released)"
+    rho: Literal["measured", "with_penalty"] = Field(
+        "measured", description="rho from each client's curvature; with_penalty: only if objective finp measures it"
     )
 
 
 def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     """What cannot be combined: (field, sentence) pairs."""
     other = run.objective.config
-    if config.rho == "constant" or not isinstance(other, CurvatureConfig):
+    if config.rho == "with_penalty" or not isinstance(other, CurvatureConfig):
         return []
     return [
         (field, f"must be as in objective {run.objective.name}, which has {getattr(other, field)}: one rho serves both")
@@ -57,8 +57,10 @@ def weigh(config: Config, examples: Ints) -> Doubles:
 def reweigh(config: Config, received: Received) -> tuple[Doubles, dict[str, Any]]:
     """Weights [clients] that sum to one from ``received.known["rho"]``; ``ala_fallback`` is 1 where they are by size."""
     clients = len(received.clients)
-    trust = np.ones(clients) if config.rho == "constant" else 1 - received.known["rho"]
-    fallback = config.rho == "measured" and (clients == 2 or trust.sum() < NONE)
+    if "rho" not in received.known:  # nobody measures it
+        return np.full(clients, 1 / clients), {"ala_fallback": 0.0}
+    trust = 1 - received.known["rho"]
+    fallback = clients == 2 or trust.sum() < NONE
     return received.weights if fallback else trust / trust.sum(), {"ala_fallback": float(fallback)}
 
 

@@ -285,5 +285,5 @@ def test_a_run_measures_where_a_slot_asks_for_it():
     assert wanted(run(plain.Config(), fedavg.Config())) is None
     assert wanted(run(penalty, fedavg.Config())) == penalty
     assert wanted(run(plain.Config(), weights)) == weights
-    assert wanted(run(plain.Config(), finp_ala.Config(rho="constant"))) is None
-    assert wanted(run(penalty, finp_ala.Config(rho="constant"))) == penalty
+    assert wanted(run(plain.Config(), finp_ala.Config(rho="with_penalty"))) is None
+    assert wanted(run(penalty, finp_ala.Config(rho="with_penalty"))) == penalty

@@ -50,8 +50,8 @@ def test_a_single_client_is_all_there_is():
     assert weights_for([0]) == ([1], 0)
 
 
-def test_constant_rho_is_the_plain_mean_and_asks_for_no_measurement():
-    assert weights_for(None, rho="constant") == ([0.25] * 4, 0)
+def test_without_a_penalty_it_is_the_plain_mean_and_asks_for_no_measurement():
+    assert weights_for(None, rho="with_penalty") == ([0.25] * 4, 0)
 
 
 def test_the_model_moves_by_the_weighted_mean_of_updates_and_its_statistics_do_too():
@@ -73,6 +73,6 @@ def test_one_run_measures_curvature_in_one_way():
     (found,) = problems(penalty, "finp_ala")
     assert "power_steps" in found and "7" in found
     assert not problems(penalty, {"name": "finp_ala", "power_steps": 7})
-    assert not problems(penalty, {"name": "finp_ala", "rho": "constant"})
+    assert not problems(penalty, {"name": "finp_ala", "rho": "with_penalty"})
     assert not problems("plain", {"name": "finp_ala", "power_steps": 7})
     assert not problems(penalty, "fedavg")
