@@ -44,6 +44,10 @@ def _gpus() -> int:
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
+class Stalled(RuntimeError):
+    """No trial finds a place on the cluster any more. The message is a sentence."""
+
+
 @contextmanager
 def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str, float]]]:
     """Join the cluster at ``address`` (or RAY_ADDRESS), or start one on this machine; yield the resources of its nodes.
@@ -66,7 +70,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
         else:
             cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=KEEP_IDLE_WORKERS, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray raises plain ones, too, for example where a crowded machine is too slow for it
         raise ClusterError(f"no Ray cluster at {joined or 'this machine'}: {error}") from error
     loading.join()  # two threads must not load the same packages at once
     try:

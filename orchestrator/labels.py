@@ -28,11 +28,22 @@ def trial_name(swept: Mapping[str, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A swept value in a name; of a whole slot only what tells it from the others of its kind, its lists, or its name."""
+    """A swept value in a name; of a whole slot what tells it from others of its kind: its lists, or its name and fields.
+
+    >>> _brief({"name": "finp", "beta": 0.3}), _brief({"name": "groups", "minority": [0, 25]})
+    ('finp beta 0.3', 'minority [0, 25]')
+    """
     if not isinstance(value, Mapping):
         return json.dumps(value, default=str)
     told = [f"{name} {json.dumps(item)}" for name, item in value.items() if isinstance(item, list)]
-    return ", ".join(told) or str(value.get("name", json.dumps(value, default=str)))
+    if told or "name" not in value:
+        return ", ".join(told) or json.dumps(value, default=str)
+    fields = [f"{name} {_plain(item)}" for name, item in value.items() if name != "name"]
+    return " ".join([str(value["name"]), *fields])
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def flat(config: Mapping[str, Any], above: str = "") -> dict[str, str]:

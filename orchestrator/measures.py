@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from algorithms import classification, metrics
 from algorithms.clustering.preference import Preferences
 from attacks.exposure import spearman
+from attacks.membership import losses
 from datasets.federation import Federation
 from orchestrator.auditing import Findings
 from orchestrator.config import Run
@@ -133,10 +134,17 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
 
 
 def _judged(shot: Snapshot) -> dict[str, float]:
-    """Accuracy, macro F1 and macro precision on the server's test records, under the model that each one's owner uses."""
-    y, predicted = shot.data.test.y[shot.judged], shot.predictions[shot.used, np.arange(len(shot.used))][shot.judged]
+    """Accuracy, loss, macro F1 and precision on the server's test records, under the model that each one's owner uses."""
+    logits, y = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged], shot.data.test.y[shot.judged]
+    predicted = logits.argmax(axis=1)
     f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
-    return {"test_accuracy": float((predicted == y).mean()), "f1_macro": f1, "precision_macro": precision}
+    loss = float(losses(logits, y).mean())
+    return {
+        "test_accuracy": float((predicted == y).mean()),
+        "test_loss": loss,
+        "f1_macro": f1,
+        "precision_macro": precision,
+    }
 
 
 def _risks(shot: Snapshot) -> dict[str, Any]:
@@ -272,6 +280,8 @@ def final_metrics(run: Run, rows: list[dict[str, Any]], spent: list[dict[str, An
         last["violations_last_half"] = float(np.mean(half))
     accuracies = [row["accuracy"] for row in rows if row.get("accuracy") is not None]
     last |= _over_rounds(accuracies) if accuracies else {}
+    trained = [row["train_accuracy"] for row in rows[-5:] if row.get("train_accuracy") is not None]
+    last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
     for member in (run.training, run.objective, run.aggregation, *run.attacks):
         if hasattr(member.module, "final"):
             last |= member.module.final(member.config, run, rows)

@@ -1,37 +1,52 @@
 """Where a trial belongs in a figure: which swept key is told apart by colour, which by position, which by panel.
 
 The first slot that was swept is the colour (the algorithm), the minority ratio or the most telling other key the
-horizontal axis, and whatever else was swept a panel each. Keys that always change together count as one.
+horizontal axis, and whatever else was swept a panel each. Keys that always change together count as one. Where the colour
+is to tell several keys apart, they are joined to one, `METHOD`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from orchestrator.report.results import Results
 from orchestrator.report.swept import SLOT_NAMES
 from orchestrator.report.values import Row, Value, sort_key, text
-from orchestrator.report.vocabulary import MEMBERS, UNITS, colours, key_labels, value_label
+from orchestrator.report.vocabulary import (
+    MEMBERS,
+    PAIR,
+    UNITS,
+    colours,
+    key_labels,
+    method_label,
+    setting_label,
+    value_label,
+)
 
 MOST_COLOURS = 8
 # The slots that make an algorithm, most telling first. A data set or a model is a circumstance, not an algorithm.
 ALGORITHM = ("clustering.name", "privacy.name", "objective.name", "aggregation.name", "training.name")
 AXES = ("data.split.minority_ratio", "data.split.minority", "data.split.majority")
+METHOD = "method"  # a column of trials that joins several keys: the list of their values
 
 Point = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The finished trials of a sweep, laid out: ``hue`` key or None, ``axis`` keys (joined), ``facets`` keys."""
+    """The finished trials of a sweep, laid out: ``hue`` key or None, ``axis`` keys (joined), ``facets`` keys.
+
+    ``joined`` are the keys that the hue stands for where it is `METHOD`.
+    """
 
     results: Results
     trials: tuple[Row, ...]
     hue: str | None
     axis: tuple[str, ...]
     facets: tuple[str, ...]
+    joined: tuple[str, ...] = ()
 
     @cached_property
     def hues(self) -> list[Value]:
@@ -61,20 +76,27 @@ class Arrangement:
     @cached_property
     def palette(self) -> dict[str, str]:
         """Colour of every value of the hue, by its text. Trials of one algorithm have that algorithm's own colour."""
+        if self.joined:
+            found = colours([self.hue_label(hue) for hue in self.hues])
+            return {text(hue): found[self.hue_label(hue)] for hue in self.hues}
         named = self.hues if self.hue else [self.results.value(self.trials[0], "clustering.name")]
         found = colours(named)
         return found if self.hue else {"": next(iter(found.values()))}
 
     def hue_label(self, hue: Value) -> str:
+        if self.joined:
+            return method_label(self.joined, hue)
+        if self.hue and not self.hue.endswith(".name"):
+            return setting_label((self.hue,), (hue,))
         return value_label(self.hue, hue) if self.hue else self.algorithm
+
+    def panel_label(self, panel: Point) -> str:
+        return setting_label(self.facets, panel)
 
     @property
     def algorithm(self) -> str:
         """The algorithm where there is only one, from the slots that do not hold their usual member."""
-        usual = {"none", "plain", "local_sgd", "fedavg", ""}
-        names = [text(self.results.value(self.trials[0], key)) for key in ALGORITHM]
-        telling = [MEMBERS.get(name, name) for name in names if name not in usual]
-        return " + ".join(telling) or "FedAvg"
+        return method_label(ALGORITHM, [self.results.value(self.trials[0], key) for key in ALGORITHM])
 
     @property
     def axis_label(self) -> str:
@@ -84,6 +106,8 @@ class Arrangement:
 
     def position_label(self, position: Point) -> str:
         """The values one below the other, as under a tick."""
+        if self.joined and self.axis == (self.hue,):
+            return self.hue_label(position[0]).replace(", ", "\n")
         return "\n".join(value_label(key, value) or "–" for key, value in zip(self.axis, position, strict=True))
 
     @property
@@ -105,13 +129,65 @@ def arrange(results: Results) -> Arrangement | None:
         return None
     varied = [key for key in results.keys if len(points(trials, (key,))) > 1]
     few = [key for key in ALGORITHM if key in varied and len(points(trials, (key,))) <= MOST_COLOURS]
-    hue = few[0] if few else None
-    rest = [key for key in varied if key != hue and not _decides(trials, (hue,) if hue else (), key)]
+    told = _fitting(trials, (few[0], *_own(trials, few[0], varied))) if few else ()
+    colour = _coloured(Arrangement(results, trials, None, (), ()), told)
+    hue, trials = colour.hue, colour.trials
+    rest = [key for key in varied if key not in told and not _decides(trials, (hue,) if hue else (), key)]
     axis = _axis(trials, rest)
     if hue and not axis:
-        return Arrangement(results, trials, hue, (hue,), ())
-    told = ((hue,) if hue else ()) + axis
-    return Arrangement(results, trials, hue, axis, tuple(key for key in rest if not _decides(trials, told, key)))
+        return replace(colour, axis=(hue,))
+    seen = ((hue,) if hue else ()) + axis
+    return replace(colour, axis=axis, facets=tuple(key for key in rest if not _decides(trials, seen, key)))
+
+
+def by_method(arr: Arrangement, trials: tuple[Row, ...] | None = None, besides: tuple[str, ...] = ()) -> Arrangement:
+    """The trials with all that makes an algorithm told apart by colour, as far as there are colours; the rest are panels.
+
+    ``trials`` are those to be shown (all), ``besides`` keys that the figure tells apart in a way of its own.
+    """
+    trials = arr.trials if trials is None else trials
+    varied = [key for key in arr.results.keys if key not in besides and len(points(trials, (key,))) > 1]
+    slots = [key for key in ALGORITHM if key in varied]
+    if any(key in slots for key in PAIR) and not any(key in besides for key in PAIR):
+        trials = tuple(trial | {key: arr.results.value(trial, key) for key in PAIR} for trial in trials)
+        slots += [key for key in PAIR if key not in slots]
+    told = [key for slot in slots for key in (slot, *_own(trials, slot, varied))]
+    told += [
+        key for key in varied if key not in told and key.split(".")[0] in {slot.split(".")[0] for slot in ALGORITHM}
+    ]
+    joined = _fitting(trials, tuple(told))
+    if not set(PAIR) <= set(joined):
+        joined = tuple(key for key in joined if key in varied)
+    colour = _coloured(Arrangement(arr.results, trials, None, (), ()), joined)
+    seen: tuple[str, ...] = (colour.hue,) if colour.hue else ()
+    for key in varied:
+        if key not in colour.joined and not _decides(colour.trials, seen, key):
+            seen = (*seen, key)
+    return replace(colour, facets=tuple(key for key in seen if key != colour.hue))
+
+
+def _fitting(trials: tuple[Row, ...], keys: tuple[str, ...]) -> tuple[str, ...]:
+    """As many of the keys, from the left, as there are colours for; without those that the others decide."""
+    kept: tuple[str, ...] = ()
+    for key in keys:
+        new = key in PAIR or not _decides(trials, kept, key)
+        if new and len(points(trials, (*kept, key))) <= MOST_COLOURS:
+            kept = (*kept, key)
+    return kept
+
+
+def _own(trials: tuple[Row, ...], slot: str, varied: list[str]) -> list[str]:
+    """The fields of a swept slot that some of its members lack: on an axis of their own those would stand apart."""
+    fields = [key for key in varied if key != slot and key.startswith(slot.removesuffix("name"))]
+    return [key for key in fields if any(trial.get(key) is None for trial in trials)]
+
+
+def _coloured(arr: Arrangement, keys: tuple[str, ...]) -> Arrangement:
+    """The arrangement with these keys as its colour; several are joined to one."""
+    if len(keys) < 2:
+        return replace(arr, hue=keys[0] if keys else None)
+    trials = tuple(trial | {METHOD: [trial.get(key) for key in keys]} for trial in arr.trials)
+    return replace(arr, trials=trials, hue=METHOD, joined=keys)
 
 
 def points(trials: Iterable[Row], keys: tuple[str, ...]) -> list[Point]:

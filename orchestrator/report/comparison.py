@@ -19,6 +19,8 @@ READING = (
     "measure the metric, or no trial finished, the measured cell is empty. A measured ± is half of the 95 % interval "
     "over seeds."
 )
+# What a paper ran its methods on. Of records that share all of it with a sweep it is worth saying that they are absent.
+CIRCUMSTANCES = ("data.name", "data.split.name", "data.split.preset", "model.name")
 HEAD = ("source", "dataset", "method", "published setting", "metric", "published", "measured", "gap", "ours", "differs")
 
 
@@ -47,7 +49,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``lines`` of numbers with a counterpart in the sweep; ``absent``, records for its data that it did not run."""
+    """``lines`` of numbers with a counterpart in the sweep; ``absent``, records for its data that it did not run.
+
+    Where some paper's numbers have a counterpart, only this paper's are absent.
+    """
 
     lines: tuple[Line, ...]
     absent: tuple[Record, ...]
@@ -57,7 +62,7 @@ def beside(results: Results, published: Iterable[Record] | None = None) -> Compa
     """Every published record that these results have a counterpart for, in the order of the records."""
     lines: list[Line] = []
     absent = []
-    used = {text(results.value(trial, "data.name")) for trial in results.trials}
+    used = {key: {text(results.value(trial, key)) for trial in results.trials} for key in CIRCUMSTANCES}
     for record in records() if published is None else published:
         rule = rules().get(record.paper)
         found = rule(record) if rule else None
@@ -67,9 +72,10 @@ def beside(results: Results, published: Iterable[Record] | None = None) -> Compa
         if trials and (found.against is None or _matching(results, {**found.where, **found.against})):
             keys = tuple(key for key in results.keys if key not in found.where and not _within(key, found.over))
             lines += [_line(results, record, found, variant, keys) for variant in settings(trials, keys)]
-        elif found.where.get("data.name") in used:
+        elif all(key not in found.where or found.where[key] in used[key] for key in CIRCUMSTANCES):
             absent.append(record)
-    return Comparison(tuple(lines), tuple(absent))
+    papers = {line.paper for line in lines}
+    return Comparison(tuple(lines), tuple(record for record in absent if not papers or record.paper in papers))
 
 
 def published_csv(comparison: Comparison) -> str:
@@ -85,8 +91,10 @@ def published_markdown(results: Results, comparison: Comparison) -> str:
     else:
         blocks.append("No published number belongs to a setting of this sweep.")
     if comparison.absent:
-        missing = [f"{r.source}, {r.dataset}, {r.method}, {r.setting}: {r.metric} {r.value}" for r in comparison.absent]
-        listed = "\n".join(f"- {escaped(item)}" for item in missing)
+        missing: dict[str, list[str]] = {}
+        for r in comparison.absent:
+            missing.setdefault(f"{r.source}, {r.dataset}, {r.method}, {r.setting}", []).append(f"{r.metric} {r.value}")
+        listed = "\n".join(f"- {escaped(place)}: {escaped(', '.join(values))}" for place, values in missing.items())
         blocks += ["## Published for these data, not in this sweep", listed]
     return "\n\n".join(blocks) + "\n"
 
@@ -96,6 +104,8 @@ def _line(results: Results, record: Record, found: Counterpart, variant: Setting
     printed = record.value * found.scale
     place = {key: wanted for key, wanted in found.where.items() if not key.endswith(".name")}
     place |= dict(zip(keys, variant.values, strict=True))
+    if not place and not found.against:
+        place = {key: wanted for key, wanted in found.where.items() if key in results.keys}
     return Line(
         paper=record.paper,
         source=record.source,
@@ -125,7 +135,7 @@ def _cells(line: Line) -> list[str]:
         line.dataset,
         line.method,
         line.setting,
-        line.metric,
+        line.metric.removesuffix("_pct"),  # a fraction here
         text(line.published) + std,
         f"{mean} ± {half}" if half else mean,
         "" if math.isnan(line.gap) else f"{line.gap:+.3f}",

@@ -9,6 +9,7 @@ from orchestrator.published import records
 from orchestrator.report.arrangement import Arrangement, Point, points
 from orchestrator.report.drawing import (
     BODY,
+    IN_A_ROW,
     RATES,
     REFERENCE,
     Sheet,
@@ -21,6 +22,7 @@ from orchestrator.report.drawing import (
     mean_note,
     means_with_intervals,
     same_scale,
+    wrapped,
 )
 from orchestrator.report.estimate import Estimate, drawn
 from orchestrator.report.papers import rules
@@ -49,16 +51,21 @@ def convergence(arr: Arrangement) -> Figure | None:
     columns: list[Point] = [()] if arr.axis == (arr.hue,) else arr.positions
     sheet = Sheet("Accuracy over the rounds", mean_note(arr, "lines", "bands"), within=RATES)
     lines = [(panel, name) for panel in arr.panels for name in names]
-    figure, axes = blank(arr, sheet, len(lines), len(columns), 2.9)
+    headings = [setting_label(arr.axis, position) if position else "" for position in columns]
+    if len(lines) == 1 and len(columns) > IN_A_ROW + 1:
+        figure, line = wrapped(arr, sheet, headings, "round", "accuracy (fraction)")
+        axes = [line]
+    else:
+        figure, axes = blank(arr, sheet, len(lines), len(columns), 2.9)
+        label_columns(axes, headings, "round")
     for line, (panel, name) in zip(axes, lines, strict=True):
         for ax, position in zip(line, columns, strict=True):
-            _curves(ax, arr, panel, position, name)
+            curves(ax, arr, panel, position, name)
             ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         group = name.removeprefix("accuracy").removeprefix("_")
         ylabel = f"accuracy, {group} clients\n(fraction)" if group else "accuracy (fraction)"
-        label_row(line, ylabel, setting_label(arr.facets, panel))
+        label_row(line, ylabel, arr.panel_label(panel))
     same_scale(axes, ["accuracy"] * len(lines), sheet.within)
-    label_columns(axes, [setting_label(arr.axis, position) if position else "" for position in columns], "round")
     legend(figure, algorithm_handles(arr, "line"), sheet)
     return figure
 
@@ -102,17 +109,24 @@ def published_points(datasets: set[str]) -> list[Printed]:
     return found
 
 
-def _curves(ax: Axes, arr: Arrangement, panel: Point, position: Point, name: str) -> None:
+def curves(ax: Axes, arr: Arrangement, panel: Point, position: Point, name: str, bands: bool = True) -> None:
+    """A metric over the rounds for each colour: mean over seeds, and a band around it."""
     for hue in arr.hues:
         trials = arr.cell(panel, (hue,) if arr.axis == (arr.hue,) else position, hue)
-        found = _by_round([arr.results.rounds[trial["id"]] for trial in trials], name)
-        colour, numbers = arr.palette[text(hue)], list(found)
-        ax.plot(numbers, [e.mean for e in found.values()], color=colour, linewidth=2)
+        curve(ax, arr, trials, name, bands, color=arr.palette[text(hue)])
+
+
+def curve(ax: Axes, arr: Arrangement, trials: Sequence[Row], name: str, band: bool = True, **style: Any) -> None:
+    """The mean of these trials in every round, and a band around it; nothing where nothing was measured."""
+    found = by_round([arr.results.rounds[trial["id"]] for trial in trials], name)
+    numbers = list(found)
+    ax.plot(numbers, [e.mean for e in found.values()], **({"linewidth": 2} | style))
+    if band:
         low, high = [e.low for e in found.values()], [e.high for e in found.values()]
-        ax.fill_between(numbers, low, high, color=colour, alpha=0.18, linewidth=0)
+        ax.fill_between(numbers, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
-def _by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
+def by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
     """Mean and interval over the trials for every round in which at least one of them has a value."""
     values: dict[int, list[float]] = {}
     for table in tables:
@@ -120,6 +134,12 @@ def _by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
             if row.get(name) is not None:
                 values.setdefault(row["round"], []).append(float(row[name]))
     return {number: drawn(values[number]) for number in sorted(values)}
+
+
+def in_rounds(arr: Arrangement, name: str) -> bool:
+    """Whether any trial has the metric by round."""
+    tables = (arr.results.rounds[trial["id"]] for trial in arr.trials)
+    return any(row.get(name) is not None for table in tables for row in table)
 
 
 def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printed: list[Printed]) -> None:

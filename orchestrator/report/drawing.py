@@ -25,9 +25,11 @@ REFERENCE: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2,
 BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the resolution below
 RESOLUTION = 120  # dots per inch
 PANEL_HEIGHT = 2.5  # inches
+IN_A_ROW = 3  # panels that are side by side where they are all of one kind
 PER_INCH = 11  # characters of body text in an inch, on average
 RATES = (-0.02, 1.02)  # the vertical axis of a rate ends here, however wide an interval is
 
+Shared = Literal["row", "col", "all", "none"]
 Draw = Callable[["Axes", Arrangement, Point, str], None]
 
 
@@ -68,14 +70,16 @@ def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[
     return figure
 
 
-def blank(arr: Arrangement, sheet: Sheet, rows: int, columns: int, width: float) -> tuple[Figure, Any]:
-    """An empty titled figure and its axes [rows, columns], panels ``width`` inches wide."""
+def blank(
+    arr: Arrangement, sheet: Sheet, rows: int, columns: int, width: float, shared: Shared = "row"
+) -> tuple[Figure, Any]:
+    """An empty titled figure and its axes [rows, columns], panels ``width`` inches wide; ``shared`` vertical scales."""
     from matplotlib.figure import Figure
 
     size = (max(7.2, columns * width + 0.9), rows * PANEL_HEIGHT + 1.6)
     figure = Figure(figsize=size, dpi=RESOLUTION, layout="constrained", facecolor="white")
     figure.suptitle(f"{sheet.what}\n{arr.datasets}, sweep {arr.results.name}", fontsize=TITLE, x=0.01, ha="left")
-    axes = figure.subplots(rows, columns, sharey="row", squeeze=False)
+    axes = figure.subplots(rows, columns, sharey=shared, squeeze=False)
     for ax in axes.flat:
         ax.grid(axis="y", color="#E3E3E3", linewidth=0.8)
         ax.set_axisbelow(True)
@@ -83,6 +87,22 @@ def blank(arr: Arrangement, sheet: Sheet, rows: int, columns: int, width: float)
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=BODY)
     return figure, axes
+
+
+def wrapped(arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, Any]:
+    """A figure of panels of one kind, `IN_A_ROW` at most side by side, and the panels in order [len(headings)]."""
+    columns = min(len(headings), IN_A_ROW)
+    rows = -(-len(headings) // columns)
+    figure, axes = blank(arr, sheet, rows, columns, 3.4, shared="all")
+    for ax, heading in zip(axes.flat, headings, strict=False):
+        ax.set_title(textwrap.fill(heading, int(2.9 * PER_INCH)), fontsize=HEADING)
+    for i, ax in enumerate(axes.flat):
+        ax.set_visible(i < len(headings))
+        if i < len(headings) <= i + columns:
+            ax.set_xlabel(xlabel, fontsize=BODY)
+    for line in axes:
+        line[0].set_ylabel(ylabel, fontsize=BODY)
+    return figure, axes.flat[: len(headings)]
 
 
 def panel_width(arr: Arrangement) -> float:
@@ -129,7 +149,7 @@ def label_row(line: Sequence[Axes], ylabel: str, label: str = "") -> None:
 def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
     """One legend below the panels; its title says how to read the marks."""
     entries = [*handles, *sheet.extra]
-    widest = max(len(str(handle.get_label())) for handle in entries)
+    widest = max((len(str(handle.get_label())) for handle in entries), default=1)
     room = int(figure.get_figwidth() / (widest / PER_INCH + 0.55))
     found = figure.legend(
         handles=entries,
@@ -173,9 +193,15 @@ def algorithm_handles(arr: Arrangement, kind: Literal["marker", "line", "patch"]
 
 def dashed(label: str) -> Any:
     """Legend entry of a reference line."""
+    return stroke(label, **REFERENCE)
+
+
+def stroke(label: str, **style: Any) -> Any:
+    """Legend entry of a kind of line."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], label=label, **REFERENCE)
+    look: dict[str, Any] = {"color": "black", "linewidth": 1.6} | style
+    return Line2D([], [], label=label, **look)
 
 
 def marker(arr: Arrangement, hue: Value) -> str:
@@ -255,13 +281,16 @@ def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
 
 def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     """Mean over seeds as a bar from 0, with its 95 % interval."""
+    lowest = 0.0
     for x, room, position, hue in places(arr):
         e = drawn(arr.measured(panel, position, hue, metric))
         if e.n:
             colour = arr.palette[text(hue)]
             ax.bar([x], [e.mean], width=room, color=f"{colour}66", edgecolor=colour, linewidth=1.4)
             means_with_intervals(ax, [(x, e)], color=colour)
-    ax.set_ylim(bottom=0)
+            lowest = min(lowest, e.mean)
+    if lowest == 0:
+        ax.set_ylim(bottom=0)
 
 
 def means_with_intervals(ax: Axes, marks: Sequence[tuple[float, Estimate]], **style: Any) -> None:

@@ -1,6 +1,7 @@
 """The figures of a report, each from an arrangement of trials; a figure whose data do not exist is None.
 
-They are those of the IFCA-MIR paper (Figures 1 to 8). A further figure is one function and one line in `FIGURES`.
+Those of the IFCA-MIR paper (Figures 1 to 8) are here and in `curves`, FinP's in `exposure`, metric privacy's in
+`protection`. A further figure is one function and one line in `FIGURES`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from orchestrator.report.drawing import (
     intervals,
     mean_note,
 )
+from orchestrator.report.exposure import clients_exposed, curvature, exposure, weights
+from orchestrator.report.protection import cia, noise, protected, roc, trade_off
 from orchestrator.report.results import Results
-from orchestrator.report.vocabulary import setting_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,8 +56,8 @@ def figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 
 def accuracy(arr: Arrangement) -> Figure | None:
-    """Accuracy of all clients, where there are no groups to tell apart."""
-    if any(_has(arr, f"accuracy_{group}") for group in GROUPS):
+    """Accuracy of all clients, where there are no groups to tell apart; `trade_off` has it for protected federations."""
+    if protected(arr) or any(_has(arr, f"accuracy_{group}") for group in GROUPS):
         return None
     return _panels(arr, Sheet("Accuracy", box_note(arr)), {"accuracy": ""}, "accuracy (fraction)", boxes)
 
@@ -102,7 +104,7 @@ def fairness(arr: Arrangement) -> Figure | None:
     if not names:
         return None
     rows = [
-        PanelRow(panel, tuple(name + kind for name in names), kinds[kind], setting_label(arr.facets, panel))
+        PanelRow(panel, tuple(name + kind for name in names), kinds[kind], arr.panel_label(panel))
         for panel in arr.panels
         for kind in shown
     ]
@@ -119,6 +121,14 @@ FIGURES: dict[str, Callable[[Arrangement], Figure | None]] = {
     "fairness": fairness,
     "convergence": convergence,
     "motivation": motivation,
+    "exposure": exposure,
+    "clients_exposed": clients_exposed,
+    "weights": weights,
+    "curvature": curvature,
+    "trade_off": trade_off,
+    "noise": noise,
+    "cia": cia,
+    "roc": roc,
 }
 
 
@@ -135,7 +145,7 @@ def _panels(arr: Arrangement, sheet: Sheet, names: dict[str, str], ylabel: str, 
     shown = {name: label for name, label in names.items() if _has(arr, name)}
     if not shown:
         return None
-    rows = [PanelRow(panel, tuple(shown), ylabel, setting_label(arr.facets, panel)) for panel in arr.panels]
+    rows = [PanelRow(panel, tuple(shown), ylabel, arr.panel_label(panel)) for panel in arr.panels]
     return grid(arr, sheet, list(shown.values()), rows, draw)
 
 

@@ -19,14 +19,17 @@ from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
 from orchestrator.report.vocabulary import METRICS, ordered
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
 Trials: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"
+Floats: TypeAlias = "NDArray[np.float64]"
 Configs: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 
-STATUSES = ("finished", "diverged", "failed", "unfinished")
-# Columns of trials.parquet that are never a result.
-BOOKKEEPING = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", *SLOT_NAMES}
+STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
+# Columns of trials.parquet that are never a result; a single model has all clients.
+BOOKKEEPING = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "clients_global", *SLOT_NAMES}
 
 
 class NoResults(ValueError):  # noqa: N818
@@ -98,6 +101,17 @@ class Results:
             return rows(pd.read_parquet(path))
         except (OSError, ValueError):
             return []
+
+    def columns(self, trial: Row, name: str, wanted: Sequence[str]) -> dict[str, Floats] | None:
+        """The ``wanted`` columns of a trial's table as numbers [rows], NaN where empty; None unless it has them all."""
+        import pandas as pd
+
+        path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
+        try:
+            frame = pd.read_parquet(path, columns=list(wanted))
+            return {column: frame[column].to_numpy("float64", na_value=float("nan")) for column in wanted}
+        except (OSError, ValueError):
+            return None
 
     def value(self, trial: Row, path: str) -> Value:
         """What the trial ran with at a dotted path, swept or not; None if that is not known."""

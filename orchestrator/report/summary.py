@@ -43,6 +43,7 @@ def summary_markdown(results: Results) -> str:
     blocks = [f"# {escaped(results.name)}: summary", state_line(results.trials), fixed_line(results), READING]
     for family, metrics in families(results.metrics).items():
         blocks += [f"## {family}", _family_table(results, metrics)]
+    blocks.append(_guarantees(results))
     lost = [trial for trial in results.trials if trial["status"] != "finished"]
     if lost:
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
@@ -100,6 +101,19 @@ def _family_table(results: Results, metrics: list[Metric]) -> str:
         labels = [value_label(key, value) for key, value in zip(results.keys, setting.values, strict=True)]
         lines.append([*labels, _seeds(setting), *(_cell(setting, metric) for metric in metrics)])
     return markdown_table(head, lines, numbers=len(metrics) + 1)
+
+
+def _guarantees(results: Results) -> str:
+    """What differential privacy holds in each setting that was asked about it, or the reason why none does."""
+    lines = []
+    for setting in results.settings:
+        told = dict.fromkeys(text(trial.get("guarantee")) for trial in setting.finished if trial.get("guarantee"))
+        if told:
+            words = "; ".join("an epsilon holds, see above" if one == "dp" else one for one in told)
+            lines.append([*_values(results.keys, setting.trials[0]), words])
+    if not lines:
+        return ""
+    return "## Guarantees\n\n" + markdown_table([*key_labels(results.keys), "differential privacy"], lines, numbers=0)
 
 
 def _heading(metric: Metric) -> str:

@@ -20,22 +20,27 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """One column: a metric, or two that share a cell. The columns of highest ``rank`` go first where it gets narrow."""
+    """One column: a metric, or two that share a cell. The columns of highest ``rank`` go first where it gets narrow.
+
+    ``only`` are the kinds of sweeps that have the column, see `_kind`; none means all.
+    """
 
     heading: str
     metrics: tuple[str, ...]
     rank: int
     digits: int = 3
     interval: bool = True
+    only: tuple[str, ...] = ()
 
 
+MINOR = 7  # columns of this rank go before anything else gives way
 # In the order of the table. A column appears if any trial has a value for it.
 COLUMNS = (
     Column("accuracy\nmajority", ("accuracy_majority",), 1),
     Column("accuracy\nminority", ("accuracy_minority",), 1),
-    Column("server\naccuracy", ("test_accuracy",), 1),
-    Column("mean\naccuracy", ("aggregated_accuracy",), 1),
-    Column("macro F1", ("f1_macro",), 3),
+    Column("accuracy\nclients", ("aggregated_accuracy",), 1, only=("protected",)),
+    Column("accuracy\nserver", ("test_accuracy",), 1, only=("protected",)),
+    Column("macro\nF1", ("f1_macro",), 3, interval=False, only=("protected",)),
     Column("MIA\nmajority", ("mia_accuracy_majority",), 1),
     Column("MIA\nminority", ("mia_accuracy_minority",), 1),
     Column("violations", ("violations",), 2, 1),
@@ -43,19 +48,21 @@ COLUMNS = (
     Column("migrated", ("migrated",), 4, 1),
     Column("purity", ("purity",), 6, 2),
     Column("SIA\nmean", ("sia_mean",), 1),
-    Column("SIA\nmax", ("sia_max",), 3),
+    Column("SIA\nmax", ("sia_max",), 3, interval=False),
     Column("SIA\nCoV", ("sia_cov",), 2, 2),
-    Column("SIA\nFI", ("sia_fi",), 4, 2),
-    Column("loss\nCoV", ("loss_cov",), 3, 2),
-    Column("loss\nFI", ("loss_fi",), 5, 2),
+    Column("SIA\nFI", ("sia_fi",), 4, 2, interval=False),
     Column("EOD", ("eod",), 2, 2),
-    Column("epsilon", ("epsilon",), 1, 2, interval=False),
+    Column("EOD by\nchance", ("eod_null",), 4, 2, interval=False),
+    Column("loss\nCoV", ("loss_cov",), 3, 2, interval=False),
+    Column("loss\nFI", ("loss_fi",), MINOR, 2, interval=False),
+    Column("epsilon", ("epsilon",), 1, 1, interval=False),
     Column("noise\nstd", ("noise_std",), 4, 4, interval=False),
-    Column("clipped", ("clip_fraction",), 5, 2, interval=False),
     Column("CIA\ndifference", ("cia_difference",), 2),
     Column("CIA\nAUC", ("cia_auc",), 1, 2),
-    Column("converged\nin round", ("converge_round",), 6, 1, interval=False),
-    Column("seconds\n/ round", ("seconds_per_round",), 5, 2, interval=False),
+    Column("clipped", ("clip_fraction",), MINOR, 2, interval=False),
+    Column("converged\nin round", ("converge_round",), MINOR, 1, interval=False, only=("sources",)),
+    Column("seconds\n/ round", ("seconds_per_round",), 5, 2, interval=False, only=("groups", "plain")),
+    Column("seconds\n/ round", ("seconds_per_round",), MINOR, 2, interval=False, only=("sources", "protected")),
 )
 # The overall accuracy leads where no finer one was measured.
 OVERALL = Column("accuracy", ("accuracy",), 0)
@@ -97,9 +104,19 @@ def summary_table(trials: Trials, swept: Iterable[str], *, title: str = "", widt
     return table
 
 
+def _kind(present: set[str]) -> str:
+    """What the sweep is about, by what was measured: decides which accuracies are told of the many that every run has."""
+    if "accuracy_majority" in present:
+        return "groups"
+    if "sia_mean" in present:
+        return "sources"
+    return "protected" if present & {"noise_std", "epsilon", "cia_difference", "cia_auc"} else "plain"
+
+
 def _columns(found: Results) -> list[Column]:
     present = {name for name in found.metrics if any(setting.measured(name) for setting in found.settings)}
-    columns = [column for column in COLUMNS if present.intersection(column.metrics)]
+    kind = _kind(present)
+    columns = [c for c in COLUMNS if present.intersection(c.metrics) and (not c.only or kind in c.only)]
     if "accuracy" in present and not any(column.rank == 1 and "accuracy" in column.heading for column in columns):
         columns.insert(0, OVERALL)
     # Of metrics that nobody has given a column, the table shows what it can, and only where there is nothing else.
@@ -110,11 +127,12 @@ def _fitted(found: Results, columns: list[Column], width: int) -> tuple[list[Col
     """The columns that fit into ``width``, those that do not, and whether intervals stand below the means."""
     fixed = sum(_wide([head, *cells]) + GAP for head, cells in zip(*_key_columns(found), strict=True))
     fixed += _wide(["no result", *_notes(found)]) + GAP if _notes(found) else 0
+    major = [column for column in columns if column.rank < MINOR]
+    for kept, stacked in ((columns, False), (major, False), (columns, True)):
+        if fixed + _width(found, kept, stacked) <= width:
+            return list(kept), [column for column in columns if column not in kept], stacked
     kept = list(columns)
     left_out: list[Column] = []
-    for stacked in (False, True):
-        if fixed + _width(found, kept, stacked) <= width:
-            return kept, left_out, stacked
     while kept and fixed + _width(found, kept, stacked=True) > width:
         last = max(kept, key=lambda column: (column.rank, kept.index(column)))
         kept.remove(last)
@@ -178,9 +196,30 @@ def _caption(found: Results, columns: Sequence[Column], left_out: Sequence[Colum
         lines = ["no trial has finished"]
     elif len(counts(found.trials)) > 1:
         lines[0] += "; only finished trials count"
-    if any(name.startswith("mia_") for column in columns for name in column.metrics):
-        lines.append("accuracy: of the clients of a group; MIA: of the attack on a model, 0.5 is guessing")
+    lines += _reading(found, {name for column in columns for name in column.metrics})
     if left_out:
         names = ", ".join(column.heading.replace("\n", " ") for column in left_out)
         lines.append(f"not shown for lack of width, but in the report: {names}")
     return "\n".join(lines)
+
+
+def _reading(found: Results, shown: set[str]) -> list[str]:
+    """How to read the columns that are ``shown``, a line for each attack and each kind of accuracy."""
+    lines = []
+    if any(name.startswith("mia_") for name in shown):
+        lines.append("accuracy: of the clients of a group; MIA: of the attack on a model, 0.5 is guessing")
+    if "aggregated_accuracy" in shown:
+        lines.append("accuracy: on the clients' own tests, and on the server's" * ("test_accuracy" in shown))
+    if "sia_mean" in shown:
+        chance = {1 / value for setting in found.settings for value in setting.measured("sia_chance")}
+        guess = f"1/{chance.pop():.3g}" if len(chance) == 1 else "1 / clients"
+        lines.append(f"SIA: accuracy of source inference, {guess} is guessing; max: of the worst round")
+    if "eod" in shown:
+        lines.append("CoV, FI, EOD: how unequal clients are; by chance: EOD of clients who are equally exposed")
+    if "epsilon" in shown:
+        deltas = {value for setting in found.settings for value in setting.measured("delta")}
+        at = f" at delta {deltas.pop():g}" if len(deltas) == 1 else ""
+        lines.append(f"epsilon: of one client{at}, {DASH} where no guarantee holds")
+    if "cia_difference" in shown or "cia_auc" in shown:
+        lines.append("CIA: client inference, by a difference of losses (as published) and by AUC (0.5 is guessing)")
+    return [line for line in lines if line]

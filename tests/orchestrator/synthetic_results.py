@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ CONFIG: dict[str, Any] = {
     "clustering": {"name": "ifca", "clusters": 2},
     "attacks": [{"name": "shadow_mia", "every": 5, "shadows": 3}],
 }
+Tables = Callable[[Mapping[str, Any], Mapping[str, float], np.random.Generator], dict[str, pd.DataFrame]]
 FAIRNESS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 
 
@@ -94,18 +96,28 @@ def write_sweep(
     base: Mapping[str, str] | None = None,
     statuses: Mapping[int, str] | None = None,
     metrics=ifca_metrics,
+    tables: Tables | None = None,
+    config: Mapping[str, Any] = CONFIG,
 ) -> Path:
-    """A folder with a trial for each point of the grid; ``statuses`` names those, by position, that did not finish."""
+    """A folder with a trial for each point of the grid; ``statuses`` names those, by position, that did not finish.
+
+    ``tables`` makes a trial's tables from its settings and final metrics.
+    """
     lines = []
     for i, point in enumerate(product(*sweep.values())):
-        trial = NAMES | dict(base or {}) | dict(zip(sweep, point, strict=True))
+        swept = dict(zip(sweep, point, strict=True))
+        slots = {
+            f"{key}.name": slot["name"] for key, slot in swept.items() if isinstance(slot, dict) and "name" in slot
+        }
+        trial = NAMES | dict(base or {}) | slots | swept
         rng = np.random.default_rng([7, i])
         final = metrics(trial, rng)
         status = (statuses or {}).get(i, "finished")
         ident = f"{i:010x}"
-        _write_trial(folder / "trials" / ident, trial, final, rng)
+        _write_trial(folder / "trials" / ident, trial, config, (tables or ifca_tables)(trial, final, rng))
         kept = final if status == "finished" else dict.fromkeys(final)
-        lines.append({"id": ident, "status": status, "seed": 0} | trial | kept)
+        cells = {key: json.dumps(value) if isinstance(value, dict) else value for key, value in trial.items()}
+        lines.append({"id": ident, "status": status, "seed": 0} | cells | kept)
     pd.DataFrame(lines).to_parquet(folder / "trials.parquet")
     grid = {key: {"grid_search": list(values)} for key, values in sweep.items()}
     (folder / "sweep.yaml").write_text(
@@ -114,20 +126,28 @@ def write_sweep(
     return folder
 
 
-def _write_trial(folder: Path, trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator) -> None:
+def ifca_tables(
+    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    """The tables of a trial with two groups of clients."""
+    clients = pd.DataFrame({"round": 12, "client": range(40), "group": "majority", "examples": 1250})
+    return {"clients": clients} | ({"rounds": rounds_table(final, rng)} if "accuracy_majority" in final else {})
+
+
+def _write_trial(
+    folder: Path, trial: Mapping[str, Any], base: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
+) -> None:
     folder.mkdir(parents=True)
-    config = copy.deepcopy(CONFIG)
+    config: dict[str, Any] = copy.deepcopy(dict(base))
     for path, value in trial.items():
         *parents, leaf = path.split(".")
         inner: Any = config
         for part in parents:
             inner = inner[int(part)] if isinstance(inner, list) else inner.setdefault(part, {})
         if isinstance(value, dict):
-            inner[leaf].update(value)
+            inner.setdefault(leaf, {}).update(value)
         else:
             inner[leaf] = value
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    if "accuracy_majority" in final:
-        rounds_table(final, rng).to_parquet(folder / "rounds.parquet")
-    clients = pd.DataFrame({"round": 12, "client": range(40), "group": "majority", "examples": 1250})
-    clients.to_parquet(folder / "clients.parquet")
+    for name, table in tables.items():
+        table.to_parquet(folder / f"{name}.parquet")

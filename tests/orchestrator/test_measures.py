@@ -103,7 +103,7 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     data = replace(four_clients([-1] * 8), groups=np.zeros(4, np.int64), group_names=("everybody",))
     row = measures.round_row(shot((0, 0, 0, 1), data))
     assert row["accuracy"] == 3 / 8  # the model that most clients use, on records of nobody
-    judged = {"accuracy", "test_accuracy", "f1_macro", "precision_macro"}
+    judged = {"accuracy", "test_accuracy", "test_loss", "f1_macro", "precision_macro"}
     assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged
 
 
@@ -203,7 +203,9 @@ def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
 
 
 def test_a_client_without_test_records_has_no_test_accuracy():
-    columns = as_table(measures.client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])), Findings())).to_pydict()
+    columns = as_table(
+        measures.client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])), Findings())
+    ).to_pydict()
     assert columns["test_accuracy"] == [1.0, 1.0, None, 1.0]
 
 

@@ -71,9 +71,11 @@ def test_every_record_is_there_and_complete() -> None:
     assert (by_hand.value, by_hand.dataset, by_hand.method) == (0.81, "MNIST", "IFCA")
 
 
-def test_every_record_of_a_paper_with_a_rule_has_a_counterpart() -> None:
-    assert set(rules()) <= set(PAPERS)
-    assert all(rules()[one.paper](one) for one in records() if one.paper in rules())
+def test_every_record_has_a_counterpart_but_for_claims_that_follow_from_others() -> None:
+    assert set(rules()) == set(PAPERS)
+    without = [one for one in records() if rules()[one.paper](one) is None]
+    assert len(without) == 7
+    assert all(one.paper == "finp" and one.setting.startswith("derived claims") for one in without)
 
 
 def test_the_models_of_the_recipes_exist() -> None:
