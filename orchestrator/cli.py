@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.cluster import Stalled
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.refusal import Problem, Refusal
 from orchestrator.results import WriteError
@@ -25,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except WriteError as error:
         print(f"{error}; what was saved before is whole, and the same command goes on from there", file=sys.stderr)
+        return SOME_FAILED
+    except Stalled as error:
+        print(error, file=sys.stderr)
         return SOME_FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -19,7 +19,7 @@ from orchestrator import finish
 from orchestrator.clients import Clients
 from orchestrator.config import resolve
 from orchestrator.placement import Placement
-from orchestrator.results import Folder, write_atomically
+from orchestrator.results import Folder, WriteError, write_atomically
 from orchestrator.rng import stream
 from orchestrator.session import Setup
 from orchestrator.shadows import Shadows
@@ -71,6 +71,12 @@ class Driver(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """As many rounds as fit into a second, at least one. The last report of a trial holds how it ended."""
         try:
+            return self._step()
+        except WriteError as error:  # nothing can be kept: the sweep stops and says so
+            return {"rows": [], "done": True, "unwritable": (error.errno, str(error))}
+
+    def _step(self) -> dict[str, Any]:
+        try:
             trial = self._open()
             _rounds(trial, 0.0 if self.spec["every_round"] else REPORT_SECONDS)
             if trial.done:
@@ -83,6 +89,8 @@ class Driver(tune.Trainable):
 
     def _give_up(self, error: Exception) -> dict[str, Any]:
         cause = _cause(error)
+        if isinstance(cause, WriteError):
+            raise cause
         diverged = isinstance(cause, Diverged | FloatingPointError)
         reason = str(cause) if diverged else f"{type(cause).__name__}: {cause}"
         if not diverged:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator.cluster import ClusterError, local_nodes, ray_session
+from orchestrator.cluster import ClusterError, Stalled, local_nodes, ray_session
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
+from orchestrator.memory import memory_check, on_a_gpu
+from orchestrator.nodes import node_problems
 from orchestrator.placement import Placement, misfit, placement
 from orchestrator.preflight import data_problems
 from orchestrator.progress import Progress, Tracking
@@ -26,6 +30,9 @@ from orchestrator.sweep_file import Sweep, load_sweep
 from orchestrator.tables import write_trials
 from orchestrator.tracking import Tracker
 
+if TYPE_CHECKING:
+    from orchestrator.search import Search
+
 CLOSE_SECONDS = 120  # for MLflow to take what is left; making a fresh store alone takes seconds
 
 
@@ -34,8 +41,8 @@ def run(
 ) -> int:
     """Run the sweep in ``path``, or go on with it. Raises Refusal before anything is started or written."""
     sweep = load_sweep(path, sets)
-    folder, trials = Folder(results.expanduser().absolute() / sweep.name), specs(sweep)
-    place = _fitting(sweep, trials)
+    folder = Folder(results.expanduser().absolute() / sweep.name)
+    place = _fitting(sweep, specs(sweep))
     problems = [] if dry else _folder_problems(folder, sweep)
     remote = address or os.environ.get("RAY_ADDRESS")
     if not remote:
@@ -43,21 +50,40 @@ def run(
     problems += data_problems(sweep, download=not problems and not dry)
     if problems:
         raise Refusal(problems)
+    search = _search(sweep, folder)
+    trials = search.replay() if search else specs(sweep)
     if dry:
         from orchestrator.plan import plan
 
-        Console(highlight=False).print(plan(sweep, trials, remaining(folder, trials), place))
+        ahead = search.ahead() if search else []
+        missing = [*remaining(folder, trials, sweep.tune), *ahead]
+        Console(highlight=False).print(plan(sweep, [*trials, *ahead], missing, place))
         return FINISHED
-    return _run(sweep, folder, trials, place, address, tracking_uri)
+    return _run(sweep, folder, trials, place, address, tracking_uri, search)
+
+
+def _search(sweep: Sweep, folder: Folder) -> Search | None:
+    if not sweep.space:
+        return None
+    from orchestrator.search import Search
+
+    return Search(sweep, folder)
 
 
 def _run(
-    sweep: Sweep, folder: Folder, trials: list[TrialSpec], place: Placement, address: str | None, uri: str | None
+    sweep: Sweep,
+    folder: Folder,
+    trials: list[TrialSpec],
+    place: Placement,
+    address: str | None,
+    uri: str | None,
+    search: Search | None,
 ) -> int:
     tune_environment(os.environ)
-    missing = remaining(folder, trials)
-    screen = Screen({trial.id: (trial.title, trial.run.rounds) for trial in missing})
-    if not missing:
+    missing = remaining(folder, trials, sweep.tune)
+    undrawn = len(search.ahead()) if search else 0
+    screen = Screen(len(missing) + undrawn)
+    if not missing and not undrawn:
         with _claimed(folder, sweep):
             screen.say(f"all {len(trials)} trials are complete; nothing was trained")
             tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
@@ -68,13 +94,29 @@ def _run(
             return code
     try:
         with ray_session(address, place) as nodes:
-            problems = _misfit(sweep, place, nodes)
-            if problems:
-                raise Refusal(problems)
+            for sentence in _ready(sweep, folder, place, nodes):
+                screen.say(sentence)
             with _claimed(folder, sweep):
-                return _train(sweep, folder, trials, missing, place, nodes, screen, uri)
+                return _train(sweep, folder, trials, missing, place, nodes, screen, uri, search)
     except ClusterError as error:
         raise Refusal([Problem(str(error), file="--address")]) from error
+
+
+def _ready(sweep: Sweep, folder: Folder, place: Placement, nodes: list[dict[str, float]]) -> list[str]:
+    """What was found out about the cluster. Raises Refusal where it has no room, or some node cannot do its part."""
+    problems = _misfit(sweep, place, nodes)
+    if not problems:
+        sentences = node_problems(folder.path, sweep.resources.timeout_seconds)
+        problems = [Problem(sentence, file="--results") for sentence in sentences]
+    if problems:
+        raise Refusal(problems)
+    try:
+        told, problems = memory_check(sweep, on_a_gpu(sweep))
+    except TimeoutError as error:
+        raise Refusal([Problem(str(error), file="--address")]) from error
+    if problems:
+        raise Refusal(problems)
+    return told
 
 
 def _train(
@@ -86,20 +128,27 @@ def _train(
     nodes: list[dict[str, float]],
     screen: Screen,
     uri: str | None,
+    search: Search | None,
 ) -> int:
     if len(missing) < len(trials):
-        screen.say(f"{len(trials) - len(missing)} of {len(trials)} trials are complete and are not repeated")
+        total = search.samples if search else len(trials)
+        screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
     tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
     tracker.sweep_started(origin(trials[0].run.training.config.device))
-    told = Tracking(tracker, folder, {trial.id: (trial.title, trial.run.to_dict()) for trial in missing})
+    progress = Progress(folder, [Tracking(tracker, folder), screen])
     write_trials(folder, results_of(folder, trials))
     with screen:
         try:
-            run_trials(sweep, folder, missing, place, nodes, Progress(folder, [told, screen]), commit())
-        except KeyboardInterrupt:
-            write_trials(folder, results_of(folder, trials))
-            screen.say("stopped; what is done is kept, and the same command goes on from there")
+            for sentence in run_trials(sweep, folder, missing, place, nodes, progress, commit(), search):
+                screen.say(sentence)
+        except (KeyboardInterrupt, Stalled, WriteError) as error:
+            with suppress(WriteError):
+                write_trials(folder, results_of(folder, trials))
             tracker.sweep_finished([], "unfinished")
+            if not isinstance(error, KeyboardInterrupt):
+                tracker.close(CLOSE_SECONDS)
+                raise
+            screen.say("stopped; what is done is kept, and the same command goes on from there")
             tracker.close(CLOSE_SECONDS)
             return INTERRUPTED
     code = _close(sweep, folder, trials, screen, tracker)
@@ -115,13 +164,27 @@ def _close(
     write_trials(folder, rows)
     screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=screen.console.width))
     files = write_report(folder.path)
+    bad = [row for row in rows if row["status"] not in ("finished", "stopped")]
     if tracker:
         tracker.reconcile(folder.path)
-        tracker.sweep_finished(files, "finished" if all(row["status"] == "finished" for row in rows) else "failed")
-    bad = [row for row in rows if row["status"] != "finished"]
+        tracker.sweep_finished(files, "failed" if bad else "finished")
+    for sentence in _best(sweep, trials, rows):
+        screen.say(sentence)
     screen.say(f"results in {folder.path}, tables and figures in {folder.report}")
     screen.say(f"fedpriv ui {folder.path.parent}   opens them in MLflow")
     return SOME_FAILED if bad else FINISHED
+
+
+def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[dict[str, Any]]) -> list[str]:
+    """Which trial a tuned sweep has found."""
+    if not sweep.tune:
+        return []
+    metric = sweep.tune.metric
+    found = [(row[metric], trial.title) for row, trial in zip(rows, trials, strict=True) if row.get(metric) is not None]
+    if not found:
+        return [f"no finished trial has the metric {metric!r}, so none is the best"]
+    value, title = found[sweep.tune.best([value for value, _ in found])]
+    return [f"best {metric} {value:.4g}: {title}"]
 
 
 def report(folder: Path) -> int:

@@ -27,8 +27,11 @@ def _sentences(run: Run, source: Source | str) -> list[str]:
     if isinstance(source, str):
         return [source]
     short = run.split.module.shortages(run.split.config, run.data.config, source)
-    unfit = getattr(run.model.module, "unfit", lambda config, shape: None)(run.model.config, source.train.x.shape[1:])
-    return short + ([f"model: {unfit}"] if unfit else [])
+    for slot in ("model", "training"):
+        member = getattr(run, slot)
+        unfit = getattr(member.module, "unfit", lambda config, shape: None)(member.config, source.train.x.shape[1:])
+        short += [f"{slot}: {unfit}"] if unfit else []
+    return short
 
 
 def _problem(sweep: Sweep, sentence: str) -> Problem:

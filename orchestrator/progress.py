@@ -12,7 +12,9 @@ from orchestrator.tracking import Tracker
 
 
 class Listener(Protocol):
-    """Somebody who is told of trials. ``record`` is what `orchestrator.finish` leaves."""
+    """Somebody who is told of trials. ``run`` is resolved, and ``record`` what `orchestrator.finish` leaves."""
+
+    def planned(self, trial: str, title: str, run: dict[str, Any]) -> None: ...
 
     def started(self, trial: str) -> None: ...
 
@@ -24,10 +26,14 @@ class Listener(Protocol):
 
 
 class Tracking:
-    """The listener that passes trials on to MLflow. ``described`` holds title and resolved run of every trial."""
+    """The listener that passes trials on to MLflow."""
 
-    def __init__(self, tracker: Tracker, folder: Folder, described: dict[str, tuple[str, dict[str, Any]]]) -> None:
-        self.tracker, self.folder, self.described = tracker, folder, described
+    def __init__(self, tracker: Tracker, folder: Folder) -> None:
+        self.tracker, self.folder = tracker, folder
+        self.described: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+        self.described[trial] = (title, run)
 
     def started(self, trial: str) -> None:
         title, run = self.described[trial]
@@ -49,6 +55,10 @@ class Progress:
     def __init__(self, folder: Folder, listeners: list[Listener]) -> None:
         self.folder, self.listeners = folder, listeners
         self.statuses: dict[str, str] = {}
+
+    def planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+        for listener in self.listeners:
+            listener.planned(trial, title, run)
 
     def started(self, trial: str) -> None:
         for listener in self.listeners:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.results import TrialFolder
+from orchestrator.tuning import Tune
 
 
 def read_record(folder: TrialFolder) -> dict[str, Any] | None:
@@ -15,3 +17,13 @@ def read_record(folder: TrialFolder) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:
+    """Whether the trial with this record has come to a result; what failed is tried again.
+
+    A stopped trial has as long as the sweep stops trials by the same rule; otherwise it goes on from where it was stopped.
+    """
+    if record.get("status") == "stopped":
+        return tune is not None and record["stopped"]["by"] == tune.rule
+    return record.get("status") in ("finished", "diverged")

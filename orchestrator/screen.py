@@ -31,10 +31,11 @@ class Shown:
 class Screen:
     """A listener of `orchestrator.progress.Progress` that prints. ``live`` draws a table that renews itself."""
 
-    def __init__(self, titles: dict[str, tuple[str, int]], console: Console | None = None) -> None:
-        """``titles``: title and number of rounds of every trial that is to run, by id."""
+    def __init__(self, total: int, console: Console | None = None) -> None:
+        """``total``: number of trials that are to run."""
+        self.total = total
         self.console = console or Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-        self.trials = {trial: Shown(*shown) for trial, shown in titles.items()}
+        self.trials: dict[str, Shown] = {}
         self.began = time.monotonic()
         self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self._table)
 
@@ -49,6 +50,9 @@ class Screen:
     def say(self, sentence: str) -> None:
         """Print one line; the live table stays below it."""
         self.console.print(Text(sentence), soft_wrap=True)
+
+    def planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+        self.trials[trial] = Shown(title, run["rounds"])
 
     def started(self, trial: str) -> None:
         self.trials[trial].status = "running"
@@ -76,7 +80,7 @@ class Screen:
 
     def _done(self) -> str:
         over = sum(shown.status not in ("waiting", "running") for shown in self.trials.values())
-        return f"[{over}/{len(self.trials)}]"
+        return f"[{over}/{self.total}]"
 
     def _table(self) -> Group:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -94,7 +98,7 @@ class Screen:
                 shown.title, shown.note or shown.status, rounds, *values, style="" if shown in running else "dim"
             )
         seconds = time.monotonic() - self.began
-        return Group(Text(f"{len(over)} of {len(self.trials)} trials done, {seconds:.0f} s", style="bold"), table)
+        return Group(Text(f"{len(over)} of {self.total} trials done, {seconds:.0f} s", style="bold"), table)
 
 
 def _scalars(row: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.refusal import Key, Problem, shown, unknown
 
 GRID = "grid_search"
+SEARCH: Key = ("tune", "search")
 MOST_TRIALS = 10_000
 
 
@@ -172,6 +173,32 @@ def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Pr
     drawn = _drawn(random, draws)
     merged = [{**combination, **draw} for draw in drawn for combination in combinations]
     return [{key: point[key] for key in order} for point in merged], problems
+
+
+def unsearchable(found: list[Axis]) -> list[Problem]:
+    """What keeps a search from drawing the swept keys."""
+    if not found:
+        return [Problem(f"has nothing to draw: no swept key has one of the words {', '.join(RANDOM)}", SEARCH)]
+    sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) for {GRID}"
+    return [Problem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
+
+
+def corners(found: list[Axis]) -> list[Point]:
+    """Points that show what may be wrong with a draw: every end and every choice of each axis, the others at their first."""
+    ends = {axis.key: _ends(axis) for axis in found}
+    first = {key: choices[0] for key, choices in ends.items()}
+    return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]
+
+
+def _ends(axis: Axis) -> list[Choice]:
+    if axis.word in (GRID, "choice"):
+        return [Choice(value, ("sweep", axis.key, axis.word, place)) for place, value in enumerate(axis.arguments)]
+    low, high = axis.arguments[:2]
+    if axis.word == "randint":
+        high -= 1
+    if axis.word == "quniform":
+        low, high = (float(f"{round(end / axis.arguments[2]) * axis.arguments[2]:.12g}") for end in (low, high))
+    return [Choice(end, ("sweep", axis.key, axis.word)) for end in (low, high)]
 
 
 def _grid(axis: Axis) -> list[Choice]:

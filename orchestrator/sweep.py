@@ -6,15 +6,19 @@ import json
 import shutil
 from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.config import Run, trial_id
 from orchestrator.labels import trial_name
 from orchestrator.placement import Placement, together
 from orchestrator.progress import Progress
-from orchestrator.records import read_record
-from orchestrator.results import Folder
+from orchestrator.records import ended, read_record
+from orchestrator.results import Folder, WriteError
 from orchestrator.sweep_file import Sweep
+from orchestrator.tuning import Tune
+
+if TYPE_CHECKING:
+    from orchestrator.search import Search
 
 TUNE_FOLDER = ".fedpriv-tune"
 
@@ -34,14 +38,13 @@ class TrialSpec:
 
 
 def specs(sweep: Sweep) -> list[TrialSpec]:
-    """The sweep's trials in the order of the file."""
+    """The sweep's trials in the order of the file; where they are searched for, the ends of the space instead."""
     return [TrialSpec(trial_id(run), run, values) for run, values in zip(sweep.runs, sweep.values, strict=True)]
 
 
-def remaining(folder: Folder, trials: list[TrialSpec]) -> list[TrialSpec]:
-    """The trials that have not come to a result; what failed is tried again."""
-    done = {"finished", "diverged"}
-    return [trial for trial in trials if (read_record(folder.trial(trial.id)) or {}).get("status") not in done]
+def remaining(folder: Folder, trials: list[TrialSpec], tune: Tune | None = None) -> list[TrialSpec]:
+    """The trials that have not come to a result (see `records.ended`)."""
+    return [trial for trial in trials if not ended(read_record(folder.trial(trial.id)) or {}, tune)]
 
 
 def run_trials(
@@ -52,25 +55,46 @@ def run_trials(
     nodes: list[dict[str, float]],
     progress: Progress,
     commit: str | None,
-) -> None:
-    """Run ``trials`` to their ends with Ray Tune, as many at a time as fit. ``progress`` hears of everything."""
+    search: Search | None = None,
+) -> list[str]:
+    """Run ``trials`` to their ends with Ray Tune, as many at a time as fit. ``progress`` hears of everything.
+
+    With a ``search`` the trials are those that it draws, and ``trials`` what it has drawn so far. Returns what there is
+    to complain about.
+    """
     from ray import tune
+    from ray.tune.error import TuneError
 
     from orchestrator.driver import Driver
     from orchestrator.hearing import Hearing
+    from orchestrator.stopping import Drawing, Stopping
 
+    stopping = None
+    if sweep.tune and sweep.tune.scheduler:
+        stopping = Stopping(sweep.tune, max(run.rounds for run in sweep.runs))
+        stopping.recall(folder, search.specs if search else specs(sweep))
     common = {
         "sweep": str(folder.path),
         "data_root": str(sweep.data_root),
         "placement": asdict(place),
         "timeout": sweep.resources.timeout_seconds,
         "commit": commit,
+        "every_round": stopping is not None,
     }
-    configs = [{"id": trial.id, "run": trial.run.to_dict()} | common for trial in trials]
+
+    def configured(trial: TrialSpec) -> dict[str, Any]:
+        progress.planned(trial.id, trial.title, trial.run.to_dict())
+        return {"id": trial.id, "run": trial.run.to_dict()} | common
+
+    if search:
+        search.over = progress.statuses
     tuner = tune.Tuner(
         tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
-        param_space={"trial": tune.grid_search(configs)},
+        param_space={} if search else {"trial": tune.grid_search([configured(trial) for trial in trials])},
         tune_config=tune.TuneConfig(
+            search_alg=Drawing(search, configured) if search else None,
+            num_samples=search.samples if search else 1,
+            scheduler=stopping,
             reuse_actors=True,
             max_concurrent_trials=together(place, nodes, sweep.resources.concurrent_trials),
             trial_name_creator=_named,
@@ -79,15 +103,21 @@ def run_trials(
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(folder.path / TUNE_FOLDER),
-            callbacks=[Hearing(progress)],
+            callbacks=[Hearing(progress, str(place), sweep.resources.timeout_seconds, stopping)],
             failure_config=tune.FailureConfig(max_failures=sweep.resources.trial_retries),
             verbose=0,
         ),
     )
     try:
         tuner.fit()
+    except TuneError as error:
+        # What `Hearing` raises arrives wrapped in a traceback.
+        if isinstance(error.__context__, WriteError):
+            raise error.__context__ from None
+        raise
     finally:
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+    return stopping.complaint() if stopping else []
 
 
 def _named(trial: Any) -> str:

@@ -116,11 +116,12 @@ class Trial:
         # 5. Models are compared on every client's records and on the test records.
         self._evaluate(state.round + 1)
         state.round += 1
+        seconds = time.monotonic() - started
         if state.round == self.run.rounds:  # what is reported of the last round is what would be deployed after it
             found.audits += self._attack(state.round).audits
             found.exposures += self._replicate()
             self._choose(state.round)
-        self._record(found, facts, time.monotonic() - started)
+        self._record(found, facts, seconds)
 
     def note(self) -> str | None:
         """What is going on while there is no news: rounds of an initialisation count only if it is chosen."""

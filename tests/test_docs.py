@@ -73,7 +73,7 @@ def test_every_command_is_one_that_the_command_line_knows(arguments: str) -> Non
     if words == ["report"]:  # spoken of, not given
         return
     options = _parser().parse_args(words)
-    if words[0] == "run" and options.sweep.name != "SWEEP.yaml":
+    if words[0] == "run" and options.sweep.name not in ("SWEEP.yaml", "..."):
         assert load_sweep(ROOT / options.sweep, options.sets).runs
 
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.config import resolve, trial_id
+from algorithms.curvature import CurvatureConfig
+from orchestrator.config import Run, resolve, trial_id
+from orchestrator.published import records
+from orchestrator.report.papers import rules
 from orchestrator.sweep_file import Sweep, load_sweep
 
 SWEEPS = sorted((Path(__file__).parents[1] / "sweeps").glob("*.yaml"))
-# What the opening comment must hold. The quickstart is small as it is.
+IFCA_MIR = [path for path in SWEEPS if path.stem == "quickstart" or path.stem.startswith("ifca_mir")]
+FINP = [path for path in SWEEPS if path.stem.startswith("finp") and path.stem != "finp_quickstart"]
+RELEASED = [path for path in FINP if path.stem.endswith("as_released")]
+# What the opening comment must hold. The quickstarts are small as they are.
 PARTS = ("Paper", "Expect", "Hardware")
 OPTIONS = re.compile(r"# (?P<word>\w+): (?P<options>--set .+)")
 
@@ -38,12 +46,27 @@ def variants(path: Path) -> dict[str, list[str]]:
     return found
 
 
+# Records of a client on average, where it is not said how many there should be.
+DEALT = {"alzheimer": 1024, "cifar10": 2500, "har": 150}
+
+
 def cost(sweep: Sweep) -> int:
-    """Records that all trials train on, over all rounds."""
+    """Records that all trials train on and measure curvature with, over all rounds and federations."""
     return sum(
-        run.rounds * run.training.config.epochs * run.data.config.clients * (run.data.config.examples_per_client or 0)
+        run.rounds * run.data.config.clients * _passes(run) * (1 + 2 * getattr(attack.config, "replicas", 0))
         for run in sweep.runs
+        for attack in run.attacks or [run.training]
     )
+
+
+def _passes(run: Run) -> int:
+    """Records that one client takes through its network in a round, at least."""
+    records = run.data.config.examples_per_client or DEALT[run.data.name]
+    objective = run.objective.config
+    if not isinstance(objective, CurvatureConfig):
+        return run.training.config.epochs * records
+    products = objective.power_steps + (objective.probes if objective.trace == "hutchinson" else 0)
+    return run.training.config.epochs * records + products * min(records, objective.curvature_records)
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
@@ -63,12 +86,16 @@ def test_the_opening_comment_says_what_is_published_what_to_expect_and_what_it_c
     assert re.search(r"\d ?(h|min|minutes)\b", text), "hours or minutes"
 
 
-@pytest.mark.parametrize("path", [path for path in SWEEPS if path.stem != "quickstart"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in SWEEPS if not path.stem.endswith("quickstart")], ids=lambda path: path.stem
+)
 def test_there_is_a_small_version_of_the_same_comparison(path: Path) -> None:
     whole, small = load_sweep(path), load_sweep(path, variants(path)["small"])
     assert small.swept == whole.swept
-    assert cost(small) * 100 < cost(whole)
-    assert {run.clustering.name for run in small.runs} == {run.clustering.name for run in whole.runs}
+    assert small.name == f"{whole.name}-small", "it must not be taken for the whole"
+    assert cost(small) * (100 if path in IFCA_MIR else 10) < cost(whole)
+    for slot in ("clustering", "objective", "privacy"):
+        assert {getattr(run, slot).name for run in small.runs} == {getattr(run, slot).name for run in whole.runs}
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
@@ -77,7 +104,7 @@ def test_every_line_of_options_can_be_given(path: Path) -> None:
         assert load_sweep(path, sets).runs
 
 
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", IFCA_MIR, ids=lambda path: path.stem)
 def test_trials_that_are_compared_share_data_and_start(path: Path) -> None:
     """Both algorithms see the same deal, the same initial models and the same tolerances."""
     for run in load_sweep(path).runs:
@@ -124,3 +151,113 @@ def test_the_sweeps_of_the_paper_have_its_numbers(name: str) -> None:
         assert run.split.config.transform == ("brightness" if run.data.name == "cifar10" else "rotation")
         assert (training.optimizer, training.momentum, training.batch_size) == ("sgd", 0, 50)
         assert (run.attacks[0].config.every, run.attacks[0].config.shadows) == (5, 3)
+
+
+@pytest.mark.parametrize("path", [path for path in SWEEPS if path not in IFCA_MIR], ids=lambda path: path.stem)
+def test_trials_of_one_global_model_share_the_deal_and_the_attack(path: Path) -> None:
+    """Seeds change training and noise; who holds which records, and who is attacked how, is the same for all."""
+    runs = load_sweep(path).runs
+    assert {run.clustering.name for run in runs} == {"none"}
+    assert runs[0].data.config.split_seed is not None
+    assert all(run.data == runs[0].data and run.attacks == runs[0].attacks for run in runs)
+
+
+@cache
+def planned() -> tuple[dict[str, Any], ...]:
+    """Every run of every sweep as it stands and with each of its lines of options but the small one, written out."""
+    runs = [run for path in SWEEPS for run in load_sweep(path).runs]
+    for path in SWEEPS:
+        lines = [sets for word, sets in variants(path).items() if word != "small"]
+        runs += [run for sets in lines for run in load_sweep(path, sets).runs]
+    return tuple({trial_id(run): run.to_dict() for run in runs}.values())
+
+
+def value(run: dict[str, Any], key: str) -> Any:
+    """What stands at a dotted key of a run, or None."""
+    for step in key.split("."):
+        run = run.get(step) if isinstance(run, dict) else None  # type: ignore[assignment]
+    return run
+
+
+@pytest.mark.parametrize("paper", ["finp", "metric_privacy"])
+def test_every_published_number_has_a_trial_to_be_laid_beside(paper: str) -> None:
+    found = {record: rules()[paper](record) for record in records() if record.paper == paper}
+    alone = [
+        (record.source, record.setting, record.method)
+        for record, counterpart in found.items()
+        if counterpart
+        and not any(all(value(run, key) == it for key, it in counterpart.where.items()) for run in planned())
+    ]
+    assert any(found.values())
+    assert alone == []
+
+
+# Model: data set and local epochs. Everywhere 10 clients, Adam at 0.001 and batches of 64, as in Section 5 and Appendix B.
+FINP_RECIPES = {"tcn": ("har", {1}), "hu_cnn": ("cifar10", {1, 5, 10}), "resnet56": ("cifar10", {5})}
+
+
+@pytest.mark.parametrize("path", FINP, ids=lambda path: path.stem)
+def test_the_sweeps_of_finp_have_its_numbers(path: Path) -> None:
+    for run in load_sweep(path).runs:
+        training, (data, epochs) = run.training.config, FINP_RECIPES[run.model.name]
+        assert (run.data.name, run.data.config.clients) == (data, 10)
+        assert (training.optimizer, training.lr, training.batch_size) == ("adam", 0.001, 64)
+        assert training.epochs in epochs
+        assert run.rounds == 20 or path.stem.startswith("finp_timing")
+        if data == "cifar10":
+            assert (run.split.name, run.split.config.alpha, run.data.config.split_seed) == ("dirichlet", 0.5, 42)
+
+
+def test_the_ablation_of_beta_has_every_published_pair() -> None:
+    for name in ("finp_cifar_cnn_beta", "finp_cifar_cnn_beta_as_released"):
+        runs = load_sweep(next(path for path in SWEEPS if path.stem == name)).runs
+        pairs = {(run.aggregation.name, getattr(run.objective.config, "beta", None)) for run in runs}
+        assert pairs == {(name, b) for name in ("fedavg", "finp_pca", "finp_ala") for b in (None, 0.05, 0.1, 0.3, 0.5)}
+
+
+@pytest.mark.parametrize("path", RELEASED, ids=lambda path: path.stem)
+def test_as_released_has_the_defects_and_sound_has_none(path: Path) -> None:
+    def curvatures(path: Path) -> list[Any]:
+        return [run.objective.config for run in load_sweep(path).runs if run.objective.name == "finp"]
+
+    for config in curvatures(path):
+        assert (config.rho_alignment, config.solver, config.trace) == ("by_visit_order", "power", "hutchinson")
+        assert (config.power_steps, config.probes, config.curvature_tolerance) == (100, 100, 0.001)
+        assert config.curvature_records >= 10_000, "all that a client can have"
+    for run in load_sweep(path).runs:
+        assert getattr(run.aggregation.config, "rho", "with_penalty") == "with_penalty"
+        assert run.attacks[0].config.rounded
+    sound = path.with_name(path.name.replace("_as_released", "").replace("resnet_finp", "resnet"))
+    for config in curvatures(sound):
+        assert config == type(config)(beta=config.beta)
+    assert not any(getattr(attack.config, "rounded", False) for run in load_sweep(sound).runs for attack in run.attacks)
+
+
+# Clients by the table that they are from, with the rounds and local epochs of Sections 6 and 7.
+METRIC_RECIPES = {"homogeneous": (4, 20, 5), "non_iid": (4, 20, 5), "cia": (3, 1, 20)}
+WARM = {"fedavg": 0, "fedmedian": 0, "fedavgm": 20, "fedopt": 20, "fedyogi": 20}
+
+
+@pytest.mark.parametrize("name", ["homogeneous", "non_iid", "five_runs", "fedprox", "cia", "noise_grid", "control"])
+def test_the_sweeps_of_metric_privacy_have_its_numbers(name: str) -> None:
+    runs = load_sweep(next(path for path in SWEEPS if path.stem == f"metric_privacy_{name}")).runs
+    for run in runs:
+        clients, rounds, epochs = METRIC_RECIPES[run.split.config.preset]
+        training = run.training.config
+        assert (run.data.config.clients, run.rounds, training.epochs) == (clients, rounds, epochs)
+        assert (training.optimizer, training.lr, training.batch_size) == ("adam", 0.001, 32)
+        assert training.adam_epsilon == 1e-7, "that of Keras"
+        assert getattr(run.aggregation.config, "warm_start_epochs", 0) == WARM[run.aggregation.name]
+        if run.privacy.name != "none":
+            assert run.privacy.config.clip == 5
+            assert run.privacy.config.sensitivity == ("weights" if name in ("noise_grid", "control") else "uniform")
+            assert run.privacy.config.noise_multiplier == 0.01 or name == "noise_grid"
+
+
+def test_every_strategy_of_metric_privacy_meets_every_kind_of_privacy() -> None:
+    kinds = ("none", "global_dp", "metric_dp")
+    for name in ("homogeneous", "non_iid", "five_runs", "cia"):
+        runs = load_sweep(next(path for path in SWEEPS if path.stem == f"metric_privacy_{name}")).runs
+        found = {(run.aggregation.name, run.privacy.name, run.seed) for run in runs}
+        seeds = range(42, 47) if name == "five_runs" else (42,)
+        assert found == {(strategy, kind, seed) for strategy in WARM for kind in kinds for seed in seeds}

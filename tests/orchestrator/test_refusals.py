@@ -24,7 +24,8 @@ def test_the_good_file_is_good() -> None:
             "clustering:",
             "clusterin:",
             "x.yaml:6: base.clusterin: unknown key. Did you mean 'clustering'? Known: "
-            "aggregation, attacks, clustering, data, evaluate_every, model, objective, privacy, rounds, seed, training",
+            "aggregation, attacks, clustering, data, evaluate_every, model, objective, participation, "
+            "participation_rate, privacy, rounds, seed, training",
         ),
         (
             "name: ifca",
@@ -73,7 +74,8 @@ def test_the_good_file_is_good() -> None:
             "  seed:",
             "  sed:",
             "x.yaml:9: sweep.sed: unknown key. Did you mean 'seed'? Known: "
-            "aggregation, attacks, clustering, data, evaluate_every, model, objective, privacy, rounds, seed, training",
+            "aggregation, attacks, clustering, data, evaluate_every, model, objective, participation, "
+            "participation_rate, privacy, rounds, seed, training",
         ),
         (
             "  seed:",
@@ -85,7 +87,8 @@ def test_the_good_file_is_good() -> None:
             "  seed:",
             "  clustring.clusters:",
             "x.yaml:9: sweep.clustring.clusters: unknown key. Did you mean 'clustering'? Known: aggregation, "
-            "attacks, clustering, data, evaluate_every, model, objective, privacy, rounds, seed, training",
+            "attacks, clustering, data, evaluate_every, model, objective, participation, "
+            "participation_rate, privacy, rounds, seed, training",
         ),
         ("  seed:", "  base.seed:", "x.yaml:9: sweep.base.seed: the keys of a sweep start inside base; write 'seed'"),
         ("  seed:", "  rounds.x:", "x.yaml:9: sweep.rounds.x: rounds is 4, which has no x in it"),
@@ -119,7 +122,7 @@ def test_the_good_file_is_good() -> None:
             "name: small",
             "name: small\nnmae: x",
             "x.yaml:2: nmae: unknown key. Did you mean 'name'? Known: base, data_root, description, name, resources, "
-            "samples, sweep",
+            "samples, sweep, tune",
         ),
         ("name: small", "name: small\nseed: 3", "x.yaml:2: seed: belongs in base: write base.seed"),
         ("name: small", "name: small\nsplit: groups", "x.yaml:2: split: belongs in base: write base.data.split"),
@@ -190,12 +193,13 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
     assert refused(text + "resources: {client_actors: two}\nnonsense: 1\n", "base.model=vgg", "novalue") == [
         "x.yaml:3: base.rounds: must be an integer >= 1, got 0",
         "x.yaml:4: base.seeed: unknown key. Did you mean 'seed'? Known: aggregation, attacks, clustering, data, "
-        "evaluate_every, model, objective, privacy, rounds, seed, training",
+        "evaluate_every, model, objective, participation, "
+        "participation_rate, privacy, rounds, seed, training",
         "x.yaml:5: base.rounds: is given twice, first in line 3",
         "x.yaml:11: sweep.seed.grid_search.2: must be a finite number, got .inf",
         "x.yaml:11: sweep.seed.grid_search.1: must be an integer >= 0, got 'x'",
         "x.yaml:12: resources.client_actors: must be an integer >= 1, got 'two'",
-        "x.yaml:13: nonsense: unknown key. Known: base, data_root, description, name, resources, samples, sweep",
+        "x.yaml:13: nonsense: unknown key. Known: base, data_root, description, name, resources, samples, sweep, tune",
         "--set novalue: must be key=value, the key dotted and from the top of the file, such as base.rounds=4",
         "--set base.model=vgg: base.model: unknown member 'vgg'. Known: cnn, mlp",
     ]

@@ -26,7 +26,7 @@ def poisoned(trial, attempts):
         if jobs[0].method == "train" and trial.state.attempt in attempts:
             return [
                 replace(sent, parts={j: replace(part, total=part.total * np.nan) for j, part in sent.parts.items()})
-            for sent in answers
+                for sent in answers
             ]
         return answers
 

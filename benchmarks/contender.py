@@ -1,0 +1,106 @@
+"""A contender: a process of its own that trains a round whenever it is asked (`contenders/protocol.py`), else waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import processes
+from environments import bare_environment
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SCRIPTS = CHECKOUT / "benchmarks" / "contenders"
+PATIENCE_SECONDS = 1800.0  # no round of any workload takes nearly as long
+
+
+class Failed(Exception):
+    """A contender did not answer. The message ends with what it printed last."""
+
+
+class Contender:
+    """A script of ``contenders/``. ``python`` is a peer's interpreter; without, ours and our packages. Prints go to ``log``."""
+
+    def __init__(self, name: str, script: str, arguments: Sequence[str], log: Path, python: Path | None = None) -> None:
+        self.name, self.log = name, log
+        ours = {} if python else {"PYTHONPATH": str(CHECKOUT)}  # Ray's workers inherit it
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                [str(python or sys.executable), str(SCRIPTS / script), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=bare_environment(**ours),
+                start_new_session=True,  # Ctrl-C is for the coordinator, which then ends them all
+            )
+        self.started: dict[int, int | None] = {}
+        self._heard = b""
+
+    def ready(self) -> Self:
+        """Wait until it is started. Raises Failed."""
+        self._answer()
+        self.started = self._family()
+        return self
+
+    def ask(self, request: str) -> tuple[float, dict[str, Any]]:
+        """Send one line and wait for the answer: how long that took, and what it was. Raises Failed."""
+        began = time.perf_counter()
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(f"{request}\n".encode())
+            self.process.stdin.flush()
+        answer = self._answer()
+        return time.perf_counter() - began, answer
+
+    def pids(self) -> list[int]:
+        """Its processes, with all that they started."""
+        return processes.tree(self.process.pid)
+
+    def stop(self) -> None:
+        """Let it end by itself, and end what is left of it."""
+        left = self.started | self._family()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=20)
+        for pid, born in left.items():
+            if born is not None and processes.born(pid) == born:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _family(self) -> dict[int, int | None]:
+        return {pid: processes.born(pid) for pid in self.pids()}
+
+    def _answer(self) -> dict[str, Any]:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._heard:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise Failed(f"{self.name} said nothing for {PATIENCE_SECONDS:g} s; {self._last_words()}")
+                piece = os.read(self.process.stdout.fileno(), 65536)
+                if not piece:
+                    raise Failed(f"{self.name} ended; {self._last_words()}")
+                self._heard += piece
+        line, _, self._heard = self._heard.partition(b"\n")
+        return json.loads(line)
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return f"last in {self.log}: {lines[-1] if lines else 'nothing'}"

@@ -1,0 +1,160 @@
+"""fedpriv as a sweep runs it: a Ray session, client actors, and a `Trial` that is advanced round by round.
+
+    python fedpriv_trial.py FOLDER [--run RUN.json] [--data DIR] [--cache DIR]
+
+FOLDER holds the work of all contenders. With ``--run`` its records are left alone and the federation is the run's own, dealt
+from the data sets under ``--data``; ``--cache`` is where shadow models are kept.
+
+What is left out of a sweep: Tune, which calls the trial, and MLflow, which hears of it in another process. What is in it and
+not in the other contenders': the tables, the saved state, and any evaluation that the engine makes between two rounds. The test
+records are never evaluated (``evaluate_every`` is out of reach). An answer to ``round`` holds the seconds of each part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import ray
+from protocol import own_stdout, serve
+from ray.util import placement_group
+from work import Records, Work, read_initial, read_records, read_work
+
+import datasets
+from algorithms.messages import Weights
+from datasets.federation import Examples, Federation
+from orchestrator.clients import Clients
+from orchestrator.cluster import ray_session
+from orchestrator.config import Run, resolve
+from orchestrator.placement import placement
+from orchestrator.resources import Resources
+from orchestrator.results import Folder
+from orchestrator.rng import stream
+from orchestrator.session import Setup
+from orchestrator.shadows import Shadows
+from orchestrator.sweep import tune_environment
+from orchestrator.trial import Trial
+
+ENDLESS = 10**9  # rounds of a trial that is only ever asked for one more
+PARTS = ("_attack", "_choose", "_train", "_learn", "_aggregate", "_evaluate", "_record")
+
+
+def given(work: Work) -> dict[str, Any]:
+    """The run that is the work of all contenders; every slot that is not named has its default."""
+    training = {name: getattr(work, name) for name in ("optimizer", "lr", "epochs", "batch_size", "precision")}
+    return {"data": "digits", "model": work.network, "training": training}
+
+
+def federation(work: Work, records: Records) -> Federation:
+    """The records of the work as fedpriv's data. One record stands for the test part, which is never looked at."""
+    none, clients = Examples(records.x[:0], records.y[:0]), records.clients
+    return Federation(
+        name=work.name,
+        classes=work.classes,
+        train=Examples(records.x, records.y),
+        offsets=records.offsets,
+        groups=np.zeros(clients, np.int64),
+        group_names=("all",),
+        amounts=np.zeros(clients, np.float32),
+        record_amounts=np.zeros(len(records.y), np.float32),
+        test=Examples(records.x[:1], records.y[:1]),
+        test_owner=np.array([-1]),
+        nonmembers=none,
+        nonmember_owner=np.empty(0, np.int64),
+        shadow=none,
+    )
+
+
+def dealt(run: Run, data: Path | None) -> Federation:
+    """The federation that the run itself asks for."""
+    return datasets.build(run.data, run.split, data or Path(), lambda purpose: stream(run.seed, purpose))
+
+
+def flattened(arrays: dict[str, np.ndarray]) -> Weights:
+    """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their channels last."""
+    pieces = [np.moveaxis(array, 1, -1) if array.ndim == 4 else array for array in arrays.values()]
+    return Weights(np.concatenate([piece.ravel() for piece in pieces]), np.empty(0, np.float32))
+
+
+class Clock:
+    """How long each part of a round took."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.seconds: dict[str, float] = {}
+        for name in PARTS:
+            if hasattr(trial, name):
+                setattr(trial, name, self._timed(name.removeprefix("_"), getattr(trial, name)))
+
+    def _timed(self, name: str, part: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return part(*args)
+            finally:
+                self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+        return timed
+
+    def taken(self) -> dict[str, float]:
+        """The seconds since this was last asked for."""
+        taken, self.seconds = self.seconds, {}
+        return taken
+
+
+def stored() -> float:
+    """Bytes in Ray's object store, as the raylet last reported them (it does so several times a second)."""
+    name = "object_store_memory"
+    return ray.cluster_resources()[name] - ray.available_resources().get(name, 0.0)
+
+
+def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
+    """Start everything, then answer."""
+    work = read_work(options.folder)
+    described = json.loads(options.run.read_text()) if options.run else given(work)
+    run = resolve(described | {"rounds": ENDLESS, "evaluate_every": ENDLESS})
+    resources = Resources(client_actors=work.processes)
+    place = placement(resources, run.training.config)
+    tune_environment(os.environ)
+    with ray_session("local", place):
+        group = placement_group(place.bundles)  # what Tune would reserve for the trial
+        ray.get(group.ready())
+        clients = Clients(place.actor_options(group), resources.timeout_seconds)
+        shadows = Shadows(options.cache or scratch / "shadows", place.shadow_options(group), resources.timeout_seconds)
+        data = ray.put(dealt(run, options.data) if options.run else federation(work, read_records(options.folder)))
+        trial = Trial(
+            run, Setup.of("benchmark", run, data), ray.get(data), clients, shadows, Folder(scratch).trial("t")
+        )
+        if not options.run:
+            trial.state.models = [flattened(read_initial(options.folder))]
+        clock = Clock(trial)
+
+        def round_(_: str) -> dict[str, Any]:
+            trial.advance()
+            return {"parts": clock.taken()}
+
+        def save(path: str) -> None:
+            np.savez(path, **{name.split(".", 1)[1]: array for name, array in trial.arrays().items()})
+
+        serve(out, {"round": round_, "save": save, "store": lambda _: {"bytes": stored()}})
+        clients.stop()
+
+
+def main() -> None:
+    out = own_stdout()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    for option in ("--run", "--data", "--cache"):
+        parser.add_argument(option, type=Path)
+    with TemporaryDirectory() as scratch:
+        serve_trial(parser.parse_args(), out, Path(scratch))
+
+
+if __name__ == "__main__":
+    main()

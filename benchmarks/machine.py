@@ -1,0 +1,31 @@
+"""The machine that figures were measured on, and the cores that everything runs on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+
+def use_cores(count: int) -> None:
+    """Keep this process, and all that it starts from now on, on the first ``count`` of the cores that it may use."""
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, allowed[:count])
+
+
+def describe(data: Path | None) -> dict[str, str]:
+    """What a figure depends on besides the code."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
+    )
+    memory = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    return {
+        "processor": f"{model}, {len(os.sched_getaffinity(0))} cores at hand, at most 2 used",
+        "memory": f"{int(memory.split()[1]) / 2**20:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "packages": ", ".join(f"{name} {version(name)}" for name in ("torch", "ray", "numpy")),
+        "data": str(data) if data else "synthetic where published files would be needed",
+        "load before": f"{os.getloadavg()[0]:.2f}",
+    }

@@ -1,0 +1,151 @@
+"""The comparison: whose turn it is, medians, ratios and targets, against answers by hand. Nothing is trained here."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import comparison
+import memory
+import numpy as np
+import pytest
+import scaling
+from contender import Failed
+from workloads import WORKLOADS, Target, initial
+
+MIB = 2**20
+
+
+class Scripted:
+    """A contender whose rounds take the given seconds; None is a round that it does not survive."""
+
+    def __init__(self, name: str, seconds: Sequence[float | None], asked: list[str] | None = None) -> None:
+        self.name, self.left, self.asked = name, list(seconds), [] if asked is None else asked
+
+    def ask(self, request: str) -> tuple[float, dict[str, Any]]:
+        assert request == "round"
+        self.asked.append(self.name)
+        seconds = self.left.pop(0)
+        if seconds is None:
+            raise Failed(f"{self.name} ended")
+        return seconds, {"parts": {"train": seconds / 2}} if self.name == comparison.OURS else {}
+
+
+def test_the_warm_up_round_does_not_count():
+    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2, 3]), Scripted("bare", [99, 4, 5, 6])], rounds=3)
+    assert measured.seconds == {"fedpriv": [1, 2, 3], "bare": [4, 5, 6]}
+    assert measured.parts == {"fedpriv": [{"train": 0.5}, {"train": 1}, {"train": 1.5}]}
+
+
+def test_each_turn_asks_everybody_once_and_another_first():
+    asked: list[str] = []
+    contenders = [Scripted(name, [1] * 4, asked) for name in ("a", "b", "c")]
+    comparison.interleaved(contenders, rounds=3)
+    assert asked == ["a", "b", "c", "b", "c", "a", "c", "a", "b", "a", "b", "c"]
+
+
+def test_who_fails_is_left_out_and_the_others_go_on():
+    contenders = [Scripted("fedpriv", [1] * 4), Scripted("flower", [1, 2, None]), Scripted("bare", [3] * 4)]
+    measured = comparison.interleaved(contenders, rounds=3)
+    assert measured.seconds == {"fedpriv": [1, 1, 1], "bare": [3, 3, 3]}
+    assert measured.failed == {"flower": "flower ended"}
+    (row,) = [row for row in comparison.rows(measured, {"flower": Target(faster=2)}) if row["contender"] == "flower"]
+    assert (row["seconds"], row["ratio"], row["met"]) == (None, None, "flower ended")
+
+
+def test_ratios_are_those_of_the_medians_and_their_spread_that_of_the_turns():
+    measured = comparison.Measured({"fedpriv": [1.0, 2.0, 4.0], "bare": [4.0, 2.5, 2.0], "flower": [10.0, 30.0, 20.0]})
+    rows = comparison.rows(measured, {"bare": Target(at_most=0.8), "flower": Target(faster=10.01)})
+    ours, bare, flower = rows
+    assert (ours["seconds"], ours["fastest"], ours["slowest"], ours["ratio"], ours["met"]) == (2, 1, 4, None, None)
+    assert (bare["ratio"], bare["lowest"], bare["highest"]) == (2.0 / 2.5, 0.25, 2.0)
+    assert (flower["ratio"], flower["lowest"], flower["highest"]) == (10.0, 5.0, 15.0)
+    assert bare["met"] is True, "a target is met at its very value"
+    assert flower["met"] is False
+
+
+def test_a_contender_without_a_target_has_a_ratio_and_no_verdict():
+    measured = comparison.Measured({"fedpriv": [1.0], "pfl": [2.0]})
+    _, pfl = comparison.rows(measured, {})
+    assert (pfl["ratio"], pfl["target"], pfl["met"]) == (0.5, None, None)
+
+
+def test_a_target_for_somebody_who_was_not_started_says_so():
+    (_, row) = comparison.rows(comparison.Measured({"fedpriv": [1.0]}), {"pfl": Target(faster=2)})
+    assert (row["contender"], row["target"], row["met"]) == ("pfl", "at least 2 x faster", "not run")
+
+
+def test_the_table_shows_ratio_target_and_verdict_in_one_line():
+    measured = comparison.Measured({"fedpriv": [1.0], "bare": [4.0], "flower": [30.0]})
+    text = comparison.table(
+        "title", comparison.rows(measured, {"bare": Target(at_most=0.2), "flower": Target(faster=25)})
+    )
+    lines = {line.split()[0]: " ".join(line.split()) for line in text.splitlines()}
+    assert lines["bare"] == "bare 4.000 0.25 0.25 to 0.25 at most 0.2 of its time missed"
+    assert lines["flower"] == "flower 30.000 30.00 x faster 30.00 to 30.00 at least 25 x faster met"
+    assert lines["fedpriv"] == "fedpriv 1.000"
+
+
+def test_the_parts_of_our_round_are_medians_with_the_longest_first():
+    parts = [{"train": 3.0, "record": 0.1}, {"train": 1.0, "record": 0.3}, {"train": 2.0, "record": 0.2}]
+    assert comparison.shares(parts) == "train 2.000 s, record 0.200 s"
+
+
+def test_files_hold_the_rows_and_every_round(tmp_path: Path):
+    measured = comparison.Measured({"fedpriv": [1.0, 3.0], "bare": [4.0, 4.0]}, failed={"pfl": "no uv"})
+    rows = comparison.rows(measured, WORKLOADS["digits"].targets)
+    comparison.write(tmp_path, "digits", {"memory": "1 GiB"}, measured, rows)
+    with (tmp_path / "digits.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [row["contender"] for row in read] == ["fedpriv", "bare", "flower", "pfl"]
+    assert (float(read[1]["ratio"]), read[1]["met"], read[3]["met"]) == (0.5, "True", "no uv")
+    everything = json.loads((tmp_path / "digits.json").read_text())
+    assert everything["seconds"] == measured.seconds
+    assert everything["machine"] == {"memory": "1 GiB"}
+
+
+@pytest.mark.parametrize(
+    ("name", "clients", "records", "shape"),
+    [("digits", 200, 12_800, (1, 8, 8)), ("mnist", 40, 10_240, (1, 28, 28)), ("har", 30, None, (9, 128))],
+)
+def test_workloads_have_the_clients_and_records_of_their_titles(name, clients, records, shape):
+    workload = WORKLOADS[name]
+    given = workload.records(None, False)
+    assert (given.clients, given.x.shape[1:], given.x.dtype) == (clients, shape, np.float32)
+    assert f"{clients} clients" in workload.title
+    assert len(given.y) == given.offsets[-1] == (records or len(given.y))
+    assert set(np.unique(given.y)) == set(range(workload.work.classes))
+    sizes = np.diff(given.offsets)
+    assert sizes.min() == sizes.max() or name == "har"
+    assert name != "har" or (sizes.min() >= 281 and sizes.max() <= 409)
+
+
+def test_every_start_of_a_workload_is_the_same():
+    work = WORKLOADS["digits"].work
+    first, second = initial(work, (1, 8, 8)), initial(work, (1, 8, 8))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert np.ptp(np.concatenate([array.ravel() for array in first.values()])) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "memory_held", "code"),
+    [
+        ((1.0, 4.5), (0, 64 * MIB + 30), 0),
+        ((1.0, 4.7), (0, 0), 1),
+        ((1.0, 3.3), (0, 0), 1),
+        ((1.0, 4.0), (0, 65 * MIB), 1),
+    ],
+)
+def test_scaling_allows_fifteen_percent_and_the_records_with_64_mib(seconds, memory_held, code, capsys):
+    assert scaling.verdict((50, 200), seconds, memory_held, (10, 40)) == code
+    assert ("missed" in capsys.readouterr().out) == bool(code)
+
+
+def test_memory_forgives_the_first_rounds_and_not_the_later_ones(capsys):
+    settled = [(100.0 * MIB if turn < 2 else 200.0 * MIB, 10.0) for turn in range(20)]
+    assert memory.verdict(settled) == 0
+    assert memory.verdict([(turn * MIB, 0.0) for turn in range(20)]) == 1
+    assert memory.verdict([(0.0, turn * MIB) for turn in range(20)]) == 1

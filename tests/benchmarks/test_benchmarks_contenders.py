@@ -1,0 +1,163 @@
+"""The contenders: they do the same work, and the coordinator can talk to them and be rid of them. No peer is installed."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import fedpriv_trial
+import numpy as np
+import processes
+import pytest
+import torch
+from contender import Contender, Failed
+from contenders import networks
+from contenders.work import Records, Work, read_records, read_work
+from plain_training import PlainTraining
+from torch.nn.functional import cross_entropy
+from workloads import WORKLOADS, initial, lay, patterns
+
+from algorithms.network import Network
+from orchestrator.config import resolve
+from tests.inline import inline_trial
+
+SIZES = (3, 7, 5)  # records of three clients; a batch of seven holds all of each
+SHAPES = {"mlp": (1, 8, 8), "mnist_cnn": (1, 28, 28), "tcn": (9, 128)}
+
+
+def work_of(network: str, **changes: object) -> tuple[Work, Records]:
+    """One step per client and round, on all of its records."""
+    work = Work("tiny", network, 4, batch_size=7, optimizer="sgd", lr=0.5, **changes)
+    x, y = patterns(sum(SIZES), SHAPES[network], 4)
+    return work, Records(x, y, np.concatenate([[0], np.cumsum(SIZES)]))
+
+
+def averaged(work: Work, records: Records) -> dict[str, np.ndarray]:
+    """The weights after a round, by hand: the mean, by records, of one gradient step on each client's records."""
+    module = networks.build(work.network, records.x.shape[1:], work.classes).double()
+    start = {name: torch.from_numpy(a).double() for name, a in initial(work, records.x.shape[1:]).items()}
+    total = {name: np.zeros(array.shape) for name, array in start.items()}
+    for client in range(records.clients):
+        module.load_state_dict(start)
+        x, y = (torch.from_numpy(array) for array in records.of(client))
+        module.zero_grad()
+        cross_entropy(module(x.double()), y).backward()
+        for name, parameter in module.named_parameters():
+            total[name] += len(y) / len(records.y) * (parameter - work.lr * parameter.grad).detach().numpy()
+    return total
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist", "mnist_bf16", "har"])
+def test_plain_networks_are_fedprivs(name):
+    work = WORKLOADS[name].work
+    shape = SHAPES[work.network]
+    run = resolve(fedpriv_trial.given(work) | {"rounds": 1})
+    ours = Network(run.model, shape, work.classes)
+    arrays = initial(work, shape)
+    ours.load(fedpriv_trial.flattened(arrays))
+    plain = networks.build(work.network, shape, work.classes)
+    plain.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
+    x = np.random.default_rng(0).random((5, *shape), np.float32)
+    np.testing.assert_allclose(ours.logits(x), plain(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-6)
+    assert run.training.config.precision == work.precision
+    assert sum(array.size for array in arrays.values()) == ours.layout.size
+
+
+@pytest.mark.parametrize("network", ["mlp", "mnist_cnn", "tcn"])
+def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path, one_thread):
+    work, records = work_of(network)
+    given = fedpriv_trial.given(work) | {"rounds": 3, "evaluate_every": 3}
+    trial = inline_trial(given, tmp_path, fedpriv_trial.federation(work, records))
+    trial.state.models = [fedpriv_trial.flattened(initial(work, records.x.shape[1:]))]
+    clock = fedpriv_trial.Clock(trial)
+    trial.advance()
+    found = {name.split(".", 1)[1]: array for name, array in trial.arrays().items()}
+    for name, wanted in averaged(work, records).items():
+        np.testing.assert_allclose(found[name], wanted, atol=1e-5)
+    assert clock.taken()["train"] > 0
+    assert clock.taken() == {}
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_a_plain_step_is_the_same_in_either_memory_format(channels_last, one_thread):
+    work, records = work_of("mnist_cnn")
+    alone = Records(records.x[:3], records.y[:3], np.array([0, 3]))
+    training = PlainTraining(work, alone, channels_last)
+    training.load({name: torch.from_numpy(array) for name, array in initial(work, SHAPES["mnist_cnn"]).items()})
+    assert training.train(0) == 3
+    for name, wanted in averaged(work, alone).items():
+        np.testing.assert_allclose(dict(training.module.named_parameters())[name].detach(), wanted, atol=1e-5)
+    kernel = training.module[3].weight
+    assert kernel.is_contiguous(memory_format=torch.channels_last) == channels_last
+
+
+def test_a_bare_round_is_the_average_of_the_clients_steps(tmp_path):
+    work, records = work_of("mlp")
+    lay(tmp_path, replace(WORKLOADS["digits"], work=work), records)
+    with Contender("bare", "bare_pytorch.py", [str(tmp_path)], tmp_path / "log") as bare:
+        seconds, _ = bare.ready().ask("round")
+        bare.ask(f"save {tmp_path / 'after.npz'}")
+    found = np.load(tmp_path / "after.npz")
+    for name, wanted in averaged(work, records).items():
+        np.testing.assert_allclose(found[name], wanted, atol=1e-5)
+    assert seconds > 0
+
+
+def test_the_work_is_read_as_it_was_laid(tmp_path):
+    work, records = work_of("mlp", precision="bf16", processes=3)
+    lay(tmp_path, replace(WORKLOADS["digits"], work=work), records)
+    assert read_work(tmp_path) == work
+    read = read_records(tmp_path)
+    assert read.clients == 3
+    assert all(np.array_equal(read.of(2)[part], records.of(2)[part]) for part in (0, 1))
+
+
+def scripted(tmp_path: Path, body: str) -> Contender:
+    """A contender that answers ``round`` as ``body``, a Python function of one argument, does."""
+    script = tmp_path / "scripted.py"
+    head = f"import sys\nsys.path.append({str(Path(networks.__file__).parent)!r})\n"
+    head += "import os, subprocess, time\nfrom protocol import own_stdout, serve\n"
+    script.write_text(f"{head}out = own_stdout()\n{body}\nserve(out, {{'round': round_}})\n")
+    return Contender("scripted", str(script), [], tmp_path / "log")
+
+
+def test_what_libraries_print_disturbs_no_answer(tmp_path):
+    body = (
+        "def round_(_):\n    print('noise')\n    os.system('echo more')\n    time.sleep(0.2)\n    return {'parts': 1}"
+    )
+    with scripted(tmp_path, body) as contender:
+        seconds, answer = contender.ready().ask("round")
+    assert answer == {"parts": 1}
+    assert 0.2 <= seconds < 2
+    assert "noise" in (tmp_path / "log").read_text()
+
+
+def test_a_contender_that_dies_is_reported_with_its_last_words(tmp_path):
+    with scripted(tmp_path, "def round_(_):\n    raise SystemExit('the disk is full')") as contender:
+        contender.ready()
+        with pytest.raises(Failed, match=r"scripted ended; last in .*log: the disk is full"):
+            contender.ask("round")
+
+
+def test_stopping_leaves_no_process_behind(tmp_path):
+    body = "child = subprocess.Popen(['sleep', '300'], start_new_session=True)\ndef round_(_):\n    return {'child': child.pid}"
+    with scripted(tmp_path, body) as contender:
+        child = contender.ready().ask("round")[1]["child"]
+        assert child in contender.pids()
+        assert processes.born(child) is not None
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_memory_and_time_of_a_process_are_those_that_it_used():
+    before, busy = processes.resident([os.getpid()]), processes.busy_seconds([os.getpid()])
+    held = np.ones(8_000_000)
+    until = time.process_time() + 0.3
+    while time.process_time() < until:
+        held.sum()
+    assert 56e6 < processes.resident([os.getpid()]) - before < 90e6
+    assert 0.2 < processes.busy_seconds([os.getpid()]) - busy < 2

@@ -1,0 +1,45 @@
+"""What the tests of kills, nodes and jobs share, made once: a sweep, what it must come to, and a cluster of two nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import SWEEP
+from tests.end_to_end.local_cluster import LocalCluster
+from tests.end_to_end.undisturbed import undisturbed
+
+ROUNDS, TRIALS = 12, 2
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory) -> Path:
+    """A sweep of two trials, long enough to be disturbed."""
+    path = tmp_path_factory.mktemp("sweep") / "tiny.yaml"
+    changes = {"rounds: 4": f"rounds: {ROUNDS}", "client_actors: 1": "client_actors: 2", "[0.1, 0.2]": "[0.1]"}
+    text = SWEEP
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture(scope="session")
+def expected(tiny, tmp_path_factory) -> Path:
+    """The results of a run in one process, without Ray: nothing there can be disturbed."""
+    return undisturbed(tiny, tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """Two nodes of one CPU each, so that a trial of two actors lies on both, the first with a job server.
+
+    A test that loses a node starts another.
+    """
+    pytest.importorskip("aiohttp_cors", reason="a job server needs ray[default]")
+    with LocalCluster() as started:
+        started.start(1, jobs=True)
+        started.start(1)
+        yield started

@@ -1,0 +1,87 @@
+"""A disk that is full, and one that is taken away: a sentence, and what was saved before is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.end_to_end.command import SWEEP, arguments, environment, fedpriv, same_results, trials
+from tests.end_to_end.undisturbed import undisturbed
+
+LONG = SWEEP.replace("rounds: 4", "rounds: 30").replace("client_actors: 1", "client_actors: 1, concurrent_trials: 1")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few megabytes, in memory."""
+    if os.geteuid():
+        pytest.skip("only root may mount a disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all the room that there is."""
+    file = disk / "filler"
+    with open(file, "wb", buffering=0) as filler:
+        for size in (2**16, 2**12, 1):
+            try:
+                while True:
+                    filler.write(bytes(size))
+            except OSError:
+                continue
+    return file
+
+
+def printed_until(words: str, sweep: Path, results: Path, then) -> tuple[int, str]:
+    """Run the sweep and do ``then`` once it has printed ``words``. Returns the exit code and all that was printed."""
+    with subprocess.Popen(
+        arguments(sweep, results),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+        env=environment(),
+    ) as head:
+        assert head.stdout is not None
+        printed = ""
+        for line in head.stdout:
+            if words in line and words not in printed:
+                then()
+            printed += line
+        return head.wait(), printed
+
+
+@pytest.mark.slow
+def test_a_full_disk_stops_the_sweep_with_a_sentence(disk, tmp_path):
+    sweep = tmp_path / "tiny.yaml"
+    sweep.write_text(LONG)
+    code, printed = printed_until("finished in", sweep, disk, lambda: fill(disk))
+    assert code == 1, printed
+    assert "could not be written: no space left on device" in printed
+    assert "what was saved before is whole, and the same command goes on from there" in printed
+    assert "Traceback" not in printed
+    records = {path.parent: json.loads(path.read_text()) for path in disk.glob("tiny/trials/*/result.json")}
+    finished = [folder for folder, record in records.items() if record["status"] == "finished"]
+    assert finished
+    for folder in finished:
+        assert pq.read_table(folder / "rounds.parquet").num_rows == 30
+    assert len(trials(disk)) == 4
+    (disk / "filler").unlink()
+    again = fedpriv(sweep, disk)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "are complete and are not repeated" in again.stdout
+    same_results(undisturbed(sweep, tmp_path / "undisturbed"), disk)

@@ -1,0 +1,55 @@
+"""`ray job submit`, as docs/cluster.md has it, to a cluster of two nodes with token authentication."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from orchestrator import CHECKOUT
+from tests.end_to_end.command import same_results
+from tests.end_to_end.faults import mlflow_holds_each_run_once, named
+from tests.end_to_end.local_cluster import RAY, LocalCluster
+
+MOST_BYTES = 2**20
+
+
+def uploaded(cluster: LocalCluster) -> list[Path]:
+    """The copies of the checkout on the nodes."""
+    found = cluster.folder.glob("*/session_*/runtime_resources/working_dir_files/_ray_pkg_*")
+    return [path for path in {path.resolve() for path in found} if path.is_dir()]
+
+
+def submit(cluster: LocalCluster, *command: str) -> list[str]:
+    address = ["--address", cluster.url, "--working-dir", str(CHECKOUT)]
+    return [*RAY, "job", "submit", *address, "--", *command]
+
+
+def test_a_job_gives_the_same_bytes_and_uploads_little(cluster, tiny, expected, tmp_path):
+    run = ["python", "-m", "orchestrator", "run", str(tiny), "--results", str(tmp_path)]
+    command = submit(cluster, *run)
+    busy: set[int] = set()
+    with open(tmp_path / "job.log", "w") as log:
+        job = subprocess.Popen(command, env=cluster.variables, stdout=log, stderr=subprocess.STDOUT)
+        while job.poll() is None:
+            busy |= {number for number, node in enumerate(cluster.nodes) if named(node.pid, ("ray::ClientActor",))}
+            time.sleep(0.5)
+    printed = (tmp_path / "job.log").read_text()
+    assert job.returncode == 0, printed
+    assert "succeeded" in printed
+    assert busy == {0, 1}, printed
+    same_results(expected, tmp_path)
+    mlflow_holds_each_run_once(tmp_path)
+    copies = uploaded(cluster)
+    assert len(copies) == 2
+    for copy in copies:
+        assert (copy / "orchestrator" / "published.yaml").exists()
+        assert not (copy / "tests").exists()
+        assert sum(file.stat().st_size for file in copy.rglob("*") if file.suffix != ".pyc") < MOST_BYTES
+
+
+def test_without_the_token_nothing_is_run(cluster, tmp_path):
+    stranger = cluster.run(*submit(cluster, "touch", str(tmp_path / "broken in")), RAY_AUTH_TOKEN="0" * 48)
+    assert stranger.returncode != 0
+    assert "authenticat" in (stranger.stdout + stranger.stderr).lower()
+    assert not (tmp_path / "broken in").exists()
