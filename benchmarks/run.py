@@ -63,7 +63,7 @@ def compare(
         print(f"\n{name}: {records.clients} clients, {len(records.y)} records; idle: {', '.join(idle(contenders))}")
         measured = comparison.interleaved(contenders, options.rounds, told=progress)
     measured.failed |= missing
-    found = comparison.rows(measured, workload.targets)
+    found = comparison.rows(measured, {} if options.small else workload.targets)  # targets are for the full size
     print(comparison.table(f"\n{workload.title}{' (small)' if options.small else ''}", found))
     for one, parts in measured.parts.items():
         print(f"{one}'s round: {comparison.shares(parts)}")
