@@ -24,7 +24,7 @@ from algorithms.backends.optimizers import Optimizer, kept, resumed
 from algorithms.messages import Doubles, Evaluated, Ints, Partial, Weights, weighted_sum
 from algorithms.network import Network, as_tensor
 from algorithms.training import local_sgd
-from datasets.federation import Federation
+from datasets.federation import DataError, Federation
 
 Stream = Callable[[str, int], np.random.Generator]
 
@@ -171,6 +171,11 @@ def pretrained(run: Any, data: Federation, network: Network, rng: np.random.Gene
     """What `network` holds, trained further on the server's own records where the aggregation starts warm."""
     config = run.aggregation.config
     epochs = getattr(config, "warm_start_epochs", 0)
+    if epochs and not len(data.shadow):
+        raise DataError(
+            f"{run.aggregation.name} starts from a model trained on the server's own records, and {data.name} was dealt so "
+            f"that there are none; set data.shadow_size, or aggregation.warm_start_epochs to 0"
+        )
     if epochs:
         own, lr, batch_size = run.training.config, config.warm_start_lr, config.warm_start_batch
         given = {"optimizer": "adam", "lr": lr, "batch_size": batch_size}
@@ -232,7 +237,8 @@ def summed(
     needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     parts = {}
     for j in np.unique(assignment):
-        mine = np.flatnonzero(assignment == j)
+        mine: Any = np.flatnonzero(assignment == j)
+        mine = slice(None) if len(mine) == len(assignment) else mine  # all of them are a view, not a copy
         parts[int(j)] = Partial(
             clients=np.asarray(clients)[mine],
             weights=weights[mine],

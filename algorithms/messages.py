@@ -151,7 +151,7 @@ def weighted_sum(weights: Doubles, rows: Floats) -> Doubles:
 
 def _joined(arrays: Sequence[Floats | None]) -> Floats | None:
     held = [array for array in arrays if array is not None]
-    return np.concatenate(held) if held else None
+    return (held[0] if len(held) == 1 else np.concatenate(held)) if held else None
 
 
 def _ordered_sum(arrays: Sequence[Doubles]) -> Doubles:

@@ -102,7 +102,7 @@ def audit(
     facts = {
         "cia_aggregated_loss": losses["clients"],
         "cia_target_loss": losses["target"],
-        "cia_difference": (losses["target"] - losses["clients"]) / losses["target"],
+        "cia_difference": _ratio(losses["target"] - losses["clients"], losses["target"]),
     }
     measures = tuple(("cia", name.removeprefix("cia_"), value) for name, value in facts.items())
     none = np.empty(0)
@@ -137,6 +137,10 @@ def measure(config: Config, data: Federation, network: Network, weights: Weights
     return {"target": _mean(of_target), "clients": _mean(losses), "others": _mean(losses[others])}
 
 
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else float("nan")
+
+
 def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
@@ -151,13 +155,14 @@ def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
 def conclude(
     config: Config, found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
 ) -> Exposure:
-    """The paired test: ``found`` holds, for each replica, what `measure` said of its model by round."""
+    """The paired test: ``found`` holds, for each replica, what `measure` said of its model by round; nothing
+    of a federation that diverged. Fewer than two of either kind decide nothing."""
     facts: dict[str, float] = {}
     measures: list[tuple[str, str, float]] = []
-    inside = np.array([replica.inside for replica, _ in found])
-    for r in [r for r in config.rounds if r in found[0][1]]:
-        scores = np.array([_score(config, by_round[r]) for _, by_round in found])
-        values = paired(scores, inside, config.bootstrap, rng)
+    for r in [r for r in config.rounds if any(r in by_round for _, by_round in found)]:
+        scored = [(_score(config, by_round[r]), replica.inside) for replica, by_round in found if r in by_round]
+        scores, inside = (np.array(column) for column in zip(*scored, strict=True))
+        values = paired(scores, inside, config.bootstrap, rng) | {"cia_federations": float(len(scored))}
         measures += [("client_target", f"{name}_round_{r}", value) for name, value in values.items()]
         facts |= {f"{name}_round_{r}": value for name, value in values.items()}
         facts = values | facts
@@ -165,7 +170,7 @@ def conclude(
 
 
 def _score(config: Config, losses: Mapping[str, float]) -> float:
-    return -losses["target"] if config.score == "loss" else -losses["target"] / losses["others"]
+    return -losses["target"] if config.score == "loss" else -_ratio(losses["target"], losses["others"])
 
 
 def paired(scores: np.ndarray, inside: np.ndarray, bootstrap: int, rng: np.random.Generator) -> dict[str, float]:
@@ -173,7 +178,10 @@ def paired(scores: np.ndarray, inside: np.ndarray, bootstrap: int, rng: np.rando
 
     ``scores`` [federations] are the higher the likelier the target took part; ``inside`` [federations] says whether it did.
     """
-    ins, outs = scores[inside], scores[~inside]
+    ins, outs = (part[np.isfinite(part)] for part in (scores[inside], scores[~inside]))
+    if min(len(ins), len(outs)) < 2:
+        nothing = ("cia_auc", "cia_auc_low", "cia_auc_high", "cia_balanced_accuracy")
+        return dict.fromkeys(nothing, float("nan"))
     beats = (ins[:, None] > outs) + 0.5 * (ins[:, None] == outs)
     draws = [
         beats[np.ix_(rng.integers(len(ins), size=len(ins)), rng.integers(len(outs), size=len(outs)))].mean()

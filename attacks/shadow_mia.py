@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["STAGE", "Audit", "Config", "Shadow", "ShadowJob", "audit", "shadow_jobs", "train_shadow"]
 
 STAGE = "models"
+RISK = True  # its accuracy may be published to the clients
 
 
 class Config(SlotConfig):

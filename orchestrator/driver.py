@@ -52,11 +52,12 @@ class Driver(tune.Trainable):
         self.spec, self.began = config, time.time()
         self.trial: Trial | None = None
         self.folder = Folder(Path(config["sweep"])).trial(config["id"])
-        self.folder.result.unlink(missing_ok=True)  # of an earlier try that failed
 
     def _open(self) -> Trial:
         """The trial at hand, with its data dealt or, where the trial before had the same, as they lie."""
         if self.trial is None:
+            # Of an earlier try. Not before: Tune sets up drivers that are never used, for trials that have ended meanwhile.
+            self.folder.result.unlink(missing_ok=True)
             run = resolve(self.spec["run"])
             seed = run.data.config.split_seed if run.data.config.split_seed is not None else run.seed
             wanted = repr((run.data, run.split, seed, self.spec["data_root"]))

@@ -30,7 +30,8 @@ def finish(folder: TrialFolder, trial: Trial, spec: dict[str, Any], began: float
     for table in TABLES:
         trial.parts.merge(table, folder.table(table))
     write_atomically(folder.model, save(trial.arrays()))
-    metrics = measures.final_metrics(trial.run, trial.parts.read("rounds").to_pylist(), trial.state.spent)
+    rows = trial.parts.read("rounds").to_pylist()
+    metrics = measures.final_metrics(trial.run, rows, trial.state.spent, trial.data.sizes)
     return record(folder, "finished", spec, began, metrics=metrics)
 
 

@@ -267,7 +267,9 @@ def measured(audit: Any, attack: str, metric: str) -> float:
     return next(value for name, what, value in audit.measures if (name, what) == (attack, metric))
 
 
-def final_metrics(run: Run, rows: list[dict[str, Any]], spent: list[dict[str, Any]]) -> dict[str, Any]:
+def final_metrics(
+    run: Run, rows: list[dict[str, Any]], spent: list[dict[str, Any]], sizes: NDArray[np.int64]
+) -> dict[str, Any]:
     """A run's final metrics: the last round's, what is taken over rounds, and what members make of them.
 
     ``violations_last_half`` is the mean over the attacked rounds in the last half.
@@ -278,11 +280,15 @@ def final_metrics(run: Run, rows: list[dict[str, Any]], spent: list[dict[str, An
     ]
     if half:
         last["violations_last_half"] = float(np.mean(half))
-    accuracies = [row["accuracy"] for row in rows if row.get("accuracy") is not None]
+    accuracies = {row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None}
     last |= _over_rounds(accuracies) if accuracies else {}
+    ranks = [row["rho_spearman"] for row in rows if row.get("rho_spearman") is not None]
+    last |= {"rho_spearman": float(np.mean(ranks))} if ranks else {}
     trained = [row["train_accuracy"] for row in rows[-5:] if row.get("train_accuracy") is not None]
     last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
-    for member in (run.training, run.objective, run.aggregation, *run.attacks):
+    if hasattr(run.training.module, "final"):
+        last |= run.training.module.final(run.training.config, run, rows, sizes)
+    for member in (run.objective, run.aggregation, *run.attacks):
         if hasattr(member.module, "final"):
             last |= member.module.final(member.config, run, rows)
     if hasattr(run.privacy.module, "final"):
@@ -290,11 +296,15 @@ def final_metrics(run: Run, rows: list[dict[str, Any]], spent: list[dict[str, An
     return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows]))}
 
 
-def _over_rounds(accuracies: list[float]) -> dict[str, float]:
-    """Mean and population standard deviation over the last five evaluated rounds, and when 98 % of that mean was reached."""
-    settled = float(np.mean(accuracies[-5:]))
+def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:
+    """Mean and population standard deviation over the last five evaluated rounds, and when 98 % of that mean was reached.
+
+    ``accuracies`` are those of the evaluated rounds by their number, 1 the first.
+    """
+    last = list(accuracies.values())[-5:]
+    settled = float(np.mean(last))
     return {
         "accuracy_last5_mean": settled,
-        "accuracy_last5_std": float(np.std(accuracies[-5:])),
-        "converge_round": next(t for t, accuracy in enumerate(accuracies, start=1) if accuracy >= 0.98 * settled),
+        "accuracy_last5_std": float(np.std(last)),
+        "converge_round": next(t for t, accuracy in accuracies.items() if accuracy >= 0.98 * settled),
     }

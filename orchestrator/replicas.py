@@ -45,7 +45,7 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
 
 def _measured(mine: Any, run: Run, member: Member, replica: Any) -> dict[int, dict[str, float]]:
     from orchestrator.inprocess import OwnClients, settled
-    from orchestrator.trial import Trial
+    from orchestrator.trial import Diverged, Trial
 
     whole = mine.data
     data = whole if replica.inside else whole.without(member.module.target(member.config, whole))
@@ -54,7 +54,10 @@ def _measured(mine: Any, run: Run, member: Member, replica: Any) -> dict[int, di
         setup = settled(f"replica of {run.seed}", run, data)
         trial = Trial(run, setup, data, clients, no_attacks, Folder(Path(folder)).trial("replica"))
         while not trial.done:
-            trial.advance()
+            try:
+                trial.advance()
+            except (Diverged, FloatingPointError):
+                break  # of this federation there is nothing more to tell; the run itself goes on
             if trial.state.round in member.config.rounds:
                 network = session(setup).network
                 measured[trial.state.round] = member.module.measure(

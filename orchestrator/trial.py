@@ -163,7 +163,7 @@ class Trial:
         """Make the attacks on models that are due before round ``round_``; publish the risks."""
         state, found = self.state, Findings()
         signal = getattr(self.clustering.config, "signal", None) or next(
-            (attack.name for attack in self.run.attacks if attack.module.STAGE == auditing.MODELS), None
+            (attack.name for attack in self.run.attacks if getattr(attack.module, "RISK", False)), None
         )
         for attack in auditing.models_due(self.run, round_):
             accuracies = measures.own_accuracies(state.accuracies, state.assignment)
@@ -172,7 +172,7 @@ class Trial:
             )
             for cluster, audit in audits.items():
                 found.audits.append((attack.name, round_, cluster, audit))
-                if attack.name == signal and audit.risk is not None:
+                if attack.name == signal:
                     state.risks[cluster] = audit.risk
                     state.audits[cluster] = measures.measured(audit, attack.name, "balanced_accuracy")
         return found
@@ -240,7 +240,7 @@ class Trial:
         """
         state, facts = self.state, {}
         weights = np.zeros(self.data.clients)
-        hidden = self.run.participation == "poisson" and hasattr(self.run.privacy.module, "event")
+        hidden = isinstance(getattr(self.run.privacy.config, "divisor", None), float)
         for j, model in enumerate(state.models):
             parts = [one.parts[j] for one in sent if j in one.parts]
             if parts:
@@ -254,7 +254,7 @@ class Trial:
             state.models[j], state.servers[j], facts[j] = after.model, after.state, after.facts
             weights[received.clients] = after.weights
             if after.spent is not None:
-                state.spent.append({"round": state.round, "cluster": j} | after.spent)
+                state.spent.append({"round": state.round, "cluster": j, "attempt": state.attempt} | after.spent)
         state.known["weight"] = weights
         return facts
 
@@ -268,7 +268,7 @@ class Trial:
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise Diverged(f"a weight is no longer a number in round {state.round}")
         reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
-        if models == 1 and not reported:
+        if models == 1 and not reported and not auditing.models_due(self.run, round_):
             state.losses, state.accuracies = np.full((2, self.data.clients, 1), np.nan)
             self.outputs = np.empty((1, 0, self.data.classes), np.float32)
             return
@@ -312,9 +312,9 @@ class Trial:
             save_state(state, self.best)
         if state.attempt + 1 < self.attempts:
             self.state = self._begin(state.attempt + 1)
-            self.state.best = state.best
+            self.state.best, self.state.spent = state.best, state.spent  # what was left off has been sent out, too
         elif state.best is None:
             raise Diverged(f"all {self.attempts} initialisations diverged")
         else:
             self.state = load_state(self.best)
-            self.state.explored = True
+            self.state.explored, self.state.spent = True, state.spent

@@ -46,10 +46,12 @@ class Config(ClusteredConfig):
 
 def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     """What cannot be combined: (field, sentence) pairs."""
-    known = [attack.name for attack in run.attacks]
+    known = [attack.name for attack in run.attacks if getattr(attack.module, "RISK", False)]
     found = []
     if config.signal not in known:
-        found.append(("signal", f"names an attack that this run does not make: {config.signal!r}; it makes {known}"))
+        found.append(
+            ("signal", f"names no attack of this run that measures a risk: {config.signal!r}; those are {known}")
+        )
     if config.preference == "threshold" and config.lowest_threshold >= config.highest_threshold:
         found.append(("lowest_threshold", "must be below highest_threshold where beta follows the threshold"))
     return found

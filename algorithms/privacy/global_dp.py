@@ -36,6 +36,7 @@ from algorithms.privacy.server_noise import ServerNoiseConfig
 NEEDS = "mean"
 # Aggregations under which the next model is the sent one plus the mean update and nothing else.
 MEANS = ("fedavg", "fedopt")
+RESTARTED = "none: initialisations are compared by losses without noise; clustering.restarts 1 compares none"
 SEVERAL = "none: clients choose among models by their data, which is seen; the epsilon per cluster leaves that out"
 
 
@@ -113,6 +114,8 @@ def final(config: Config, run: Any, rows: list[dict[str, Any]], events: list[dic
     """
     reason = guarantee(config, run)
     told: dict[str, Any] = {"epsilon": None, "delta": config.delta, "guarantee": reason}
+    if run.clustering.config.clusters > 1:
+        told |= {f"guarantee_cluster_{j}": reason for j in range(run.clustering.config.clusters)}
     if reason == SEVERAL and _sampler(run) == "all":
         for j in sorted({one["cluster"] for one in events}):
             told[f"epsilon_cluster_{j}"] = _epsilon(config, [one for one in events if one["cluster"] == j])
@@ -135,6 +138,7 @@ def guarantee(config: Config, run: Any) -> str:
             "rho" in getattr(run.objective.module, "CONTEXT", ()),
             f"none: {run.objective.name} tells clients how they rank among others, without noise",
         ),
+        (getattr(run.clustering.config, "restarts", 1) > 1, RESTARTED),
         (run.clustering.config.clusters > 1, SEVERAL),
         (
             sampler != "all" and _weights(run) != "uniform",

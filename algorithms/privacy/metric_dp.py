@@ -89,8 +89,11 @@ def joined(products: Doubles, names: tuple[str, ...]) -> Doubles:
 def final(config: Config, run: Any, rows: list[dict[str, Any]], events: list[dict[str, Any]]) -> dict[str, Any]:
     """No epsilon, and why; the mean of d over the rounds, which is the ``noise_divisor`` of the control under global_dp."""
     measured = [row["distance"] for row in rows if row.get("distance") is not None]
+    reason, clusters = "none: the noise depends on the distance between updates, which is not protected", []
+    if run.clustering.config.clusters > 1:
+        clusters = [f"guarantee_cluster_{j}" for j in range(run.clustering.config.clusters)]
     return {
         "epsilon": None,
-        "guarantee": "none: the noise depends on the distance between updates, which is itself not protected",
+        **dict.fromkeys(["guarantee", *clusters], reason),
         "distance_mean": float(np.mean(measured)) if measured else None,
     }

@@ -151,15 +151,12 @@ def epsilon(config: Config, records: int, rounds: int) -> float:
     return dp_sgd_epsilon(config.noise_multiplier, sampling_rate(config, records), steps, config.delta)
 
 
-def final(config: Config, run: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """``epsilon_example`` of a client that trained in every round, and ``guarantee_example``, in which sense it holds.
+def final(config: Config, run: Any, rows: list[dict[str, Any]], sizes: Ints) -> dict[str, Any]:
+    """``epsilon_example`` of a record in any client that trained in every round; ``guarantee_example``, in which sense.
 
-    Epsilon is None where there is none; nothing is returned where the run does not say how many records a client has.
+    It is that of the client with the fewest of ``sizes`` [clients] training records, who spends most. None where there is none.
     """
-    each = getattr(run.data.config, "examples_per_client", None)
-    if each is None:
-        return {}
-    spent = epsilon(config, each, len(rows))
+    spent = epsilon(config, int(sizes.min()), len(rows))
     if math.isinf(spent):
         return {"epsilon_example": None, "guarantee_example": "none: next to no noise is added"}
     if getattr(run.clustering.config, "clusters", 1) > 1:

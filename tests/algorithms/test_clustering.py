@@ -220,7 +220,7 @@ def test_a_random_partition_is_drawn_and_does_not_follow_the_order_of_clients():
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"signal": "nobody"}, "names an attack that this run does not make: 'nobody'"),
+        ({"signal": "nobody"}, "names no attack of this run that measures a risk: 'nobody'"),
         ({"lowest_threshold": 0.7, "highest_threshold": 0.7}, "must be below highest_threshold"),
     ],
 )
@@ -233,5 +233,5 @@ def test_a_preference_that_cannot_be_computed_is_refused(fields, sentence):
 
 def test_one_tolerance_for_all_is_refused_only_where_beta_follows_it():
     alike: dict[str, Any] = {"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}
-    run = SimpleNamespace(attacks=[SimpleNamespace(name="shadow_mia")])
+    run = SimpleNamespace(attacks=[SimpleNamespace(name="shadow_mia", module=SimpleNamespace(RISK=True))])
     assert ifca_mir.problems(ifca_mir.Config(**alike), run) == []

@@ -197,11 +197,10 @@ def test_poisson_trains_a_client_through_lots_of_all_sizes():
 # The account
 
 
-def judged(config: Config, each: int | None = 25, clusters: int = 1, rounds: int = 4) -> dict[str, Any]:
-    """The final metrics of a run whose clients have ``each`` records."""
-    data, clustering = SimpleNamespace(examples_per_client=each), SimpleNamespace(clusters=clusters)
-    run = SimpleNamespace(data=SimpleNamespace(config=data), clustering=SimpleNamespace(config=clustering))
-    return final(config, run, [{}] * rounds)
+def judged(config: Config, sizes: tuple[int, ...] = (80, 25, 40), clusters: int = 1, rounds: int = 4) -> dict[str, Any]:
+    """The final metrics of a run whose clients have so many records."""
+    run = SimpleNamespace(clustering=SimpleNamespace(config=SimpleNamespace(clusters=clusters)))
+    return final(config, run, [{}] * rounds, np.array(sizes))
 
 
 def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
@@ -209,7 +208,7 @@ def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
     spent = dp_sgd_epsilon(2, 1 / 3, 4 * 5 * 3, 1e-4)
     assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
     assert judged(config) == {"epsilon_example": spent, "guarantee_example": "dp"}
-    assert judged(config, each=None) == {}
+    assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
 
 
 def test_where_the_proof_does_not_hold_the_number_is_not_called_one():

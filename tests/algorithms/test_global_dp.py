@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from scipy import stats
 
 from algorithms import accounting
-from algorithms.privacy import global_dp
+from algorithms.privacy import global_dp, metric_dp
 from algorithms.privacy.global_dp import Config
 from tests.algorithms.noise_runs import is_standard_deviation, received, run, updates
 
@@ -210,6 +211,7 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
             "uniform",
         ),
         ({"clustering__config__clusters": 2}, "choose among models"),
+        ({"clustering__config__restarts": 3}, "initialisations are compared"),
     ],
 )
 def test_no_epsilon_is_stated_where_none_holds_and_the_reason_is(other, word):
@@ -230,6 +232,9 @@ def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
     events = [one | {"cluster": 0}] * 3 + [one | {"cluster": 1}] * 2
     told = global_dp.final(config, where, [], events)
     assert told["epsilon"] is None
+    assert all(
+        "choose among models" in told[name] for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1")
+    )
     for j, rounds in ((0, 3), (1, 2)):
         assert told[f"epsilon_cluster_{j}"] == accounting.epsilon([one] * rounds, 1e-5, "add_or_remove_one")
 
@@ -238,3 +243,10 @@ def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
 def test_without_noise_to_speak_of_there_is_no_epsilon(z):
     _, told = spent(Config(noise_multiplier=z), run())
     assert told["epsilon"] is None and "noise is added" in told["guarantee"]
+
+
+@pytest.mark.parametrize("member", [global_dp, metric_dp], ids=["global_dp", "metric_dp"])
+@pytest.mark.parametrize("field", ["noise_multiplier", "clip"])
+def test_noise_and_clip_are_no_negative_numbers(member, field):
+    with pytest.raises(ValidationError, match=field):
+        member.Config(**{field: -0.1})

@@ -132,3 +132,11 @@ def test_a_run_trains_its_replicas_and_reports_them(tmp_path):
     assert len(list((tmp_path / "shadows").glob("replica-*.json"))) == 12
     assert {"auc_round_1", "difference"} <= {name.removeprefix("cia_") for name in table(trial, "attacks")["metric"]}
     assert resolve(run).attacks[0].config.replicas == 6
+
+
+def test_federations_that_diverge_are_left_out_and_too_few_decide_nothing():
+    found = [(Replica(i < 3, i, 1), {1: {"target": float(i >= 3)}} if i % 3 else {}) for i in range(6)]
+    facts = cia.conclude(Config(rounds=(1,)), found, np.random.default_rng(0)).facts
+    assert (facts["cia_auc"], facts["cia_federations"]) == (1, 4)
+    alone = cia.conclude(Config(rounds=(1,)), found[:5], np.random.default_rng(0)).facts
+    assert np.isnan(alone["cia_auc"]) and alone["cia_federations"] == 3

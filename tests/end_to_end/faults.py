@@ -137,11 +137,11 @@ def named(leader: int, names: tuple[str, ...]) -> list[int]:
     return sorted(found, reverse=True)
 
 
-def mlflow_holds_each_run_once(results: Path) -> None:
+def mlflow_holds_each_run_once(results: Path, uri: str | None = None) -> None:
     """Assert that the sweep has one parent run, every trial one run below it, and every round one value."""
     from mlflow import MlflowClient
 
-    client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
+    client = MlflowClient(uri or f"sqlite:///{results / 'mlflow.db'}")
     (experiment,) = [one for one in client.search_experiments() if one.name == "tiny"]
     runs = client.search_runs([experiment.experiment_id])
     children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]

@@ -256,7 +256,7 @@ def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(vio
         {"round": i, "accuracy": i / 10, "violations": count, "attacked": bool(hit), "seconds": float(i)}
         for i, (count, hit) in enumerate(zip(violations, attacked, strict=True))
     ]
-    final = measures.final_metrics(RUN, rows, [])
+    final = measures.final_metrics(RUN, rows, [], np.array([5]))
     assert final["accuracy"] == (len(rows) - 1) / 10
     assert final["violations"] == violations[-1]
     assert final["violations_last_half"] == last_half
@@ -265,5 +265,5 @@ def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(vio
 
 
 def test_without_attacks_there_is_no_mean_of_violations():
-    final = measures.final_metrics(RUN, [{"round": 0, "seconds": 1.0, "loss": 0.5}], [])
+    final = measures.final_metrics(RUN, [{"round": 0, "seconds": 1.0, "loss": 0.5}], [], np.array([5]))
     assert final == {"loss": 0.5, "seconds_per_round": 1.0}

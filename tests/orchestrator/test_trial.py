@@ -264,3 +264,24 @@ def test_rounds_that_are_not_evaluated_are_the_same_rounds_with_less_to_tell(tmp
 def test_losses_fall(tmp_path):
     losses = table(finished(opened(given(6, clustering=clustered(**ROBUST)), tmp_path)), "rounds")["loss"]
     assert all(after < before for before, after in pairwise(losses[2:]))
+
+
+def test_a_single_model_that_is_seldom_tested_can_be_attacked_in_between(tmp_path):
+    """An attack that is due asks for the training accuracies of a round that is not evaluated otherwise."""
+    trial = finished(opened(given(4, evaluate_every=4, attacks=[ATTACK | {"every": 1}]), tmp_path, planted()))
+    assert table(trial, "rounds")["accuracy"][:-1] == [None] * 3
+    assert set(table(trial, "attacks")["round"]) == {1, 2, 3, 4}
+
+
+def test_what_left_off_initialisations_spent_stays_in_the_account(tmp_path):
+    run = given(4, clustering=clustered("ifca", restarts=3, restart_rounds=2), privacy="global_dp")
+    trial = finished(opened(run, tmp_path, planted()))
+    assert {one["attempt"] for one in trial.state.spent} == {0, 1, 2}
+    assert len({(one["attempt"], one["round"]) for one in trial.state.spent}) == 3 * 2 + 2
+
+
+def test_a_round_to_which_nobody_comes_changes_no_model(tmp_path):
+    """With one client in a hundred rounds expected, there are such rounds under every aggregation."""
+    for aggregation in ("fedavg", "fedmedian", "finp_ala"):
+        run = given(5, participation="poisson", participation_rate=0.01, aggregation=aggregation, privacy="global_dp")
+        assert np.isfinite(finished(opened(run, tmp_path / aggregation, planted())).state.losses).all()
