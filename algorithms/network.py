@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -18,6 +19,7 @@ from algorithms.messages import Weights
 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 Floats = NDArray[np.float32]
+AT_ONCE = 1 << 22  # input numbers that are predicted together: a network's activations are many times larger
 
 
 class Network:
@@ -90,8 +92,9 @@ class Network:
 
     @torch.no_grad()
     def logits(self, x: Floats, batch: int = 1000) -> Floats:
-        """Outputs [n, classes] for records ``x`` [n, ...] in evaluation mode, ``batch`` records at a time."""
+        """Outputs [n, classes] for records ``x`` [n, ...] in evaluation mode, ``batch`` at a time, or fewer of large ones."""
         self.module.eval()
+        batch = max(1, min(batch, AT_ONCE // max(1, math.prod(x.shape[1:]))))
         pieces = [self.module(self.inputs(x[at : at + batch])) for at in range(0, len(x), batch)]
         return torch.cat(pieces).float().cpu().numpy()
 

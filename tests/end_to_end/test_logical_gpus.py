@@ -48,8 +48,8 @@ def test_actors_share_a_gpu_and_train(ray_with_a_gpu):
     data = datasets.build(run.data, run.split, None, lambda purpose: stream(run.seed, purpose))
     setup = Setup.of("a trial", run, ray.put(data))
     (models,) = clients.run(setup, [Job("initial", (0, 1))])
-    jobs = [Job("train", (models, cohort, np.zeros(4, np.int64), 0)) for cohort in cohorts(8, 4)]
-    parts = [part for part, _ in clients.run(setup, jobs)]
+    jobs = [Job("train", (models, cohort, np.zeros(4, np.int64), 0, {}, {}, ())) for cohort in cohorts(8, 4)]
+    parts = [sent.parts for sent in clients.run(setup, jobs)]
     assert [part[0].clients.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     clients.stop()
 
