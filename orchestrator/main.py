@@ -25,10 +25,11 @@ from orchestrator.report.results import NoResults
 from orchestrator.report.terminal import summary_table
 from orchestrator.results import Claim, Folder, FolderError, WriteError, claim, obstacle
 from orchestrator.screen import Screen
-from orchestrator.sweep import TrialSpec, remaining, results_of, run_trials, specs, tune_environment
+from orchestrator.sweep import TrialSpec, remaining, results_of, specs
 from orchestrator.sweep_file import Sweep, load_sweep
 from orchestrator.tables import write_trials
 from orchestrator.tracking import Tracker
+from orchestrator.tuner import run_trials, tune_environment
 
 if TYPE_CHECKING:
     from orchestrator.search import Search

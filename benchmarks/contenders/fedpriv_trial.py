@@ -39,8 +39,8 @@ from orchestrator.results import Folder
 from orchestrator.rng import stream
 from orchestrator.session import Setup
 from orchestrator.shadows import Shadows
-from orchestrator.sweep import tune_environment
 from orchestrator.trial import Trial
+from orchestrator.tuner import tune_environment
 
 ENDLESS = 10**9  # rounds of a trial that is only ever asked for one more
 PARTS = ("_attack", "_choose", "_train", "_learn", "_aggregate", "_evaluate", "_record")

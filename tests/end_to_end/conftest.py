@@ -14,22 +14,41 @@ from tests.end_to_end.undisturbed import undisturbed
 ROUNDS, TRIALS = 12, 2
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory) -> Path:
-    """A sweep of two trials, long enough to be disturbed."""
-    path = tmp_path_factory.mktemp("sweep") / "tiny.yaml"
-    changes = {"rounds: 4": f"rounds: {ROUNDS}", "client_actors: 1": "client_actors: 2", "[0.1, 0.2]": "[0.1]"}
+# Two trials of twelve rounds, each on two actors.
+TINY = {"rounds: 4": f"rounds: {ROUNDS}", "client_actors: 1": "client_actors: 2", "[0.1, 0.2]": "[0.1]"}
+# The same with rounds long enough that a random moment falls into one.
+SLOWER = TINY | {"examples_per_client: 20": "examples_per_client: 80", "epochs: 1": "epochs: 10"}
+
+
+def written(folder: Path, changes: dict[str, str]) -> Path:
     text = SWEEP
     for old, new in changes.items():
+        assert old in text
         text = text.replace(old, new)
+    path = folder / "tiny.yaml"
     path.write_text(text)
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("sweep"), TINY)
+
+
+@pytest.fixture(scope="session")
+def slower(tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("sweep"), SLOWER)
 
 
 @pytest.fixture(scope="session")
 def expected(tiny, tmp_path_factory) -> Path:
     """The results of a run in one process, without Ray: nothing there can be disturbed."""
     return undisturbed(tiny, tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="session")
+def expected_of_slower(slower, tmp_path_factory) -> Path:
+    return undisturbed(slower, tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.fixture(scope="session")

@@ -39,8 +39,8 @@ class Kill:
     def at_random(rng: random.Random, lines: int) -> Kill:
         """At any moment of a sweep that prints so many ``lines`` of rounds; shadow tasks end with the first third."""
         who = rng.choice([*VICTIMS, HEAD])
-        last = lines // 3 if who == "a shadow task" else lines - 2
-        return Kill(who, rng.randrange(0 if who != HEAD else 1, last), rng.uniform(0, 1))
+        last = lines // 3 if who == "a shadow task" else lines - 4
+        return Kill(who, rng.randrange(0 if who != HEAD else 1, last), rng.uniform(0, 0.5))
 
     def __str__(self) -> str:
         return f"{self.who} {self.delay:.2f} s after line {self.lines}"

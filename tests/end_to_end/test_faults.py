@@ -29,6 +29,7 @@ def check(sweep: Path, expected: Path, results: Path, kills: list[Kill]) -> None
     assert len(rounds) == len(set(rounds)), f"a round that was complete was done again: {told}"
 
 
+@pytest.mark.slow
 def test_a_shadow_task_an_actor_and_the_trial_are_killed_in_one_sweep(tiny, expected, tmp_path):
     check(
         tiny,
@@ -45,6 +46,6 @@ def test_the_head_is_killed_twice(tiny, expected, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(KILLS))
-def test_a_kill_at_a_random_moment(number, tiny, expected, tmp_path):
+def test_a_kill_at_a_random_moment(number, slower, expected_of_slower, tmp_path):
     """FEDPRIV_KILLS says how many (50), FEDPRIV_KILLS_SEED which ones (0)."""
-    check(tiny, expected, tmp_path, [Kill.at_random(random.Random(f"{SEED} {number}"), TRIALS * ROUNDS)])
+    check(slower, expected_of_slower, tmp_path, [Kill.at_random(random.Random(f"{SEED} {number}"), TRIALS * ROUNDS)])

@@ -11,6 +11,7 @@ import pytest
 from tests.end_to_end.command import fedpriv, trials
 
 pytest.importorskip("optuna")
+pytestmark = pytest.mark.slow
 
 SWEEP = """
 name: tuned

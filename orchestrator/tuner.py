@@ -1,0 +1,141 @@
+"""Ray Tune as a sweep uses it: trials in, what they report passed on, nothing of Tune's left behind."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, MutableMapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.placement import Placement, together
+from orchestrator.progress import Progress
+from orchestrator.results import Folder, WriteError
+from orchestrator.sweep import TrialSpec, specs
+from orchestrator.sweep_file import Sweep
+
+if TYPE_CHECKING:
+    from orchestrator.search import Search
+    from orchestrator.stopping import Stopping
+
+TUNE_FOLDER = ".fedpriv-tune"
+
+
+def run_trials(
+    sweep: Sweep,
+    folder: Folder,
+    trials: list[TrialSpec],
+    place: Placement,
+    nodes: list[dict[str, float]],
+    progress: Progress,
+    commit: str | None,
+    search: Search | None = None,
+) -> list[str]:
+    """Run ``trials`` to their ends, as many at a time as fit. ``progress`` hears of everything.
+
+    With a ``search`` the trials are those that it draws, and ``trials`` what it has drawn so far. Returns what there is
+    to complain about. Raises WriteError where results cannot be kept, and Stalled where the cluster has no room left.
+    """
+    from ray import tune
+    from ray.tune.error import TuneError
+
+    from orchestrator.driver import Driver
+    from orchestrator.hearing import Hearing
+
+    stopping = _stopping(sweep, folder, search)
+    hearing = Hearing(progress, str(place), sweep.resources.timeout_seconds, stopping)
+    space, order = _trials(sweep, folder, trials, place, progress, commit, search)
+    tuner = tune.Tuner(
+        tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
+        param_space=space,
+        tune_config=tune.TuneConfig(
+            scheduler=stopping,
+            reuse_actors=True,
+            max_concurrent_trials=together(place, nodes, sweep.resources.concurrent_trials),
+            trial_name_creator=_named,
+            trial_dirname_creator=_named,
+            **order,
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=str(folder.path / TUNE_FOLDER),
+            callbacks=[hearing],
+            failure_config=tune.FailureConfig(max_failures=sweep.resources.trial_retries),
+            verbose=0,
+        ),
+    )
+    try:
+        tuner.fit()
+    except TuneError as error:
+        # What `Hearing` raises arrives wrapped in a traceback.
+        if isinstance(error.__context__, WriteError):
+            raise error.__context__ from None
+        raise
+    finally:
+        shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+    return stopping.complaint() if stopping else []
+
+
+def _stopping(sweep: Sweep, folder: Folder, search: Search | None) -> Stopping | None:
+    """The scheduler, which knows the trials of earlier sessions."""
+    if not sweep.tune or not sweep.tune.scheduler:
+        return None
+    from orchestrator.stopping import Stopping
+
+    stopping = Stopping(sweep.tune, max(run.rounds for run in sweep.runs))
+    stopping.recall(folder, search.specs if search else specs(sweep))
+    return stopping
+
+
+def _trials(
+    sweep: Sweep,
+    folder: Folder,
+    trials: list[TrialSpec],
+    place: Placement,
+    progress: Progress,
+    commit: str | None,
+    search: Search | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tune's search space, and how trials come out of it: all that there are, or one after another as they are drawn."""
+    common = {
+        "sweep": str(folder.path),
+        "data_root": str(sweep.data_root),
+        "placement": asdict(place),
+        "timeout": sweep.resources.timeout_seconds,
+        "commit": commit,
+        "every_round": bool(sweep.tune and sweep.tune.scheduler),
+    }
+
+    def configured(trial: TrialSpec) -> dict[str, Any]:
+        progress.planned(trial.id, trial.title, trial.run.to_dict())
+        return {"id": trial.id, "run": trial.run.to_dict()} | common
+
+    return _drawn(search, configured, progress) if search else (_listed(trials, configured), {})
+
+
+def _listed(trials: list[TrialSpec], configured: Callable[[TrialSpec], dict[str, Any]]) -> dict[str, Any]:
+    from ray import tune
+
+    return {"trial": tune.grid_search([configured(trial) for trial in trials])}
+
+
+def _drawn(
+    search: Search, configured: Callable[[TrialSpec], dict[str, Any]], progress: Progress
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    from orchestrator.stopping import Drawing
+
+    search.over = progress.statuses
+    return {}, {"search_alg": Drawing(search, configured), "num_samples": search.samples}
+
+
+def _named(trial: Any) -> str:
+    return trial.config["trial"]["id"]
+
+
+def tune_environment(environment: MutableMapping[str, str]) -> None:
+    """Switch off what Tune would write beside our results; must be set before Tune is imported."""
+    environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_SYNCER", "1")
+    environment.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
+    environment.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C is ours: it ends the command, not only a trial
+    environment.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
+    environment.setdefault("RAY_AIR_NEW_OUTPUT", "0")
