@@ -108,4 +108,5 @@ def _scalars(row: dict[str, Any]) -> str:
         values = [row.get(f"{metric}_{name}") for name in ("majority", "minority")]
         if any(value is not None for value in values):
             shown.append(f"{label} " + "/".join("-" if value is None else f"{value:.3f}" for value in values))
-    return "  ".join([*shown, f"loss {row['loss']:.4f}", f"{row['seconds']:.2f} s"])
+    loss = [f"loss {row['loss']:.4f}"] if row.get("loss") is not None else []  # not measured in every round
+    return "  ".join([*shown, *loss, f"{row['seconds']:.2f} s"])

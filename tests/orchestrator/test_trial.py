@@ -285,3 +285,12 @@ def test_a_round_to_which_nobody_comes_changes_no_model(tmp_path):
     for aggregation in ("fedavg", "fedmedian", "finp_ala"):
         run = given(5, participation="poisson", participation_rate=0.01, aggregation=aggregation, privacy="global_dp")
         assert np.isfinite(finished(opened(run, tmp_path / aggregation, planted())).state.losses).all()
+
+
+def test_a_round_in_which_nothing_was_measured_is_told_without_its_loss(tmp_path):
+    from orchestrator.screen import _scalars
+
+    trial = finished(opened(given(3, evaluate_every=3), tmp_path, planted()))
+    first, *_, last = trial.parts.read("rounds").to_pylist()
+    assert "loss" not in _scalars(first) and _scalars(first).endswith(" s")
+    assert "loss" in _scalars(last)
