@@ -12,11 +12,10 @@ from torch.func import vmap
 from algorithms.augmentation import Crops, crop_flip
 from algorithms.backends.context import Context, Draws, begun, first, functional, stacked
 from algorithms.backends.optimizers import Optimizer, clipped
+from algorithms.cross_entropy import IGNORED
 from algorithms.network import Network, as_tensor
 from algorithms.training import PADDING, Ints
 from algorithms.training.local_sgd import Config
-
-IGNORED = -100  # the label that torch's cross-entropy leaves out of its mean
 
 
 def train(

@@ -61,7 +61,8 @@ def loss(
 ) -> Tensor:
     """The loss in nats over the records whose label is not -100; ``forward`` passes features and narrow on to the model."""
     import torch
-    from torch.nn.functional import cross_entropy
+
+    from algorithms.cross_entropy import mean_cross_entropy
 
     present = y != -100
     if not present.all():  # dropped, not masked: batch statistics must not see padding either
@@ -71,7 +72,7 @@ def loss(
     with torch.no_grad():
         full = lipschitz(x2, x3, config.power_steps)
     align = (lipschitz(narrow2, narrow3, config.power_steps) - full).square().mean()
-    entropy = cross_entropy(logits, y)
+    entropy = mean_cross_entropy(logits, y)
     return entropy + config.mu * (entropy / align.clamp(min=TINY)).detach() * align
 
 

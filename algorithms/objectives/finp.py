@@ -70,9 +70,9 @@ def loss(
     ``context`` holds ``rho``, a number in [0, 1] (1/2 where it is missing), and ``carry`` from `advance`; without it the
     iterations begin at fixed vectors.
     """
-    from torch.nn.functional import cross_entropy
+    from algorithms.cross_entropy import mean_cross_entropy
 
-    entropy = cross_entropy(forward(arrays, x), y)
+    entropy = mean_cross_entropy(forward(arrays, x), y)
     if config.beta == 0:
         return entropy
     log_lip = _log_lipschitz(config, forward, arrays, x, y, context)

@@ -113,12 +113,12 @@ def slope(
     """
     import torch
     from torch.func import functional_call, grad_and_value, vmap
-    from torch.nn.functional import cross_entropy
 
     from algorithms.backends.optimizers import clipped
+    from algorithms.cross_entropy import mean_cross_entropy
 
     def loss(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return cross_entropy(functional_call(network.module, network.layout.views(params), (x[None],)), y[None])
+        return mean_cross_entropy(functional_call(network.module, network.layout.views(params), (x[None],)), y[None])
 
     of_each = vmap(grad_and_value(loss), in_dims=(None, 0, 0))
     at_once = max(1, FLOATS_AT_ONCE // network.layout.size)
