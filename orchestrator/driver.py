@@ -19,6 +19,7 @@ from orchestrator import finish
 from orchestrator.clients import Clients
 from orchestrator.config import resolve
 from orchestrator.placement import Placement
+from orchestrator.records import ended, read_record
 from orchestrator.results import Folder, WriteError, write_atomically
 from orchestrator.rng import stream
 from orchestrator.session import Setup
@@ -77,6 +78,9 @@ class Driver(tune.Trainable):
             return {"rows": [], "done": True, "unwritable": (error.errno, str(error))}
 
     def _step(self) -> dict[str, Any]:
+        if self.trial is None and (record := read_record(self.folder)) and ended(record):
+            # The process before this one died between the trial's end and the news of it.
+            return {"rows": [], "done": True, "summary": record}
         try:
             trial = self._open()
             _rounds(trial, 0.0 if self.spec["every_round"] else REPORT_SECONDS)

@@ -44,7 +44,7 @@ class Hearing(tune.Callback):
         self.progress.rounds(_id(trial), result.get("rows", []))
         if result.get("note"):
             self.progress.noted(_id(trial), result["note"])
-        if "summary" in result:
+        if "summary" in result and _id(trial) not in self.progress.statuses:
             self.progress.ended(_id(trial), result["summary"])
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

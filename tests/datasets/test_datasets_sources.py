@@ -66,7 +66,11 @@ def test_digits_are_those_of_scikit_learn(tmp_path):
         np.testing.assert_array_equal(part.y, published.target[rows])
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"1,2\n3\n"), gzip.compress(b"1,2\n3,4\n")])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"1,2\n3\n", mtime=0), gzip.compress(b"1,2\n3,4\n", mtime=0)],
+    ids=["empty", "no gzip", "a ragged table", "too few columns"],
+)
 def test_a_damaged_table_of_digits_is_refused(tmp_path, content):
     (tmp_path / "digits.csv.gz").write_bytes(content)
     with pytest.raises(DataError, match=r"digits\.csv\.gz is damaged"):

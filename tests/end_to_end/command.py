@@ -26,7 +26,7 @@ base:
 sweep:
   clustering.name: {grid_search: [ifca, ifca_mir]}
   training.lr: {grid_search: [0.1, 0.2]}
-resources: {client_actors: 1}
+resources: {client_actors: 1, concurrent_trials: 1}
 """
 
 

@@ -29,7 +29,6 @@ def check(sweep: Path, expected: Path, results: Path, kills: list[Kill]) -> None
     assert len(rounds) == len(set(rounds)), f"a round that was complete was done again: {told}"
 
 
-@pytest.mark.slow
 def test_a_shadow_task_an_actor_and_the_trial_are_killed_in_one_sweep(tiny, expected, tmp_path):
     check(
         tiny,

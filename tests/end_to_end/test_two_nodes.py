@@ -37,6 +37,7 @@ def test_a_node_that_leaves_is_survived(cluster, tiny, expected, tmp_path):
     mlflow_holds_each_run_once(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_results_folder_that_another_node_does_not_see_is_refused(cluster, tiny, tmp_path):
     if os.geteuid() or subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("a node with a file system of its own cannot be made here")
