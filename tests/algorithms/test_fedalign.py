@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -183,3 +184,8 @@ def test_a_model_that_cannot_be_run_narrow_is_refused_by_name_with_those_that_ca
 def test_resnet56_is_accepted():
     run = SimpleNamespace(model=SimpleNamespace(name="resnet56", module=resnet56))
     assert fedalign.problems(fedalign.Config(), run) == []
+
+
+def test_a_negative_mu_is_refused():
+    with pytest.raises(ValidationError):
+        fedalign.Config(mu=-0.1)

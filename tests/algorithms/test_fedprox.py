@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch.func import functional_call, vmap
 
 from algorithms.models import mlp
@@ -113,3 +114,8 @@ def test_every_parameter_of_a_network_is_pulled():
     loss = fedprox.loss(ACTIVE, forward, own, x, y, {"sent": sent})
     extra = (loss - plain.loss(plain.Config(), forward, own, x, y, {})).item()
     assert extra == pytest.approx(0.15 * sum(parameter.numel() for parameter in own.values()), rel=1e-5)
+
+
+def test_a_negative_mu_is_refused():
+    with pytest.raises(ValidationError):
+        fedprox.Config(mu=-0.1)

@@ -130,13 +130,14 @@ def test_stopped_killed_and_finished_by_three_actors_it_ends_with_the_same_bytes
 
 
 def test_a_diverging_trial_is_marked_and_the_others_go_on(sweep, tmp_path):
-    """A trial without numbers has empty metrics, not zeros."""
-    # With this decay a step multiplies the weights by 1 - 1000 lr: by 0, or by -99 until they overflow.
+    """A trial without numbers has empty metrics, not zeros: of accuracy, of fairness, of who is exposed."""
     options = ("sweep.training.lr.grid_search=[0.001, 0.1]", "base.training.weight_decay=1000", "name=odd")
+    # With this decay a step multiplies the weights by 1 - 1000 lr: by 0, or by -99 until they overflow.
+    options += ("base.objective={name: finp, beta: 0.5}", "base.attacks=[{name: sia}]")
+    options += ("sweep.clustering.name.grid_search=[ifca]",)
     done = fedpriv(sweep, tmp_path, *(word for option in options for word in ("--set", option)))
     assert done.returncode == 1, done.stdout + done.stderr
     rows = trials(tmp_path, "odd")
-    assert [row["status"] for row in rows] == ["finished", "diverged"] * 2
-    for row in rows:
-        assert (row["accuracy"] is None) == (row["status"] == "diverged")
-        assert (row["violations"] is None) == (row["status"] == "diverged")
+    assert [row["status"] for row in rows] == ["finished", "diverged"]
+    for name in ("accuracy", "violations", "sia_mean", "sia_cov", "eod", "eod_null", "loss_cov", "loss_fi"):
+        assert (rows[0][name] is None, rows[1][name] is None) == (False, True), name
