@@ -21,6 +21,7 @@ from algorithms.augmentation import drawn
 from algorithms.backends import loop, vectorised
 from algorithms.backends.context import Draws, generator
 from algorithms.backends.optimizers import Optimizer, kept, resumed
+from algorithms.gram import gram
 from algorithms.messages import Doubles, Evaluated, Ints, Partial, Weights, weighted_sum
 from algorithms.network import Network, as_tensor
 from algorithms.training import local_sgd
@@ -229,9 +230,10 @@ def summed(
     examples: Ints,
 ) -> dict[int, Partial]:
     """The cohort's updates, bounded by the privacy slot and summed for each cluster that any of its clients chose."""
-    sent = np.stack([weights.params for weights in models])
-    updates = trained.params - sent[assignment]
-    norms = np.array([np.linalg.norm(row.astype(np.float64)) for row in updates])
+    updates = np.empty_like(trained.params)
+    for update, params, j in zip(updates, trained.params, assignment, strict=True):
+        np.subtract(params, models[j].params, out=update)
+    norms = np.array([gram(update[None]).item() ** 0.5 for update in updates])
     scales = run.privacy.module.bound(run.privacy.config, norms)
     weights = run.aggregation.module.weigh(run.aggregation.config, examples)
     needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)

@@ -6,6 +6,7 @@ theta <- aggregate({u_i}) + N(0, sd^2)  independently in every coordinate, sd = 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from pydantic import Field
 
 from algorithms.messages import Doubles, Floats, Received
 from datasets.slot import Config as SlotConfig
+
+BLOCK = 1 << 19  # numbers that share a generator: two megabytes of noise
 
 
 class ServerNoiseConfig(SlotConfig):
@@ -45,11 +48,26 @@ def sensitivity(config: ServerNoiseConfig, received: Received) -> float:
 
 
 def noisy(params: Floats, sd: float, rng: np.random.Generator) -> Floats:
-    """``params`` [d] plus noise of standard deviation ``sd``, drawn in float32, in a new array."""
-    noise = rng.standard_normal(len(params), dtype=np.float32)
-    noise *= np.float32(sd)
-    noise += params
-    return noise
+    """``params`` [d] plus noise of standard deviation ``sd``, drawn in float32, in a new array.
+
+    Blocks of a long vector have generators of their own, so that it is the same however many threads draw them.
+    """
+    released = np.empty_like(params)
+    blocks = [slice(at, at + BLOCK) for at in range(0, len(params), BLOCK)]
+    generators = rng.spawn(len(blocks)) if len(blocks) > 1 else [rng]
+
+    def draw(block: slice, own: np.random.Generator) -> None:
+        noise = released[block]
+        own.standard_normal(out=noise, dtype=np.float32)
+        noise *= np.float32(sd)
+        noise += params[block]
+
+    if len(blocks) == 1:
+        draw(blocks[0], rng)
+    else:
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(draw, blocks, generators))
+    return released
 
 
 def facts(config: ServerNoiseConfig, received: Received, sd: float) -> dict[str, Any]:
