@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.end_to_end.command import SWEEP, fedpriv, interrupted_after, killed_after, same_results, trials
+from tests.end_to_end.undisturbed import undisturbed
 
 FINAL = [
     "accuracy",
@@ -26,12 +27,43 @@ def sweep(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(sweep, tmp_path_factory) -> tuple[Path, str]:
-    """The results of the sweep with one actor, and what the terminal showed."""
-    results = tmp_path_factory.mktemp("one actor")
-    done = fedpriv(sweep, results)
+def stopped(sweep, tmp_path_factory) -> tuple[Path, int, str, list[str]]:
+    """The sweep after Ctrl-C, given when a trial had ended: its results, exit code, output, and the trials' statuses."""
+    results = tmp_path_factory.mktemp("results")
+    code, printed = interrupted_after("finished in", sweep, results)
+    return results, code, printed, [row["status"] for row in trials(results)]
+
+
+@pytest.fixture(scope="module")
+def killed(stopped, sweep) -> tuple[Path, str, int]:
+    """The same after kill -9, when a further trial had ended: its results, output, and how many trials are done."""
+    printed = killed_after("finished in", sweep, stopped[0])
+    return stopped[0], printed, len(list((stopped[0] / "tiny" / "trials").glob("*/result.json")))
+
+
+@pytest.fixture(scope="module")
+def finished(killed, sweep) -> tuple[Path, str]:
+    """The same after it came to its end, the last trials on three actors: its results, and what the terminal showed."""
+    done = fedpriv(sweep, killed[0], "--set", "resources.client_actors=3")
     assert done.returncode == 0, done.stdout + done.stderr
-    return results, done.stdout
+    return killed[0], done.stdout
+
+
+def test_control_c_keeps_what_is_done_and_says_how_to_go_on(stopped):
+    _, code, printed, statuses = stopped
+    assert code == 130, printed
+    assert "the same command goes on from there" in printed
+    assert "finished" in statuses
+    assert set(statuses) == {"finished", "unfinished"}
+
+
+def test_stopped_killed_and_gone_on_with_it_ends_with_the_bytes_of_a_run_in_one_process(
+    killed, finished, sweep, tmp_path
+):
+    _, printed, done = killed
+    assert 2 <= done < 4, printed
+    assert f"{done} of 4 trials are complete and are not repeated" in finished[1]
+    same_results(undisturbed(sweep, tmp_path), finished[0])
 
 
 def test_every_trial_has_its_row_and_every_final_metric(finished):
@@ -114,25 +146,10 @@ def test_running_again_trains_nothing(finished, sweep):
     assert after == before
 
 
-def test_stopped_killed_and_finished_by_three_actors_it_ends_with_the_same_bytes(finished, sweep, tmp_path):
-    """Ctrl-C, then kill -9, each when a trial has ended; what is left is done by other numbers of actors."""
-    code, printed = interrupted_after("finished in", sweep, tmp_path)
-    assert code == 130, printed
-    assert "the same command goes on from there" in printed
-    assert {row["status"] for row in trials(tmp_path)} == {"finished", "unfinished"}
-    printed += killed_after("finished in", sweep, tmp_path)
-    done = {path.parent.name for path in (tmp_path / "tiny" / "trials").glob("*/result.json")}
-    assert 2 <= len(done) < 4, printed
-    last = fedpriv(sweep, tmp_path, "--set", "resources.client_actors=3")
-    assert last.returncode == 0, last.stdout + last.stderr
-    assert f"{len(done)} of 4 trials are complete and are not repeated" in last.stdout
-    same_results(finished[0], tmp_path)
-
-
 def test_a_diverging_trial_is_marked_and_the_others_go_on(sweep, tmp_path):
     """A trial without numbers has empty metrics, not zeros: of accuracy, of fairness, of who is exposed."""
-    options = ("sweep.training.lr.grid_search=[0.001, 0.1]", "base.training.weight_decay=1000", "name=odd")
-    # With this decay a step multiplies the weights by 1 - 1000 lr: by 0, or by -99 until they overflow.
+    options = ("sweep.training.lr.grid_search=[0.000001, 0.1]", "base.training.weight_decay=1000000", "name=odd")
+    # With this decay a step multiplies the weights by 1 - 1e6 lr: by 0, or by -1e5 until they overflow.
     options += ("base.objective={name: finp, beta: 0.5}", "base.attacks=[{name: sia}]")
     options += ("sweep.clustering.name.grid_search=[ifca]",)
     done = fedpriv(sweep, tmp_path, *(word for option in options for word in ("--set", option)))
