@@ -156,5 +156,5 @@ def test_a_diverging_trial_is_marked_and_the_others_go_on(sweep, tmp_path):
     assert done.returncode == 1, done.stdout + done.stderr
     rows = trials(tmp_path, "odd")
     assert [row["status"] for row in rows] == ["finished", "diverged"]
-    for name in ("accuracy", "violations", "sia_mean", "sia_cov", "eod", "eod_null", "loss_cov", "loss_fi"):
+    for name in ("accuracy", "purity", "sia_mean", "sia_cov", "eod", "eod_null", "loss_cov", "loss_fi"):
         assert (rows[0][name] is None, rows[1][name] is None) == (False, True), name
