@@ -40,6 +40,9 @@ class LocalCluster:
             RAY_health_check_period_ms="1000",
             RAY_health_check_failure_threshold="3",
             RAY_health_check_initial_delay_ms="1000",
+            # As docs/cluster.md advises: on one core Ray would end the worker of every shadow task.
+            RAY_num_workers_soft_limit="64",
+            RAY_idle_worker_killing_time_threshold_ms="600000",
         )
         self.variables.pop("RAY_AUTH_TOKEN_PATH", None)
 
