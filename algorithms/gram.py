@@ -14,7 +14,7 @@ import numpy as np
 
 from algorithms.messages import Doubles, Floats
 
-PIECE = 1 << 17  # float64 numbers that are worked on at a time: one megabyte
+PIECE = 1 << 15  # float64 numbers that are worked on at a time: a quarter of a megabyte
 # A squared distance below this share of the squared norms is rounding: float32 models that differ by more than their last
 # digits lie above it, and equal ones must have distance zero, because noise may be divided by it.
 ROUNDING = 1e-14
