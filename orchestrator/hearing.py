@@ -34,7 +34,8 @@ class Hearing(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.began.setdefault(_id(trial), time.time())
-        self.progress.started(_id(trial))
+        if _id(trial) not in self.progress.statuses:  # Tune starts it again where its process died after its end
+            self.progress.started(_id(trial))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any

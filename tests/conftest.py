@@ -15,9 +15,5 @@ def one_thread():
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (pytest-xdist): whatever starts Ray one after another on one of them, and from the beginning;
-    the rest file by file, because what a file's tests share is made once for each worker."""
-    whole = lambda item: "end_to_end" in item.path.parts  # noqa: E731
-    items.sort(key=lambda item: not whole(item))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("ray" if whole(item) else str(item.path)))
+    """What takes longest begins first: with two workers (pytest-xdist, file by file) the rest is done beside it."""
+    items.sort(key=lambda item: "end_to_end" not in item.path.parts)

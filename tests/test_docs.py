@@ -103,7 +103,7 @@ def test_every_relative_link_leads_somewhere(name: str) -> None:
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_every_path_exists(name: str) -> None:
     made = {match["path"] for match in FENCED.finditer(page(name))}
-    top = {entry.name for entry in ROOT.iterdir()}
+    top = {entry.name for entry in ROOT.iterdir()} - {"results"}  # of sweeps that were run here
     paths = [word.rstrip("/") for text in code(name) for word in text.split() if word.split("/")[0] in top]
     assert len(paths) > 2
     for path in set(paths) - made:

@@ -98,3 +98,18 @@ def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
     trial = SimpleNamespace(config={"trial": {"id": "a"}})
     with pytest.raises(WriteError, match="x could not be written"):
         Hearing(Notes(), "", 1).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
+
+
+def test_a_trial_that_is_started_again_after_its_end_is_told_once() -> None:
+    told: list[str] = []
+    progress = SimpleNamespace(
+        statuses={},
+        started=lambda trial: told.append(f"{trial} started"),
+        rounds=lambda trial, rows: None,
+        ended=lambda trial, record: (told.append(f"{trial} ended"), progress.statuses.update({trial: "finished"})),
+    )
+    hearing, trial = Hearing(progress, "", 1), SimpleNamespace(config={"trial": {"id": "a"}})
+    for _ in range(2):
+        hearing.on_trial_start(0, [], trial)
+        hearing.on_trial_result(0, [], trial, {"rows": [], "done": True, "summary": {"status": "finished"}})
+    assert told == ["a started", "a ended"]
