@@ -66,6 +66,9 @@ COLUMNS = (
 )
 # The overall accuracy leads where no finer one was measured.
 OVERALL = Column("accuracy", ("accuracy",), 0)
+# The names that Zhao et al. (2025) have for the halves of FinP, and the slots that the halves lie in.
+FINP_ARMS = "Baseline: plain, FedAvg; FinP_client: FinP, FedAvg; FinP_server: plain, PCA or ALA; FinP: FinP, PCA or ALA"
+ARMS, SERVERS = ("objective.name", "aggregation.name"), {"finp_pca", "finp_ala"}
 
 
 def summary_table(trials: Trials, swept: Iterable[str], *, title: str = "", width: int = 100) -> Table:
@@ -205,7 +208,7 @@ def _caption(found: Results, columns: Sequence[Column], left_out: Sequence[Colum
 
 def _reading(found: Results, shown: set[str]) -> list[str]:
     """How to read the columns that are ``shown``, a line for each attack and each kind of accuracy."""
-    lines = []
+    lines = [FINP_ARMS] if _arms_of_finp(found) else []
     if any(name.startswith("mia_") for name in shown):
         lines.append("accuracy: of the clients of a group; MIA: of the attack on a model, 0.5 is guessing")
     if "aggregated_accuracy" in shown:
@@ -223,3 +226,16 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
     if "cia_difference" in shown or "cia_auc" in shown:
         lines.append("CIA: client inference, by a difference of losses (as published) and by AUC (0.5 is guessing)")
     return [line for line in lines if line]
+
+
+def _arms_of_finp(found: Results) -> bool:
+    """Whether the client's and the server's half of FinP are both switched on and off."""
+    values = [
+        {setting.values[found.keys.index(key)] for setting in found.settings} for key in ARMS if key in found.keys
+    ]
+    return (
+        len(values) == len(ARMS)
+        and {"plain", "finp"} <= values[0]
+        and "fedavg" in values[1]
+        and bool(SERVERS & values[1])
+    )

@@ -209,3 +209,20 @@ def test_a_setting_without_a_result_has_dashes_and_the_reason() -> None:
 def test_brackets_in_values_are_no_markup() -> None:
     page = printed([trial("t", "[red]", 0.1, 0, accuracy=0.5)], 100)
     assert "[red]" in page
+
+
+def test_the_halves_of_finp_are_named_as_in_the_paper_where_both_are_switched() -> None:
+    arms = [("plain", "fedavg"), ("finp", "fedavg"), ("plain", "finp_pca"), ("finp", "finp_pca")]
+    rows = [
+        {"id": f"{o}{a}", "status": "finished", "seed": 0, "objective.name": o, "aggregation.name": a, "sia_mean": 0.3}
+        for o, a in arms
+    ]
+    swept = ["objective.name", "aggregation.name", "seed"]
+    named = "FinP_client: FinP, FedAvg"
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(summary_table(rows, swept, title="t", width=120))
+    console.print("---")
+    console.print(summary_table(rows[:2], swept, title="t", width=120))
+    whole, part = console.export_text().split("---")
+    assert named in whole
+    assert named not in part
