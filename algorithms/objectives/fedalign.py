@@ -62,9 +62,9 @@ def loss(
     """The loss in nats over the records whose label is not -100; ``forward`` passes features and narrow on to the model."""
     import torch
 
-    from algorithms.cross_entropy import mean_cross_entropy
+    from algorithms.cross_entropy import IGNORED, mean_cross_entropy
 
-    present = y != -100
+    present = y != IGNORED
     if not present.all():  # dropped, not masked: batch statistics must not see padding either
         x, y = x[present], y[present]
     x2, x3, logits = forward(arrays, x, features=True)
