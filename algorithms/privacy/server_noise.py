@@ -62,11 +62,8 @@ def noisy(params: Floats, sd: float, rng: np.random.Generator) -> Floats:
         noise *= np.float32(sd)
         noise += params[block]
 
-    if len(blocks) == 1:
-        draw(blocks[0], rng)
-    else:
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(draw, blocks, generators))
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(draw, blocks, generators))
     return released
 
 

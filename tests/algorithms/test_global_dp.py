@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from scipy import stats
 
 from algorithms import accounting
-from algorithms.privacy import global_dp, metric_dp
+from algorithms.privacy import global_dp, metric_dp, server_noise
 from algorithms.privacy.global_dp import Config
 from tests.algorithms.noise_runs import is_standard_deviation, received, run, updates
 
@@ -250,3 +250,15 @@ def test_without_noise_to_speak_of_there_is_no_epsilon(z):
 def test_noise_and_clip_are_no_negative_numbers(member, field):
     with pytest.raises(ValidationError, match=field):
         member.Config(**{field: -0.1})
+
+
+def test_noise_of_a_long_vector_is_drawn_in_blocks_and_is_the_same_each_time():
+    params = np.full(2 * server_noise.BLOCK + 3, 7, np.float32)
+    noise, again = (server_noise.noisy(params, 0.5, np.random.default_rng(3)) - 7 for _ in range(2))
+    assert noise.tobytes() == again.tobytes()
+    first, second, rest = np.split(noise, [server_noise.BLOCK, 2 * server_noise.BLOCK])
+    assert rest.shape == (3,) and (rest != 0).all()
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.01  # blocks do not repeat each other
+    for block in (first, second):
+        assert block.std() == pytest.approx(0.5, rel=0.01)
+        assert abs(block.mean()) < 0.005
