@@ -1,4 +1,5 @@
-"""What every member of every slot owes to the others. Members are found, so a new file is tested without an edit here."""
+"""What every member of every slot declares, and that all of it counts in a trial's identity. Members are found, so
+a new file is tested without an edit here; what members do is in test_conformance_runs.py."""
 
 from __future__ import annotations
 
@@ -11,27 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import BaseModel, ValidationError
 
-import datasets
-from algorithms.clustering.preference import View
-from algorithms.flat import Layout
-from algorithms.messages import Received, reweighted
-from datasets.federation import Federation
 from datasets.slot import Config, members
-from orchestrator.config import SLOTS, Member, Run, Slot, resolve, trial_id
-from orchestrator.rng import stream
-from tests.inline import inline_trial
-from tests.planted import finished, left_behind, table
+from orchestrator.config import SLOTS, resolve, trial_id
+from tests.slot_members import FOLDERS, chosen, described, every_member
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-FOLDERS = {slot.key: slot.folder for slot in SLOTS}
-EVERY = [(slot, name) for slot in SLOTS for name in members(slot.folder)]
-every_member = pytest.mark.parametrize(("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY])
-BACKENDS = pytest.mark.parametrize("backend", ["loop", "vmap"])
 # What a module has besides its Config; see the docstrings of the slots' packages.
 OWED = {
     "data": ("load",),
@@ -44,48 +31,6 @@ OWED = {
     "privacy": ("NEEDS", "bound", "release"),
     "attacks": ("STAGE",),
 }
-# Makes an attack cheap, where it has such fields.
-SMALL = {"shadows": 1, "max_epochs": 2, "queries": 40, "replicas": 2, "targets": 5, "mock_updates": 3, "trees": 10}
-DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
-
-
-def of_slot(key: str) -> Any:
-    return pytest.mark.parametrize("name", list(members(FOLDERS[key])))
-
-
-def module_of(key: str, name: str) -> Any:
-    return members(FOLDERS[key])[name]
-
-
-def attack(name: str) -> dict[str, Any]:
-    fields = members("attacks")[name].Config.model_fields
-    return {"name": name, "every": 1} | {field: value for field, value in SMALL.items() if field in fields}
-
-
-def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict[str, Any]:
-    """A short run on digits in which the member ``name`` fills ``slot``."""
-    run: dict[str, Any] = {
-        "rounds": 2,
-        "data": {**DIGITS, "split": {"minority_ratio": 0.34}},
-        "model": {"name": "mlp", "hidden": [8]},
-        "training": {"lr": 0.1, "epochs": 1, "batch_size": 8, "cohort_size": 4, **training},
-        "attacks": [attack("shadow_mia")],
-    }
-    if slot is None:
-        return run
-    if model := getattr(members(slot.folder)[name], "MODEL", None):  # trains nothing else
-        run["model"] = model
-    if slot.many:
-        return run | {slot.key: [attack(name)]}
-    if len(slot.path) == 2:
-        outer, inner = map(str, slot.path)
-        return run | {outer: {**run[outer], inner: name}}
-    return run | {slot.key: name}
-
-
-def chosen(run: Run, slot: Slot) -> Member:
-    filled = getattr(run, slot.field)
-    return filled[0] if slot.many else filled
 
 
 # What every member declares
@@ -222,167 +167,3 @@ def test_a_run_is_read_back_as_it_was_written(slot, name):
     again = resolve(json.loads(json.dumps(run.to_dict())))
     assert again == run
     assert trial_id(again) == trial_id(run)
-
-
-# What every member does
-
-
-@pytest.fixture(scope="module")
-def digits() -> Federation:
-    run = resolve(described())
-    return datasets.build(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
-
-
-def ran(run: dict[str, Any], folder: Path, digits: Federation) -> tuple[Any, dict[str, Any]]:
-    trial = finished(inline_trial(run, folder, digits))
-    return trial, left_behind(trial, folder)
-
-
-PARTS = [(slot, name) for slot, name in EVERY if slot.key in ("clustering", "objective", "aggregation", "privacy")]
-
-
-@BACKENDS
-@pytest.mark.parametrize(("slot", "name"), PARTS, ids=[f"{slot.key}-{name}" for slot, name in PARTS])
-def test_two_rounds_with_the_member_train_and_are_the_same_when_repeated(tmp_path, digits, slot, name, backend):
-    if backend == "vmap" and not getattr(members(slot.folder)[name], "VMAP", True):
-        backend = "auto"  # must then be the loop
-    run = described(slot, name, backend=backend)
-    trial, kept = ran(run, tmp_path / "first", digits)
-    rows = kept["rounds"].to_pydict()
-    assert rows["round"] == [0, 1]
-    assert np.isfinite(rows["loss"]).all() and np.isfinite(rows["accuracy"]).all()
-    assert kept["clients"].num_rows == 2 * 6
-    start = inline_trial(run, tmp_path / "start", digits).state.models
-    moved = [after.params - before.params for before, after in zip(start, trial.state.models, strict=True)]
-    assert np.abs(moved).max() > 1e-4
-    assert kept == ran(run, tmp_path / "again", digits)[1]
-
-
-@of_slot("attacks")
-def test_an_attack_finds_something_in_every_round_about_every_model_or_client(tmp_path, digits, name):
-    trial, _ = ran(described() | {"attacks": [attack(name)]}, tmp_path, digits)
-    rows = table(trial, "attacks")
-    own = [i for i, made in enumerate(rows["attack"]) if made == name]
-    stage = module_of("attacks", name).STAGE
-    assert {rows["round"][i] for i in own} == ({1, 2} if stage == "models" else {0, 1})
-    if stage == "models":
-        assert set(trial.state.names) <= {rows["target"][i] for i in own}
-    else:
-        assert len({rows["target"][i] for i in own}) > 1
-    assert all(0 <= rows["value"][i] <= 1 for i in own if rows["metric"][i] == "balanced_accuracy")
-    assert all(0 <= risk <= 1 for risk in trial.state.risks)
-
-
-@of_slot("model")
-def test_a_model_says_truly_what_it_is_made_of(name):
-    from torch import nn
-
-    from algorithms.network import Network
-
-    module, rng = module_of("model", name), np.random.default_rng(0)
-    network = Network(Member(name, module.Config(), "algorithms.models"), (3, 32, 32), 7)
-    layers = list(network.module.modules())
-    assert any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in layers) == module.CONVOLUTIONAL
-    assert any(isinstance(layer, nn.BatchNorm2d) for layer in layers) == module.BATCH_NORM
-    network.load(network.initial(rng))
-    assert network.logits(rng.random((2, 3, 32, 32), dtype=np.float32)).shape == (2, 7)
-
-
-@of_slot("clustering")
-def test_a_choice_does_not_depend_on_the_order_of_models_and_clients(name):
-    module, rng = module_of("clustering", name), np.random.default_rng(0)
-    config = module.Config()
-    preferences = module.preferences(config, 30, np.random.default_rng(1))
-    assert preferences.threshold.shape == preferences.beta.shape == (30,)
-    assert ((preferences.beta >= 0) & (preferences.beta <= 1)).all()
-    view = View(rng.uniform(0, 2, (30, config.clusters)), rng.uniform(0.5, 1, config.clusters), np.full(30, -1), 10)
-    chosen, costs = module.choose(config, view, preferences)
-    assert costs.shape == view.losses.shape
-    assert (costs.argmin(axis=1) == chosen).all()
-    models, clients = rng.permutation(config.clusters), rng.permutation(30)
-    turned = View(view.losses[:, models][clients], view.risks[models], view.previous[clients], 10)
-    theirs = replace(preferences, threshold=preferences.threshold[clients], beta=preferences.beta[clients])
-    assert (models[module.choose(config, turned, theirs)[0]] == chosen[clients]).all()
-
-
-@of_slot("objective")
-def test_an_objective_leaves_padding_out(name):
-    import torch
-
-    from algorithms.network import Network
-
-    module = module_of("objective", name)
-    generator = torch.Generator().manual_seed(0)
-    arrays = {"weight": torch.randn(4, 3, generator=generator)}
-    x, y = torch.randn(5, 4, generator=generator), torch.tensor([0, 2, 1, -100, -100])
-    forward: Any = lambda given, inputs: inputs @ given["weight"]  # noqa: E731
-    if hasattr(module, "MODEL"):
-        model = Member(module.MODEL, module_of("model", module.MODEL).Config(), "algorithms.models")
-        network = Network(model, (1, 8, 8), 3)
-        network.load(network.initial(np.random.default_rng(0)))
-        network.module.train()
-        arrays, x = dict(network.module.named_parameters()), torch.randn(5, 1, 8, 8, generator=generator)
-        forward = lambda _, inputs, **options: network.module(inputs, **options)  # noqa: E731
-
-    def loss(records: int) -> float:
-        return module.loss(module.Config(), forward, arrays, x[:records], y[:records], {}).item()
-
-    assert loss(5) == pytest.approx(loss(3), rel=1e-6)
-    assert loss(3) > 0
-
-
-def sent(updates: np.ndarray, weights: np.ndarray) -> Received:
-    """What three clients sent of a model of two arrays."""
-    return Received(
-        clients=np.arange(3),
-        weights=weights,
-        mean=weights @ updates.astype(np.float64),
-        buffers=np.zeros(0),
-        updates=updates,
-        own_buffers=np.zeros((3, 0), np.float32),
-        norms=np.linalg.norm(updates, axis=1),
-        scales=np.ones(3),
-        known={"rho": np.array([0.2, 0.5, 0.9])},
-        layout=Layout(("body.weight", "body.bias"), ((2, 2), (2,))),
-    )
-
-
-@of_slot("aggregation")
-def test_an_aggregation_changes_nothing_that_it_was_given_and_keeps_the_kind_of_its_state(name):
-    module, rng = module_of("aggregation", name), np.random.default_rng(0)
-    config, params = module.Config(), rng.normal(size=6).astype(np.float32)
-    updates = rng.normal(size=(3, 6)).astype(np.float32)
-    assert module.NEEDS in ("mean", "updates")
-    weights = module.weigh(config, np.array([10, 20, 30]))
-    assert weights.shape == (3,) and (weights > 0).all()
-    received = sent(updates, weights / weights.sum())
-    state = module.begin(config, params)
-    for array in (params, updates, received.mean, received.weights, *state.values()):
-        array.setflags(write=False)
-    if hasattr(module, "reweigh"):
-        chosen, _ = module.reweigh(config, received)
-        assert chosen.sum() == pytest.approx(1) and (chosen >= 0).all()
-        received = reweighted(received, chosen)
-    moved, after, _ = module.apply(config, state, params, received)
-    assert (moved.dtype, moved.shape) == (np.float32, (6,))
-    assert {key: (array.dtype, array.shape) for key, array in after.items()} == {
-        key: (array.dtype, array.shape) for key, array in state.items()
-    }
-    again, _, _ = module.apply(config, module.begin(config, params), params, received)
-    assert again.tobytes() == moved.tobytes()
-
-
-@of_slot("privacy")
-def test_a_protection_is_a_function_of_what_it_is_given_and_of_its_stream(name):
-    module, rng = module_of("privacy", name), np.random.default_rng(0)
-    config, updates = module.Config(), rng.normal(size=(3, 6)).astype(np.float32)
-    params = rng.normal(size=6).astype(np.float32)
-    received = sent(updates, np.full(3, 1 / 3))
-    for array in (params, updates, received.mean):
-        array.setflags(write=False)
-    assert module.NEEDS in ("mean", "updates")
-    scales = module.bound(config, np.array([0.0, 1.0, 1e6]))
-    assert scales.shape == (3,) and (scales > 0).all() and (scales <= 1).all()
-    released = [module.release(config, params, received, np.random.default_rng(5))[0] for _ in range(2)]
-    assert (released[0].dtype, released[0].shape) == (np.float32, (6,))
-    assert released[0].tobytes() == released[1].tobytes()
