@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,12 @@ WORTH_SAYING = 30.0  # seconds without a running trial
 
 
 class Hearing(tune.Callback):
-    """Translates Tune's callbacks; the only place that knows how Tune speaks of trials."""
+    """Translates Tune's callbacks; the only place that knows how Tune speaks of trials.
+
+    Attributes:
+        dropped: ids of trials that Tune has given up though they may be taken up again. It does so where the process
+            dies while a trial is handed over to it, or before it has started; whoever runs the sweep takes them up.
+    """
 
     def __init__(self, progress: Progress, needs: str, patience: float, stopping: Stopping | None = None) -> None:
         """``needs``: what a trial asks the cluster for; ``patience``: seconds until a cluster without room is given up."""
@@ -27,6 +33,8 @@ class Hearing(tune.Callback):
         self.began: dict[str, float] = {}
         self.idle_since: float | None = None
         self.said = False
+        self.dropped: set[str] = set()
+        self.drops: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks for its own way of resuming, which is not ours; screens and threads cannot be pickled."""
@@ -76,7 +84,12 @@ class Hearing(tune.Callback):
             self.progress.noted(waiting[0], f"waits for room on the cluster: {self.needs}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.progress.lost(_id(trial), trial.error_file)
+        lost = _id(trial)
+        if trial.should_recover() and self.drops[lost] < trial.max_failures:
+            self.dropped.add(lost)
+            self.drops[lost] += 1
+        else:
+            self.progress.lost(lost, trial.error_file)
 
 
 def _id(trial: Any) -> str:

@@ -10,7 +10,7 @@ the draws may differ from session to session.)
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Collection, Container
 from typing import Any
 
 from orchestrator.config import trial_id
@@ -29,6 +29,7 @@ class Search:
     Attributes:
         specs: the trials drawn so far, in order; grows with `draw`.
         over: ids of the trials that have ended in this session, however they did (to be set by whoever runs them).
+        dropped: ids of those that will be taken up again only after the ones that are running (likewise).
         exhausted: whether the space holds no further trial.
     """
 
@@ -46,6 +47,7 @@ class Search:
         self.distributions = {axis.key: _distribution(axis) for axis in sweep.space.axes}
         self.specs: list[TrialSpec] = []
         self.over: Container[str] = ()
+        self.dropped: Collection[str] = ()
         self.exhausted = False
         self._asked: list[Any] = []
         self._told = 0

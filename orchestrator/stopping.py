@@ -105,9 +105,11 @@ class Drawing(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         """The configuration of the next trial; None while it depends on one that is still running."""
+        if self.search.dropped:
+            return Searcher.FINISHED
         self.search.replay()
         for spec in self.search.specs:
-            if spec.id not in self.given:
+            if spec.id not in self.given and spec.id not in self.search.over:
                 self.given.add(spec.id)
                 if not ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
                     return {"trial": self.configured(spec)}

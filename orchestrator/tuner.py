@@ -14,6 +14,7 @@ from orchestrator.sweep import TrialSpec, specs
 from orchestrator.sweep_file import Sweep
 
 if TYPE_CHECKING:
+    from orchestrator.hearing import Hearing
     from orchestrator.search import Search
     from orchestrator.stopping import Stopping
 
@@ -35,31 +36,49 @@ def run_trials(
     With a ``search`` the trials are those that it draws, and ``trials`` what it has drawn so far. Returns what there is
     to complain about. Raises WriteError where results cannot be kept, and Stalled where the cluster has no room left.
     """
+    from orchestrator.hearing import Hearing
+
+    retries, concurrent = sweep.resources.trial_retries, together(place, nodes, sweep.resources.concurrent_trials)
+    stopping = _stopping(sweep, folder, search)
+    hearing = Hearing(progress, str(place), sweep.resources.timeout_seconds, stopping)
+    if search:
+        search.over, search.dropped = progress.statuses, hearing.dropped
+    while True:
+        space, order = _trials(sweep, folder, trials, place, progress, commit, search)
+        _fit(
+            folder,
+            place,
+            space,
+            {"max_concurrent_trials": concurrent, "scheduler": stopping, **order},
+            retries,
+            hearing,
+        )
+        if not hearing.dropped:
+            return stopping.complaint() if stopping else []
+        trials = [trial for trial in trials if trial.id in hearing.dropped]
+        hearing.dropped.clear()
+
+
+def _fit(
+    folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], retries: int, hearing: Hearing
+) -> None:
+    """One pass of Tune over the trials of ``space``, in this order."""
     from ray import tune
     from ray.tune.error import TuneError
 
     from orchestrator.driver import Driver
-    from orchestrator.hearing import Hearing
 
-    stopping = _stopping(sweep, folder, search)
-    hearing = Hearing(progress, str(place), sweep.resources.timeout_seconds, stopping)
-    space, order = _trials(sweep, folder, trials, place, progress, commit, search)
     tuner = tune.Tuner(
         tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
         param_space=space,
         tune_config=tune.TuneConfig(
-            scheduler=stopping,
-            reuse_actors=True,
-            max_concurrent_trials=together(place, nodes, sweep.resources.concurrent_trials),
-            trial_name_creator=_named,
-            trial_dirname_creator=_named,
-            **order,
+            reuse_actors=True, trial_name_creator=_named, trial_dirname_creator=_named, **order
         ),
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(folder.path / TUNE_FOLDER),
             callbacks=[hearing],
-            failure_config=tune.FailureConfig(max_failures=sweep.resources.trial_retries),
+            failure_config=tune.FailureConfig(max_failures=retries),
             verbose=0,
         ),
     )
@@ -72,7 +91,6 @@ def run_trials(
         raise
     finally:
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
-    return stopping.complaint() if stopping else []
 
 
 def _stopping(sweep: Sweep, folder: Folder, search: Search | None) -> Stopping | None:
@@ -109,7 +127,7 @@ def _trials(
         progress.planned(trial.id, trial.title, trial.run.to_dict())
         return {"id": trial.id, "run": trial.run.to_dict()} | common
 
-    return _drawn(search, configured, progress) if search else (_listed(trials, configured), {})
+    return _drawn(search, configured) if search else (_listed(trials, configured), {})
 
 
 def _listed(trials: list[TrialSpec], configured: Callable[[TrialSpec], dict[str, Any]]) -> dict[str, Any]:
@@ -118,12 +136,9 @@ def _listed(trials: list[TrialSpec], configured: Callable[[TrialSpec], dict[str,
     return {"trial": tune.grid_search([configured(trial) for trial in trials])}
 
 
-def _drawn(
-    search: Search, configured: Callable[[TrialSpec], dict[str, Any]], progress: Progress
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _drawn(search: Search, configured: Callable[[TrialSpec], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
     from orchestrator.stopping import Drawing
 
-    search.over = progress.statuses
     return {}, {"search_alg": Drawing(search, configured), "num_samples": search.samples}
 
 

@@ -1,0 +1,69 @@
+"""A driver that dies before it has started a trial, and one that dies while it is handed the next: Tune gives both up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.driver import Driver
+from orchestrator.exit_codes import FINISHED, SOME_FAILED
+from orchestrator.main import run
+from tests.end_to_end.command import SWEEP, same_results, trials
+from tests.end_to_end.undisturbed import undisturbed
+
+SWEEP = SWEEP.replace("[0.1, 0.2]", "[0.1]").replace("rounds: 4", "rounds: 2")
+
+
+class Fragile(Driver):
+    """Dies before its first trial, and at the first hand-over of a trial. ``MARKS`` holds a file for each death."""
+
+    def setup(self, config):
+        self._die_once(config, "setup")
+        super().setup(config)
+
+    def reset_config(self, new_config):
+        self._die_once(new_config, "reset")
+        return super().reset_config(new_config)
+
+    @staticmethod
+    def _die_once(config, moment: str) -> None:
+        mark = Path(config["trial"]["sweep"]).parent / moment
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def fragile(monkeypatch, tmp_path):
+    """The tiny sweep, run in this process with such drivers; yields its file."""
+    from ray import cloudpickle
+
+    monkeypatch.setattr("orchestrator.driver.Driver", Fragile)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SWEEP)
+    yield path
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def test_a_trial_whose_process_dies_before_it_began_is_taken_up_again(fragile, tmp_path, capsys):
+    code = run(fragile, [], tmp_path / "results", None, None, dry=False)
+    told = capsys.readouterr().out
+    assert code == FINISHED, told
+    assert {file.name for file in (tmp_path / "results").iterdir()} >= {"setup", "reset"}
+    same_results(undisturbed(fragile, tmp_path / "expected"), tmp_path / "results")
+    lines = [line for line in told.splitlines() if "  round " in line]
+    assert len(lines) == len(set(lines))
+
+
+def test_but_not_more_often_than_it_may(fragile, tmp_path, capsys):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "setup").touch()
+    code = run(fragile, ["resources.trial_retries=0"], tmp_path / "results", None, None, dry=False)
+    assert code == SOME_FAILED, capsys.readouterr().out
+    rows = trials(tmp_path / "results")
+    assert [row["status"] for row in rows] == ["finished", "failed"]
