@@ -32,11 +32,11 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     after = lambda side: ((side - 4) // 2 - 4) // 2  # noqa: E731
     return nn.Sequential(
         nn.Conv2d(channels, 32, 5),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(32, 64, 5),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(64 * after(height) * after(width), 512),
         nn.ReLU(),

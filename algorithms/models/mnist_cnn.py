@@ -29,11 +29,11 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     head.init = "xavier"  # type: ignore[assignment]
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(32, 64, 3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         head,
     )

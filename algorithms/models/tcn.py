@@ -48,6 +48,6 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     layers: list[nn.Module] = [nn.Flatten(2)]  # leaves signals as they are
     for _ in range(2):
         layers += [nn.ConstantPad1d((KERNEL - 1, 0), 0.0)] if config.causal else []
-        layers += [nn.Conv1d(channels, CHANNELS, KERNEL), nn.ReLU(), nn.MaxPool1d(2)]
+        layers += [nn.Conv1d(channels, CHANNELS, KERNEL), nn.MaxPool1d(2), nn.ReLU()]
         channels, length = CHANNELS, (length if config.causal else length - KERNEL + 1) // 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(CHANNELS * length, classes))

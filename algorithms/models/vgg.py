@@ -48,7 +48,7 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     for out in PLANS[config.depth]:
         if out == POOL:
-            layers.append(nn.MaxPool2d(2))
+            layers.insert(-1, nn.MaxPool2d(2))  # before the ReLU
         else:
             layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU()]
             channels = out
