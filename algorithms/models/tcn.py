@@ -5,6 +5,9 @@
 Differences from the paper: it says "causal", but neither its text nor the released code pads anything; ``causal`` is that
 switch. The output is logits, not log-probabilities (as released): cross-entropy is the same on both. Images may be given,
 too; they are read row after row as one long signal.
+
+A signal is an image of one row here, so that its channels can lie last in memory: convolutions and pools of images are up to
+ten times as fast that way, and those of signals know no such order.
 """
 
 from __future__ import annotations
@@ -45,9 +48,9 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     from torch import nn
 
     channels, length = shape[0], math.prod(shape[1:])
-    layers: list[nn.Module] = [nn.Flatten(2)]  # leaves signals as they are
+    layers: list[nn.Module] = [nn.Flatten(2), nn.Unflatten(2, (1, length))]
     for _ in range(2):
-        layers += [nn.ConstantPad1d((KERNEL - 1, 0), 0.0)] if config.causal else []
-        layers += [nn.Conv1d(channels, CHANNELS, KERNEL), nn.MaxPool1d(2), nn.ReLU()]
+        layers += [nn.ZeroPad2d((KERNEL - 1, 0, 0, 0))] if config.causal else []
+        layers += [nn.Conv2d(channels, CHANNELS, (1, KERNEL)), nn.MaxPool2d((1, 2)), nn.ReLU()]
         channels, length = CHANNELS, (length if config.causal else length - KERNEL + 1) // 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(CHANNELS * length, classes))

@@ -78,8 +78,8 @@ def dealt(run: Run, data: Path | None) -> Federation:
 
 
 def flattened(arrays: dict[str, np.ndarray]) -> Weights:
-    """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their channels last."""
-    pieces = [np.moveaxis(array, 1, -1) if array.ndim == 4 else array for array in arrays.values()]
+    """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their channels last, those of signals, too."""
+    pieces = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array for array in arrays.values()]
     return Weights(np.concatenate([piece.ravel() for piece in pieces]), np.empty(0, np.float32))
 
 
