@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from algorithms import curvature
 from algorithms.augmentation import drawn
 from algorithms.backends import loop, vectorised
-from algorithms.backends.context import Draws, generator
+from algorithms.backends.context import NOTHING, Draws, generator
 from algorithms.backends.optimizers import Optimizer, kept, resumed
-from algorithms.gram import gram
+from algorithms.gram import lengths
 from algorithms.messages import Doubles, Evaluated, Ints, Partial, Weights, weighted_sum
 from algorithms.network import Network, as_tensor
 from algorithms.training import local_sgd
@@ -43,12 +43,13 @@ class Trained:
     carried: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def selection_records(run: Any, records: int, rng: np.random.Generator) -> Ints | None:
+def selection_records(run: Any, records: int, stream: Stream, client: int) -> Ints | None:
     """Positions of a client's records on which it compares models; None stands for all of them."""
     clustering = run.clustering.config
     if getattr(clustering, "selection", "full") == "full":
         return None
-    return rng.choice(records, size=min(records, clustering.selection_batch), replace=False)
+    batch = min(records, clustering.selection_batch)
+    return stream("selection", client).choice(records, size=batch, replace=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +94,8 @@ def train(
     """
     training, member, objective = run.training.config, run.training.module, run.objective
     batches, draws = [], []
-    for client in clients:
-        records = int(data.sizes[client])
-        chosen_with = selection_records(run, records, stream("selection", client))
+    for client, records in zip(clients, data.sizes[list(clients)].tolist(), strict=True):
+        chosen_with = selection_records(run, records, stream, client)
         batches.append(member.schedule(training, records, chosen_with, stream("batches", client)))
         draws.append(_draws(run, data, network, batches[-1], client, stream))
     wanted = set(getattr(objective.module, "CONTEXT", ())) & set(told)
@@ -137,6 +137,9 @@ def _together(work: Work, data: Federation, network: Network) -> Trained:
 def _draws(run: Any, data: Federation, network: Network, plan: Ints, client: int, stream: Stream) -> Draws:
     """What ``client`` draws in this round besides its batches."""
     noisy, probing = hasattr(run.training.module, "slope"), hasattr(run.objective.module, "carry")
+    augmenting = run.training.config.augment != "none"
+    if not (noisy or probing or augmenting or network.random):
+        return NOTHING
     chance = stream("augmentation", client)
     return Draws(
         dropout=int(chance.integers(2**63)) if network.random else None,
@@ -201,13 +204,14 @@ def evaluate(
     starts = data.offsets[list(clients)] - first
     shape = (len(clients), len(models))
     losses, accuracies, selection = np.empty(shape), np.empty(shape), np.empty(shape)
-    chosen = [selection_records(run, int(data.sizes[c]), stream("selection", c)) for c in clients]
+    sizes = data.sizes[list(clients)]
+    chosen = [selection_records(run, size, stream, c) for c, size in zip(clients, sizes.tolist(), strict=True)]
     for j, weights in enumerate(models):
         network.load(weights)
         logits = network.logits(x)
         record_losses, hits = cross_entropies(logits, y), (logits.argmax(1) == y).astype(np.float64)
-        losses[:, j] = np.add.reduceat(record_losses, starts) / data.sizes[list(clients)]
-        accuracies[:, j] = np.add.reduceat(hits, starts) / data.sizes[list(clients)]
+        losses[:, j] = np.add.reduceat(record_losses, starts) / sizes
+        accuracies[:, j] = np.add.reduceat(hits, starts) / sizes
         selection[:, j] = [
             losses[i, j] if picked is None else record_losses[starts[i] + picked].mean()
             for i, picked in enumerate(chosen)
@@ -233,7 +237,7 @@ def summed(
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
         np.subtract(params, models[j].params, out=update)
-    norms = np.array([gram(update[None]).item() ** 0.5 for update in updates])
+    norms = lengths(updates)
     scales = run.privacy.module.bound(run.privacy.config, norms)
     weights = run.aggregation.module.weigh(run.aggregation.config, examples)
     needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)

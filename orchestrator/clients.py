@@ -14,6 +14,7 @@ from algorithms.messages import Evaluated, Ints, Sent, Weights
 from orchestrator.rng import stream
 from orchestrator.session import Setup, session
 
+SMALL = 1 << 16  # bytes; Ray writes arguments of up to 100 kB into the call itself
 PIPELINE = 2  # jobs handed to an actor at a time: the second travels while the first is computed
 
 
@@ -122,9 +123,13 @@ class Clients:
         ]
         self.timeout = timeout
 
-    def share(self, value: Any) -> Any:
-        """Lay ``value`` where every actor can read it; what is returned takes its place among a job's arguments."""
-        return ray.put(value)
+    def share(self, models: list[Weights]) -> Any:
+        """Lay ``models`` where every actor can read them; what is returned takes their place among a job's arguments.
+
+        Small ones travel with the jobs, which is faster than to fetch them.
+        """
+        size = sum(model.params.nbytes + model.buffers.nbytes for model in models)
+        return models if size <= SMALL else ray.put(models)
 
     def run(self, setup: Setup, jobs: Sequence[Job]) -> list[Any]:
         """Results of ``jobs``, in their order. Raises TimeoutError where no actor answers, and what an actor raises."""

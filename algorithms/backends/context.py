@@ -33,6 +33,9 @@ class Draws:
     probes: torch.Generator | None = None
 
 
+NOTHING = Draws()
+
+
 def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:
     """Torch's generator on ``device``, a function of ``rng`` alone."""
     return torch.Generator(device).manual_seed(int(rng.integers(2**63)))

@@ -12,7 +12,7 @@ import torch
 from torch.func import functional_call
 
 from algorithms import augmentation
-from algorithms.backends.context import Context, Draws, begun, generator
+from algorithms.backends.context import NOTHING, Context, Draws, begun, generator
 from algorithms.backends.optimizers import Optimizer, clipped
 from algorithms.network import Network, as_tensor
 from algorithms.objectives import plain
@@ -20,7 +20,7 @@ from algorithms.training import PADDING, Ints, TrainingConfig
 from algorithms.training.local_sgd import Config
 from datasets.federation import Preparation
 
-NOTHING, UNPREPARED = Draws(), Preparation()
+UNPREPARED = Preparation()
 Slope = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # fills the network's gradients, returns the batch's loss
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.func import vmap
 
 from algorithms.augmentation import Crops, crop_flip
-from algorithms.backends.context import Context, Draws, begun, first, functional, stacked
+from algorithms.backends.context import NOTHING, Context, Draws, begun, first, functional, stacked
 from algorithms.backends.optimizers import Optimizer, clipped
 from algorithms.cross_entropy import IGNORED
 from algorithms.network import Network, as_tensor
@@ -44,8 +44,8 @@ def train(
     assert isinstance(training, Config)  # the one member that has this backend
     # Clients that finish early come last, so that those at work are always the first rows.
     order = torch.from_numpy(np.argsort(-steps, kind="stable"))
-    draws = [draws[i] for i in order] if draws else [Draws()] * len(order)
-    params, context = start[order].clone(), _context(network, objective, start, x.shape[1:], told, order, draws)
+    draws = [draws[i] for i in order] if draws else [NOTHING] * len(order)
+    params, context = start[order], _context(network, objective, start, x.shape[1:], told, order, draws)
     plan, crops = _stacked([batches[i] for i in order], PADDING), _crops(draws)
     losses_of, advance = _vectorised(network, objective)
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
@@ -80,7 +80,10 @@ def _batch(
     network: Network, records: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs [clients, batch, ...] and targets [clients, batch] for the positions ``rows``, padding marked in the targets."""
-    inputs = records[rows.clamp(min=0)].to(network.device)
+    chosen = records.flatten(1).index_select(
+        0, rows.clamp(min=0).flatten()
+    )  # faster than an index of several dimensions
+    inputs = chosen.view(*rows.shape, *records.shape[1:]).to(network.device)
     return inputs, torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
 
 
@@ -94,6 +97,8 @@ def _context(
     draws: Sequence[Draws],
 ) -> Context:
     """Every client's context in the order in which they stand, [clients, ...] each."""
+    if not told and not hasattr(objective.module, "CONTEXT") and not hasattr(objective.module, "carry"):
+        return {}
     each = [
         begun(network, objective, start[i], shape, {name: values[i] for name, values in told.items()}, own.probes)
         for i, own in zip(order.tolist(), draws, strict=True)

@@ -89,8 +89,12 @@ def one_pass(records: int, batch_size: int, rng: np.random.Generator, drop_last:
 def several(passes: list[Ints], batch_size: int) -> Ints:
     """The batches of ``passes`` one after another; [0, batch_size] where there are none."""
     width = max((rows.shape[1] for rows in passes), default=batch_size)
-    wide = [np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=PADDING) for rows in passes]
-    return np.concatenate(wide) if wide else np.empty((0, width), np.int64)
+    plan = np.full((sum(len(rows) for rows in passes), width), PADDING, np.int64)
+    at = 0
+    for rows in passes:
+        plan[at : at + len(rows), : rows.shape[1]] = rows
+        at += len(rows)
+    return plan
 
 
 def without_vmap(run: Any) -> str | None:

@@ -7,6 +7,7 @@ Differences from the paper: other optimisers than plain SGD, augmentation and cl
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,8 @@ from algorithms.training import (
     unfit,
     without_vmap,
 )
+
+LITTLE = 100  # records of a small dense net are trained on in less time than it takes to ask for it
 
 __all__ = ["PADDING", "Config", "learning_rate", "one_epoch", "one_pass", "problems", "resolved", "schedule", "unfit"]
 
@@ -52,8 +55,16 @@ def resolved(config: Config, run: Any) -> Config:
     dense = not run.model.module.CONVOLUTIONAL and without_vmap(run) is None
     fast = "vmap" if dense and config.precision == "float32" else "loop"
     backend = config.backend if config.backend != "auto" else fast
-    size = config.cohort_size if config.cohort_size != "auto" else (25 if backend == "vmap" else 5)
+    size = config.cohort_size if config.cohort_size != "auto" else _cohort_size(config, run, backend)
     return config.model_copy(update={"backend": backend, "cohort_size": size})
+
+
+def _cohort_size(config: Config, run: Any, backend: str) -> int:
+    """Enough clients that handing them out costs little, and few enough to share them among actors."""
+    if backend == "loop":
+        return 5
+    seen = (run.data.config.examples_per_client or math.inf) * config.epochs  # records, by each client in a round
+    return 100 if seen <= LITTLE else 25
 
 
 def problems(config: Config, run: Any) -> list[tuple[str, str]]:

@@ -46,10 +46,12 @@ ENDLESS = 10**9  # rounds of a trial that is only ever asked for one more
 PARTS = ("_attack", "_choose", "_train", "_learn", "_aggregate", "_evaluate", "_record")
 
 
-def given(work: Work) -> dict[str, Any]:
+def given(work: Work, records: Records) -> dict[str, Any]:
     """The run that is the work of all contenders; every slot that is not named has its default."""
+    each, split = len(records.y) // records.clients, {"minority_ratio": 0.5}
+    data = {"name": "digits", "clients": records.clients, "examples_per_client": each, "split": split}
     training = {name: getattr(work, name) for name in ("optimizer", "lr", "epochs", "batch_size", "precision")}
-    return {"data": "digits", "model": work.network, "training": training}
+    return {"data": data, "model": work.network, "training": training}
 
 
 def federation(work: Work, records: Records) -> Federation:
@@ -78,7 +80,7 @@ def dealt(run: Run, data: Path | None) -> Federation:
 
 
 def flattened(arrays: dict[str, np.ndarray]) -> Weights:
-    """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their channels last, those of signals, too."""
+    """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their channels last."""
     pieces = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array for array in arrays.values()]
     return Weights(np.concatenate([piece.ravel() for piece in pieces]), np.empty(0, np.float32))
 
@@ -116,8 +118,8 @@ def stored() -> float:
 
 def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     """Start everything, then answer."""
-    work = read_work(options.folder)
-    described = json.loads(options.run.read_text()) if options.run else given(work)
+    work, records = read_work(options.folder), read_records(options.folder)
+    described = json.loads(options.run.read_text()) if options.run else given(work, records)
     run = resolve(described | {"rounds": ENDLESS, "evaluate_every": ENDLESS})
     resources = Resources(client_actors=work.processes)
     place = placement(resources, run.training.config)
@@ -127,7 +129,7 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         ray.get(group.ready())
         clients = Clients(place.actor_options(group), resources.timeout_seconds)
         shadows = Shadows(options.cache or scratch / "shadows", place.shadow_options(group), resources.timeout_seconds)
-        data = ray.put(dealt(run, options.data) if options.run else federation(work, read_records(options.folder)))
+        data = ray.put(dealt(run, options.data) if options.run else federation(work, records))
         trial = Trial(
             run, Setup.of("benchmark", run, data), ray.get(data), clients, shadows, Folder(scratch).trial("t")
         )
