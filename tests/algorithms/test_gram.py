@@ -102,3 +102,13 @@ def test_updates_are_never_copied_as_a_whole():
 def test_sizes_that_do_not_fill_an_update_are_an_error():
     with pytest.raises(ValueError, match="add up to 5, but an update has 6 numbers"):
         gram.gram(np.zeros((2, 6), np.float32), [2, 3])
+
+
+@given(st.integers(1, 9), st.integers(1, 2 * gram.COLUMNS + 5), st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_the_length_of_a_row_is_numpys_and_owes_nothing_to_the_others(clients, d, seed):
+    rows = np.random.default_rng(seed).normal(size=(clients, d)).astype(np.float32)
+    found = gram.lengths(rows)
+    np.testing.assert_allclose(found, np.linalg.norm(rows.astype(np.float64), axis=1), rtol=1e-12)
+    alone = np.concatenate([gram.lengths(rows[i : i + 1]) for i in range(clients)])
+    assert found.tobytes() == alone.tobytes()

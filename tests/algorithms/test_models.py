@@ -1,5 +1,6 @@
 """Networks: their parameter counts, as the paper prints them, and what they are made of."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.models import femnist_cnn, mlp, mnist_cnn, vgg
+from algorithms.models import femnist_cnn, hu_cnn, mlp, mnist_cnn, vgg
 from algorithms.network import Network
 from orchestrator.config import resolve
 from orchestrator.refusal import Refusal
@@ -103,3 +104,32 @@ def test_an_mlp_is_nonlinear_between_its_layers_and_only_there():
 def test_a_hidden_layer_without_units_is_refused(width):
     with pytest.raises(Refusal, match=r"model\.hidden"):
         resolve({"rounds": 1, "data": "digits", "model": {"name": "mlp", "hidden": [8, width]}})
+
+
+@pytest.mark.parametrize(("module", "shape"), [(mnist_cnn, MNIST), (femnist_cnn, MNIST), (hu_cnn, CIFAR), (vgg, CIFAR)])
+def test_a_pool_before_a_relu_is_the_papers_order_to_the_bit(module, shape):
+    model = SimpleNamespace(module=module, config=module.Config())
+    ours = Network(model, shape, 10)
+    ours.initial(np.random.default_rng(0))
+    paper = _relus_first(ours.module)
+    x = ours.inputs(np.random.default_rng(1).normal(size=(4, *shape)).astype(np.float32))
+    outputs = {}
+    for name, network in (("ours", ours.module), ("paper", paper)):
+        ours.load(ours.initial(np.random.default_rng(0)))
+        ours.grads.zero_()
+        network.train()
+        logits = network(x)
+        logits.square().sum().backward()
+        outputs[name] = (logits.detach().numpy().tobytes(), ours.grads.numpy().tobytes())
+    assert outputs["ours"] == outputs["paper"]
+
+
+def _relus_first(network: nn.Module) -> nn.Sequential:
+    """The same layers, over the same weights, with every ReLU that follows a pool before it."""
+    layers = list(network.children())
+    places = [i for i, (one, two) in enumerate(pairwise(layers)) if isinstance(one, nn.MaxPool2d)]
+    assert places
+    for i in places:
+        assert isinstance(layers[i + 1], nn.ReLU)
+        layers[i], layers[i + 1] = layers[i + 1], layers[i]
+    return nn.Sequential(*layers)

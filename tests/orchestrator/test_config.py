@@ -76,6 +76,17 @@ def test_auto_is_replaced_by_what_the_member_derives_from_the_run() -> None:
     assert trial_id(resolve(explicit, SLOTS)) == trial_id(dense)
 
 
+def test_tiny_clients_are_handed_out_by_the_hundred() -> None:
+    def size(each: int | None, epochs: int, model: str = "mlp") -> int:
+        data = {"name": "digits", "clients": 8, "split": {"minority_ratio": 0.25}, "examples_per_client": each}
+        run = {"rounds": 1, "data": data, "model": model, "training": {"epochs": epochs}}
+        return resolve(run).training.config.cohort_size
+
+    assert size(64, 1) == size(20, 5) == 100
+    assert size(64, 2) == size(None, 1) == 25
+    assert size(64, 1, "mnist_cnn") == 5
+
+
 def test_the_id_does_not_depend_on_order_or_on_how_a_number_is_written() -> None:
     one = base(training={"lr": 1, "optimizer": "sgd"})
     other = dict(reversed(list(base(training={"optimizer": "sgd", "lr": 1.0}).items())))
