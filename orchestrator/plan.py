@@ -16,6 +16,7 @@ from datasets.federation import Federation
 from orchestrator.cluster import local_cpus
 from orchestrator.config import Run
 from orchestrator.placement import Placement, together
+from orchestrator.replicas import wanting
 from orchestrator.rng import stream
 from orchestrator.sweep import TrialSpec
 from orchestrator.sweep_file import Sweep
@@ -56,7 +57,14 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> str:
     total = 0.0
     for trial in missing:
         kind = repr(
-            (trial.run.data, trial.run.model, trial.run.training, trial.run.clustering.config, trial.run.rounds)
+            (
+                trial.run.data,
+                trial.run.model,
+                trial.run.training,
+                trial.run.clustering,
+                trial.run.attacks,
+                trial.run.rounds,
+            )
         )
         if kind not in known:
             known[kind] = _trial_seconds(trial.run, sweep, place)
@@ -89,7 +97,8 @@ def _trial_seconds(run: Run, sweep: Sweep, place: Placement) -> float:
     )
     parallel = len(blocks) / min(len(blocks), place.actors)
     per_record = train / max(1, sum(data.sizes[list(first)]) * run.training.config.epochs)
-    return rounds * ((train + evaluate) * parallel + test / place.actors) + _attacks(run, data, per_record, place)
+    attacked = _attacks(run, data, per_record, place) + _replicas(run, (train + evaluate) * len(blocks), place)
+    return rounds * ((train + evaluate) * parallel + test / place.actors) + attacked
 
 
 def _attacks(run: Run, data: Federation, per_record: float, place: Placement) -> float:
@@ -101,6 +110,12 @@ def _attacks(run: Run, data: Federation, per_record: float, place: Placement) ->
         records = len(data.shadow) / 2 * getattr(config, "max_epochs", 0) / 2
         seconds += times * run.clustering.config.clusters * getattr(config, "shadows", 0) * records * per_record
     return seconds / place.shadows
+
+
+def _replicas(run: Run, round_seconds: float, place: Placement) -> float:
+    """Seconds of the federations that attacks train beside the run, each of them in a single process."""
+    wanted = [one for attack in wanting(run) for one in attack.module.replicas(attack.config, run.rounds)]
+    return sum(one.rounds for one in wanted) * round_seconds / place.shadows
 
 
 def _timed(work: Callable[[], Any]) -> float:
