@@ -50,7 +50,7 @@ class Stalled(RuntimeError):
 
 @contextmanager
 def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str, float]]]:
-    """Join the cluster at ``address`` (or RAY_ADDRESS), or start one on this machine; yield the resources of its nodes.
+    """Join the cluster at ``address`` (or RAY_ADDRESS), or start one here, as for ``local``; yield the resources of its nodes.
 
     What was started here is stopped at the end; a cluster that was joined is left as it is. Raises ClusterError.
     """
@@ -65,7 +65,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
     joined = address or os.environ.get("RAY_ADDRESS")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
     try:
-        if joined:
+        if joined and joined != "local":
             ray.init(address=joined, **quiet)
         else:
             cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))

@@ -118,8 +118,8 @@ def stored() -> float:
 
 def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     """Start everything, then answer."""
-    work, records = read_work(options.folder), read_records(options.folder)
-    described = json.loads(options.run.read_text()) if options.run else given(work, records)
+    work = read_work(options.folder)
+    described = json.loads(options.run.read_text()) if options.run else given(work, read_records(options.folder))
     run = resolve(described | {"rounds": ENDLESS, "evaluate_every": ENDLESS})
     resources = Resources(client_actors=work.processes)
     place = placement(resources, run.training.config)
@@ -129,7 +129,7 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         ray.get(group.ready())
         clients = Clients(place.actor_options(group), resources.timeout_seconds)
         shadows = Shadows(options.cache or scratch / "shadows", place.shadow_options(group), resources.timeout_seconds)
-        data = ray.put(dealt(run, options.data) if options.run else federation(work, records))
+        data = ray.put(dealt(run, options.data) if options.run else federation(work, read_records(options.folder)))
         trial = Trial(
             run, Setup.of("benchmark", run, data), ray.get(data), clients, shadows, Folder(scratch).trial("t")
         )
