@@ -1,6 +1,6 @@
 """What the attack costs: rounds of IFCA-MIR, which attacks its models every five rounds, against rounds of IFCA.
 
-    uv run python benchmarks/mia.py [--workload mnist --data DIR] [--workload digits] [--rounds 10] [--small]
+    uv run python benchmarks/mia.py [--workload mnist --data DIR] [--workload digits] [--rounds 10] [--size quarter]
 
 Three federations with the same records and starting weights are asked in turn: IFCA, IFCA-MIR with an empty cache of shadow
 models (two clusters, three shadows each), and IFCA-MIR with the cache as another run of the same trial left it. Ten rounds
@@ -46,6 +46,8 @@ RUNS: dict[str, dict[str, Any]] = {
     },
 }
 SMALL = {"clients": 20, "examples_per_client": 50, "shadow_size": 600, "test_size": 250, "nonmember_size": 1000}
+QUARTER = {"clients": 50, "examples_per_client": 250, "shadow_size": 2500, "test_size": 1250, "nonmember_size": 1250}
+SIZES: dict[str, dict[str, int]] = {"full": {}, "quarter": QUARTER, "small": SMALL}
 
 
 def main() -> int:
@@ -53,7 +55,9 @@ def main() -> int:
     data = os.environ.get("FEDPRIV_DATA")
     parser.add_argument("--workload", choices=RUNS, default="mnist")
     parser.add_argument("--rounds", type=int, default=10, help="rounds that count (default 10, with two attacks)")
-    parser.add_argument("--small", action="store_true", help="MNIST with a fiftieth of the records")
+    parser.add_argument(
+        "--size", choices=SIZES, default="full", help="MNIST with all records, a quarter, or a fiftieth"
+    )
     parser.add_argument("--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)")
     options = parser.parse_args()
     if options.workload == "mnist" and not options.data:
@@ -109,8 +113,8 @@ def started(scratch: Path, name: str, clustering: str, cache: str, options: argp
 def described(options: argparse.Namespace, clustering: str) -> dict[str, Any]:
     """The run of that clustering: one start, no warm-up rounds, so that every round is like the others."""
     run = RUNS[options.workload]
-    if options.small and options.workload == "mnist":
-        run = run | {"data": run["data"] | SMALL}
+    if options.workload == "mnist":
+        run = run | {"data": run["data"] | SIZES[options.size]}
     chosen = {"name": clustering, "clusters": 2, "restarts": 1, "warm_start_rounds": 0}
     attacks = [{"name": "shadow_mia", "every": 5, "shadows": 3}] if clustering == "ifca_mir" else []
     return run | {"clustering": chosen, "attacks": attacks}

@@ -104,7 +104,9 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, slot, na
     if name != "dp_sgd":
         run["training"]["backend"] = backend
     if slot.key == "model":
-        run, data = run | {"rounds": 1, "attacks": []}, pictures(digits)
+        data = pictures(digits)
+    if run["model"] != described()["model"]:  # a large one
+        run |= {"rounds": 1, "attacks": []}
     kept = []
     for actors in (1, 2, 5):
         trial = inline_trial(run, tmp_path / str(actors), data)

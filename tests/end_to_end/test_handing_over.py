@@ -60,6 +60,7 @@ def test_a_trial_whose_process_dies_before_it_began_is_taken_up_again(fragile, t
     assert len(lines) == len(set(lines))
 
 
+@pytest.mark.slow
 def test_but_not_more_often_than_it_may(fragile, tmp_path, capsys):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "setup").touch()
