@@ -30,9 +30,8 @@ EQUAL = 1e-12  # peers whose mean distances stay below this do not differ
 class CurvatureConfig(SlotConfig):
     """Fields of whatever needs rho."""
 
-    # As released all of them, which takes fifteen times as long as an epoch on them. With 20 a whole round of FinP on UCI HAR
-    # costs 2.4 rounds of FedAvg, with 48 3.3. Clients differ by 20 % in their trace; that of 64 records is off by 6 %, that of
-    # 16 by 15 %.
+    # As released all of them, which takes fifteen times as long as an epoch on them. With 20 a client of UCI HAR takes as
+    # long as ten training steps. Clients differ by 20 % in their trace; that of 64 records is off by 6 %, that of 16 by 15 %.
     curvature_records: int = Field(
         20, ge=1, le=1_000_000, description="records of a client that its curvature is measured on, at most"
     )

@@ -293,7 +293,8 @@ def final_metrics(
             last |= member.module.final(member.config, run, rows)
     if hasattr(run.privacy.module, "final"):
         last |= run.privacy.module.final(run.privacy.config, run, rows, spent)
-    return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows]))}
+    # In its first round a process loads packages and data, which is no property of the run.
+    return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows[1:] or rows]))}
 
 
 def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:

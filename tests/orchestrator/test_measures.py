@@ -260,7 +260,7 @@ def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(vio
     assert final["accuracy"] == (len(rows) - 1) / 10
     assert final["violations"] == violations[-1]
     assert final["violations_last_half"] == last_half
-    assert final["seconds_per_round"] == np.mean(range(len(rows)))
+    assert final["seconds_per_round"] == np.mean(range(1, len(rows)))  # processes load packages in the first
     assert not {"round", "seconds", "attacked"} & final.keys()
 
 
