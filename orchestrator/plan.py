@@ -56,18 +56,10 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> str:
     known: dict[str, float] = {}
     total = 0.0
     for trial in missing:
-        kind = repr(
-            (
-                trial.run.data,
-                trial.run.model,
-                trial.run.training,
-                trial.run.clustering,
-                trial.run.attacks,
-                trial.run.rounds,
-            )
-        )
+        run = trial.run
+        kind = repr((run.data, run.model, run.training, run.clustering, run.attacks, run.rounds))
         if kind not in known:
-            known[kind] = _trial_seconds(trial.run, sweep, place)
+            known[kind] = _trial_seconds(run, sweep, place)
         total += known[kind]
     cores = min(1.0, local_cpus() / (count * place.actors))
     return f"estimate: {_duration(START_SECONDS + total / count / cores)} on this machine, from steps timed just now"

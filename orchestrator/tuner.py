@@ -45,14 +45,8 @@ def run_trials(
         search.over, search.dropped = progress.statuses, hearing.dropped
     while True:
         space, order = _trials(sweep, folder, trials, place, progress, commit, search)
-        _fit(
-            folder,
-            place,
-            space,
-            {"max_concurrent_trials": concurrent, "scheduler": stopping, **order},
-            retries,
-            hearing,
-        )
+        order |= {"max_concurrent_trials": concurrent, "scheduler": stopping}
+        _fit(folder, place, space, order, retries, hearing)
         if not hearing.dropped:
             return stopping.complaint() if stopping else []
         trials = [trial for trial in trials if trial.id in hearing.dropped]

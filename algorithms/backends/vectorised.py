@@ -80,9 +80,8 @@ def _batch(
     network: Network, records: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs [clients, batch, ...] and targets [clients, batch] for the positions ``rows``, padding marked in the targets."""
-    chosen = records.flatten(1).index_select(
-        0, rows.clamp(min=0).flatten()
-    )  # faster than an index of several dimensions
+    # Faster than an index of several dimensions.
+    chosen = records.flatten(1).index_select(0, rows.clamp(min=0).flatten())
     inputs = chosen.view(*rows.shape, *records.shape[1:]).to(network.device)
     return inputs, torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
 
