@@ -13,8 +13,7 @@ with group normalisation, it is the trace of the Fisher information instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +22,8 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from algorithms import record_gradients
+from algorithms import chain
+from algorithms.chain import Chain
 from algorithms.messages import Floats, Ints
 from algorithms.network import Network, as_tensor
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Product = Callable[[Tensor], Tensor]
 
-BATCH = 64  # records whose graph fits into memory; of a single batch it is kept, which halves the cost of a product
+BATCH = 64  # records whose graph fits into memory; that of the first batch is kept, which halves the cost of a product
 # The gradient lies almost within the top eigenvectors and saves two products; noise reaches what it may be orthogonal to.
 NOISE = 0.3
 TINY = 1e-6
@@ -43,42 +43,88 @@ def spectrum(
 ) -> tuple[float, float]:
     """Eigenvalue of largest magnitude, sign kept, and trace; NaN where the gradient is not finite."""
     network.module.eval()
-    inputs, targets = network.inputs(x), as_tensor(y).to(network.device)
-    gradient, times = products(network, inputs, targets)
+    here = Surroundings(network, network.inputs(x), as_tensor(y).to(network.device))
+    gradient = here.gradient()
     if not gradient.isfinite().all():
         return float("nan"), float("nan")
     noise = _tensor(rng.standard_normal(len(gradient)), gradient)
     steps, tolerance = config.power_steps, config.curvature_tolerance
     if config.solver == "power":
-        top = power_iteration(times, noise, steps, tolerance)
+        top = power_iteration(here.times, noise, steps, tolerance)
     else:
-        top = lanczos(times, _unit(gradient) + NOISE * _unit(noise), steps, tolerance)
+        top = lanczos(here.times, _unit(gradient) + NOISE * _unit(noise), steps, tolerance)
     if config.trace == "gauss_newton":
-        return top, gauss_newton_trace(network, inputs, rng)
-    return top, hutchinson(times, gradient, config.probes, tolerance, rng)
+        return top, here.gauss_newton_trace(rng)
+    return top, hutchinson(here.times, gradient, config.probes, tolerance, rng)
 
 
-def products(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Product]:
-    """The gradient [d] of the mean cross-entropy over ``x`` and ``y``, and v -> H v [d], both float64 outside of the net."""
-    at = network.params.detach().clone().requires_grad_()
+class Surroundings:
+    """The mean cross-entropy over ``x`` [n, ...] and ``y`` [n] near the weights that a network holds, in evaluation mode.
 
-    def slope(first: int) -> Tensor:
-        batch = slice(first, first + BATCH)
-        logits = functional_call(network.module, network.layout.views(at), (x[batch],))
-        loss = cross_entropy(logits, y[batch], reduction="sum") / len(y)
-        return torch.autograd.grad(loss, at, create_graph=True)[0]
+    Vectors are float64 outside of the net.
+    """
 
-    starts = range(0, len(y), BATCH)
-    kept = slope(0) if len(starts) == 1 else None
-    gradient = kept.detach().double() if kept is not None else _added(slope(first).detach() for first in starts)
+    def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
+        self.network, self.x, self.y = network, x, y
+        self.member = Chain if chain.covered(network.module) else Graph
+        self.first = self._batch(0)
 
-    def times(vector: Tensor) -> Tensor:
-        direction = vector.to(at.dtype)
-        if kept is not None:
-            return torch.autograd.grad(kept, at, direction, retain_graph=True)[0].double()
-        return _added(torch.autograd.grad(slope(first), at, direction)[0] for first in starts)
+    def _batch(self, start: int) -> Chain | Graph:
+        batch = slice(start, start + BATCH)
+        return self.member(self.network, self.x[batch], self.y[batch], len(self.y))
 
-    return gradient, times
+    def _batches(self) -> Iterator[Chain | Graph]:
+        """All of them; what the first one keeps, which may be the only one, serves every product."""
+        yield self.first
+        yield from (self._batch(start) for start in range(BATCH, len(self.y), BATCH))
+
+    def gradient(self) -> Tensor:
+        """[d]"""
+        return _added(batch.gradient() for batch in self._batches())
+
+    def times(self, vector: Tensor) -> Tensor:
+        """H v [d] for ``vector`` [d]."""
+        direction = vector.to(self.network.params.dtype)
+        return _added(batch.times(direction) for batch in self._batches())
+
+    def gauss_newton_trace(self, rng: np.random.Generator) -> float:
+        """Mean over records of the squared gradient norm for a label drawn from the model's own prediction, one each."""
+        drawn = torch.from_numpy(rng.random(len(self.y))).to(self.network.device)
+        lengths = [
+            batch.squared_lengths(_labels(batch.p, own))
+            for batch, own in zip(self._batches(), drawn.split(BATCH), strict=True)
+        ]
+        return float(torch.cat(lengths).mean())
+
+
+class Graph:
+    """What `Chain` is, for any network: the gradient's own graph is kept, and gone back through once more for a product."""
+
+    def __init__(self, network: Network, x: Tensor, y: Tensor, records: int) -> None:
+        self.network, self.x = network, x
+        self.at = network.params.detach().clone().requires_grad_()
+        logits = functional_call(network.module, network.layout.views(self.at), (x,))
+        self.p = logits.detach().softmax(dim=1)
+        loss = cross_entropy(logits, y, reduction="sum") / records
+        self.slope = torch.autograd.grad(loss, self.at, create_graph=True)[0]
+
+    def gradient(self) -> Tensor:
+        """[d]"""
+        return self.slope.detach()
+
+    def times(self, vector: Tensor) -> Tensor:
+        """H v [d] for ``vector`` [d]."""
+        return torch.autograd.grad(self.slope, self.at, vector, retain_graph=True)[0]
+
+    def squared_lengths(self, y: Tensor) -> Tensor:
+        """Those of `Chain`, record after record: on ResNet-56 that is faster than vmap, which makes grouped convolutions."""
+        module = self.network.module
+        parameters = [each for each in module.parameters() if each.requires_grad]
+        found = []
+        for record, label in zip(self.x.split(1), y.split(1), strict=True):
+            slopes = torch.autograd.grad(cross_entropy(module(record), label), parameters)
+            found.append(torch.stack([slope.double().square().sum() for slope in slopes]).sum())
+        return torch.stack(found)
 
 
 def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
@@ -100,18 +146,19 @@ def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> floa
     is below ``tolerance``. Every vector is made orthogonal to all before it, twice, and nothing is found again.
     """
     basis, value = _unit(start)[None], 0.0
-    images = basis[:0]
-    for _ in range(steps):
-        images = torch.cat([images, times(basis[-1])[None]])
-        if not images[-1].isfinite().all():
+    within = np.zeros((steps, steps))
+    for n in range(1, steps + 1):
+        image = times(basis[-1])
+        along = basis @ image
+        if not along.isfinite().all():
             return float("nan")
-        within = basis @ images.T
-        values, vectors = torch.linalg.eigh((within + within.T) / 2)
-        top = values.abs().argmax()
-        value, rest = float(values[top]), images[-1]
-        for _ in range(2):
-            rest = rest - (basis @ rest) @ basis
-        residual = float(rest.norm() * vectors[-1, top].abs())
+        rest = image - along @ basis
+        rest = rest - (basis @ rest) @ basis
+        within[:n, n - 1] = along.numpy(force=True)
+        values, vectors = np.linalg.eigh(within[:n, :n], UPLO="U")
+        top = np.abs(values).argmax()
+        value = float(values[top])
+        residual = float(rest.norm()) * abs(vectors[-1, top])
         if residual**2 <= tolerance * value**2:
             break
         basis = torch.cat([basis, _unit(rest)[None]])
@@ -131,29 +178,10 @@ def hutchinson(times: Product, like: Tensor, probes: int, tolerance: float, rng:
     return mean
 
 
-def gauss_newton_trace(network: Network, x: Tensor, rng: np.random.Generator) -> float:
-    """Mean over records of the squared gradient norm for a label drawn from the model's own prediction, one each.
-
-    In one pass where all layers allow it. Otherwise record after record: measured on ResNet-56 that is faster than vmap, which
-    makes grouped convolutions.
-    """
-    module, drawn = network.module, torch.from_numpy(rng.random(len(x))).to(x.device)
-
-    def loss(logits: Tensor, drawn: Tensor) -> Tensor:
-        below = (logits.detach().double().softmax(dim=1).cumsum(dim=1) <= drawn[:, None]).sum(dim=1)
-        label = below.clamp(max=logits.shape[1] - 1)  # the last sum may be rounded to less than one
-        return cross_entropy(logits, label, reduction="sum")
-
-    if record_gradients.covered(module):
-        batches = zip(x.split(BATCH), drawn.split(BATCH), strict=True)
-        lengths = [record_gradients.squared_lengths(module, each, partial(loss, drawn=own)) for each, own in batches]
-        return float(torch.cat(lengths).mean())
-    parameters = [each for each in module.parameters() if each.requires_grad]
-    total = torch.zeros((), dtype=torch.float64, device=x.device)
-    for record, own in zip(x.split(1), drawn.split(1), strict=True):
-        slopes = torch.autograd.grad(loss(module(record), own), parameters)
-        total += torch.stack([slope.double().square().sum() for slope in slopes]).sum()
-    return float(total) / len(x)
+def _labels(p: Tensor, drawn: Tensor) -> Tensor:
+    """Classes [n] drawn from ``p`` [n, classes] with uniform numbers ``drawn`` [n]."""
+    below = (p.double().cumsum(dim=1) <= drawn[:, None]).sum(dim=1)
+    return below.clamp(max=p.shape[1] - 1)  # the last sum may be rounded to less than one
 
 
 def _added(parts: Iterable[Tensor]) -> Tensor:

@@ -81,8 +81,8 @@ def test_the_eigenvalue_of_a_net_is_that_of_its_dense_hessian(solver, n):
 @pytest.mark.parametrize("n", [40, 150])
 def test_a_product_is_that_with_the_dense_hessian(n):
     network, (x, y) = a_network(8), records(n)
-    gradient, times = hessian.products(network, torch.from_numpy(x), torch.from_numpy(y))
-    vector = torch.randn(len(gradient), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
+    vector = torch.randn(len(network.params), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = dense(network, x, y) @ vector.numpy()
     for _ in range(2):  # the graph is kept for the next
         np.testing.assert_allclose(times(vector).numpy(), expected, atol=1e-5 * np.abs(expected).max())
@@ -132,7 +132,7 @@ def test_the_search_stops_when_it_is_told_to(solve):
 
 def test_lanczos_is_as_precise_as_it_says_and_needs_fewer_products():
     network, (x, y) = a_network(8), records()
-    _, times = hessian.products(network, torch.from_numpy(x), torch.from_numpy(y))
+    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
     calls: dict[str, int] = {"lanczos": 0, "power_iteration": 0}
     for name in calls:
 
@@ -152,7 +152,7 @@ def test_lanczos_is_as_precise_as_it_says_and_needs_fewer_products():
 def test_random_probes_give_the_mean_of_their_products():
     network, (x, y) = a_network(8), records()
     full, like = dense(network, x, y), torch.zeros(len(network.params), dtype=torch.float64)
-    _, times = hessian.products(network, torch.from_numpy(x), torch.from_numpy(y))
+    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
     signs = [2.0 * rng.integers(0, 2, len(like)) - 1 for rng in [np.random.default_rng(3)] for _ in range(5)]
     expected = np.mean([v @ full @ v for v in signs])
     found = hessian.hutchinson(times, like, 5, 1e-12, np.random.default_rng(3))

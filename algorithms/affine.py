@@ -1,0 +1,68 @@
+"""The layers z = W a + b, linear or a convolution, by their products: W a, W' d, d a', and the length of each record's d a'.
+
+    linear:       || d a' ||^2 = || d ||^2 || a ||^2                                        (Goodfellow 2015)
+    convolution:  || d a' ||^2 = || D U' ||^2,  D = d as [out, places],  U = the patches of a as [in kernel, places]
+
+``a`` is [n, channels, ...] going in, ``d`` [n, channels, ...] the slope of a loss in what comes out.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional, grad
+
+Affine = nn.Linear | nn.Conv1d | nn.Conv2d
+
+
+def known(layer: nn.Module) -> bool:
+    """Whether what is here holds for ``layer``: not for groups, nor for other padding than a number of zeros."""
+    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    return type(layer) is nn.Linear
+
+
+def apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tensor:
+    """W a + b for any W and b."""
+    if isinstance(layer, nn.Linear):
+        return functional.linear(a, weight, bias)
+    convolve = functional.conv1d if isinstance(layer, nn.Conv1d) else functional.conv2d
+    return convolve(a, weight, bias, layer.stride, layer.padding, layer.dilation)
+
+
+def back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
+    """W' d for any W, of the shape of ``a``."""
+    if isinstance(layer, nn.Linear):
+        return d @ weight
+    into = grad.conv1d_input if isinstance(layer, nn.Conv1d) else grad.conv2d_input
+    return into(a.shape, weight, d, layer.stride, layer.padding, layer.dilation)
+
+
+def outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
+    """d a' summed over records, of the shape of W: the loss's slope in W."""
+    if isinstance(layer, nn.Linear):
+        return d.mT @ a
+    between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
+    return between(a, layer.weight.shape, d, layer.stride, layer.padding, layer.dilation)
+
+
+def total(d: Tensor) -> Tensor:
+    """``d`` summed over all but channels: the loss's slope in b."""
+    return d.transpose(0, 1).flatten(1).sum(1)
+
+
+def squared_lengths(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
+    """Squared length [n], float64, of every record's slope in W and b."""
+    if isinstance(layer, nn.Linear):
+        return _squared(d) * (_squared(a) + (layer.bias is not None))
+    assert not isinstance(layer.padding, str)
+    kernel, dilation, padding, stride = layer.kernel_size, layer.dilation, layer.padding, layer.stride
+    if isinstance(layer, nn.Conv1d):  # as an image of one row
+        a, kernel, dilation, padding, stride = a[:, :, None], (1, *kernel), (1, *dilation), (0, *padding), (1, *stride)
+    places = d.flatten(2)
+    squared = _squared(places @ functional.unfold(a, kernel, dilation, padding, stride).mT)
+    return squared if layer.bias is None else squared + _squared(places.sum(2))
+
+
+def _squared(each: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(each.flatten(1), dim=1).double().square()

@@ -1,0 +1,231 @@
+"""The Hessian H of a chain of layers, times a vector: Pearlmutter's R-operator (1994), written out.
+
+    z_l = W_l a_l + b_l                  a_{l+1} = s_l(z_l)              s: ReLUs, poolings, reshapes
+    d_L = (p - y) / n                    d_l = s_l' W_{l+1}' d_{l+1}     slopes of the mean cross-entropy
+
+    R z_l = W_l R a_l + V_l a_l + c_l    R a_{l+1} = s_l' R z_l          along the vector (V, c); R a_1 = 0
+    R d_L = (diag p - p p') R z_L / n    R d_l = s_l' (W_{l+1}' R d_{l+1} + V_{l+1}' d_{l+1})
+    H (V, c) = (R d_l a_l' + d_l R a_l', R d_l)_l
+
+`s` is linear around almost every point and adds nothing of its own. The two terms of a line are one operation on what is laid
+side by side, [W V] [R a; a]. What the point alone decides, a, d and s', is kept: a product takes half of what going back twice
+through autograd takes, and is the same to the last digits of float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from algorithms import affine
+from algorithms.affine import Affine
+from algorithms.dropout import Dropout
+from algorithms.network import Network
+
+Map = Callable[[Tensor], Tensor]
+Arrays = dict[Tensor | None, Tensor]  # by parameter
+
+# Without weights, and in evaluation mode each output is one of the inputs, or zero.
+SELECTING = (
+    nn.ReLU,
+    nn.MaxPool1d,
+    nn.MaxPool2d,
+    nn.Flatten,
+    nn.Unflatten,
+    nn.ZeroPad1d,
+    nn.ZeroPad2d,
+    nn.Identity,
+    Dropout,
+)
+PIECEWISE_LINEAR = (*SELECTING, nn.AvgPool1d, nn.AvgPool2d)
+
+
+@dataclass
+class Link:
+    """A layer with weights and what follows it, up to the next such layer.
+
+    Attributes:
+        a: what goes into the layer.
+        push, pull: products with s', the slope of what follows, and with its transpose.
+        d: slope of the loss in what comes out of the layer.
+    """
+
+    layer: Affine
+    a: Tensor
+    push: Map
+    pull: Map
+    d: Tensor
+
+
+def covered(module: nn.Module) -> bool:
+    """Whether ``module`` is such a chain, each of its weights used once."""
+    steps = _steps(module)
+    layers = [step for step in steps if affine.known(step)]
+    others = [step for step in steps if not affine.known(step)]
+    return len(set(layers)) == len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
+
+
+class Chain:
+    """A network that is `covered`, in evaluation mode and at the weights it holds, with some of its ``records``.
+
+    ``x`` [n, ...] and ``y`` [n] are those records; slopes are of their share in the mean over ``records``.
+    """
+
+    @torch.no_grad()
+    def __init__(self, network: Network, x: Tensor, y: Tensor, records: int) -> None:
+        self.network, self.records = network, records
+        self.links: list[Link] = []
+        self.p = self._forward(x).softmax(dim=1)
+        for link, d in zip(reversed(self.links), self._slopes((self.p - self._certain(y)) / records), strict=True):
+            link.d = d
+
+    def _forward(self, x: Tensor) -> Tensor:
+        between: list[nn.Module] = []
+        for step in _steps(self.network.module):
+            if not isinstance(step, Affine):
+                between.append(step)
+                continue
+            a = self.network.inputs(self._follow(between, x))
+            self.links.append(Link(step, a, _same, _same, a))
+            x, between = step(a), []
+        return self._follow(between, x)
+
+    def _follow(self, steps: list[nn.Module], z: Tensor) -> Tensor:
+        """What ``steps`` make of ``z``; the layer that it came from keeps their slope."""
+        s = nn.Sequential(*steps)
+        if not steps or not self.links:
+            return s(z)
+        out, self.links[-1].push, self.links[-1].pull = _linearised(s, z)
+        return out
+
+    def _certain(self, y: Tensor) -> Tensor:
+        return one_hot(y, self.p.shape[1])
+
+    def _slopes(self, d: Tensor) -> list[Tensor]:
+        """The slope in what comes out of every layer, from the last to the first; ``d`` [n, classes] is that in the logits."""
+        found = []
+        for link in reversed(self.links):
+            found.append(link.pull(d))
+            if link is not self.links[0]:
+                d = affine.back(link.layer, link.layer.weight, found[-1], link.a)
+        return found
+
+    @torch.no_grad()
+    def gradient(self) -> Tensor:
+        """[d]"""
+        found = torch.empty_like(self.network.params)
+        slopes = self._arrays(found)
+        for link in self.links:
+            slopes[link.layer.weight].copy_(affine.outer(link.layer, link.d, link.a))
+            if link.layer.bias is not None:
+                slopes[link.layer.bias].copy_(affine.total(link.d))
+        return found
+
+    @torch.no_grad()
+    def squared_lengths(self, y: Tensor) -> Tensor:
+        """|| grad CE(x_i, y_i) ||^2 of every record i [n], float64, were ``y`` [n] its label."""
+        slopes = zip(reversed(self.links), self._slopes(self.p - self._certain(y)), strict=True)
+        return torch.stack([affine.squared_lengths(link.layer, d, link.a) for link, d in slopes]).sum(0)
+
+    @torch.no_grad()
+    def times(self, vector: Tensor) -> Tensor:
+        """H v [d] for ``vector`` [d]."""
+        v = self._arrays(vector)
+        found = torch.empty_like(vector)
+        image = self._arrays(found)
+        moved, r = self._moved(v)
+        pr = self.p * r
+        r = (pr - self.p * pr.sum(dim=1, keepdim=True)) / self.records
+        for link, r_a in zip(reversed(self.links), reversed(moved), strict=True):
+            layer, r = link.layer, link.pull(r)
+            if layer.bias is not None:
+                image[layer.bias].copy_(affine.total(r))
+            if r_a is None:
+                image[layer.weight].copy_(affine.outer(layer, r, link.a))
+                break
+            image[layer.weight].copy_(affine.outer(layer, torch.cat([r, link.d]), torch.cat([link.a, r_a])))
+            both = torch.cat([layer.weight, v[layer.weight]])
+            r = affine.back(layer, both, torch.cat([r, link.d], dim=1), link.a)
+        return found
+
+    def _moved(self, v: Arrays) -> tuple[list[Tensor | None], Tensor]:
+        """R a of every layer, None for the first, and that of the logits."""
+        moved: list[Tensor | None] = []
+        r: Tensor | None = None
+        for link in self.links:
+            layer, along, c = link.layer, v[link.layer.weight], v.get(link.layer.bias)
+            moved.append(r)
+            if r is None:
+                z = affine.apply(layer, along, link.a, c)
+            else:
+                z = affine.apply(layer, torch.cat([layer.weight, along], 1), torch.cat([r, link.a], 1), c)
+            r = link.push(z)
+        assert r is not None
+        return moved, r
+
+    def _arrays(self, vector: Tensor) -> Arrays:
+        """``vector`` [d] by parameter."""
+        return dict(zip(self.network.module.parameters(), self.network.layout.views(vector).values(), strict=True))
+
+
+def _steps(module: nn.Module) -> list[nn.Module]:
+    """The layers in the order in which records pass them."""
+    return [step for part in module for step in _steps(part)] if isinstance(module, nn.Sequential) else [module]
+
+
+def _same(u: Tensor) -> Tensor:
+    return u
+
+
+@torch.enable_grad()
+def _linearised(s: nn.Sequential, z: Tensor) -> tuple[Tensor, Map, Map]:
+    """s(z), u -> s' u and its transpose. Going back is linear in what it starts from, and its own slope is s' again."""
+    z = z.detach().requires_grad_()
+    out = s(z)
+    start = torch.zeros_like(out, requires_grad=True)
+    back = torch.autograd.grad(out, z, start, create_graph=True)[0]
+    push, pull = partial(_slope, back, start), partial(_slope, out, z)
+    if all(type(step) in SELECTING for step in s):
+        return out.detach(), *_selection(push, z.detach())
+    return out.detach(), push, pull
+
+
+def _slope(of: Tensor, at: Tensor, along: Tensor) -> Tensor:
+    return torch.autograd.grad(of, at, along, retain_graph=True)[0]
+
+
+def _selection(push: Map, z: Tensor) -> tuple[Map, Map]:
+    """`push` and `pull`, faster, where outputs are chosen inputs or zero. Which ones is seen by pushing places through."""
+    n, size = len(z), z[0].numel()
+    places = torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n)  # of a record: exact below 2^24
+    found = push(_shaped(places, z))
+    chosen = _line(found).long().view(n, -1)
+    kept = (chosen > 0).view(-1).to(z.dtype)
+    first = torch.arange(0, n * size, size, device=z.device)[:, None]
+    chosen = chosen.clamp_(min=1).add_(first - 1).view(-1)
+
+    def forward(u: Tensor) -> Tensor:
+        return _shaped(_line(u).index_select(0, chosen).mul_(kept), found)
+
+    def backward(d: Tensor) -> Tensor:
+        return _shaped(torch.zeros_like(places).index_add_(0, chosen, _line(d) * kept), z)
+
+    return forward, backward
+
+
+def _line(tensor: Tensor) -> Tensor:
+    """All numbers in a row; those of images in the order in which they lie in memory, channels last."""
+    return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).reshape(-1)
+
+
+def _shaped(line: Tensor, like: Tensor) -> Tensor:
+    """`_line` undone."""
+    if like.dim() != 4:
+        return line.view(like.shape)
+    n, channels, height, width = like.shape
+    return line.view(n, height, width, channels).permute(0, 3, 1, 2)
