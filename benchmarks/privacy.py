@@ -26,6 +26,7 @@ from algorithms.cohort import Trained, summed
 from algorithms.flat import Layout
 from algorithms.messages import Weights, gather
 from orchestrator.config import resolve
+from orchestrator.session import keep_freed_memory
 
 MODES = ("none", "global_dp", "metric_dp")
 SHARE = 0.10  # of plain FedAvg's time that privacy may add, besides one pass over the updates
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--model", default="keras_cnn")
     options = parser.parse_args()
     machine.use_cores(2)
+    keep_freed_memory()  # as every process of a run does
     federation = drawn(options.model, options.clients)
     steps = {mode: step(mode, options.model, federation) for mode in MODES}
     steps["one pass"] = lambda: [float(np.vdot(row, row)) for row in federation.trained.params]

@@ -57,7 +57,7 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     for out in FILTERS:
         pool = [nn.MaxPool2d(2)] if out != FILTERS[-1] else []
-        layers += [nn.Conv2d(channels, out, 3, padding=config.padding), *pool, nn.ReLU()]
+        layers += [nn.Conv2d(channels, out, 3, padding=int(config.padding == "same")), *pool, nn.ReLU()]
         channels = out
     features = channels * _side(config, height) * _side(config, width)
     layers += [nn.Flatten(), nn.Linear(features, 64), nn.ReLU(), Dropout(config.dropout)]
