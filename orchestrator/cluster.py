@@ -69,7 +69,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
             ray.init(address=joined, **quiet)
         else:
             cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=KEEP_IDLE_WORKERS, **quiet)
+            _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=KEEP_IDLE_WORKERS, **quiet)
     except Exception as error:  # Ray raises plain ones, too, for example where a crowded machine is too slow for it
         raise ClusterError(f"no Ray cluster at {joined or 'this machine'}: {error}") from error
     loading.join()  # two threads must not load the same packages at once
@@ -77,3 +77,14 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
         yield [node["Resources"] for node in ray.nodes() if node["Alive"]]
     finally:
         ray.shutdown()
+
+
+def _start(**options: Any) -> None:
+    """Start Ray on this machine; once more where that fails, as it does where a crowded one is too slow for it."""
+    import ray
+
+    try:
+        ray.init(**options)
+    except Exception:
+        ray.shutdown()
+        ray.init(**options)
