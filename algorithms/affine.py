@@ -3,7 +3,7 @@
     linear:       || d a' ||^2 = || d ||^2 || a ||^2                                        (Goodfellow 2015)
     convolution:  || d a' ||^2 = || D U' ||^2,  D = d as [out, places],  U = the patches of a as [in kernel, places]
 
-``a`` is [n, channels, ...] going in, ``d`` [n, channels, ...] the slope of a loss in what comes out.
+``a`` goes in, ``d`` is the slope of a loss in what comes out: [n, channels, ...], with a linear layer's channels last.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ Affine = nn.Linear | nn.Conv1d | nn.Conv2d
 
 def known(layer: nn.Module) -> bool:
     """Whether what is here holds for ``layer``: not for groups, nor for other padding than a number of zeros."""
-    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+    if type(layer) is nn.Conv1d or type(layer) is nn.Conv2d:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     return type(layer) is nn.Linear
+
+
+def channels(layer: Affine) -> int:
+    """The dimension of ``a`` and ``d`` that W acts on."""
+    return -1 if isinstance(layer, nn.Linear) else 1
 
 
 def apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tensor:
@@ -41,28 +46,36 @@ def back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
 def outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
     """d a' summed over records, of the shape of W: the loss's slope in W."""
     if isinstance(layer, nn.Linear):
-        return d.mT @ a
+        return d.flatten(0, -2).mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
     return between(a, layer.weight.shape, d, layer.stride, layer.padding, layer.dilation)
 
 
-def total(d: Tensor) -> Tensor:
+def total(layer: Affine, d: Tensor) -> Tensor:
     """``d`` summed over all but channels: the loss's slope in b."""
-    return d.transpose(0, 1).flatten(1).sum(1)
+    return d.movedim(channels(layer), 0).flatten(1).sum(1)
 
 
 def squared_lengths(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
     """Squared length [n], float64, of every record's slope in W and b."""
-    if isinstance(layer, nn.Linear):
+    if isinstance(layer, nn.Linear) and a.dim() == 2:
         return _squared(d) * (_squared(a) + (layer.bias is not None))
+    if isinstance(layer, nn.Linear):
+        places, patches = d.flatten(1, -2).mT, a.flatten(1, -2)
+    else:
+        places, patches = d.flatten(2), _patches(layer, a)
+    squared = _squared(places @ patches)
+    return squared if layer.bias is None else squared + _squared(places.sum(2))
+
+
+def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
+    """What the kernel sees of ``a`` at every place, [n, places, in kernel]."""
     assert not isinstance(layer.padding, str)
     kernel, dilation, padding, stride = layer.kernel_size, layer.dilation, layer.padding, layer.stride
     if isinstance(layer, nn.Conv1d):  # as an image of one row
         a, kernel, dilation, padding, stride = a[:, :, None], (1, *kernel), (1, *dilation), (0, *padding), (1, *stride)
-    places = d.flatten(2)
-    squared = _squared(places @ functional.unfold(a, kernel, dilation, padding, stride).mT)
-    return squared if layer.bias is None else squared + _squared(places.sum(2))
+    return functional.unfold(a, kernel, dilation, padding, stride).mT
 
 
 def _squared(each: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(each.flatten(1), dim=1).double().square()
+    return torch.linalg.vector_norm(each.flatten(1), dim=1, dtype=torch.float64).square()

@@ -15,7 +15,7 @@ back twice through autograd takes, and is the same to the last digits of float32
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -43,6 +43,11 @@ SELECTING = (
     Dropout,
 )
 PIECEWISE_LINEAR = (*SELECTING, nn.AvgPool1d, nn.AvgPool2d)
+EXACT = 1 << 24  # up to here float32 has every whole number
+
+
+def _same(u: Tensor) -> Tensor:
+    return u
 
 
 @dataclass
@@ -51,29 +56,35 @@ class Link:
 
     Attributes:
         a: what goes into the layer.
-        push, pull: products with s', the slope of what follows, and with its transpose.
         d: slope of the loss in what comes out of the layer.
+        push, pull: products with s', the slope of what follows, and with its transpose.
     """
 
     layer: Affine
     a: Tensor
-    push: Map
-    pull: Map
-    d: Tensor
+    d: Tensor = field(init=False)
+    push: Map = _same
+    pull: Map = _same
 
 
 def covered(module: nn.Module) -> bool:
-    """Whether ``module`` is such a chain, each of its weights used once."""
+    """Whether ``module`` is such a chain: each of its weights used once, and records apart from each other."""
     steps = _steps(module)
     layers = [step for step in steps if affine.known(step)]
     others = [step for step in steps if not affine.known(step)]
-    return len(set(layers)) == len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
+    apart = all(
+        getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others
+    )  # of Flatten, of Unflatten
+    return apart and len(set(layers)) == len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
 
 
 class Chain:
-    """A network that is `covered`, in evaluation mode and at the weights it holds, with some of its ``records``.
+    """A network that is `covered`, in evaluation mode, with some of its ``records``: ``x`` [n, ...], ``y`` [n].
 
-    ``x`` [n, ...] and ``y`` [n] are those records; slopes are of their share in the mean over ``records``.
+    Slopes are of these records' share in the mean over all of them. The network must keep its weights for as long.
+
+    Attributes:
+        p: the network's predictions [n, classes].
     """
 
     @torch.no_grad()
@@ -91,12 +102,11 @@ class Chain:
             if not isinstance(step, Affine):
                 between.append(step)
                 continue
-            a = self.network.inputs(self._follow(between, x))
-            self.links.append(Link(step, a, _same, _same, a))
-            x, between = step(a), []
-        return self._follow(between, x)
+            self.links.append(Link(step, self.network.inputs(self._go_on(between, x))))
+            x, between = step(self.links[-1].a), []
+        return self._go_on(between, x)
 
-    def _follow(self, steps: list[nn.Module], z: Tensor) -> Tensor:
+    def _go_on(self, steps: list[nn.Module], z: Tensor) -> Tensor:
         """What ``steps`` make of ``z``; the layer that it came from keeps their slope."""
         if not steps or not self.links:
             return nn.Sequential(*steps)(z)
@@ -123,7 +133,7 @@ class Chain:
         for link in self.links:
             slopes[link.layer.weight].copy_(affine.outer(link.layer, link.d, link.a))
             if link.layer.bias is not None:
-                slopes[link.layer.bias].copy_(affine.total(link.d))
+                slopes[link.layer.bias].copy_(affine.total(link.layer, link.d))
         return found
 
     @torch.no_grad()
@@ -144,13 +154,13 @@ class Chain:
         for link, r_a in zip(reversed(self.links), reversed(moved), strict=True):
             layer, r = link.layer, link.pull(r)
             if layer.bias is not None:
-                image[layer.bias].copy_(affine.total(r))
+                image[layer.bias].copy_(affine.total(layer, r))
             if r_a is None:
                 image[layer.weight].copy_(affine.outer(layer, r, link.a))
                 break
             image[layer.weight].copy_(affine.outer(layer, torch.cat([r, link.d]), torch.cat([link.a, r_a])))
             both = torch.cat([layer.weight, v[layer.weight]])
-            r = affine.back(layer, both, torch.cat([r, link.d], dim=1), link.a)
+            r = affine.back(layer, both, torch.cat([r, link.d], affine.channels(layer)), link.a)
         return found
 
     def _moved(self, v: Arrays) -> tuple[list[Tensor | None], Tensor]:
@@ -163,7 +173,9 @@ class Chain:
             if r is None:
                 z = affine.apply(layer, along, link.a, c)
             else:
-                z = affine.apply(layer, torch.cat([layer.weight, along], 1), torch.cat([r, link.a], 1), c)
+                z = affine.apply(
+                    layer, torch.cat([layer.weight, along], 1), torch.cat([r, link.a], affine.channels(layer)), c
+                )
             r = link.push(z)
         assert r is not None
         return moved, r
@@ -175,23 +187,20 @@ class Chain:
 
 def _steps(module: nn.Module) -> list[nn.Module]:
     """The layers in the order in which records pass them."""
-    return [step for part in module for step in _steps(part)] if isinstance(module, nn.Sequential) else [module]
-
-
-def _same(u: Tensor) -> Tensor:
-    return u
+    return [step for part in module for step in _steps(part)] if type(module) is nn.Sequential else [module]
 
 
 def _linearised(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """s(z), u -> s' u and its transpose."""
-    return (_selection if all(type(step) in SELECTING for step in steps) else _through_autograd)(steps, z)
+    selecting = all(type(step) in SELECTING for step in steps) and z[0].numel() < EXACT
+    return (_selection if selecting else _through_autograd)(steps, z)
 
 
 @torch.enable_grad()
 def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """Going back is linear in what it starts from, so that its own slope is s' again."""
     z = z.detach().requires_grad_()
-    out = nn.Sequential(*steps)(z)
+    out = nn.Sequential(*steps)(z.clone())  # a step may work in place
     start = torch.zeros_like(out, requires_grad=True)
     back = torch.autograd.grad(out, z, start, create_graph=True)[0]
     return out.detach(), partial(_slope, back, start), partial(_slope, out, z)
@@ -203,35 +212,36 @@ def _slope(of: Tensor, at: Tensor, along: Tensor) -> Tensor:
 
 def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """Where outputs are chosen inputs or zero: places in a record, from 1 on, go the way of the numbers; none is 0."""
-    n, size = len(z), z[0].numel()
-    places = torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n)  # exact below 2^24
-    out, origin = z, _shaped(places, z)
+    n, size, before = len(z), z[0].numel(), z.shape
+    out, origin = z, _shaped(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before)
     for step in steps:
-        out, origin = _followed(step, out, origin)
+        out, origin = _selected(step, out, origin)
+    after = origin.shape
     chosen = _line(origin).long().view(n, -1)
-    kept = (chosen > 0).view(-1).to(z.dtype)
-    first = torch.arange(0, n * size, size, device=z.device)[:, None]
-    chosen = chosen.clamp_(min=1).add_(first - 1).view(-1)
+    kept = (chosen > 0).view(-1)
+    chosen = chosen.clamp_(min=1).add_(torch.arange(0, n * size, size, device=z.device)[:, None] - 1).view(-1)
 
     def push(u: Tensor) -> Tensor:
-        return _shaped(_line(u).index_select(0, chosen).mul_(kept), origin)
+        return _shaped(_line(u).index_select(0, chosen).mul_(kept), after)
 
     def pull(d: Tensor) -> Tensor:
-        return _shaped(torch.zeros_like(places).index_add_(0, chosen, _line(d) * kept), z)
+        return _shaped(d.new_zeros(n * size).index_add_(0, chosen, _line(d) * kept), before)
 
     return out, push, pull
 
 
-def _followed(step: nn.Module, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+def _selected(step: nn.Module, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
     """What ``step`` makes of ``value``, and the places of what it has chosen."""
     if isinstance(step, nn.ReLU):
-        return step(value), origin * (value > 0)
+        origin = origin * (value > 0)
+        return step(value), origin
     if not isinstance(step, nn.MaxPool1d | nn.MaxPool2d):
         return step(value), step(origin)
+    plane = -1 if isinstance(step, nn.MaxPool1d) else -2
     pool = functional.max_pool1d if isinstance(step, nn.MaxPool1d) else functional.max_pool2d
     how = (step.kernel_size, step.stride, step.padding, step.dilation, step.ceil_mode)
     out, chosen = pool(value, *how, return_indices=True)
-    return out, origin.flatten(2).gather(2, chosen.flatten(2)).view(out.shape)
+    return out, origin.flatten(plane).gather(-1, chosen.flatten(plane)).view(out.shape)
 
 
 def _line(tensor: Tensor) -> Tensor:
@@ -239,9 +249,9 @@ def _line(tensor: Tensor) -> Tensor:
     return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).reshape(-1)
 
 
-def _shaped(line: Tensor, like: Tensor) -> Tensor:
+def _shaped(line: Tensor, shape: torch.Size) -> Tensor:
     """`_line` undone."""
-    if like.dim() != 4:
-        return line.view(like.shape)
-    n, channels, height, width = like.shape
+    if len(shape) != 4:
+        return line.view(shape)
+    n, channels, height, width = shape
     return line.view(n, height, width, channels).permute(0, 3, 1, 2)

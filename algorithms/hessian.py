@@ -14,6 +14,7 @@ with group normalisation, it is the trace of the Fisher information instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 Product = Callable[[Tensor], Tensor]
 
-BATCH = 64  # records whose graph fits into memory; that of the first batch is kept, which halves the cost of a product
+BATCH = 64  # records whose graph fits into memory; of a single batch it is kept, which halves the cost of a product
 # The gradient lies almost within the top eigenvectors and saves two products; noise reaches what it may be orthogonal to.
 NOISE = 0.3
 TINY = 1e-6
@@ -66,64 +67,68 @@ class Surroundings:
 
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
         self.network, self.x, self.y = network, x, y
-        self.member = Chain if chain.covered(network.module) else Graph
-        self.first = self._batch(0)
+        self.kind = Chain if chain.covered(network.module) else Graph
+        self.only = self._batch(0) if len(y) <= BATCH else None
 
     def _batch(self, start: int) -> Chain | Graph:
         batch = slice(start, start + BATCH)
-        return self.member(self.network, self.x[batch], self.y[batch], len(self.y))
+        return self.kind(self.network, self.x[batch], self.y[batch], len(self.y))
 
-    def _batches(self) -> Iterator[Chain | Graph]:
-        """All of them; what the first one keeps, which may be the only one, serves every product."""
-        yield self.first
-        yield from (self._batch(start) for start in range(BATCH, len(self.y), BATCH))
+    def _of_all(self, function: Callable[[Chain | Graph], Tensor]) -> Iterator[Tensor]:
+        """``function`` of one batch after another; none but an only one is kept."""
+        return map(function, [self.only] if self.only else map(self._batch, range(0, len(self.y), BATCH)))
 
     def gradient(self) -> Tensor:
         """[d]"""
-        return _added(batch.gradient() for batch in self._batches())
+        return _added(self._of_all(lambda batch: batch.gradient()))
 
     def times(self, vector: Tensor) -> Tensor:
         """H v [d] for ``vector`` [d]."""
         direction = vector.to(self.network.params.dtype)
-        return _added(batch.times(direction) for batch in self._batches())
+        return _added(self._of_all(lambda batch: batch.times(direction)))
 
     def gauss_newton_trace(self, rng: np.random.Generator) -> float:
         """Mean over records of the squared gradient norm for a label drawn from the model's own prediction, one each."""
-        drawn = torch.from_numpy(rng.random(len(self.y))).to(self.network.device)
-        lengths = [
-            batch.squared_lengths(_labels(batch.p, own))
-            for batch, own in zip(self._batches(), drawn.split(BATCH), strict=True)
-        ]
-        return float(torch.cat(lengths).mean())
+        drawn = iter(torch.from_numpy(rng.random(len(self.y))).to(self.network.device).split(BATCH))
+        lengths = self._of_all(lambda batch: batch.squared_lengths(_labels(batch.p, next(drawn))))
+        return float(torch.cat(list(lengths)).mean())
 
 
 class Graph:
     """What `Chain` is, for any network: the gradient's own graph is kept, and gone back through once more for a product."""
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, records: int) -> None:
-        self.network, self.x = network, x
+        self.network, self.x, self.y, self.records = network, x, y, records
         self.at = network.params.detach().clone().requires_grad_()
-        logits = functional_call(network.module, network.layout.views(self.at), (x,))
-        self.p = logits.detach().softmax(dim=1)
-        loss = cross_entropy(logits, y, reduction="sum") / records
-        self.slope = torch.autograd.grad(loss, self.at, create_graph=True)[0]
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return functional_call(self.network.module, self.network.layout.views(self.at), (x,))
+
+    @cached_property
+    def p(self) -> Tensor:
+        """The network's predictions [n, classes]."""
+        with torch.no_grad():
+            return self._logits(self.x).softmax(dim=1)
+
+    @cached_property
+    def _slope(self) -> Tensor:
+        loss = cross_entropy(self._logits(self.x), self.y, reduction="sum") / self.records
+        return torch.autograd.grad(loss, self.at, create_graph=True)[0]
 
     def gradient(self) -> Tensor:
         """[d]"""
-        return self.slope.detach()
+        return self._slope.detach()
 
     def times(self, vector: Tensor) -> Tensor:
         """H v [d] for ``vector`` [d]."""
-        return torch.autograd.grad(self.slope, self.at, vector, retain_graph=True)[0]
+        return torch.autograd.grad(self._slope, self.at, vector, retain_graph=True)[0]
 
     def squared_lengths(self, y: Tensor) -> Tensor:
         """Those of `Chain`, record after record: on ResNet-56 that is faster than vmap, which makes grouped convolutions."""
-        module = self.network.module
-        parameters = [each for each in module.parameters() if each.requires_grad]
         found = []
         for record, label in zip(self.x.split(1), y.split(1), strict=True):
-            slopes = torch.autograd.grad(cross_entropy(module(record), label), parameters)
-            found.append(torch.stack([slope.double().square().sum() for slope in slopes]).sum())
+            (slope,) = torch.autograd.grad(cross_entropy(self._logits(record), label), self.at)
+            found.append(slope.double().square().sum())
         return torch.stack(found)
 
 
@@ -185,8 +190,7 @@ def _labels(p: Tensor, drawn: Tensor) -> Tensor:
 
 
 def _added(parts: Iterable[Tensor]) -> Tensor:
-    first, *others = (part.double() for part in parts)
-    return sum(others, start=first)
+    return reduce(torch.add, (part.double() for part in parts))
 
 
 def _unit(vector: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Gradient, Hessian products and records' gradient lengths of chains of layers, beside torch's own and by hand."""
 
+import weakref
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -10,8 +11,11 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+import algorithms.chain
+import algorithms.hessian
 from algorithms.chain import Chain, covered
-from algorithms.hessian import Graph
+from algorithms.dropout import Dropout
+from algorithms.hessian import Graph, Surroundings
 from algorithms.network import Network
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -39,6 +43,32 @@ CHAINS = {
     "series": lambda: (
         *(nn.Flatten(2), nn.Conv1d(3, 6, 3, stride=2, padding=1, dilation=3), nn.MaxPool1d(2), nn.ReLU()),
         *(nn.ZeroPad1d((2, 0)), nn.Sequential(nn.Conv1d(6, 5, 3), nn.ReLU()), nn.Flatten(), nn.Linear(75, 4)),
+    ),
+    "steps before and after": lambda: (
+        *(nn.MaxPool2d(2), nn.ZeroPad2d((1, -1, 2, 0)), nn.Conv2d(3, 5, 3, bias=False), nn.ReLU(inplace=True)),
+        *(
+            nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False),
+            Dropout(0.5),
+            nn.Flatten(),
+            nn.Linear(20, 4),
+            nn.ReLU(),
+        ),
+    ),
+    "dilated pools": lambda: (
+        *(nn.Conv2d(3, 5, 1), nn.MaxPool2d(2, dilation=3, ceil_mode=True, padding=1), nn.Flatten(), nn.Linear(80, 4)),
+    ),
+    "largest of two": lambda: (nn.Flatten(), nn.Linear(192, 6), nn.MaxPool1d(2), nn.ReLU(), nn.Linear(3, 4)),
+    "series of means": lambda: (
+        *(nn.Flatten(2), nn.Conv1d(3, 6, 5), nn.ReLU(), nn.AvgPool1d(4), nn.Conv1d(6, 5, 3), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(65, 4)),
+    ),
+    "every place by itself": lambda: (
+        nn.Linear(8, 6),
+        nn.ReLU(),
+        nn.Linear(6, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(72, 4),
     ),
 }
 
@@ -146,6 +176,20 @@ class Residual(nn.Module):
         return self.last((x + self.inner(x)).flatten(1))
 
 
+class Bypassed(nn.Sequential):
+    """Records take two ways, and it calls itself a sequence."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + super().forward(x)
+
+
+class Standardised(nn.Conv2d):
+    """Works with other weights than it holds."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._conv_forward(x, self.weight / self.weight.std(), self.bias)
+
+
 SHARED = nn.Linear(4, 4)
 OTHERS = {
     "groups": nn.Conv2d(4, 4, 3, groups=2),
@@ -155,6 +199,10 @@ OTHERS = {
     "transposed": nn.ConvTranspose2d(4, 4, 3),
     "a curve": nn.Tanh(),
     "two ways": Residual(),
+    "two ways in a sequence": Bypassed(nn.Conv2d(4, 4, 1)),
+    "other weights than it holds": Standardised(4, 4, 3),
+    "parametrised": nn.utils.parametrizations.weight_norm(nn.Conv2d(4, 4, 3)),
+    "records joined": nn.Flatten(0, 1),
     "twice": nn.Sequential(SHARED, nn.ReLU(), SHARED),
 }
 
@@ -162,6 +210,52 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_such_chain_is_not_covered(name):
     assert not covered(nn.Sequential(nn.Conv2d(3, 4, 3), OTHERS[name]))
+
+
+@pytest.mark.parametrize(
+    ("steps", "places"), [((nn.ReLU(),), 36), ((nn.ReLU(), nn.MaxPool2d(2)), 9), ((nn.MaxPool2d(2), nn.ReLU()), 9)]
+)
+def test_a_zero_in_front_of_a_relu_lets_nothing_through(steps, places):
+    """As in torch: blank borders of an image give exact zeros where there is no bias."""
+    net = network(
+        lambda *_: nn.Sequential(nn.Conv2d(3, 5, 3, bias=False), *steps, nn.Flatten(), nn.Linear(5 * places, 4))
+    )
+    x, y = records()
+    x[:, :, :5] = 0
+    vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
+    close(Chain(net, x, y, 7).times(vector), Graph(net, x, y, 7).times(vector), 1e-5)
+
+
+def test_large_records_go_through_autograd(monkeypatch):
+    net, (x, y) = chained("pools that overlap"), records()
+    vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
+    expected = Chain(net, x, y, 7).times(vector)
+    asked = []
+    plain = algorithms.chain._through_autograd
+    monkeypatch.setattr(algorithms.chain, "EXACT", 1)
+    monkeypatch.setattr(algorithms.chain, "_through_autograd", lambda *args: asked.append(1) or plain(*args))
+    close(Chain(net, x, y, 7).times(vector), expected)
+    assert len(asked) == 3
+
+
+def test_only_a_single_batch_is_kept(monkeypatch):
+    net = chained("linear")
+    alive: weakref.WeakSet = weakref.WeakSet()
+    most = []
+
+    class Watched(Chain):
+        def __init__(self, *args) -> None:
+            super().__init__(*args)
+            alive.add(self)
+            most.append(len(alive))
+
+    monkeypatch.setattr(algorithms.hessian, "Chain", Watched)
+    for n, made in ((64, 1), (200, 4 * 3)):
+        most.clear()
+        here = Surroundings(net, *records(n=n))
+        here.times(here.gradient())
+        here.gauss_newton_trace(np.random.default_rng(0))
+        assert (len(most), max(most)) == (made, 1)
 
 
 def test_a_net_without_weights_is_not_covered():
