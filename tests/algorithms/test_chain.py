@@ -50,7 +50,7 @@ CHAINS = {
             nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False),
             Dropout(0.5),
             nn.Flatten(),
-            nn.Linear(20, 4),
+            nn.Linear(10, 4),
             nn.ReLU(),
         ),
     ),
