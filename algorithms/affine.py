@@ -78,4 +78,5 @@ def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
 
 
 def _squared(each: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(each.flatten(1), dim=1, dtype=torch.float64).square()
+    lengths = torch.linalg.vector_norm(each, dim=-1).double()  # of rows, which are short enough for float32
+    return lengths.square().reshape(len(each), -1).sum(1)
