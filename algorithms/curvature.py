@@ -31,11 +31,11 @@ class CurvatureConfig(SlotConfig):
     """Fields of whatever needs rho."""
 
     # As released all of them, which takes fifteen times as long as an epoch on them. With 20 a client of UCI HAR takes as
-    # long as ten training steps. Clients differ by 20 % in their trace; that of 64 records is off by 6 %, that of 16 by 15 %.
+    # long as five training steps. Clients differ by 20 % in their trace; that of 64 records is off by 6 %, that of 16 by 15 %.
     curvature_records: int = Field(
         20, ge=1, le=1_000_000, description="records of a client that its curvature is measured on, at most"
     )
-    # Lanczos needs half the products (4 to 6 on UCI HAR): it keeps what power iteration forgets.
+    # Lanczos needs half the products (4 on UCI HAR): it keeps what power iteration forgets.
     solver: Literal["lanczos", "power"] = Field(
         "lanczos", description="how the top eigenvalue is found: lanczos, or power iteration (as released)"
     )
@@ -47,8 +47,10 @@ class CurvatureConfig(SlotConfig):
         "gauss_newton", description="the trace from gradients of single records, or from random probes (as released)"
     )
     probes: int = Field(20, ge=1, le=1000, description="random probes for the trace under hutchinson, at most")
+    # The released 1e-3, loosened to 5e-3 later, is for all records. Here 5e-3 costs a product more, for an eigenvalue that is
+    # off by 0.7 % instead of 2 %, of records that miss their client's by 15 %.
     curvature_tolerance: float = Field(
-        5e-3, gt=0, lt=1, description="relative precision of eigenvalue and trace at which the search stops"
+        2e-2, gt=0, lt=1, description="relative precision of eigenvalue and trace at which the search stops"
     )
     rho_mode: Literal["pairwise_abs", "signed"] = Field(
         "pairwise_abs", description="rho grows with the distance from the others (eq. 1), or is the rank by sharpness"
