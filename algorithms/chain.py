@@ -71,9 +71,8 @@ def covered(module: nn.Module) -> bool:
     steps = _steps(module)
     layers = [step for step in steps if affine.known(step)]
     others = [step for step in steps if not affine.known(step)]
-    apart = all(
-        getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others
-    )  # of Flatten, of Unflatten
+    # Neither Flatten nor Unflatten begins at the first dimension, that of the records.
+    apart = all(getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others)
     return apart and len(set(layers)) == len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
 
 

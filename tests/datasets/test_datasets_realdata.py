@@ -1,34 +1,17 @@
 """The published data sets themselves, where they lie under FEDPRIV_DATA."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from datasets import build
-from datasets.federation import DataError, Federation, Source
+from datasets.federation import Federation
 from datasets.sources import cifar10, femnist, har, mnist
 from datasets.splits import dirichlet, groups, subjects
+from tests.datasets.published import Chosen, real
 
 pytestmark = pytest.mark.realdata
-
-
-class Chosen:
-    def __init__(self, module, **fields):
-        self.module, self.config = module, module.Config(**fields)
-
-
-def real(module, **fields) -> tuple[Chosen, Path, Source]:
-    if not os.environ.get("FEDPRIV_DATA"):
-        pytest.skip("FEDPRIV_DATA names no folder of data sets")
-    chosen, root = Chosen(module, **fields), Path(os.environ["FEDPRIV_DATA"])
-    try:
-        return chosen, root, module.load(chosen.config, root, download=False)
-    except DataError as reason:
-        if "is absent" not in str(reason):
-            raise
-        pytest.skip(str(reason))
 
 
 def dealt(chosen: Chosen, root: Path, module=groups, **split) -> Federation:
