@@ -43,13 +43,15 @@ class Trained:
     carried: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def selection_records(run: Any, records: int, stream: Stream, client: int) -> Ints | None:
-    """Positions of a client's records on which it compares models; None stands for all of them."""
+def selection_records(run: Any, sizes: Sequence[int], stream: Stream, clients: Sequence[int]) -> Sequence[Ints | None]:
+    """Positions of each client's records, ``sizes`` many, on which it compares models; None stands for all of them."""
     clustering = run.clustering.config
     if getattr(clustering, "selection", "full") == "full":
-        return None
-    batch = min(records, clustering.selection_batch)
-    return stream("selection", client).choice(records, size=batch, replace=False)
+        return [None] * len(clients)
+    return [
+        stream("selection", client).choice(records, size=min(records, clustering.selection_batch), replace=False)
+        for client, records in zip(clients, sizes, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,8 @@ class Work:
     """A cohort's local training, with one entry for each client.
 
     Attributes:
-        start: the weights that they begin with.
+        models: what was sent out.
+        begins_with: the model that each of them starts from, positions in ``models``.
         batches: positions in their own records, [steps, batch] each, padded with -1.
         told: what the server told them, [clients] each by name.
         carried: what their optimisers kept from the round before, [clients, ...] each by name.
@@ -65,9 +68,10 @@ class Work:
     """
 
     clients: Sequence[int]
-    start: list[Weights]
+    models: Sequence[Weights]
+    begins_with: Ints
     batches: list[Ints]
-    draws: list[Draws]
+    draws: Sequence[Draws]
     objective: Any
     told: dict[str, torch.Tensor]
     carried: Mapping[str, np.ndarray]
@@ -93,23 +97,25 @@ def train(
     Raises ValueError where these records cannot be trained on as the run wants.
     """
     training, member, objective = run.training.config, run.training.module, run.objective
-    batches, draws = [], []
-    for client, records in zip(clients, data.sizes[list(clients)].tolist(), strict=True):
-        chosen_with = selection_records(run, records, stream, client)
-        batches.append(member.schedule(training, records, chosen_with, stream("batches", client)))
-        draws.append(_draws(run, data, network, batches[-1], client, stream))
+    sizes = data.sizes[list(clients)].tolist()
+    batches = [
+        member.schedule(training, records, chosen_with, stream("batches", client))
+        for client, records, chosen_with in zip(
+            clients, sizes, selection_records(run, sizes, stream, clients), strict=True
+        )
+    ]
+    draws = _draws(run, data, network, batches, clients, stream)
     wanted = set(getattr(objective.module, "CONTEXT", ())) & set(told)
     known = {name: torch.as_tensor(told[name], dtype=torch.float32, device=network.device) for name in wanted}
     begin = partial(resumed, training, member.learning_rate(training, round_), device=network.device)
-    start = [models[j] for j in assignment]
-    work = Work(clients, start, batches, draws, objective, known, carried or {}, begin)
+    work = Work(clients, models, assignment, batches, draws, objective, known, carried or {}, begin)
     return (_together if getattr(training, "backend", "loop") == "vmap" else _in_turn)(work, data, network)
 
 
 def _in_turn(work: Work, data: Federation, network: Network) -> Trained:
     each = []
     for i, client in enumerate(work.clients):
-        network.load(work.start[i])
+        network.load(work.models[work.begins_with[i]])
         told = {name: values[i] for name, values in work.told.items()}
         optimizer = work.begin({name: values[i] for name, values in work.carried.items()}, (network.layout.size,))
         mine = data.client(client)
@@ -124,7 +130,8 @@ def _in_turn(work: Work, data: Federation, network: Network) -> Trained:
 
 
 def _together(work: Work, data: Federation, network: Network) -> Trained:
-    start = torch.stack([as_tensor(weights.params) for weights in work.start]).to(network.device)
+    sent = torch.stack([as_tensor(weights.params) for weights in work.models]).to(network.device)
+    start = sent[torch.as_tensor(work.begins_with, device=network.device)]
     first = data.offsets[list(work.clients)]
     rows = [np.where(own < 0, own, own + at) for own, at in zip(work.batches, first, strict=True)]
     optimizer, records = work.begin(work.carried, tuple(start.shape)), data.train
@@ -134,19 +141,25 @@ def _together(work: Work, data: Federation, network: Network) -> Trained:
     return Trained(params.cpu().numpy(), np.zeros((len(start), 0), np.float32), loss, kept(optimizer))
 
 
-def _draws(run: Any, data: Federation, network: Network, plan: Ints, client: int, stream: Stream) -> Draws:
-    """What ``client`` draws in this round besides its batches."""
+def _draws(
+    run: Any, data: Federation, network: Network, plans: Sequence[Ints], clients: Sequence[int], stream: Stream
+) -> list[Draws]:
+    """What each client draws in this round besides its batches, the ``plans``."""
     noisy, probing = hasattr(run.training.module, "slope"), hasattr(run.objective.module, "carry")
     augmenting = run.training.config.augment != "none"
     if not (noisy or probing or augmenting or network.random):
-        return NOTHING
-    chance = stream("augmentation", client)
-    return Draws(
-        dropout=int(chance.integers(2**63)) if network.random else None,
-        crops=drawn(run.training.config, plan, data.shape, data.prepare, chance),
-        noise=generator(stream("gradient_noise", client), network.device) if noisy else None,
-        probes=generator(stream("probes", client), network.device) if probing else None,
-    )
+        return [NOTHING] * len(clients)
+
+    def own(client: int, plan: Ints) -> Draws:
+        chance = stream("augmentation", client)
+        return Draws(
+            dropout=int(chance.integers(2**63)) if network.random else None,
+            crops=drawn(run.training.config, plan, data.shape, data.prepare, chance),
+            noise=generator(stream("gradient_noise", client), network.device) if noisy else None,
+            probes=generator(stream("probes", client), network.device) if probing else None,
+        )
+
+    return [own(client, plan) for client, plan in zip(clients, plans, strict=True)]
 
 
 def curvatures(
@@ -205,7 +218,7 @@ def evaluate(
     shape = (len(clients), len(models))
     losses, accuracies, selection = np.empty(shape), np.empty(shape), np.empty(shape)
     sizes = data.sizes[list(clients)]
-    chosen = [selection_records(run, size, stream, c) for c, size in zip(clients, sizes.tolist(), strict=True)]
+    chosen = selection_records(run, sizes.tolist(), stream, clients)
     for j, weights in enumerate(models):
         network.load(weights)
         logits = network.logits(x)

@@ -44,9 +44,10 @@ def train(
     assert isinstance(training, Config)  # the one member that has this backend
     # Clients that finish early come last, so that those at work are always the first rows.
     order = torch.from_numpy(np.argsort(-steps, kind="stable"))
-    draws = [draws[i] for i in order] if draws else [NOTHING] * len(order)
+    places = order.tolist()
+    draws = [draws[i] for i in places] if draws else [NOTHING] * len(order)
     params, context = start[order], _context(network, objective, start, x.shape[1:], told, order, draws)
-    plan, crops = _stacked([batches[i] for i in order], PADDING), _crops(draws)
+    plan, crops = _stacked([batches[i] for i in places], PADDING), _crops(draws)
     losses_of, advance = _vectorised(network, objective)
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()

@@ -102,7 +102,7 @@ def test_the_learning_rate_decays_by_round():
 def test_a_minibatch_selection_draws_different_records_as_many_as_there_are(records, batch, seed):
     config = SimpleNamespace(selection="minibatch", selection_batch=batch)
     run = SimpleNamespace(clustering=SimpleNamespace(config=config))
-    picked = cohort.selection_records(run, records, lambda purpose, client: np.random.default_rng(seed), 0)
+    (picked,) = cohort.selection_records(run, [records], lambda purpose, client: np.random.default_rng(seed), [0])
     assert picked is not None
     assert len(set(picked.tolist())) == len(picked) == min(records, batch)
     assert set(picked.tolist()) <= set(range(records))
@@ -111,7 +111,9 @@ def test_a_minibatch_selection_draws_different_records_as_many_as_there_are(reco
 @pytest.mark.parametrize("clustering", ["none", "ifca", "ifca_mir"])
 def test_by_default_models_are_compared_on_all_records(clustering):
     member = Member(clustering, members("algorithms.clustering")[clustering].Config(), "")
-    assert cohort.selection_records(SimpleNamespace(clustering=member), 5, lambda *_: pytest.fail("drawn"), 0) is None
+    assert cohort.selection_records(SimpleNamespace(clustering=member), [5], lambda *_: pytest.fail("drawn"), [0]) == [
+        None
+    ]
 
 
 # Training
@@ -213,7 +215,7 @@ def test_every_model_is_judged_on_every_clients_records(selection):
     found = cohort.evaluate(run, DATA, network, clients, models, stream)
     for i, client in enumerate(clients):
         mine = DATA.client(client)
-        picked = cohort.selection_records(run, len(mine), stream, client)
+        (picked,) = cohort.selection_records(run, [len(mine)], stream, [client])
         for j, weights in enumerate(models):
             network.load(weights)
             logits = network.logits(mine.x)
