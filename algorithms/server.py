@@ -10,6 +10,7 @@ import numpy as np
 
 from algorithms import curvature
 from algorithms.messages import Doubles, Ints, Received, Weights, reweighted
+from algorithms.normals import Normals
 
 State = dict[str, np.ndarray]
 
@@ -31,7 +32,12 @@ def begin(run: Any, model: Weights) -> State:
     return run.aggregation.module.begin(run.aggregation.config, model.params)
 
 
-def step(run: Any, state: State, model: Weights, received: Received, rng: np.random.Generator) -> Step:
+def ahead(run: Any, size: int, rng: np.random.Generator) -> Normals | None:
+    """The noise for a model of ``size`` parameters, drawn from now on, while clients train; None where none is added."""
+    return Normals(size, rng) if run.privacy.module.NOISY else None
+
+
+def step(run: Any, state: State, model: Weights, received: Received, noise: Normals | None) -> Step:
     """Weigh, aggregate, then release under the privacy slot; running statistics are averaged with the same weights."""
     aggregation, privacy = run.aggregation, run.privacy
     facts: dict[str, Any] = {}
@@ -39,10 +45,10 @@ def step(run: Any, state: State, model: Weights, received: Received, rng: np.ran
         weights, facts = aggregation.module.reweigh(aggregation.config, received)
         received = reweighted(received, weights)
     params, state, more = aggregation.module.apply(aggregation.config, state, model.params, received)
-    params, noise = privacy.module.release(privacy.config, params, received, rng)
+    params, added = privacy.module.release(privacy.config, params, received, noise)
     spent = privacy.module.event(privacy.config, received, run) if hasattr(privacy.module, "event") else None
     after = Weights(params, received.buffers.astype(np.float32))
-    return Step(after, state, received.weights, facts | more | noise, spent)
+    return Step(after, state, received.weights, facts | more | added, spent)
 
 
 def unknown(run: Any, clients: int) -> dict[str, Doubles]:

@@ -3,8 +3,9 @@
     uv run python benchmarks/privacy.py [--repeats 9] [--clients 4] [--model keras_cnn]
 
 The same updates are clipped, summed, aggregated by FedAvg and released without noise, under global_dp and under metric_dp, in
-turn; what counts is the median. One pass over the updates is the time to read them once, for their norms. Memory is the most
-that a step holds at a time beyond the updates, which are never copied.
+turn; what counts is the median. One pass over the updates is the time to read them once, for their norms. The numbers behind
+the noise are not part of a step: the server draws them while the clients train, and what that takes of one core is told apart.
+Memory is the most that a step holds at a time beyond the updates, which are never copied.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from algorithms import server
 from algorithms.cohort import Trained, summed
 from algorithms.flat import Layout
 from algorithms.messages import Weights, gather
+from algorithms.normals import Normals
 from orchestrator.config import resolve
 from orchestrator.session import keep_freed_memory
 
@@ -51,14 +53,14 @@ def main() -> int:
     keep_freed_memory()  # as every process of a run does
     federation = drawn(options.model, options.clients)
     steps = {mode: step(mode, options.model, federation) for mode in MODES}
-    steps["one pass"] = lambda: [float(np.vdot(row, row)) for row in federation.trained.params]
-    seconds = timed(steps, options.repeats)
+    steps["one pass"] = lambda _: [float(np.vdot(row, row)) for row in federation.trained.params]
+    drawing, seconds = timed(steps, federation.layout.size, options.repeats)
     size = federation.trained.params.nbytes
     print(f"{options.clients} updates of {federation.layout.size} parameters, {size / 2**20:.0f} MiB")
     for name, taken in seconds.items():
-        print(
-            f"{name:10} {taken * 1e3:7.1f} ms, holds {peak(steps[name]) / size:.2f} times the updates' bytes beside them"
-        )
+        held = peak(steps[name], federation.layout.size) / size
+        print(f"{name:10} {taken * 1e3:7.1f} ms, holds {held:.2f} times the updates' bytes beside them")
+    print(f"numbers behind the noise, drawn while clients train: {drawing * 1e3:.1f} ms, on as many cores as are idle")
     return verdict(seconds)
 
 
@@ -77,37 +79,48 @@ def drawn(model: str, clients: int) -> Federation:
     return Federation(Weights(sent, none[0]), Trained(params, none, np.zeros(clients)), layout)
 
 
-def step(mode: str, model: str, federation: Federation) -> Callable[[], Any]:
+def step(mode: str, model: str, federation: Federation) -> Callable[[Normals], Any]:
     """From trained clients to the next model, as the cohort's process and the server do it together."""
     privacy = {"name": mode} if mode == "none" else {"name": mode, "clip": 5.0, "noise_multiplier": 0.01}
     run = resolve({"rounds": 1, "data": "digits", "model": model, "privacy": privacy})
     clients = len(federation.trained.params)
     nobody, examples = np.zeros(clients, np.int64), np.full(clients, 100)
 
-    def once() -> Any:
+    def once(noise: Normals) -> Any:
         parts = summed(run, federation.trained, range(clients), [federation.sent], nobody, examples)
         received = gather(list(parts.values()), federation.layout, {})
-        return server.step(run, server.begin(run, federation.sent), federation.sent, received, np.random.default_rng(1))
+        return server.step(run, server.begin(run, federation.sent), federation.sent, received, noise)
 
     return once
 
 
-def timed(steps: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds of each step, all of them in turn, after a turn that does not count."""
+def timed(steps: dict[str, Callable[[Normals], Any]], size: int, repeats: int) -> tuple[float, dict[str, float]]:
+    """Median seconds of drawing ``size`` numbers and of each step, all of them in turn, after a turn that does not count."""
+    drawing: list[float] = []
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(repeats + 1):
         for name, once in steps.items():
+            started = time.perf_counter()
+            noise = waited_for(size)
             began = time.perf_counter()
-            once()
+            once(noise)
             if turn:
+                drawing.append(began - started)
                 taken[name].append(time.perf_counter() - began)
-    return {name: median(values) for name, values in taken.items()}
+    return median(drawing), {name: median(values) for name, values in taken.items()}
 
 
-def peak(once: Callable[[], Any]) -> float:
-    """The most bytes that a step holds at a time of its own."""
+def waited_for(size: int) -> Normals:
+    """Noise that is drawn to its end, as it is when the last client has answered."""
+    noise = Normals(size, np.random.default_rng(1))
+    noise.wait()
+    return noise
+
+
+def peak(once: Callable[[Normals], Any], size: int) -> float:
+    """The most bytes that a step holds at a time of its own, with its noise."""
     tracemalloc.start()
-    once()
+    once(waited_for(size))
     held = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return held

@@ -11,6 +11,7 @@ import numpy as np
 from algorithms import server
 from algorithms.clustering.preference import View, random_partition
 from algorithms.messages import Evaluated, Ints, Sent, gather, nothing
+from algorithms.normals import Normals
 from datasets.federation import Federation
 from orchestrator import auditing, measures, replicas
 from orchestrator.auditing import Findings
@@ -108,11 +109,12 @@ class Trial:
         # 2. Every client chooses a model,
         self._choose(state.round)
         # 3. those who take part train it on their own records, and what they send is attacked, too.
+        noise = self._noise()
         sent = self._train(state.round)
         found.exposures += auditing.exposed(self.run, self.data, sent, state.round).exposures if sent else []
         # 4. The server learns how the clients stand to each other, and moves each model by what its clients sent.
         self._learn(sent)
-        facts = self._aggregate(sent)
+        facts = self._aggregate(sent, noise)
         # 5. Models are compared on every client's records and on the test records.
         self._evaluate(state.round + 1)
         state.round += 1
@@ -214,6 +216,14 @@ class Trial:
             self._keep(state.carried, one.clients, one.carried)
         return sent
 
+    def _noise(self) -> list[Normals | None]:
+        """What will be added to each model, drawn while the clients are waited for."""
+        state, seed = self.state, self.run.seed
+        return [
+            server.ahead(self.run, self.layout.size, stream(seed, "noise", state.round, j, state.attempt))
+            for j in range(len(state.models))
+        ]
+
     def _learn(self, sent: list[Sent]) -> None:
         """Take down what was measured of the clients, and how they stand to each other by it."""
         state = self.state
@@ -233,7 +243,7 @@ class Trial:
             where[name] = where[name].copy()  # what was sent to a job may still be read by it
             where[name][clients] = own
 
-    def _aggregate(self, sent: list[Sent]) -> dict[int, dict[str, Any]]:
+    def _aggregate(self, sent: list[Sent], noise: list[Normals | None]) -> dict[int, dict[str, Any]]:
         """Move every model that has clients; an empty cluster keeps its model. Returns what each cluster reports.
 
         Where it must not show who came, noise is also added for nobody.
@@ -249,8 +259,7 @@ class Trial:
                 received = nothing(self.layout.size, model.buffers, self.layout)
             else:
                 continue
-            rng = stream(self.run.seed, "noise", state.round, j, state.attempt)
-            after = server.step(self.run, state.servers[j], state.models[j], received, rng)
+            after = server.step(self.run, state.servers[j], state.models[j], received, noise[j])
             state.models[j], state.servers[j], facts[j] = after.model, after.state, after.facts
             weights[received.clients] = after.weights
             if after.spent is not None:

@@ -28,7 +28,7 @@ OWED = {
     "clustering": ("preferences", "choose"),
     "objective": ("loss",),
     "aggregation": ("NEEDS", "begin", "weigh", "apply"),
-    "privacy": ("NEEDS", "bound", "release"),
+    "privacy": ("NEEDS", "NOISY", "bound", "release"),
     "attacks": ("STAGE",),
 }
 

@@ -14,6 +14,7 @@ import datasets
 from algorithms.clustering.preference import View
 from algorithms.flat import Layout
 from algorithms.messages import Received, reweighted
+from algorithms.normals import Normals
 from datasets.federation import Federation
 from datasets.slot import members
 from orchestrator.config import Member, resolve
@@ -183,6 +184,8 @@ def test_a_protection_is_a_function_of_what_it_is_given_and_of_its_stream(name):
     assert module.NEEDS in ("mean", "updates")
     scales = module.bound(config, np.array([0.0, 1.0, 1e6]))
     assert scales.shape == (3,) and (scales > 0).all() and (scales <= 1).all()
-    released = [module.release(config, params, received, np.random.default_rng(5))[0] for _ in range(2)]
+    assert isinstance(module.NOISY, bool)
+    noise = [Normals(6, np.random.default_rng(5)) if module.NOISY else None for _ in range(2)]
+    released = [module.release(config, params, received, own)[0] for own in noise]
     assert (released[0].dtype, released[0].shape) == (np.float32, (6,))
     assert released[0].tobytes() == released[1].tobytes()

@@ -30,10 +30,11 @@ from pydantic import Field
 
 from algorithms import accounting
 from algorithms.messages import Doubles, Floats, Received
+from algorithms.normals import Normals
 from algorithms.privacy import server_noise
 from algorithms.privacy.server_noise import ServerNoiseConfig
 
-NEEDS = "mean"
+NEEDS, NOISY = "mean", True
 # Aggregations under which the next model is the sent one plus the mean update and nothing else.
 MEANS = ("fedavg", "fedopt")
 RESTARTED = "none: initialisations are compared by losses without noise; clustering.restarts 1 compares none"
@@ -83,15 +84,13 @@ def bound(config: Config, norms: Doubles) -> Doubles:
     return server_noise.scales(config.clip, norms)
 
 
-def release(
-    config: Config, params: Floats, received: Received, rng: np.random.Generator
-) -> tuple[Floats, dict[str, Any]]:
+def release(config: Config, params: Floats, received: Received, noise: Normals) -> tuple[Floats, dict[str, Any]]:
     """Noisy parameters [d], and the noise beside the norms of the updates."""
     sd = _standard_deviation(config, received)
     if isinstance(config.divisor, float):
         share = len(received.clients) / config.divisor
         params = (params + (share - 1) * received.mean).astype(np.float32)
-    return server_noise.noisy(params, sd, rng), server_noise.facts(config, received, sd)
+    return server_noise.noisy(params, sd, noise), server_noise.facts(config, received, sd)
 
 
 def event(config: Config, received: Received, run: Any) -> dict[str, Any]:

@@ -23,10 +23,11 @@ from pydantic import Field
 
 from algorithms.gram import distances, gram, scaled
 from algorithms.messages import Doubles, Floats, Received
+from algorithms.normals import Normals
 from algorithms.privacy import server_noise
 from algorithms.privacy.server_noise import ServerNoiseConfig
 
-NEEDS = "updates"
+NEEDS, NOISY = "updates", True
 
 
 class Config(ServerNoiseConfig):
@@ -51,9 +52,7 @@ def bound(config: Config, norms: Doubles) -> Doubles:
     return server_noise.scales(config.clip, norms)
 
 
-def release(
-    config: Config, params: Floats, received: Received, rng: np.random.Generator
-) -> tuple[Floats, dict[str, Any]]:
+def release(config: Config, params: Floats, received: Received, noise: Normals) -> tuple[Floats, dict[str, Any]]:
     """Noisy parameters [d], and both distances beside the noise. Clients start from one model: u_i - u_j = w_i - w_j."""
     assert received.updates is not None  # asked for with NEEDS
     products = gram(received.updates, received.layout.sizes)
@@ -65,7 +64,7 @@ def release(
     sd = config.noise_multiplier / d * server_noise.sensitivity(config, received)
     measured = {"distance": d, "distance_pre_clip": apart["pre_clip"], "distance_post_clip": apart["post_clip"]}
     more = server_noise.facts(config, received, sd) | measured | {"metric_guard": float(guarded)}
-    return server_noise.noisy(params, sd, rng), more
+    return server_noise.noisy(params, sd, noise), more
 
 
 def spread(products: Doubles) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from algorithms.messages import Doubles, Floats, Received
 from datasets.slot import Config as SlotConfig
 
-NEEDS = "mean"
+NEEDS, NOISY = "mean", False
 
 
 class Config(SlotConfig):
@@ -21,8 +21,6 @@ def bound(config: Config, norms: Doubles) -> Doubles:
     return np.ones(len(norms))
 
 
-def release(
-    config: Config, params: Floats, received: Received, rng: np.random.Generator
-) -> tuple[Floats, dict[str, Any]]:
+def release(config: Config, params: Floats, received: Received, noise: None) -> tuple[Floats, dict[str, Any]]:
     """The parameters [d], unchanged, and nothing to report."""
     return params, {}

@@ -6,16 +6,16 @@ theta <- aggregate({u_i}) + N(0, sd^2)  independently in every coordinate, sd = 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.messages import Doubles, Floats, Received
+from algorithms.normals import Normals
 from datasets.slot import Config as SlotConfig
 
-BLOCK = 1 << 19  # numbers that share a generator: two megabytes of noise
+PIECE = 1 << 16  # numbers that are worked on at a time, so that they are read from memory once
 
 
 class ServerNoiseConfig(SlotConfig):
@@ -47,23 +47,13 @@ def sensitivity(config: ServerNoiseConfig, received: Received) -> float:
     return config.clip * float(received.weights.max())
 
 
-def noisy(params: Floats, sd: float, rng: np.random.Generator) -> Floats:
-    """``params`` [d] plus noise of standard deviation ``sd``, drawn in float32, in a new array.
-
-    Blocks of a long vector have generators of their own, so that it is the same however many threads draw them.
-    """
-    released = np.empty_like(params)
-    blocks = [slice(at, at + BLOCK) for at in range(0, len(params), BLOCK)]
-    generators = rng.spawn(len(blocks)) if len(blocks) > 1 else [rng]
-
-    def draw(block: slice, own: np.random.Generator) -> None:
-        noise = released[block]
-        own.standard_normal(out=noise, dtype=np.float32)
-        noise *= np.float32(sd)
-        noise += params[block]
-
-    with ThreadPoolExecutor() as threads:
-        list(threads.map(draw, blocks, generators))
+def noisy(params: Floats, sd: float, noise: Normals) -> Floats:
+    """``params`` [d] plus ``noise`` of standard deviation ``sd``, in a new array."""
+    released = noise.take()
+    for at in range(0, len(params), PIECE):
+        piece = released[at : at + PIECE]
+        piece *= np.float32(sd)
+        piece += params[at : at + PIECE]
     return released
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 
 from algorithms.flat import Layout
 from algorithms.messages import Received, weighted_sum
+from algorithms.normals import Normals
 
 LAYOUT = Layout(("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,)))  # 12 parameters in three arrays
 
@@ -46,6 +47,11 @@ def run(**other: Any) -> Any:
             part = getattr(part, name)
         setattr(part, last, value)
     return made
+
+
+def normals(size: int = 12, seed: int = 0) -> Normals:
+    """What the server has drawn for a model of ``size`` parameters."""
+    return Normals(size, np.random.default_rng(seed))
 
 
 def updates(clients: int, seed: int = 0, size: float = 3.0) -> np.ndarray:

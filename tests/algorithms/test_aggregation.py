@@ -116,7 +116,7 @@ def test_a_step_moves_the_parameters_and_replaces_the_statistics():
     model = Weights(np.array([1.0, 2.0], np.float32), np.array([7.0], np.float32))
     state = server.begin(run, model)
     received = gather([part([0, 1], [1.0, 3.0], [[4.0, 0.0], [0.0, 4.0]], [[1.0], [5.0]])])
-    after = server.step(run, state, model, received, np.random.default_rng(0))
+    after = server.step(run, state, model, received, None)
     assert after.model.params.tolist() == [2.0, 5.0]
     assert after.model.buffers.tolist() == [4.0]
     assert (after.model.params.dtype, after.model.buffers.dtype) == (np.float32, np.float32)

@@ -12,16 +12,16 @@ from pydantic import ValidationError
 from scipy import stats
 
 from algorithms import accounting
-from algorithms.privacy import global_dp, metric_dp, server_noise
+from algorithms.privacy import global_dp, metric_dp
 from algorithms.privacy.global_dp import Config
-from tests.algorithms.noise_runs import is_standard_deviation, received, run, updates
+from tests.algorithms.noise_runs import is_standard_deviation, normals, received, run, updates
 
 START = np.zeros(12, np.float32)
 
 
 def noise_of(config: Config, got, size: int = 40_000, seed: int = 0) -> tuple[np.ndarray, dict]:
     """The noise alone, on a model of ``size`` zeros."""
-    return global_dp.release(config, np.zeros(size, np.float32), got, np.random.default_rng(seed))
+    return global_dp.release(config, np.zeros(size, np.float32), got, normals(size, seed))
 
 
 def test_updates_are_scaled_to_the_clip_and_short_ones_are_left_alone():
@@ -61,9 +61,7 @@ def test_the_control_divides_the_noise_multiplier():
 def test_without_a_multiplier_nothing_is_added():
     config = Config(noise_multiplier=0.0)
     params = updates(1)[0]
-    released, facts = global_dp.release(
-        config, params, received(global_dp, config, updates(4)), np.random.default_rng(0)
-    )
+    released, facts = global_dp.release(config, params, received(global_dp, config, updates(4)), normals())
     assert released.tolist() == params.tolist()
     assert facts["noise_std"] == facts["noise_to_update"] == 0
 
@@ -73,7 +71,7 @@ def test_what_a_round_reports_by_hand():
     moves = np.zeros((2, 12), np.float32)
     moves[:, 0] = 3, 8
     config = Config(clip=4.0, noise_multiplier=0.5)
-    _, facts = global_dp.release(config, START, received(global_dp, config, moves), np.random.default_rng(0))
+    _, facts = global_dp.release(config, START, received(global_dp, config, moves), normals())
     assert facts == pytest.approx(
         {
             "noise_std": 1.0,
@@ -157,7 +155,7 @@ def test_a_poisson_round_is_divided_by_the_clients_expected_so_that_noise_does_n
         sent = updates(came)
         got = received(global_dp, config, sent)
         moved = (START + got.mean).astype(np.float32)
-        released, facts = global_dp.release(config, moved, got, np.random.default_rng(0))
+        released, facts = global_dp.release(config, moved, got, normals())
         assert released == pytest.approx(sent.sum(axis=0) / 4, abs=1e-5)
         assert facts["noise_std"] == pytest.approx(1e-9 * 100 / 4)
         assert global_dp.event(config, got, where) == {
@@ -250,15 +248,3 @@ def test_without_noise_to_speak_of_there_is_no_epsilon(z):
 def test_noise_and_clip_are_no_negative_numbers(member, field):
     with pytest.raises(ValidationError, match=field):
         member.Config(**{field: -0.1})
-
-
-def test_noise_of_a_long_vector_is_drawn_in_blocks_and_is_the_same_each_time():
-    params = np.full(2 * server_noise.BLOCK + 3, 7, np.float32)
-    noise, again = (server_noise.noisy(params, 0.5, np.random.default_rng(3)) - 7 for _ in range(2))
-    assert noise.tobytes() == again.tobytes()
-    first, second, rest = np.split(noise, [server_noise.BLOCK, 2 * server_noise.BLOCK])
-    assert rest.shape == (3,) and (rest != 0).all()
-    assert abs(np.corrcoef(first, second)[0, 1]) < 0.01  # blocks do not repeat each other
-    for block in (first, second):
-        assert block.std() == pytest.approx(0.5, rel=0.01)
-        assert abs(block.mean()) < 0.005

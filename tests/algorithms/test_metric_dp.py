@@ -7,14 +7,14 @@ import pytest
 
 from algorithms.privacy import global_dp, metric_dp
 from algorithms.privacy.metric_dp import Config
-from tests.algorithms.noise_runs import LAYOUT, is_standard_deviation, received, run, updates
+from tests.algorithms.noise_runs import LAYOUT, is_standard_deviation, normals, received, run, updates
 
 START = np.zeros(12, np.float32)
 
 
 def released(config: Config, sent: np.ndarray, size: int = 12, examples=None) -> tuple[np.ndarray, dict]:
     got = received(metric_dp, config, sent, examples)
-    return metric_dp.release(config, np.zeros(size, np.float32), got, np.random.default_rng(0))
+    return metric_dp.release(config, np.zeros(size, np.float32), got, normals(size))
 
 
 def slow_distance(models: list[np.ndarray], groups: list[list[int]]) -> float:
@@ -69,7 +69,7 @@ def test_models_that_agree_get_more_noise_than_under_global_dp_and_models_that_d
     plain = global_dp.Config(noise_multiplier=0.1)
     for share, more in ((0.1, True), (1.0, False)):
         sent = (share * by_hand()).astype(np.float32)
-        _, theirs = global_dp.release(plain, START, received(global_dp, plain, sent), np.random.default_rng(0))
+        _, theirs = global_dp.release(plain, START, received(global_dp, plain, sent), normals())
         _, ours = released(Config(noise_multiplier=0.1), sent)
         assert (ours["noise_std"] > theirs["noise_std"]) is more
         assert ours["noise_std"] == pytest.approx(theirs["noise_std"] / (4 * share))
@@ -79,7 +79,7 @@ def test_with_d_from_a_metric_run_the_control_has_its_noise():
     _, ours = released(Config(), updates(4))
     control = global_dp.Config(noise_divisor=ours["distance"])
     got = received(global_dp, control, updates(4))
-    _, theirs = global_dp.release(control, START, got, np.random.default_rng(0))
+    _, theirs = global_dp.release(control, START, got, normals())
     assert theirs["noise_std"] == pytest.approx(ours["noise_std"], rel=1e-12)
 
 
