@@ -27,8 +27,6 @@ from datasets.sources import HeldOutConfig
 CLASSES, SIDE = 4, 128
 PARTS = ("train-00000-of-00001", "test-00000-of-00001")
 REPOSITORY = "Falah/Alzheimer_MRI"
-# What is downloaded. Put a commit's 40 digits here to pin it; the set has not been seen to change since 2023.
-REVISION = "main"
 REMEDY = (
     f"Put the two parquet files of the folder data of huggingface.co/datasets/{REPOSITORY} there, or run once where a "
     "network exists and huggingface_hub is installed (pip install huggingface_hub)"
@@ -45,6 +43,12 @@ class Config(HeldOutConfig):
     shadow_size: int | None = Field(
         640, ge=0, description="test records that the server keeps for itself; null: all of them"
     )
+    # The set has not been seen to change since 2023; a commit's 40 digits pin it for whoever runs the file after you.
+    revision: str = Field(
+        "main",
+        pattern=r"^[\w.-]+(/[\w.-]+)*$",
+        description="branch, tag or commit of the hub's set, where it is downloaded",
+    )
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -55,7 +59,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     folder = root / "alzheimer_mri" / "data"
     missing = [part for part in PARTS if not _found(folder, part)]
     if missing:
-        _fetch(folder, _sought(folder, missing), download)
+        _fetch(folder, config.revision, _sought(folder, missing), download)
     train, test = (parse(files.read(path), path) for path in (_only(folder, part) for part in PARTS))
     return Source("alzheimer", CLASSES, train, test)
 
@@ -125,8 +129,8 @@ def _sought(folder: Path, parts: list[str]) -> str:
     return f"{' and '.join(f'{part}.parquet' for part in parts)} in {folder}"
 
 
-def _fetch(folder: Path, sought: str, allowed: bool) -> None:
-    """Download the set's parquet files into ``folder``. Raises DataError where that is not ``allowed`` or fails."""
+def _fetch(folder: Path, revision: str, sought: str, allowed: bool) -> None:
+    """Download the parquet files of ``revision`` into ``folder``. Raises DataError where that is not ``allowed`` or fails."""
     if not allowed:
         raise files.absent("Alzheimer MRI", sought, f"Downloading is off. {REMEDY}")
     try:
@@ -134,7 +138,7 @@ def _fetch(folder: Path, sought: str, allowed: bool) -> None:
         hub.snapshot_download(
             REPOSITORY,
             repo_type="dataset",
-            revision=REVISION,
+            revision=revision,
             allow_patterns="data/*.parquet",
             local_dir=folder.parent,
         )

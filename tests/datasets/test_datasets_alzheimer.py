@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from datasets.federation import DataError, Source
 from datasets.sources import alzheimer
@@ -130,13 +131,18 @@ def hub(monkeypatch):
     return played
 
 
-def test_it_is_fetched_at_the_revision_and_read(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(alzheimer, "REVISION", "0" * 40)
+def test_it_is_fetched_at_the_revision_asked_for_and_read(tmp_path, hub):
     hub.answer = lambda folder: written(folder.parent)
-    assert alzheimer.load(alzheimer.Config(), tmp_path).train.y.tolist() == LABELS
+    assert alzheimer.load(alzheimer.Config(revision="0" * 40), tmp_path).train.y.tolist() == LABELS
     ((repository, asked),) = hub.calls
     assert (repository, asked["repo_type"], asked["revision"]) == ("Falah/Alzheimer_MRI", "dataset", "0" * 40)
     assert asked["local_dir"] == tmp_path / "alzheimer_mri"
+
+
+@pytest.mark.parametrize("revision", ["", "a b", "/main", "refs//x"])
+def test_what_can_be_no_revision_is_refused(revision):
+    with pytest.raises(ValidationError, match="revision"):
+        alzheimer.Config(revision=revision)
 
 
 def test_nothing_is_asked_where_the_files_are_or_downloading_is_off(tmp_path, hub):
