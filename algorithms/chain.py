@@ -67,7 +67,9 @@ class Link:
 
 
 def covered(module: nn.Module) -> bool:
-    """Whether ``module`` is such a chain: each of its weights used once, and records apart from each other."""
+    """Whether ``module`` is such a chain: each of its weights used once, records apart from each other, no hooks."""
+    if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
+        return False
     steps = _steps(module)
     layers = [step for step in steps if affine.known(step)]
     others = [step for step in steps if not affine.known(step)]

@@ -260,3 +260,13 @@ def test_only_a_single_batch_is_kept(monkeypatch):
 
 def test_a_net_without_weights_is_not_covered():
     assert not covered(nn.Sequential(nn.Flatten()))
+
+
+@pytest.mark.parametrize("hook", ["register_forward_hook", "register_forward_pre_hook"])
+def test_a_net_whose_layers_have_hooks_is_not_covered(hook):
+    """A hook may change what a layer takes or gives."""
+    net = nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(192, 4)))
+    taken_off = getattr(net[1][0], hook)(lambda *_: None)
+    assert not covered(net)
+    taken_off.remove()
+    assert covered(net)
