@@ -42,6 +42,12 @@ SELECTING = (
     Dropout,
 )
 PIECEWISE_LINEAR = (*SELECTING, nn.AvgPool1d, nn.AvgPool2d)
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)  # of a module, by torch's names
 EXACT = 1 << 24  # up to here float32 has every whole number
 
 
@@ -68,7 +74,7 @@ class Link:
 
 def covered(module: nn.Module) -> bool:
     """Whether ``module`` is such a chain: each of its weights used once, records apart from each other, no hooks."""
-    if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
+    if any(getattr(part, hooks) for part in module.modules() for hooks in HOOKS):
         return False
     steps = _steps(module)
     layers = [step for step in steps if affine.known(step)]

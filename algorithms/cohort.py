@@ -56,7 +56,7 @@ def selection_records(run: Any, sizes: Sequence[int], stream: Stream, clients: S
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A cohort's local training, with one entry for each client.
+    """A cohort's local training; all but ``models`` has one entry for each client.
 
     Attributes:
         models: what was sent out.

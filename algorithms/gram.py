@@ -14,8 +14,7 @@ import numpy as np
 
 from algorithms.messages import Doubles, Floats
 
-PIECE = 1 << 16  # float64 numbers that are worked on at a time: half a megabyte
-FEW = 8  # clients; a product of few long rows with each other is slower than row by row
+PIECE = 1 << 15  # float64 numbers that are worked on at a time: a quarter of a megabyte
 COLUMNS = 1 << 12  # of every row that are worked on at a time where rows do not meet
 # A squared distance below this share of the squared norms is rounding: float32 models that differ by more than their last
 # digits lie above it, and equal ones must have distance zero, because noise may be divided by it.
@@ -40,12 +39,8 @@ def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
     with np.errstate(invalid="ignore", over="ignore"):  # a model that has diverged shows in the result
         for array, columns in _pieces(sizes, max(1, PIECE // max(1, clients))):
             piece = rows[:, columns].astype(np.float64)
-            if clients > FEW:
-                products[array] += piece @ piece.T
-                continue
-            for i, row in enumerate(piece):
-                products[array, i, : i + 1] += piece[: i + 1] @ row
-    return products if clients > FEW else products + np.tril(products, -1).swapaxes(-1, -2)
+            products[array] += piece @ piece.T
+    return products
 
 
 def lengths(rows: Floats) -> Doubles:

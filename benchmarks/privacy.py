@@ -4,8 +4,8 @@
 
 The same updates are clipped, summed, aggregated by FedAvg and released without noise, under global_dp and under metric_dp, in
 turn; what counts is the median. One pass over the updates is the time to read them once, for their norms. The numbers behind
-the noise are not part of a step: the server draws them while the clients train, and what that takes of one core is told apart.
-Memory is the most that a step holds at a time beyond the updates, which are never copied.
+the noise are not part of a step, because the server draws them while the clients train; what that takes on idle cores is told
+apart. Memory is the most that a step holds at a time beyond the updates, which are never copied.
 """
 
 from __future__ import annotations

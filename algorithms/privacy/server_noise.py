@@ -11,11 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.messages import Doubles, Floats, Received
+from algorithms.messages import PIECE, Doubles, Floats, Received
 from algorithms.normals import Normals
 from datasets.slot import Config as SlotConfig
-
-PIECE = 1 << 16  # numbers that are worked on at a time, so that they are read from memory once
 
 
 class ServerNoiseConfig(SlotConfig):

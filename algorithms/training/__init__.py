@@ -87,7 +87,7 @@ def one_pass(records: int, batch_size: int, rng: np.random.Generator, drop_last:
 
 
 def several(passes: list[Ints], batch_size: int) -> Ints:
-    """The batches of ``passes`` one after another; [0, batch_size] where there are none."""
+    """The batches of ``passes`` one after another; [0, batch_size] where there are none. A single one is given back itself."""
     if len(passes) == 1:
         return passes[0]
     width = max((rows.shape[1] for rows in passes), default=batch_size)

@@ -47,7 +47,7 @@ class Config(HeldOutConfig):
     revision: str = Field(
         "main",
         pattern=r"^[\w.-]+(/[\w.-]+)*$",
-        description="branch, tag or commit of the hub's set, where it is downloaded",
+        description="branch, tag or commit that is downloaded from the hub; files that are there are taken as they are",
     )
 
 

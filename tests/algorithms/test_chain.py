@@ -262,7 +262,9 @@ def test_a_net_without_weights_is_not_covered():
     assert not covered(nn.Sequential(nn.Flatten()))
 
 
-@pytest.mark.parametrize("hook", ["register_forward_hook", "register_forward_pre_hook"])
+@pytest.mark.parametrize(
+    "hook", [f"register_{name}_hook" for name in ("forward", "forward_pre", "full_backward", "full_backward_pre")]
+)
 def test_a_net_whose_layers_have_hooks_is_not_covered(hook):
     """A hook may change what a layer takes or gives."""
     net = nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(192, 4)))

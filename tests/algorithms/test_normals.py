@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -31,10 +33,20 @@ def test_blocks_do_not_repeat_each_other_and_have_the_deviation_asked_for():
         assert abs(block.mean()) < 0.005
 
 
-def test_what_was_taken_belongs_to_the_taker_and_is_not_handed_out_again():
+def test_noise_is_not_used_twice():
     noise = Normals(4, np.random.default_rng(0))
-    noise.take()[:] = 0
-    assert len(noise.take()) == 0
+    noise.take()[:] = 0  # the taker may change it
+    with pytest.raises(RuntimeError, match="has been used"):
+        noise.take()
+
+
+def test_what_goes_wrong_while_drawing_is_heard_by_who_takes(monkeypatch):
+    def broken(*_, **__):
+        raise MemoryError("no room")
+
+    noise = Normals(4, SimpleNamespace(standard_normal=broken))
+    with pytest.raises(MemoryError, match="no room"):
+        noise.take()
 
 
 def test_a_model_without_parameters_has_no_noise():

@@ -1,14 +1,17 @@
 """Whole runs without Ray, on data whose answer is known, beside a version of IFCA that fits on a page."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from algorithms import server
 from datasets.federation import Federation
 from orchestrator.inprocess import OwnClients
+from orchestrator.rng import stream
 from orchestrator.trial import Diverged
 from tests.planted import (
     ATTACK,
@@ -278,6 +281,31 @@ def test_what_left_off_initialisations_spent_stays_in_the_account(tmp_path):
     trial = finished(opened(run, tmp_path, planted()))
     assert {one["attempt"] for one in trial.state.spent} == {0, 1, 2}
     assert len({(one["attempt"], one["round"]) for one in trial.state.spent}) == 3 * 2 + 2
+
+
+def test_every_model_round_and_initialisation_has_noise_of_its_own(tmp_path, monkeypatch):
+    added, step = [], server.step
+
+    def spied(run, state, model, received, noise):
+        added.append(noise.take())
+        return step(run, state, model, received, SimpleNamespace(take=added[-1].copy))
+
+    monkeypatch.setattr(server, "step", spied)
+    clustering = clustered("ifca", warm_start_rounds=4, restarts=2, restart_rounds=1)  # warm: no cluster is empty
+    trial = opened(given(2, clustering=clustering, privacy="global_dp"), tmp_path, planted())
+    places = []
+    while not trial.done:
+        places += [(trial.state.round, j, trial.state.attempt) for j in range(2)]
+        trial.advance()
+    assert len(set(places)) == len(added) == len(places) >= 6
+    expected = [
+        stream(trial.run.seed, "noise", *place).standard_normal(trial.layout.size, np.float32) for place in places
+    ]
+    assert [noise.tobytes() for noise in added] == [noise.tobytes() for noise in expected]
+
+
+def test_without_a_privacy_slot_no_noise_is_drawn(tmp_path):
+    assert opened(given(1), tmp_path, planted())._noise() == [None]
 
 
 def test_a_round_to_which_nobody_comes_changes_no_model(tmp_path):
