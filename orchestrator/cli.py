@@ -96,6 +96,8 @@ def _ui(options: argparse.Namespace) -> int:
         argv, environment = ui(options.results, options.port, options.host)
     except TrackingError as error:
         raise Refusal([Problem(str(error), file="ui")]) from error
+    # MLflow's own address opens on its pages for language models.
+    print(f"open http://{options.host}:{options.port}/#/experiments?workflowType=machine_learning", flush=True)
     os.execvpe(argv[0], argv, environment)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from pathlib import Path
 
@@ -151,3 +152,20 @@ def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
     assert late.returncode != 0
     assert "import orchestrator first" in late.stderr
     shutil.rmtree(foreign)
+
+
+def test_ui_says_which_address_to_open_before_it_becomes_mlflow(tmp_path, monkeypatch, capfd):
+    (tmp_path / "mlflow.db").touch()
+    started = []
+    monkeypatch.setattr(
+        os, "execvpe", lambda program, argv, environment: started.append((argv, capfd.readouterr().out))
+    )
+    main(["ui", str(tmp_path), "--port", "5003"])
+    ((argv, said),) = started
+    assert argv[1:4] == ["-m", "mlflow", "ui"]
+    assert said.startswith("open http://127.0.0.1:5003/#/experiments")
+
+
+def test_ui_of_a_folder_without_runs_is_refused(tmp_path, capsys):
+    assert main(["ui", str(tmp_path)]) == 2
+    assert "holds no runs" in capsys.readouterr().err
