@@ -42,12 +42,8 @@ SELECTING = (
     Dropout,
 )
 PIECEWISE_LINEAR = (*SELECTING, nn.AvgPool1d, nn.AvgPool2d)
-HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)  # of a module, by torch's names
+# Of a module, by torch's names.
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 EXACT = 1 << 24  # up to here float32 has every whole number
 
 

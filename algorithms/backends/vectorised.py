@@ -46,7 +46,7 @@ def train(
     order = torch.from_numpy(np.argsort(-steps, kind="stable"))
     places = order.tolist()
     draws = [draws[i] for i in places] if draws else [NOTHING] * len(order)
-    params, context = start[order], _context(network, objective, start, x.shape[1:], told, order, draws)
+    params, context = start[order], _context(network, objective, start, x.shape[1:], told, places, draws)
     plan, crops = _stacked([batches[i] for i in places], PADDING), _crops(draws)
     losses_of, advance = _vectorised(network, objective)
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
@@ -93,15 +93,15 @@ def _context(
     start: torch.Tensor,
     shape: tuple[int, ...],
     told: Mapping[str, torch.Tensor],
-    order: torch.Tensor,
+    places: Sequence[int],
     draws: Sequence[Draws],
 ) -> Context:
-    """Every client's context in the order in which they stand, [clients, ...] each."""
+    """The context of the clients at these ``places``, in their order, [clients, ...] each; so ``draws`` stand already."""
     if not told and not hasattr(objective.module, "CONTEXT") and not hasattr(objective.module, "carry"):
         return {}
     each = [
         begun(network, objective, start[i], shape, {name: values[i] for name, values in told.items()}, own.probes)
-        for i, own in zip(order.tolist(), draws, strict=True)
+        for i, own in zip(places, draws, strict=True)
     ]
     return stacked(each)
 

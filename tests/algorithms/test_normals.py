@@ -24,7 +24,10 @@ def test_a_long_vector_is_what_the_generators_spawned_for_its_blocks_draw_one_af
 
 def test_blocks_do_not_repeat_each_other_and_have_the_deviation_asked_for():
     params = np.full(2 * BLOCK + 3, 7, np.float32)
-    noise = server_noise.noisy(params, 0.5, Normals(len(params), np.random.default_rng(3))) - 7
+    noise, again = (
+        server_noise.noisy(params, 0.5, Normals(len(params), np.random.default_rng(3))) - 7 for _ in range(2)
+    )
+    assert noise.tobytes() == again.tobytes()
     first, second, rest = np.split(noise, [BLOCK, 2 * BLOCK])
     assert rest.shape == (3,) and (rest != 0).all()
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.01
@@ -40,7 +43,7 @@ def test_noise_is_not_used_twice():
         noise.take()
 
 
-def test_what_goes_wrong_while_drawing_is_heard_by_who_takes(monkeypatch):
+def test_what_goes_wrong_while_drawing_is_heard_by_who_takes():
     def broken(*_, **__):
         raise MemoryError("no room")
 
