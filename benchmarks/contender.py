@@ -20,6 +20,7 @@ from environments import bare_environment
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPTS = CHECKOUT / "benchmarks" / "contenders"
 PATIENCE_SECONDS = 1800.0  # no round of any workload takes nearly as long
+SETTLING_SECONDS = 0.5  # in which timers that ran out while a contender was halted have rung
 
 
 class Failed(Exception):
@@ -60,12 +61,22 @@ class Contender:
         answer = self._answer()
         return time.perf_counter() - began, answer
 
+    def halt(self) -> None:
+        """Stop it where it is, with all that it started: while others are measured it takes nothing of the machine."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let it go on, and wait until it has come to rest."""
+        self._signal(signal.SIGCONT)
+        time.sleep(SETTLING_SECONDS)
+
     def pids(self) -> list[int]:
         """Its processes, with all that they started."""
         return processes.tree(self.process.pid)
 
     def stop(self) -> None:
         """Let it end by itself, and end what is left of it."""
+        self._signal(signal.SIGCONT)
         left = self.started | self._family()
         with suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -83,6 +94,11 @@ class Contender:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _signal(self, number: int) -> None:
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _family(self) -> dict[int, int | None]:
         return {pid: processes.born(pid) for pid in self.pids()}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
 OWN = ("Pss_Anon:", "Pss_Shmem:")
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree(root: int) -> list[int]:
@@ -41,16 +39,6 @@ def resident(pids: list[int]) -> int:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             total += sum(int(line.split()[1]) for line in lines if line.startswith(OWN)) * 1024
     return total
-
-
-def busy_seconds(pids: list[int]) -> float:
-    """Seconds of CPU that these processes have used so far."""
-    total = 0
-    for pid in pids:
-        with suppress(OSError):
-            stat = _stat(pid)
-            total += int(stat[11]) + int(stat[12])
-    return total / TICKS
 
 
 def _stat(pid: int) -> list[str]:

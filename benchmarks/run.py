@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +20,6 @@ from typing import Any
 import comparison
 import machine
 import numpy as np
-import processes
 from contender import Contender, Failed
 from environments import SHOWN, NoEnvironment, python_of, versions
 from workloads import WORKLOADS, Records, Workload, lay
@@ -30,7 +27,6 @@ from workloads import WORKLOADS, Records, Workload, lay
 RESULTS = Path("results/benchmarks")
 PEERS = ("bare", "flower", "pfl")
 SCRIPTS = {"flower": "flower_simulation.py", "pfl": "pfl_research.py"}
-NOISE = 0.05  # share of a core that the others may use while one is measured
 # How far weights may be apart, as a share of the largest change: with one step on all of a client's records, no order of
 # records and so no random number is left, and only the order of additions differs.
 AGREEMENT = 0.01
@@ -60,7 +56,7 @@ def compare(
     with ExitStack() as stack:
         contenders, missing = started(stack, scratch, name, workload, options)
         told = told | {peer: versions(python_of(peer), SHOWN[peer]) for peer in SHOWN if peer in named(contenders)}
-        print(f"\n{name}: {records.clients} clients, {len(records.y)} records; idle: {', '.join(idle(contenders))}")
+        print(f"\n{name}: {records.clients} clients, {len(records.y)} records", flush=True)
         measured = comparison.interleaved(contenders, options.rounds, told=progress)
     measured.failed |= missing
     found = comparison.rows(measured, {} if options.small else workload.targets)  # targets are for the full size
@@ -102,16 +98,6 @@ def started(
 
 def named(contenders: list[Contender]) -> list[str]:
     return [one.name for one in contenders]
-
-
-def idle(contenders: list[Contender], seconds: float = 3.0) -> Iterator[str]:
-    """How much of a core each contender uses while it is not asked: what it takes from whoever is measured."""
-    time.sleep(seconds)  # until all have settled
-    before = [processes.busy_seconds(one.pids()) for one in contenders]
-    time.sleep(seconds)
-    for one, busy in zip(contenders, before, strict=True):
-        share = (processes.busy_seconds(one.pids()) - busy) / seconds
-        yield f"{one.name} {share:.0%} of a core" + (" (more than a measurement should bear)" if share > NOISE else "")
 
 
 def check(scratch: Path, workload: Workload, records: Records, options: argparse.Namespace) -> int:

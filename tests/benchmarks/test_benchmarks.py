@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import comparison
 import memory
@@ -20,16 +20,27 @@ MIB = 2**20
 
 
 class Scripted:
-    """A contender whose rounds take the given seconds; None is a round that it does not survive."""
+    """A contender whose rounds take the given seconds; None is a round that it does not survive. Only it may be awake then."""
+
+    awake: ClassVar[set[Scripted]] = set()
 
     def __init__(self, name: str, seconds: Sequence[float | None], asked: list[str] | None = None) -> None:
         self.name, self.left, self.asked = name, list(seconds), [] if asked is None else asked
+        self.wake()
+
+    def wake(self) -> None:
+        self.awake.add(self)
+
+    def halt(self) -> None:
+        self.awake.remove(self)
 
     def ask(self, request: str) -> tuple[float, dict[str, Any]]:
         assert request == "round"
+        assert self.awake == {self}
         self.asked.append(self.name)
         seconds = self.left.pop(0)
         if seconds is None:
+            self.halt()
             raise Failed(f"{self.name} ended")
         return seconds, {"parts": {"train": seconds / 2}} if self.name == comparison.OURS else {}
 
