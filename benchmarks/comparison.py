@@ -42,8 +42,8 @@ def interleaved(
 ) -> Measured:
     """``rounds`` of each contender, one at a time and in turn, after ``warm_up`` that do not count.
 
-    In each turn another contender begins, so that nobody always follows the same one. Whoever waits is halted: on two cores the
-    idle processes of a Ray session cost the others up to a third of their speed. Who fails is left out from then on.
+    In each turn another contender begins, so that nobody always follows the same one. Whoever waits is halted: idle Ray
+    sessions would take their share of the cores. Who fails is left out from then on.
     """
     measured, running = Measured(), list(contenders)
     for one in running:
@@ -60,7 +60,8 @@ def interleaved(
                 running.remove(one)
                 told(str(failure))
                 continue
-            one.halt()
+            finally:
+                one.halt()
             if turn >= warm_up:
                 measured.seconds.setdefault(one.name, []).append(seconds)
                 if "parts" in answer:

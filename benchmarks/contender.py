@@ -63,11 +63,11 @@ class Contender:
 
     def halt(self) -> None:
         """Stop it where it is, with all that it started: while others are measured it takes nothing of the machine."""
-        self._signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP, self._family())
 
     def wake(self) -> None:
         """Let it go on, and wait until it has come to rest."""
-        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT, self._family())
         time.sleep(SETTLING_SECONDS)
 
     def pids(self) -> list[int]:
@@ -76,16 +76,13 @@ class Contender:
 
     def stop(self) -> None:
         """Let it end by itself, and end what is left of it."""
-        self._signal(signal.SIGCONT)
-        left = self.started | self._family()
+        left = self._family()
+        self._signal(signal.SIGCONT, left)
         with suppress(BrokenPipeError):
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=20)
-        for pid, born in left.items():
-            if born is not None and processes.born(pid) == born:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL, left)
         self.process.wait()
         self.process.stdout.close()
 
@@ -95,13 +92,16 @@ class Contender:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _signal(self, number: int) -> None:
-        for pid in self.pids():
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
     def _family(self) -> dict[int, int | None]:
-        return {pid: processes.born(pid) for pid in self.pids()}
+        """Its processes, those included that have lost their parent since they were started, and when each was born."""
+        return self.started | {pid: processes.born(pid) for pid in self.pids()}
+
+    def _signal(self, number: int, family: dict[int, int | None]) -> None:
+        """Send a signal to those of ``family`` that are still there."""
+        for pid, born in family.items():
+            if born is not None and processes.born(pid) == born:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
 
     def _answer(self) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -13,7 +13,7 @@ def tree(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            children.setdefault(int(_stat(int(entry.name))[1]), []).append(int(entry.name))
+            children.setdefault(int(stat(int(entry.name))[1]), []).append(int(entry.name))
     found = [root]
     for pid in found:
         found += children.get(pid, [])
@@ -23,7 +23,7 @@ def tree(root: int) -> list[int]:
 def born(pid: int) -> int | None:
     """When the process was started, in ticks since boot; None if it is gone. With it, a number is nobody else's."""
     with suppress(OSError):
-        return int(_stat(pid)[19])
+        return int(stat(pid)[19])
     return None
 
 
@@ -41,6 +41,6 @@ def resident(pids: list[int]) -> int:
     return total
 
 
-def _stat(pid: int) -> list[str]:
+def stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat after the name, from the state on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()

@@ -40,7 +40,6 @@ class Scripted:
         self.asked.append(self.name)
         seconds = self.left.pop(0)
         if seconds is None:
-            self.halt()
             raise Failed(f"{self.name} ended")
         return seconds, {"parts": {"train": seconds / 2}} if self.name == comparison.OURS else {}
 

@@ -179,8 +179,8 @@ def test_who_is_halted_stands_still_with_all_that_it_started(tmp_path):
 
 def processor_time(pid: int) -> float:
     """Seconds of a core that the process has used, after proc(5)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    user, system = processes.stat(pid)[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def test_memory_of_a_process_is_that_which_it_holds():
