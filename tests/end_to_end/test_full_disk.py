@@ -14,7 +14,7 @@ import pytest
 from tests.end_to_end.command import SWEEP, arguments, environment, fedpriv, same_results, trials
 from tests.end_to_end.undisturbed import undisturbed
 
-LONG = SWEEP.replace("rounds: 4", "rounds: 30").replace("client_actors: 1", "client_actors: 1, concurrent_trials: 1")
+LONG = SWEEP.replace("rounds: 4", "rounds: 30")
 
 
 @pytest.fixture
