@@ -1,4 +1,4 @@
-"""Contenders side by side: rounds in turn, medians, ratios, the table, and the files. Knows no contender by name but ours."""
+"""Contenders side by side: who runs when, medians, ratios, the table, and the files. Knows no contender by name but ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, Protocol
 
 from contender import Failed
@@ -29,31 +29,43 @@ class Asked(Protocol):
 
 @dataclass
 class Measured:
-    """The ``seconds`` of each contender's rounds, in the order in which they were run, with their ``parts`` where it tells
-    them; who ``failed``."""
+    """What each contender took, turn by turn.
+
+    Attributes:
+        seconds: per round, the mean of those that make up the turn.
+        parts: of these seconds, where the contender tells them.
+        singles: every round of every turn; the first came after a pause.
+        failed: who failed, and how.
+    """
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     parts: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    singles: dict[str, list[list[float]]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
 def interleaved(
-    contenders: Sequence[Asked], rounds: int, warm_up: int = 1, told: Callable[[str], None] = lambda _: None
+    contenders: Sequence[Asked],
+    turns: int,
+    warm_up: int = 1,
+    at_least: float = 0.0,
+    told: Callable[[str], None] = lambda _: None,
 ) -> Measured:
-    """``rounds`` of each contender, one at a time and in turn, after ``warm_up`` that do not count.
+    """``turns`` of each contender, alternating, after ``warm_up`` that do not count.
 
-    In each turn another contender begins, so that nobody always follows the same one. Whoever waits is halted: idle Ray
-    sessions would take their share of the cores. Who fails is left out from then on.
+    A turn is a round, or as many in a row as it takes to fill ``at_least`` seconds: one round of milliseconds after a pause
+    would tell how fast caches fill. In each turn another contender begins, so that nobody always follows the same one. Whoever
+    waits is halted: idle Ray sessions would take their share of the cores. Who fails is left out from then on.
     """
     measured, running = Measured(), list(contenders)
     for one in running:
         one.halt()
-    for turn in range(warm_up + rounds):
+    for turn in range(warm_up + turns):
         first = turn % max(len(running), 1)
         for one in running[first:] + running[:first]:
             one.wake()
             try:
-                seconds, answer = one.ask("round")
+                singles, parts = _turn(one, at_least)
             except Failed as failure:
                 measured.failed[one.name] = str(failure)
                 measured.seconds.pop(one.name, None)
@@ -63,11 +75,24 @@ def interleaved(
             finally:
                 one.halt()
             if turn >= warm_up:
-                measured.seconds.setdefault(one.name, []).append(seconds)
-                if "parts" in answer:
-                    measured.parts.setdefault(one.name, []).append(answer["parts"])
-                told(f"round {turn - warm_up + 1} of {rounds}: {one.name} {seconds:.3f} s")
+                measured.seconds.setdefault(one.name, []).append(mean(singles))
+                measured.singles.setdefault(one.name, []).append(singles)
+                if parts:
+                    measured.parts.setdefault(one.name, []).append(parts)
+                many = f" ({len(singles)} rounds)" if len(singles) > 1 else ""
+                told(f"turn {turn - warm_up + 1} of {turns}: {one.name} {mean(singles):.3f} s{many}")
     return measured
+
+
+def _turn(one: Asked, at_least: float) -> tuple[list[float], dict[str, float]]:
+    """The seconds of its rounds, and the mean of their parts."""
+    singles, parts = [], []
+    while not singles or sum(singles) < at_least:
+        seconds, answer = one.ask("round")
+        singles.append(seconds)
+        parts.append(answer.get("parts", {}))
+    names = dict.fromkeys(name for part in parts for name in part)
+    return singles, {name: mean(part.get(name, 0.0) for part in parts) for name in names}
 
 
 def rows(measured: Measured, targets: dict[str, Target]) -> list[dict[str, Any]]:
@@ -128,6 +153,15 @@ def shares(parts: list[dict[str, float]]) -> str:
     names = {name for part in parts for name in part}
     medians = {name: median(part.get(name, 0.0) for part in parts) for name in names}
     return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in sorted(medians.items(), key=lambda pair: -pair[1]))
+
+
+def after_a_pause(measured: Measured) -> str | None:
+    """The median of each contender's first rounds, in a sentence; None if no turn had more than one."""
+    if all(len(turn) == 1 for turns in measured.singles.values() for turn in turns):
+        return None
+    medians = {name: median(turn[0] for turn in turns) for name, turns in measured.singles.items()}
+    each = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in medians.items())
+    return f"the first round after a pause, which is the first of a turn: {each}"
 
 
 def write(folder: Path, name: str, machine: dict[str, Any], measured: Measured, found: list[dict[str, Any]]) -> None:

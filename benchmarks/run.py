@@ -30,6 +30,7 @@ SCRIPTS = {"flower": "flower_simulation.py", "pfl": "pfl_research.py"}
 # How far weights may be apart, as a share of the largest change: with one step on all of a client's records, no order of
 # records and so no random number is left, and only the order of additions differs.
 AGREEMENT = 0.01
+TURN_SECONDS = 1.0  # rounds that are shorter are run in a row, as they are where somebody waits for a thousand of them
 
 
 def main() -> int:
@@ -57,12 +58,14 @@ def compare(
         contenders, missing = started(stack, scratch, name, workload, options)
         told = told | {peer: versions(python_of(peer), SHOWN[peer]) for peer in SHOWN if peer in named(contenders)}
         print(f"\n{name}: {records.clients} clients, {len(records.y)} records", flush=True)
-        measured = comparison.interleaved(contenders, options.rounds, told=progress)
+        measured = comparison.interleaved(contenders, options.rounds, at_least=TURN_SECONDS, told=progress)
     measured.failed |= missing
     found = comparison.rows(measured, {} if options.small else workload.targets)  # targets are for the full size
     print(comparison.table(f"\n{workload.title}{' (small)' if options.small else ''}", found))
     for one, parts in measured.parts.items():
         print(f"{one}'s round: {comparison.shares(parts)}")
+    if pause := comparison.after_a_pause(measured):
+        print(pause)
     comparison.write(options.out, f"{name}{'_small' if options.small else ''}", told, measured, found)
 
 
@@ -135,7 +138,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     data = os.environ.get("FEDPRIV_DATA")
     parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each contender that count (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender that count (default 5)")
     parser.add_argument(
         "--peers", type=lambda text: text.split(","), default=list(PEERS), help="default bare,flower,pfl"
     )

@@ -45,21 +45,38 @@ class Scripted:
 
 
 def test_the_warm_up_round_does_not_count():
-    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2, 3]), Scripted("bare", [99, 4, 5, 6])], rounds=3)
+    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2, 3]), Scripted("bare", [99, 4, 5, 6])], turns=3)
     assert measured.seconds == {"fedpriv": [1, 2, 3], "bare": [4, 5, 6]}
     assert measured.parts == {"fedpriv": [{"train": 0.5}, {"train": 1}, {"train": 1.5}]}
+
+
+def test_short_rounds_fill_a_turn_and_their_mean_is_what_counts():
+    ours, bare = Scripted("fedpriv", [9, 5, 1.0, 0.25, 0.25, 0.5]), Scripted("bare", [9, 2.0, 3.0])
+    measured = comparison.interleaved([ours, bare], turns=2, at_least=2)
+    assert measured.singles == {"fedpriv": [[5], [1.0, 0.25, 0.25, 0.5]], "bare": [[2.0], [3.0]]}
+    assert measured.seconds == {"fedpriv": [5, 0.5], "bare": [2, 3]}
+    assert measured.parts == {"fedpriv": [{"train": 2.5}, {"train": 0.25}]}
+    text = comparison.after_a_pause(measured)
+    assert text is not None
+    assert text.endswith("bare 2.500 s, fedpriv 3.000 s"), "the medians of 5 and 1, and of 2 and 3"
+
+
+def test_where_every_turn_is_one_round_nothing_is_said_of_pauses():
+    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2])], turns=2)
+    assert measured.singles == {"fedpriv": [[1], [2]]}
+    assert comparison.after_a_pause(measured) is None
 
 
 def test_each_turn_asks_everybody_once_and_another_first():
     asked: list[str] = []
     contenders = [Scripted(name, [1] * 4, asked) for name in ("a", "b", "c")]
-    comparison.interleaved(contenders, rounds=3)
+    comparison.interleaved(contenders, turns=3)
     assert asked == ["a", "b", "c", "b", "c", "a", "c", "a", "b", "a", "b", "c"]
 
 
 def test_who_fails_is_left_out_and_the_others_go_on():
     contenders = [Scripted("fedpriv", [1] * 4), Scripted("flower", [1, 2, None]), Scripted("bare", [3] * 4)]
-    measured = comparison.interleaved(contenders, rounds=3)
+    measured = comparison.interleaved(contenders, turns=3)
     assert measured.seconds == {"fedpriv": [1, 1, 1], "bare": [3, 3, 3]}
     assert measured.failed == {"flower": "flower ended"}
     (row,) = [row for row in comparison.rows(measured, {"flower": Target(faster=2)}) if row["contender"] == "flower"]
