@@ -14,11 +14,18 @@ from typing import Any
 
 from orchestrator.placement import Placement
 
-# A worker that has loaded torch is worth keeping: shadow tasks come back every few rounds and loading costs seconds.
-KEEP_IDLE_WORKERS = {"idle_worker_killing_time_threshold_ms": 10 * 60 * 1000, "num_workers_soft_limit": 64}
-# A cohort's sums are a few hundred kilobytes. Beyond 100 kB Ray lays results into its store, where an actor on a busy machine
-# waits for other processes before it can begin its next job.
-RESULTS_AT_ONCE = {"max_direct_call_object_size": 2 << 20}
+# How Ray is started on one machine, by its own names.
+LOCAL_RAY = {
+    # A worker that has loaded torch is worth keeping: shadow tasks come back every few rounds and loading costs seconds.
+    "idle_worker_killing_time_threshold_ms": 10 * 60 * 1000,
+    "num_workers_soft_limit": 64,
+    # Bytes of a result that is handed over directly. A cohort's sums are some hundred kilobytes. Beyond 100 kB Ray would lay
+    # them into its store, where an actor on a busy machine waits for other processes before it begins its next job.
+    "max_direct_call_object_size": 2 << 20,
+    # Without a dashboard nobody asks for the history of tasks and for metrics, and every job would add to them.
+    "task_events_report_interval_ms": 0,
+    "enable_metrics_collection": False,
+}
 ACTORS_PER_CORE = 8  # more processes than this on a core only wait for each other and fill the memory
 
 
@@ -72,13 +79,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
             ray.init(address=joined, **quiet)
         else:
             cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
-            _start(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=False,
-                _system_config=KEEP_IDLE_WORKERS | RESULTS_AT_ONCE,
-                **quiet,
-            )
+            _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
     except Exception as error:  # Ray raises plain ones, too, for example where a crowded machine is too slow for it
         raise ClusterError(f"no Ray cluster at {joined or 'this machine'}: {error}") from error
     loading.join()  # two threads must not load the same packages at once
