@@ -68,7 +68,8 @@ def interleaved(
                 singles, parts = _turn(one, at_least)
             except Failed as failure:
                 measured.failed[one.name] = str(failure)
-                measured.seconds.pop(one.name, None)
+                for what in (measured.seconds, measured.parts, measured.singles):
+                    what.pop(one.name, None)
                 running.remove(one)
                 told(str(failure))
                 continue

@@ -79,6 +79,7 @@ def test_who_fails_is_left_out_and_the_others_go_on():
     measured = comparison.interleaved(contenders, turns=3)
     assert measured.seconds == {"fedpriv": [1, 1, 1], "bare": [3, 3, 3]}
     assert measured.failed == {"flower": "flower ended"}
+    assert set(measured.singles) == {"fedpriv", "bare"}
     (row,) = [row for row in comparison.rows(measured, {"flower": Target(faster=2)}) if row["contender"] == "flower"]
     assert (row["seconds"], row["ratio"], row["met"]) == (None, None, "flower ended")
 
