@@ -29,12 +29,12 @@ class Asked(Protocol):
 
 @dataclass
 class Measured:
-    """What each contender took, turn by turn.
+    """What each contender took, lap by lap.
 
     Attributes:
-        seconds: per round, the mean of those that make up the turn.
-        parts: of these seconds, where the contender tells them.
-        singles: every round of every turn; the first came after a pause.
+        seconds: for each lap, the mean seconds of its rounds that count.
+        parts: for each lap, the mean seconds of each part of these rounds, where the contender tells them.
+        singles: for each lap, the seconds of every round; the first came after a pause.
         failed: who failed, and how.
     """
 
@@ -46,22 +46,23 @@ class Measured:
 
 def interleaved(
     contenders: Sequence[Asked],
-    turns: int,
+    laps: int,
     warm_up: int = 1,
     at_least: float = 0.0,
     told: Callable[[str], None] = lambda _: None,
 ) -> Measured:
-    """``turns`` of each contender, alternating, after ``warm_up`` that do not count.
+    """``laps`` in which every contender has its turn, after ``warm_up`` that do not count.
 
-    A turn is a round, or as many in a row as it takes to fill ``at_least`` seconds: one round of milliseconds after a pause
-    would tell how fast caches fill. In each turn another contender begins, so that nobody always follows the same one. Whoever
-    waits is halted: idle Ray sessions would take their share of the cores. Who fails is left out from then on.
+    A turn is a round, or as many in a row as it takes to fill ``at_least`` seconds. Where it is more than one, the first does
+    not count: in the milliseconds after a pause a contender fills its caches. Another contender begins each lap, so that nobody
+    always follows the same one. Whoever waits is halted: idle Ray sessions would take their share of the cores. Who fails is
+    left out from then on.
     """
     measured, running = Measured(), list(contenders)
     for one in running:
         one.halt()
-    for turn in range(warm_up + turns):
-        first = turn % max(len(running), 1)
+    for lap in range(warm_up + laps):
+        first = lap % max(len(running), 1)
         for one in running[first:] + running[:first]:
             one.wake()
             try:
@@ -75,31 +76,41 @@ def interleaved(
                 continue
             finally:
                 one.halt()
-            if turn >= warm_up:
-                measured.seconds.setdefault(one.name, []).append(mean(singles))
+            if lap >= warm_up:
+                seconds = mean(_counted(singles))
+                measured.seconds.setdefault(one.name, []).append(seconds)
                 measured.singles.setdefault(one.name, []).append(singles)
-                if parts:
-                    measured.parts.setdefault(one.name, []).append(parts)
+                if any(parts):
+                    measured.parts.setdefault(one.name, []).append(_means(_counted(parts)))
                 many = f" ({len(singles)} rounds)" if len(singles) > 1 else ""
-                told(f"turn {turn - warm_up + 1} of {turns}: {one.name} {mean(singles):.3f} s{many}")
+                told(f"lap {lap - warm_up + 1} of {laps}: {one.name} {seconds:.3f} s{many}")
     return measured
 
 
-def _turn(one: Asked, at_least: float) -> tuple[list[float], dict[str, float]]:
-    """The seconds of its rounds, and the mean of their parts."""
+def _turn(one: Asked, at_least: float) -> tuple[list[float], list[dict[str, float]]]:
+    """The seconds of its rounds, and of their parts."""
     singles, parts = [], []
     while not singles or sum(singles) < at_least:
         seconds, answer = one.ask("round")
         singles.append(seconds)
         parts.append(answer.get("parts", {}))
+    return singles, parts
+
+
+def _counted(rounds: list[Any]) -> list[Any]:
+    """All but the first, or the only one."""
+    return rounds[1:] or rounds
+
+
+def _means(parts: list[dict[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for part in parts for name in part)
-    return singles, {name: mean(part.get(name, 0.0) for part in parts) for name in names}
+    return {name: mean(part.get(name, 0.0) for part in parts) for name in names}
 
 
 def rows(measured: Measured, targets: dict[str, Target]) -> list[dict[str, Any]]:
     """One row for each contender (see `COLUMNS`): seconds per round, and how ours stand to them.
 
-    ``ratio`` is that of the medians, ``lowest`` and ``highest`` are those of the single turns. For a target that limits our
+    ``ratio`` is that of the medians, ``lowest`` and ``highest`` are those of the single laps. For a target that limits our
     share of the other's time it is ours / other's, for one that asks how many times faster we are, other's / ours.
     """
     ours, found = measured.seconds.get(OURS), []
@@ -118,13 +129,13 @@ def rows(measured: Measured, targets: dict[str, Target]) -> list[dict[str, Any]]
 
 def _against(ours: list[float], theirs: list[float], target: Target) -> dict[str, Any]:
     share = median(ours) / median(theirs)
-    turns = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    laps = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     if target.faster is not None:
-        turns, share = [1 / turn for turn in turns], 1 / share
+        laps, share = [1 / lap for lap in laps], 1 / share
         met = share >= target.faster
     else:
         met = target.at_most is None or share <= target.at_most
-    row = {"ratio": share, "lowest": min(turns), "highest": max(turns)}
+    row = {"ratio": share, "lowest": min(laps), "highest": max(laps)}
     return row | ({"target": _written(target), "met": met} if target != Target() else {})
 
 
@@ -136,7 +147,7 @@ def _written(target: Target) -> str | None:
 
 def table(title: str, found: list[dict[str, Any]]) -> str:
     """The rows as text, in columns."""
-    lines = [("contender", "s per round", "fedpriv", "single turns", "target", "")]
+    lines = [("contender", "s per round", "fedpriv", "single laps", "target", "")]
     for row in found:
         seconds = "-" if row["seconds"] is None else f"{row['seconds']:.3f}"
         times = " x faster" if row["target"] and "faster" in row["target"] else ""
@@ -162,7 +173,7 @@ def after_a_pause(measured: Measured) -> str | None:
         return None
     medians = {name: median(turn[0] for turn in turns) for name, turns in measured.singles.items()}
     each = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in medians.items())
-    return f"the first round after a pause, which is the first of a turn: {each}"
+    return f"the first round after a pause, which does not count: {each}"
 
 
 def write(folder: Path, name: str, machine: dict[str, Any], measured: Measured, found: list[dict[str, Any]]) -> None:

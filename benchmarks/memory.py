@@ -2,7 +2,8 @@
 
     uv run python benchmarks/memory.py [--workload mnist] [--rounds 50] [--small]
 
-After each round: the memory that all processes hold together, shared pages counted once, and the bytes in the object store.
+After each round: the memory that all processes hold together, shared pages counted once, and the bytes in the object store,
+where models and data lie; what actors send is held by processes, up to 2 MB each.
 What is compared are the medians of the second fifth of the rounds and of the last: the first rounds still fill caches.
 """
 

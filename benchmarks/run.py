@@ -1,6 +1,6 @@
 """fedpriv beside bare PyTorch, Flower and pfl-research: seconds per round, and ratios beside their targets.
 
-    uv run python benchmarks/run.py [--workload digits] [--rounds 5] [--peers bare,flower,pfl] [--small]
+    uv run python benchmarks/run.py [--workload digits] [--laps 5] [--peers bare,flower,pfl] [--small]
     uv run python benchmarks/run.py --check      all contenders come to the same weights
 
 See README.md beside this file. The peers' environments are made at the first run.
@@ -58,7 +58,7 @@ def compare(
         contenders, missing = started(stack, scratch, name, workload, options)
         told = told | {peer: versions(python_of(peer), SHOWN[peer]) for peer in SHOWN if peer in named(contenders)}
         print(f"\n{name}: {records.clients} clients, {len(records.y)} records", flush=True)
-        measured = comparison.interleaved(contenders, options.rounds, at_least=TURN_SECONDS, told=progress)
+        measured = comparison.interleaved(contenders, options.laps, at_least=TURN_SECONDS, told=progress)
     measured.failed |= missing
     found = comparison.rows(measured, {} if options.small else workload.targets)  # targets are for the full size
     print(comparison.table(f"\n{workload.title}{' (small)' if options.small else ''}", found))
@@ -138,7 +138,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     data = os.environ.get("FEDPRIV_DATA")
     parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender that count (default 5)")
+    parser.add_argument("--laps", type=int, default=5, help="how often each has a turn that counts (default 5)")
     parser.add_argument(
         "--peers", type=lambda text: text.split(","), default=list(PEERS), help="default bare,flower,pfl"
     )
@@ -148,8 +148,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=RESULTS, help=f"where CSV, JSON and logs go (default {RESULTS})")
     options = parser.parse_args()
     unknown = set(options.peers) - set(PEERS)
-    if unknown or options.rounds < 1:
-        parser.error(f"--peers are {', '.join(PEERS)} and --rounds at least 1; got {sorted(unknown)}, {options.rounds}")
+    if unknown or options.laps < 1:
+        parser.error(f"--peers are {', '.join(PEERS)} and --laps at least 1; got {sorted(unknown)}, {options.laps}")
     return options
 
 

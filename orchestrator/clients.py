@@ -14,7 +14,7 @@ from algorithms.messages import Evaluated, Ints, Sent, Weights
 from orchestrator.rng import stream
 from orchestrator.session import Setup, session
 
-SMALL = 1 << 16  # bytes; Ray writes arguments of up to 100 kB into the call itself
+SMALL = 1 << 16  # bytes that every job may carry along; on a cluster Ray writes up to 100 kB into the call itself
 PIPELINE = 2  # jobs handed to an actor at a time: the second travels while the first is computed
 
 

@@ -19,8 +19,8 @@ LOCAL_RAY = {
     # A worker that has loaded torch is worth keeping: shadow tasks come back every few rounds and loading costs seconds.
     "idle_worker_killing_time_threshold_ms": 10 * 60 * 1000,
     "num_workers_soft_limit": 64,
-    # Bytes of a result that is handed over directly. A cohort's sums are some hundred kilobytes. Beyond 100 kB Ray would lay
-    # them into its store, where an actor on a busy machine waits for other processes before it begins its next job.
+    # Bytes of a result or an argument that travels in the message itself. A cohort's sums are some hundred kilobytes. Beyond
+    # 100 kB Ray would lay them into its store, and an actor on a busy machine waits for that before it begins its next job.
     "max_direct_call_object_size": 2 << 20,
     # Without a dashboard nobody asks for the history of tasks and for metrics, and every job would add to them.
     "task_events_report_interval_ms": 0,

@@ -45,15 +45,15 @@ class Scripted:
 
 
 def test_the_warm_up_round_does_not_count():
-    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2, 3]), Scripted("bare", [99, 4, 5, 6])], turns=3)
+    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2, 3]), Scripted("bare", [99, 4, 5, 6])], laps=3)
     assert measured.seconds == {"fedpriv": [1, 2, 3], "bare": [4, 5, 6]}
     assert measured.parts == {"fedpriv": [{"train": 0.5}, {"train": 1}, {"train": 1.5}]}
 
 
-def test_short_rounds_fill_a_turn_and_their_mean_is_what_counts():
-    ours, bare = Scripted("fedpriv", [9, 5, 1.0, 0.25, 0.25, 0.5]), Scripted("bare", [9, 2.0, 3.0])
-    measured = comparison.interleaved([ours, bare], turns=2, at_least=2)
-    assert measured.singles == {"fedpriv": [[5], [1.0, 0.25, 0.25, 0.5]], "bare": [[2.0], [3.0]]}
+def test_short_rounds_fill_a_turn_and_the_mean_of_all_but_the_first_is_what_counts():
+    ours, bare = Scripted("fedpriv", [9, 5, 1.0, 0.5, 0.25, 0.75]), Scripted("bare", [9, 2.0, 3.0])
+    measured = comparison.interleaved([ours, bare], laps=2, at_least=2)
+    assert measured.singles == {"fedpriv": [[5], [1.0, 0.5, 0.25, 0.75]], "bare": [[2.0], [3.0]]}
     assert measured.seconds == {"fedpriv": [5, 0.5], "bare": [2, 3]}
     assert measured.parts == {"fedpriv": [{"train": 2.5}, {"train": 0.25}]}
     text = comparison.after_a_pause(measured)
@@ -61,22 +61,30 @@ def test_short_rounds_fill_a_turn_and_their_mean_is_what_counts():
     assert text.endswith("bare 2.500 s, fedpriv 3.000 s"), "the medians of 5 and 1, and of 2 and 3"
 
 
+def test_who_fails_in_the_middle_of_a_turn_leaves_nothing_behind():
+    ours, bare = Scripted("fedpriv", [9, 3, 0.5, None]), Scripted("bare", [9, 2, 2])
+    measured = comparison.interleaved([ours, bare], laps=2, at_least=2)
+    assert [set(found) for found in (measured.seconds, measured.parts, measured.singles)] == [{"bare"}, set(), {"bare"}]
+    assert measured.failed == {"fedpriv": "fedpriv ended"}
+    assert not Scripted.awake
+
+
 def test_where_every_turn_is_one_round_nothing_is_said_of_pauses():
-    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2])], turns=2)
+    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2])], laps=2)
     assert measured.singles == {"fedpriv": [[1], [2]]}
     assert comparison.after_a_pause(measured) is None
 
 
-def test_each_turn_asks_everybody_once_and_another_first():
+def test_each_lap_asks_everybody_once_and_another_first():
     asked: list[str] = []
     contenders = [Scripted(name, [1] * 4, asked) for name in ("a", "b", "c")]
-    comparison.interleaved(contenders, turns=3)
+    comparison.interleaved(contenders, laps=3)
     assert asked == ["a", "b", "c", "b", "c", "a", "c", "a", "b", "a", "b", "c"]
 
 
 def test_who_fails_is_left_out_and_the_others_go_on():
     contenders = [Scripted("fedpriv", [1] * 4), Scripted("flower", [1, 2, None]), Scripted("bare", [3] * 4)]
-    measured = comparison.interleaved(contenders, turns=3)
+    measured = comparison.interleaved(contenders, laps=3)
     assert measured.seconds == {"fedpriv": [1, 1, 1], "bare": [3, 3, 3]}
     assert measured.failed == {"flower": "flower ended"}
     assert set(measured.singles) == {"fedpriv", "bare"}
@@ -84,7 +92,7 @@ def test_who_fails_is_left_out_and_the_others_go_on():
     assert (row["seconds"], row["ratio"], row["met"]) == (None, None, "flower ended")
 
 
-def test_ratios_are_those_of_the_medians_and_their_spread_that_of_the_turns():
+def test_ratios_are_those_of_the_medians_and_their_spread_that_of_the_laps():
     measured = comparison.Measured({"fedpriv": [1.0, 2.0, 4.0], "bare": [4.0, 2.5, 2.0], "flower": [10.0, 30.0, 20.0]})
     rows = comparison.rows(measured, {"bare": Target(at_most=0.8), "flower": Target(faster=10.01)})
     ours, bare, flower = rows
@@ -123,7 +131,10 @@ def test_the_parts_of_our_round_are_medians_with_the_longest_first():
 
 
 def test_files_hold_the_rows_and_every_round(tmp_path: Path):
-    measured = comparison.Measured({"fedpriv": [1.0, 3.0], "bare": [4.0, 4.0]}, failed={"pfl": "no uv"})
+    singles = {"fedpriv": [[2.0, 1.0], [3.0]], "bare": [[4.0], [4.0]]}
+    measured = comparison.Measured(
+        {"fedpriv": [1.0, 3.0], "bare": [4.0, 4.0]}, singles=singles, failed={"pfl": "no uv"}
+    )
     rows = comparison.rows(measured, WORKLOADS["digits"].targets)
     comparison.write(tmp_path, "digits", {"memory": "1 GiB"}, measured, rows)
     with (tmp_path / "digits.csv").open(newline="") as file:
@@ -132,6 +143,7 @@ def test_files_hold_the_rows_and_every_round(tmp_path: Path):
     assert (float(read[1]["ratio"]), read[1]["met"], read[3]["met"]) == (0.5, "True", "no uv")
     everything = json.loads((tmp_path / "digits.json").read_text())
     assert everything["seconds"] == measured.seconds
+    assert everything["singles"] == singles
     assert everything["machine"] == {"memory": "1 GiB"}
 
 
