@@ -81,7 +81,7 @@ def interleaved(
                 measured.seconds.setdefault(one.name, []).append(seconds)
                 measured.singles.setdefault(one.name, []).append(singles)
                 if any(parts):
-                    measured.parts.setdefault(one.name, []).append(_means(_counted(parts)))
+                    measured.parts.setdefault(one.name, []).append(_each(_counted(parts), mean))
                 many = f" ({len(singles)} rounds)" if len(singles) > 1 else ""
                 told(f"lap {lap - warm_up + 1} of {laps}: {one.name} {seconds:.3f} s{many}")
     return measured
@@ -102,9 +102,10 @@ def _counted(rounds: list[Any]) -> list[Any]:
     return rounds[1:] or rounds
 
 
-def _means(parts: list[dict[str, float]]) -> dict[str, float]:
+def _each(parts: list[dict[str, float]], statistic: Callable[[list[float]], float]) -> dict[str, float]:
+    """The mean or median of every part; one that a round does not name took no time."""
     names = dict.fromkeys(name for part in parts for name in part)
-    return {name: mean(part.get(name, 0.0) for part in parts) for name in names}
+    return {name: statistic([part.get(name, 0.0) for part in parts]) for name in names}
 
 
 def rows(measured: Measured, targets: dict[str, Target]) -> list[dict[str, Any]]:
@@ -162,8 +163,7 @@ def table(title: str, found: list[dict[str, Any]]) -> str:
 
 def shares(parts: list[dict[str, float]]) -> str:
     """Where rounds went: the median seconds of each part, the longest first."""
-    names = {name for part in parts for name in part}
-    medians = {name: median(part.get(name, 0.0) for part in parts) for name in names}
+    medians = _each(parts, median)
     return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in sorted(medians.items(), key=lambda pair: -pair[1]))
 
 
@@ -173,7 +173,7 @@ def after_a_pause(measured: Measured) -> str | None:
         return None
     medians = {name: median(turn[0] for turn in turns) for name, turns in measured.singles.items()}
     each = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in medians.items())
-    return f"the first round after a pause, which does not count: {each}"
+    return f"the first round after a pause, which counts only where a turn has no other: {each}"
 
 
 def write(folder: Path, name: str, machine: dict[str, Any], measured: Measured, found: list[dict[str, Any]]) -> None:
