@@ -17,6 +17,7 @@ def real(module, **fields) -> tuple[Chosen, Path, Source]:
     if not os.environ.get("FEDPRIV_DATA"):
         pytest.skip("FEDPRIV_DATA names no folder of data sets")
     chosen, root = Chosen(module, **fields), Path(os.environ["FEDPRIV_DATA"])
+    assert root.is_dir(), f"FEDPRIV_DATA names {root}, which is no folder: nothing would be tested"
     try:
         return chosen, root, module.load(chosen.config, root, download=False)
     except DataError as reason:
