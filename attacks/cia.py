@@ -19,12 +19,12 @@ import numpy as np
 from pydantic import Field
 
 from attacks import Audit, Exposure, Scores
+from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, Ints
-from datasets.slot import Config as SlotConfig
 
 if TYPE_CHECKING:
-    from algorithms.messages import Weights
-    from algorithms.network import Network
+    from algorithms.core.messages import Weights
+    from algorithms.core.network import Network
 
 STAGE = "models"
 
@@ -125,7 +125,7 @@ def held(config: Config, data: Federation) -> Examples:
 def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
     """Mean losses in nats of the model ``weights``: on the ``target``'s records that the attacker holds, on all ``clients``'
     own test records (which weighs clients by their number), and on those of the ``others`` than the target."""
-    from algorithms.cohort import cross_entropies
+    from algorithms.engine.block import cross_entropies
 
     network.load(weights)
     known = held(config, data)

@@ -26,17 +26,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from attacks import Audit, Scores, attack_models, membership
-from attacks.membership import Outputs
-from attacks.shadows import Shadow, ShadowJob, pooled, train_shadow
+from attacks import Audit, Scores, _attack_models
+from attacks._shadows import Shadow, ShadowJob, pooled, train_shadow
+from attacks.metrics import membership
+from attacks.metrics.membership import Outputs
 from datasets import transforms
+from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Floats, Ints
 from datasets.roles import NOBODY
-from datasets.slot import Config as SlotConfig
 
 if TYPE_CHECKING:
-    from algorithms.messages import Weights
-    from algorithms.network import Network
+    from algorithms.core.messages import Weights
+    from algorithms.core.network import Network
 
 __all__ = ["STAGE", "Audit", "Config", "Shadow", "ShadowJob", "audit", "shadow_jobs", "train_shadow"]
 
@@ -166,7 +167,7 @@ def audit(
     """
     clients = np.flatnonzero(assignment == cluster)
     shadow = pooled(shadows, "shadow")
-    learned = attack_models.fit(config.attack_model, _at_most(config.attack_records, shadow, rng), rng)
+    learned = _attack_models.fit(config.attack_model, _at_most(config.attack_records, shadow, rng), rng)
     network.load(weights)
     target, owners = _queried(config, data, clients, network, rng)
     scores = {

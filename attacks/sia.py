@@ -23,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from attacks import Exposure, exposure, membership
+from attacks import Exposure
+from attacks.metrics import disparity, membership
+from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, Floats, Ints
-from datasets.slot import Config as SlotConfig
 
 if TYPE_CHECKING:
-    from algorithms.messages import Weights
-    from algorithms.network import Network
+    from algorithms.core.messages import Weights
+    from algorithms.core.network import Network
 
 Doubles = NDArray[np.float64]
 Stream = Callable[..., np.random.Generator]
@@ -96,7 +97,7 @@ def observe(
     Models are used as the server receives them (``params`` [c, d], ``buffers`` [c, b], among them a client's own running
     statistics), in evaluation mode, and all are asked about the same records in the same order.
     """
-    from algorithms.messages import Weights
+    from algorithms.core.messages import Weights
 
     attacked = _records(data, targets(config, data, stream).ravel())
     losses = np.empty((len(clients), len(attacked)))
@@ -126,7 +127,7 @@ def conclude(
     hits = guesses(losses) == np.arange(len(clients))[:, None]
     n = hits.shape[1]
     found, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
-    low, high = exposure.wilson(hits.sum(axis=1), n)
+    low, high = disparity.wilson(hits.sum(axis=1), n)
     columns = {"sia_accuracy": found, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
     return Exposure(
         facts=facts(np.round(found, 2) if config.rounded else found, means, float(hits.mean()), n),
@@ -141,19 +142,19 @@ def facts(found: Doubles, means: Doubles, mean: float, n: int) -> dict[str, floa
     ``found`` [clients] is the attack's success on each, ``means`` [models, owners] every model's mean loss on every owner's
     ``n`` targets, ``mean`` the share of hits among all targets.
     """
-    sia_cov, loss_cov = exposure.cov(found), float(np.mean([exposure.cov(own) for own in means.T]))
+    sia_cov, loss_cov = disparity.cov(found), float(np.mean([disparity.cov(own) for own in means.T]))
     return {
         "sia_mean": mean,
         "sia_chance": 1 / len(found),
         "sia_cov": sia_cov,
-        "sia_fi": exposure.fairness_index(sia_cov),
-        "sia_mad": exposure.mad(found),
-        "sia_sen": exposure.sen_welfare(1 - found),
-        "eod": exposure.eod(found),
-        "eod_null": exposure.eod_null(np.full(len(found), n), mean),
+        "sia_fi": disparity.fairness_index(sia_cov),
+        "sia_mad": disparity.mad(found),
+        "sia_sen": disparity.sen_welfare(1 - found),
+        "eod": disparity.eod(found),
+        "eod_null": disparity.eod_null(np.full(len(found), n), mean),
         "loss_cov": loss_cov,
-        "loss_fi": exposure.fairness_index(loss_cov),
-        "loss_mad": float(np.mean([exposure.mad(own) for own in means.T])),
+        "loss_fi": disparity.fairness_index(loss_cov),
+        "loss_mad": float(np.mean([disparity.mad(own) for own in means.T])),
     }
 
 

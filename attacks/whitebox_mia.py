@@ -24,15 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from attacks import Exposure, exposure
-from attacks.membership import measured
+from attacks import Exposure
+from attacks.metrics import disparity
+from attacks.metrics.membership import measured
+from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY
-from datasets.slot import Config as SlotConfig
 
 if TYPE_CHECKING:
-    from algorithms.messages import Weights
-    from algorithms.network import Network
+    from algorithms.core.messages import Weights
+    from algorithms.core.network import Network
 
 Bools = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
@@ -159,7 +160,7 @@ def _gradients(network: Network, records: Examples) -> Iterator[Floats]:
     """The gradient [d] of each record's own loss; the array is filled anew for the next record."""
     from torch.nn.functional import cross_entropy
 
-    from algorithms.network import as_tensor
+    from algorithms.core.network import as_tensor
 
     network.module.eval()
     inputs, labels = network.inputs(records.x), as_tensor(records.y).to(network.device)
@@ -191,7 +192,7 @@ def mock_update(
     """What a client with these ``records`` would send, [d]: plain SGD from ``start``."""
     from torch.nn.functional import cross_entropy
 
-    from algorithms.network import as_tensor
+    from algorithms.core.network import as_tensor
 
     network.load(start)
     network.module.train()
@@ -225,7 +226,7 @@ def conclude(
     known = accuracy[~np.isnan(accuracy)]
     facts = dict.fromkeys(AVERAGED, float("nan"))
     if len(known):
-        values = float(known.mean()), exposure.cov(known), exposure.eod(known)
+        values = float(known.mean()), disparity.cov(known), disparity.eod(known)
         facts = dict(zip(AVERAGED, values, strict=True))
     return Exposure(facts, {"whitebox_accuracy": accuracy}, tuple(measures))
 

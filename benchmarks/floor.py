@@ -23,11 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent / "contenders"))
 
 from fedpriv_trial import federation, flattened, given
 
-from algorithms import cohort
-from algorithms.network import Network
-from orchestrator.clients import cohorts
-from orchestrator.config import resolve
-from orchestrator.session import Session, keep_freed_memory
+from algorithms.core.network import Network
+from orchestrator.config.run import resolve
+from orchestrator.trial.client_actors import cohorts
+from orchestrator.trial.worker_session import Session, keep_freed_memory
 
 
 def main() -> int:
@@ -61,7 +60,7 @@ def trained(workload: Workload, data: Path | None, repeats: int) -> float:
         began = time.perf_counter()
         for block in blocks[: len(blocks) // workload.work.processes]:
             nobody = np.zeros(len(block), np.int64)
-            cohort.train(run, dealt, session.network, block, [start], nobody, turn, session.streams(turn), {})
+            block.train(run, dealt, session.network, block, [start], nobody, turn, session.streams(turn), {})
         taken.append(time.perf_counter() - began)
     return median(taken[1:])
 

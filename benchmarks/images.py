@@ -16,8 +16,8 @@ from contextlib import nullcontext
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms.network import Network
-from orchestrator.config import resolve
+from algorithms.core.network import Network
+from orchestrator.config.run import resolve
 
 SETTINGS = {
     "float32, contiguous": (torch.contiguous_format, False),

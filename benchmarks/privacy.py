@@ -22,13 +22,13 @@ from typing import Any
 import machine
 import numpy as np
 
-from algorithms import server
-from algorithms.cohort import Trained, summed
-from algorithms.flat import Layout
-from algorithms.messages import Weights, gather
-from algorithms.normals import Normals
-from orchestrator.config import resolve
-from orchestrator.session import keep_freed_memory
+from algorithms.core.layout import Layout
+from algorithms.core.messages import Weights, gather
+from algorithms.core.noise import Normals
+from algorithms.engine import server
+from algorithms.engine.block import Trained, summed
+from orchestrator.config.run import resolve
+from orchestrator.trial.worker_session import keep_freed_memory
 
 MODES = ("none", "global_dp", "metric_dp")
 SHARE = 0.10  # of plain FedAvg's time that privacy may add, besides one pass over the updates
@@ -66,7 +66,7 @@ def main() -> int:
 
 def drawn(model: str, clients: int) -> Federation:
     """Random weights and updates of norm 20 or so, for the architecture of ``model`` on MRI slices."""
-    from algorithms.network import Network
+    from algorithms.core.network import Network
 
     run = resolve({"rounds": 1, "data": "digits", "model": model})
     layout = Network(run.model, (1, 128, 128), 4).layout

@@ -43,7 +43,7 @@ def main() -> int:
     options = parser.parse_args()
     machine.use_cores(2)
     sys.path.insert(0, str(CHECKOUT))
-    from orchestrator import main as command
+    from orchestrator import commands as command
 
     clock: dict[str, float] = {}
     command.ray_session = session_timed(command.ray_session, clock)

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.cluster import Stalled
+from orchestrator.cluster.ray_session import Stalled
+from orchestrator.config.errors import Problem, Refusal
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, REFUSED, SOME_FAILED
-from orchestrator.refusal import Problem, Refusal
-from orchestrator.results import WriteError
+from orchestrator.results.folder import WriteError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,26 +71,26 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from orchestrator.main import run
+    from orchestrator.commands import run
 
     return run(options.sweep, options.sets, options.results, options.address, options.tracking_uri, dry=options.dry_run)
 
 
 def _report(options: argparse.Namespace) -> int:
-    from orchestrator.main import report
+    from orchestrator.commands import report
 
     return report(options.folder)
 
 
 def _list(options: argparse.Namespace) -> int:
-    from orchestrator.listing import listing
+    from orchestrator.config.listing import listing
 
     print(listing(options.asked or options.name))
     return FINISHED
 
 
 def _ui(options: argparse.Namespace) -> int:
-    from orchestrator.mlflow_store import TrackingError, ui
+    from orchestrator.tracking.mlflow_store import TrackingError, ui
 
     try:
         argv, environment = ui(options.results, options.port, options.host)

@@ -16,18 +16,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.messages import Received
-from datasets.slot import members
-from orchestrator import finish
+from algorithms.core.messages import Received
+from datasets.components import members
 from orchestrator.cli import _parser
-from orchestrator.config import SLOTS
-from orchestrator.listing import listing
-from orchestrator.resources import Resources
-from orchestrator.results import Folder, TrialFolder
-from orchestrator.sweep import results_of, specs
-from orchestrator.sweep_file import load_sweep
-from orchestrator.tables import write_trials
-from tests.inline import inline_trial
+from orchestrator.config.listing import listing
+from orchestrator.config.resources import Resources
+from orchestrator.config.run import SLOTS
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.results.tables import write_trials
+from orchestrator.scheduling.trials import results_of, specs
+from orchestrator.trial import outcome
+from tests.support.inline import inline_trial
 
 ROOT = Path(__file__).parents[1]
 READINGS = tuple(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))
@@ -214,7 +214,7 @@ def trained(added: list[str], tmp_path_factory: pytest.TempPathFactory) -> Examp
     while not trial.done:
         trial.advance()
     written = {"id": trial.folder.id, "run": spec.run.to_dict(), "commit": None}
-    record = finish.finish(trial.folder, trial, written, began=0.0)
+    record = outcome.finish(trial.folder, trial, written, began=0.0)
     write_trials(Folder(path), results_of(Folder(path), [replace(spec, id=trial.folder.id)]))
     return Example(trial.folder, record, Folder(path).table)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from algorithms.curvature import CurvatureConfig
-from orchestrator.config import Run, resolve, trial_id
-from orchestrator.published import records
+from algorithms.core.configs import CurvatureConfig
+from orchestrator.config.run import Run, resolve, trial_id
+from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.report.papers import rules
-from orchestrator.sweep_file import Sweep, load_sweep
+from orchestrator.report.published import records
 
 SWEEPS = sorted((Path(__file__).parents[1] / "sweeps").glob("*.yaml"))
 IFCA_MIR = [path for path in SWEEPS if path.stem == "quickstart" or path.stem.startswith("ifca_mir")]

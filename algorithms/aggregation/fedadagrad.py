@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from algorithms.aggregation import server_optimizer
-from algorithms.aggregation.server_optimizer import ServerConfig, State
-from algorithms.messages import Floats, Received
+from algorithms.aggregation import _server_optimizer
+from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.core.messages import Floats, Received
 
 NEEDS = "mean"
 
@@ -27,16 +27,16 @@ class Config(ServerConfig):
     tau: float = Field(1e-9, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive")
 
 
-problems, weigh = server_optimizer.problems, server_optimizer.weigh
+problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 
 
 def begin(config: Config, params: Floats) -> State:
     """The server's own copy of the model [d] and the sum of squares v [d]."""
-    return server_optimizer.begin(params, "v")
+    return _server_optimizer.begin(params, "v")
 
 
 def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
     """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
-    delta = server_optimizer.difference(state, params, received)
+    delta = _server_optimizer.difference(state, params, received)
     v = state["v"] + delta**2
-    return server_optimizer.stepped(state, config.eta * delta / (np.sqrt(v) + config.tau), v=v)
+    return _server_optimizer.stepped(state, config.eta * delta / (np.sqrt(v) + config.tau), v=v)

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.aggregation import server_optimizer
-from algorithms.aggregation.server_optimizer import ServerConfig, State
-from algorithms.messages import Floats, Received
+from algorithms.aggregation import _server_optimizer
+from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.core.messages import Floats, Received
 
 NEEDS = "mean"
 
@@ -36,12 +36,12 @@ class Config(ServerConfig):
     )
 
 
-problems, weigh = server_optimizer.problems, server_optimizer.weigh
+problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 
 
 def begin(config: Config, params: Floats) -> State:
     """The server's own copy of the model [d], its moments m and v [d], and the number of rounds so far."""
-    return server_optimizer.begin(params, "m", "v") | {"rounds": np.zeros(1, np.int64)}
+    return _server_optimizer.begin(params, "m", "v") | {"rounds": np.zeros(1, np.int64)}
 
 
 def rate(config: Config, t: int) -> float:
@@ -58,8 +58,8 @@ def rate(config: Config, t: int) -> float:
 
 def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
     """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
-    delta, rounds = server_optimizer.difference(state, params, received), state["rounds"] + 1
+    delta, rounds = _server_optimizer.difference(state, params, received), state["rounds"] + 1
     m = config.beta_1 * state["m"] + (1 - config.beta_1) * delta
     v = config.beta_2 * state["v"] + (1 - config.beta_2) * delta**2
     step = rate(config, int(rounds[0])) * m / (np.sqrt(v) + config.tau)
-    return server_optimizer.stepped(state, step, m=m, v=v, rounds=rounds)
+    return _server_optimizer.stepped(state, step, m=m, v=v, rounds=rounds)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.messages import Doubles, Ints, Received
-from datasets.slot import Config as SlotConfig
+from algorithms.core.messages import Doubles, Ints, Received
+from datasets.components import Config as SlotConfig
 
 NEEDS = "mean"
 

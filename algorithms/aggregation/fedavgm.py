@@ -16,9 +16,9 @@ from typing import Any
 
 from pydantic import Field
 
-from algorithms.aggregation import server_optimizer
-from algorithms.aggregation.server_optimizer import ServerConfig, State
-from algorithms.messages import Floats, Received
+from algorithms.aggregation import _server_optimizer
+from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.core.messages import Floats, Received
 
 NEEDS = "mean"
 
@@ -32,15 +32,15 @@ class Config(ServerConfig):
     warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
 
 
-problems, weigh = server_optimizer.problems, server_optimizer.weigh
+problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 
 
 def begin(config: Config, params: Floats) -> State:
     """The server's own copy of the model [d] and its velocity v [d], which is 0."""
-    return server_optimizer.begin(params, "v")
+    return _server_optimizer.begin(params, "v")
 
 
 def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
     """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
-    v = config.momentum * state["v"] - server_optimizer.difference(state, params, received)
-    return server_optimizer.stepped(state, -config.lr * v, v=v)
+    v = config.momentum * state["v"] - _server_optimizer.difference(state, params, received)
+    return _server_optimizer.stepped(state, -config.lr * v, v=v)

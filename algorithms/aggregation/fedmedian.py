@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.aggregation import server_optimizer
-from algorithms.aggregation.server_optimizer import State, WarmStart
-from algorithms.messages import Doubles, Floats, Ints, Received
+from algorithms.aggregation import _server_optimizer
+from algorithms.aggregation._server_optimizer import State, WarmStart
+from algorithms.core.messages import Doubles, Floats, Ints, Received
 
 NEEDS = "updates"
 PIECE = 1 << 17  # numbers that are ranked at a time, so that the updates are never copied as a whole
@@ -26,7 +26,7 @@ class Config(WarmStart):
     """Fields of FedMedian: none but those of its start."""
 
 
-problems = server_optimizer.problems
+problems = _server_optimizer.problems
 
 
 def begin(config: Config, params: Floats) -> State:

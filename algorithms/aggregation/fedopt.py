@@ -15,9 +15,9 @@ from typing import Any
 
 from pydantic import Field
 
-from algorithms.aggregation import fedavg, server_optimizer
-from algorithms.aggregation.server_optimizer import ServerConfig, State
-from algorithms.messages import Floats, Received
+from algorithms.aggregation import _server_optimizer, fedavg
+from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.core.messages import Floats, Received
 
 NEEDS = "mean"
 
@@ -28,7 +28,7 @@ class Config(ServerConfig):
     warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
 
 
-problems, weigh = server_optimizer.problems, server_optimizer.weigh
+problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 
 
 def begin(config: Config, params: Floats) -> State:

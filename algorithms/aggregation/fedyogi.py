@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from algorithms.aggregation import server_optimizer
-from algorithms.aggregation.server_optimizer import ServerConfig, State
-from algorithms.messages import Floats, Received
+from algorithms.aggregation import _server_optimizer
+from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.core.messages import Floats, Received
 
 NEEDS = "mean"
 
@@ -33,17 +33,17 @@ class Config(ServerConfig):
     warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
 
 
-problems, weigh = server_optimizer.problems, server_optimizer.weigh
+problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 
 
 def begin(config: Config, params: Floats) -> State:
     """The server's own copy of the model [d] and its moments m and v [d]."""
-    return server_optimizer.begin(params, "m", "v")
+    return _server_optimizer.begin(params, "m", "v")
 
 
 def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
     """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
-    delta = server_optimizer.difference(state, params, received)
+    delta = _server_optimizer.difference(state, params, received)
     m = config.beta_1 * state["m"] + (1 - config.beta_1) * delta
     v = state["v"] - (1 - config.beta_2) * delta**2 * np.sign(state["v"] - delta**2)
-    return server_optimizer.stepped(state, config.eta * m / (np.sqrt(v) + config.tau), m=m, v=v)
+    return _server_optimizer.stepped(state, config.eta * m / (np.sqrt(v) + config.tau), m=m, v=v)

@@ -1,6 +1,6 @@
 """FinP's Adaptive Lightweight Aggregation (Zhao et al. 2025): the more a client's curvature stands out, the less it counts.
 
-    w_k = (1 - rho_k) / sum_j (1 - rho_j)         rho_k of this round, see `algorithms.curvature`
+    w_k = (1 - rho_k) / sum_j (1 - rho_j)         rho_k of this round, see `algorithms.curvature.ranking`
     theta <- theta + sum_k w_k (theta_k - theta)
 
 Sizes do not count, and a client that stands out most in eigenvalue and trace has no weight at all.
@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.curvature import CurvatureConfig
-from algorithms.messages import Doubles, Floats, Ints, Received
+from algorithms.core.configs import CurvatureConfig
+from algorithms.core.messages import Doubles, Floats, Ints, Received
 
 NEEDS = "updates"
 NONE = 1e-9  # weights that add up to less are none

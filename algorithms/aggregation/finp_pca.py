@@ -25,9 +25,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.gram import ROUNDING, centred, gram, scaled
-from algorithms.messages import Doubles, Floats, Ints, Received
-from datasets.slot import Config as SlotConfig
+from algorithms.core.gram import ROUNDING, centred, gram, scaled
+from algorithms.core.messages import Doubles, Floats, Ints, Received
+from datasets.components import Config as SlotConfig
 
 NEEDS = "updates"
 

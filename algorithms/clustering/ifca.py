@@ -11,15 +11,8 @@ Differences from the paper: a random partition in the first rounds and several i
 
 from __future__ import annotations
 
-from algorithms.clustering.preference import (
-    ClusteredConfig,
-    Floats,
-    Ints,
-    Preferences,
-    View,
-    cheapest,
-    indifferent,
-)
+from algorithms.clustering._preference import Floats, Ints, Preferences, View, cheapest, indifferent
+from algorithms.core.configs import ClusteredConfig
 
 
 class Config(ClusteredConfig):

@@ -19,15 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.clustering.preference import (
-    ClusteredConfig,
-    Floats,
-    Ints,
-    Preferences,
-    View,
-    cheapest,
-    thresholds,
-)
+from algorithms.clustering._preference import Floats, Ints, Preferences, View, cheapest, thresholds
+from algorithms.core.configs import ClusteredConfig
 
 
 class Config(ClusteredConfig):

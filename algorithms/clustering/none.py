@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.clustering.preference import ClusteringConfig, Floats, Ints, Preferences, View, indifferent
+from algorithms.clustering._preference import Floats, Ints, Preferences, View, indifferent
+from algorithms.core.configs import ClusteringConfig
 
 
 class Config(ClusteringConfig):

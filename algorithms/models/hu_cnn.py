@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from datasets.slot import Config as SlotConfig
+from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from datasets.slot import Config as SlotConfig
+from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
     from torch import nn
 
 CONVOLUTIONAL = True
 BATCH_NORM = False
-RANDOM = True  # the forward pass draws numbers in training mode; see algorithms/dropout.py
+RANDOM = True  # the forward pass draws numbers in training mode; see algorithms/core/dropout.py
 
 FILTERS = (32, 64, 128)
 
@@ -51,7 +51,7 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Module for images [channels, height, width]; 6 517 476 parameters for 1x128x128 and 4 classes (8 483 556 same)."""
     from torch import nn
 
-    from algorithms.dropout import Dropout
+    from algorithms.core.dropout import Dropout
 
     channels, height, width = shape
     layers: list[nn.Module] = []

@@ -3,7 +3,7 @@
     stem 3x3 -> 16    three stages of blocks with 16, 32, 64 planes and strides 1, 2, 2    mean over the image    Linear
 
 ``bottleneck`` has 6 blocks of three convolutions a stage and a projection at the start of each; ``basic`` has 9 blocks of two
-and shortcuts without parameters. The last stage can be run again at a fraction of its width (`algorithms/slimmable.py`).
+and shortcuts without parameters. The last stage can be run again at a fraction of its width (`_slimmable.py`).
 
 Differences from the papers: none for ``bottleneck``; ``basic`` starts from the same Kaiming-normal fan-out weights.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from datasets.slot import Config as SlotConfig
+from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,7 +43,7 @@ def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Module for images [channels, height, width]; 591 322 parameters for 3 channels and 10 classes (basic: 853 018)."""
-    from algorithms.slimmable import Basic, Bottleneck, ResNet
+    from algorithms.models._slimmable import Basic, Bottleneck, ResNet
 
     if config.block == "bottleneck":
         return ResNet(Bottleneck, 6, shape[0], classes)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from datasets.slot import Config as SlotConfig
+from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
     from torch import nn

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from datasets.slot import Config as SlotConfig
-from datasets.slot import members
+from datasets.components import Config as SlotConfig
+from datasets.components import members
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +62,7 @@ def loss(
     """The loss in nats over the records whose label is not -100; ``forward`` passes features and narrow on to the model."""
     import torch
 
-    from algorithms.cross_entropy import IGNORED, mean_cross_entropy
+    from algorithms.core.cross_entropy import IGNORED, mean_cross_entropy
 
     present = y != IGNORED
     if not present.all():  # dropped, not masked: batch statistics must not see padding either

@@ -3,7 +3,7 @@
     L_k = CE + beta rho_k ( stopgrad(CE) / stopgrad(Lip) ) Lip         rho_k of the round before, 1/2 in the first
 
 The added term's value is beta rho_k CE, whatever Lip is; its gradient is beta rho_k CE grad log Lip. So beta is a fraction of
-the cross-entropy, and only the logarithm of Lip is needed (`algorithms.lipschitz`); rho is eq. 1 (`algorithms.curvature`).
+the cross-entropy, and only the logarithm of Lip is needed (`_lipschitz`); rho is eq. 1 (`algorithms.curvature`).
 
 Differences from the paper: its Lip is the spectral norm of the network's Jacobian in its input, computed it does not say how.
 As released, it is the product over layers of the largest row norm, without data, and is scaled to the cross-entropy as above.
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from algorithms.curvature import INITIAL_RHO, CurvatureConfig
+from algorithms.core.configs import CurvatureConfig
+from algorithms.curvature.ranking import INITIAL_RHO
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +71,7 @@ def loss(
     ``context`` holds ``rho``, a number in [0, 1] (1/2 where it is missing), and ``carry`` from `advance`; without it the
     iterations begin at fixed vectors.
     """
-    from algorithms.cross_entropy import mean_cross_entropy
+    from algorithms.core.cross_entropy import mean_cross_entropy
 
     entropy = mean_cross_entropy(forward(arrays, x), y)
     if config.beta == 0:
@@ -90,22 +91,22 @@ def carry(
     generator: torch.Generator,
 ) -> Arrays:
     """What a client's iterations begin with in a round: singular vectors of its weights, or directions for 16 records."""
-    from algorithms import lipschitz
+    from algorithms.objectives import _lipschitz
 
     if config.beta == 0 or config.regulariser == "row_norm_product":
         return {}
     if config.regulariser == "spectral_product":
-        return lipschitz.directions(arrays, generator)
-    return {"start": lipschitz.starts(tuple(shape), next(iter(arrays.values())), generator)}
+        return _lipschitz.directions(arrays, generator)
+    return {"start": _lipschitz.starts(tuple(shape), next(iter(arrays.values())), generator)}
 
 
 def advance(
     config: Config, forward: Callable[[Arrays, Tensor], Tensor], arrays: Arrays, carry: Arrays, x: Tensor
 ) -> Arrays:
     """One step of power iteration on the weights; directions for records stay, because every batch has others."""
-    from algorithms import lipschitz
+    from algorithms.objectives import _lipschitz
 
-    return lipschitz.advanced(arrays, carry) if config.regulariser == "spectral_product" else carry
+    return _lipschitz.advanced(arrays, carry) if config.regulariser == "spectral_product" else carry
 
 
 def _log_lipschitz(
@@ -116,12 +117,12 @@ def _log_lipschitz(
     y: Tensor,
     context: dict[str, Any],
 ) -> Tensor:
-    from algorithms import lipschitz
+    from algorithms.objectives import _lipschitz
 
     carried = context.get("carry")
     if config.regulariser == "row_norm_product":
-        return lipschitz.rows(arrays)
+        return _lipschitz.rows(arrays)
     if config.regulariser == "spectral_product":
-        return lipschitz.spectral(arrays, carried or lipschitz.directions(arrays))
-    start = carried["start"] if carried else lipschitz.starts(tuple(x.shape[1:]), x)
-    return lipschitz.jacobian(forward, arrays, x, y != -100, start)
+        return _lipschitz.spectral(arrays, carried or _lipschitz.directions(arrays))
+    start = carried["start"] if carried else _lipschitz.starts(tuple(x.shape[1:]), x)
+    return _lipschitz.jacobian(forward, arrays, x, y != -100, start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from datasets.slot import Config as SlotConfig
+from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +26,6 @@ def loss(
     context: Arrays,
 ) -> Tensor:
     """Mean cross-entropy in nats over the records whose label is not -100."""
-    from algorithms.cross_entropy import mean_cross_entropy
+    from algorithms.core.cross_entropy import mean_cross_entropy
 
     return mean_cross_entropy(forward(arrays, x), y)

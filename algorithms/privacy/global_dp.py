@@ -28,11 +28,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms import accounting
-from algorithms.messages import Doubles, Floats, Received
-from algorithms.normals import Normals
-from algorithms.privacy import server_noise
-from algorithms.privacy.server_noise import ServerNoiseConfig
+from algorithms.core import accounting
+from algorithms.core.messages import Doubles, Floats, Received
+from algorithms.core.noise import Normals
+from algorithms.privacy import _server_noise
+from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "mean", True
 # Aggregations under which the next model is the sent one plus the mean update and nothing else.
@@ -81,7 +81,7 @@ def problems(config: Config, run: Any) -> list[tuple[str, str]]:
 
 def bound(config: Config, norms: Doubles) -> Doubles:
     """min(1, C / norm) [clients]."""
-    return server_noise.scales(config.clip, norms)
+    return _server_noise.scales(config.clip, norms)
 
 
 def release(config: Config, params: Floats, received: Received, noise: Normals) -> tuple[Floats, dict[str, Any]]:
@@ -90,7 +90,7 @@ def release(config: Config, params: Floats, received: Received, noise: Normals) 
     if isinstance(config.divisor, float):
         share = len(received.clients) / config.divisor
         params = (params + (share - 1) * received.mean).astype(np.float32)
-    return server_noise.noisy(params, sd, noise), server_noise.facts(config, received, sd)
+    return _server_noise.noisy(params, sd, noise), _server_noise.facts(config, received, sd)
 
 
 def event(config: Config, received: Received, run: Any) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _standard_deviation(config: Config, received: Received) -> float:
     multiplier = config.noise_multiplier / config.noise_divisor
     if isinstance(config.divisor, float):
         return multiplier * config.clip / config.divisor
-    return multiplier * server_noise.sensitivity(config, received)
+    return multiplier * _server_noise.sensitivity(config, received)
 
 
 def _sampler(run: Any) -> str:

@@ -21,11 +21,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.gram import distances, gram, scaled
-from algorithms.messages import Doubles, Floats, Received
-from algorithms.normals import Normals
-from algorithms.privacy import server_noise
-from algorithms.privacy.server_noise import ServerNoiseConfig
+from algorithms.core.gram import distances, gram, scaled
+from algorithms.core.messages import Doubles, Floats, Received
+from algorithms.core.noise import Normals
+from algorithms.privacy import _server_noise
+from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "updates", True
 
@@ -49,7 +49,7 @@ def problems(config: Config, run: Any) -> list[tuple[str, str]]:
 
 def bound(config: Config, norms: Doubles) -> Doubles:
     """min(1, C / norm) [clients]."""
-    return server_noise.scales(config.clip, norms)
+    return _server_noise.scales(config.clip, norms)
 
 
 def release(config: Config, params: Floats, received: Received, noise: Normals) -> tuple[Floats, dict[str, Any]]:
@@ -61,10 +61,10 @@ def release(config: Config, params: Floats, received: Received, noise: Normals) 
     apart = {"pre_clip": spread(products), "post_clip": spread(scaled(products, received.scales))}
     guarded = not apart[config.order] > 0
     d = 1.0 if guarded else apart[config.order]
-    sd = config.noise_multiplier / d * server_noise.sensitivity(config, received)
+    sd = config.noise_multiplier / d * _server_noise.sensitivity(config, received)
     measured = {"distance": d, "distance_pre_clip": apart["pre_clip"], "distance_post_clip": apart["post_clip"]}
-    more = server_noise.facts(config, received, sd) | measured | {"metric_guard": float(guarded)}
-    return server_noise.noisy(params, sd, noise), more
+    more = _server_noise.facts(config, received, sd) | measured | {"metric_guard": float(guarded)}
+    return _server_noise.noisy(params, sd, noise), more
 
 
 def spread(products: Doubles) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.messages import Doubles, Floats, Received
-from datasets.slot import Config as SlotConfig
+from algorithms.core.messages import Doubles, Floats, Received
+from datasets.components import Config as SlotConfig
 
 NEEDS, NOISY = "mean", False
 

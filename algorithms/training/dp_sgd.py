@@ -21,21 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.training import (
-    PADDING,
-    Ints,
-    TrainingConfig,
-    conflicts,
-    learning_rate,
-    one_pass,
-    several,
-    unfit,
-)
+from algorithms.core.configs import TrainingConfig
+from algorithms.core.messages import Ints
+from algorithms.training._batches import PADDING, conflicts, learning_rate, one_pass, several, unfit
 
 if TYPE_CHECKING:
     import torch
 
-    from algorithms.network import Network
+    from algorithms.core.network import Network
 
 __all__ = ["Config", "learning_rate", "one_epoch", "problems", "resolved", "schedule", "slope", "unfit"]
 
@@ -114,8 +107,8 @@ def slope(
     import torch
     from torch.func import functional_call, grad_and_value, vmap
 
-    from algorithms.backends.optimizers import clipped
-    from algorithms.cross_entropy import mean_cross_entropy
+    from algorithms.core.clipping import clipped
+    from algorithms.core.cross_entropy import mean_cross_entropy
 
     def loss(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return mean_cross_entropy(functional_call(network.module, network.layout.views(params), (x[None],)), y[None])
@@ -145,7 +138,7 @@ def epsilon(config: Config, records: int, rounds: int) -> float:
 
     Smaller clients spend more: their records are in more of their lots.
     """
-    from algorithms.accounting import dp_sgd_epsilon
+    from algorithms.core.accounting import dp_sgd_epsilon
 
     steps = rounds * config.epochs * lots(config, records)
     return dp_sgd_epsilon(config.noise_multiplier, sampling_rate(config, records), steps, config.delta)

@@ -13,17 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.training import (
-    PADDING,
-    Ints,
-    TrainingConfig,
-    conflicts,
-    learning_rate,
-    one_pass,
-    several,
-    unfit,
-    without_vmap,
-)
+from algorithms.core.configs import TrainingConfig
+from algorithms.core.messages import Ints
+from algorithms.training._batches import PADDING, conflicts, learning_rate, one_pass, several, unfit, without_vmap
 
 LITTLE = 100  # records of a small dense net are trained on in less time than it takes to ask for it
 

@@ -28,19 +28,19 @@ from ray.util import placement_group
 from work import Records, Work, read_initial, read_records, read_work
 
 import datasets
-from algorithms.messages import Weights
+from algorithms.core.messages import Weights
 from datasets.federation import Examples, Federation
-from orchestrator.clients import Clients
-from orchestrator.cluster import ray_session
-from orchestrator.config import Run, resolve
-from orchestrator.placement import placement
-from orchestrator.resources import Resources
-from orchestrator.results import Folder
-from orchestrator.rng import stream
-from orchestrator.session import Setup
-from orchestrator.shadows import Shadows
-from orchestrator.trial import Trial
-from orchestrator.tuner import tune_environment
+from orchestrator.cluster.placement import placement
+from orchestrator.cluster.ray_session import ray_session
+from orchestrator.config.resources import Resources
+from orchestrator.config.run import Run, resolve
+from orchestrator.results.folder import Folder
+from orchestrator.scheduling.tuner import tune_environment
+from orchestrator.trial.client_actors import Clients
+from orchestrator.trial.loop import Trial
+from orchestrator.trial.random_streams import stream
+from orchestrator.trial.shadow_tasks import Shadows
+from orchestrator.trial.worker_session import Setup
 
 ENDLESS = 10**9  # rounds of a trial that is only ever asked for one more
 PARTS = ("_attack", "_choose", "_train", "_learn", "_aggregate", "_evaluate", "_record")

@@ -8,7 +8,7 @@ How many records go where is said here and carried out by `datasets.roles`, so t
 
 from pydantic import Field
 
-from datasets.slot import Config
+from datasets.components import Config
 
 
 class SourceConfig(Config):

@@ -24,9 +24,9 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from datasets import roles, ungrouped
+from datasets.components import Config as SlotConfig
 from datasets.federation import Federation, Ints, Source
 from datasets.roles import NOBODY, Roles
-from datasets.slot import Config as SlotConfig
 from datasets.sources import HeldOutConfig, SharedTestConfig, SourceConfig
 
 RngFor = Callable[[str], np.random.Generator]

@@ -33,9 +33,9 @@ import numpy as np
 from pydantic import Field
 
 from datasets import roles, ungrouped
+from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Ints, Source
 from datasets.roles import NOBODY, Roles
-from datasets.slot import Config as SlotConfig
 from datasets.sources import SharedTestConfig, SourceConfig
 
 ATTEMPTS = 1000  # of fedml, before it is taken to be hopeless

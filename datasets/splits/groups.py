@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
 from datasets import roles
+from datasets.components import Config as SlotConfig
 from datasets.federation import Examples, Federation, Floats, Ints, Preparation, Source
-from datasets.slot import Config as SlotConfig
 from datasets.sources import SourceConfig
 from datasets.transforms import Transform
 

@@ -28,9 +28,9 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from datasets import ungrouped
+from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Ints, Source
 from datasets.roles import Roles
-from datasets.slot import Config as SlotConfig
 from datasets.sources import HeldOutConfig, SourceConfig
 
 RngFor = Callable[[str], np.random.Generator]

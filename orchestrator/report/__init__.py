@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from orchestrator.report.results import NoResults, read_results, read_trials
-from orchestrator.report.terminal import summary_table
-from orchestrator.results import Folder, write_atomically
+from orchestrator.report.data import NoResults, read_results, read_trials
+from orchestrator.report.tables.terminal import summary_table
+from orchestrator.results.folder import Folder, write_atomically
 
 __all__ = ["NoResults", "read_trials", "summary_table", "write_report"]
 
@@ -26,10 +26,10 @@ def write_report(folder: Path, published: bool = True) -> list[Path]:
         NoResults: there is nothing to report on.
         WriteError: the report cannot be written.
     """
-    from orchestrator.report.comparison import beside, published_csv, published_markdown
-    from orchestrator.report.drawing import save
-    from orchestrator.report.figures import FIGURES, figures
-    from orchestrator.report.summary import summary_csv, summary_markdown
+    from orchestrator.report.figures.catalogue import FIGURES, figures
+    from orchestrator.report.figures.drawing import save
+    from orchestrator.report.tables.comparison import beside, published_csv, published_markdown
+    from orchestrator.report.tables.summary import summary_csv, summary_markdown
 
     results = read_results(Path(folder))
     texts = {"summary.csv": summary_csv(results), "summary.md": summary_markdown(results)}

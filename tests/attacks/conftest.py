@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.attacks.toy_federation import FEATURES, images, network_for, noise
+from tests.support.toy_federation import FEATURES, images, network_for, noise
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,9 +5,10 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from attacks import attack_models, membership
-from attacks.attack_models import ART, MLP, Adam, Branches
-from attacks.membership import Outputs
+from attacks import _attack_models
+from attacks._attack_models import ART, MLP, Adam, Branches
+from attacks.metrics import membership
+from attacks.metrics.membership import Outputs
 
 NAMES = ["mlp", "mlp_per_class", "art"]
 
@@ -24,7 +25,7 @@ def planted(records: int, rng: np.random.Generator, classes: int = 4) -> Outputs
 def test_a_planted_signal_is_found_on_records_that_were_not_seen(name):
     rng = np.random.default_rng(0)
     shadow, target = planted(600, rng), planted(2000, rng)
-    scores = attack_models.fit(name, shadow, rng)(target)
+    scores = _attack_models.fit(name, shadow, rng)(target)
     assert scores.shape == (2000,)
     assert membership.balanced_accuracy(scores, target.member) > 0.8
 
@@ -35,7 +36,7 @@ def test_where_membership_is_random_nothing_is_found(name):
     shadow, target = planted(300, rng), planted(4000, rng)
     shadow = Outputs(shadow.logits, shadow.labels, rng.permutation(shadow.member))
     target = Outputs(target.logits, target.labels, rng.permutation(target.member))
-    accuracy = membership.balanced_accuracy(attack_models.fit(name, shadow, rng)(target), target.member)
+    accuracy = membership.balanced_accuracy(_attack_models.fit(name, shadow, rng)(target), target.member)
     assert accuracy == pytest.approx(0.5, abs=1.96 * 0.5 / np.sqrt(4000))
 
 
@@ -43,7 +44,7 @@ def test_where_membership_is_random_nothing_is_found(name):
 def test_equal_seeds_give_equal_bytes(name):
     shadow, target = planted(100, np.random.default_rng(2)), planted(50, np.random.default_rng(3))
     first, again, other = (
-        attack_models.fit(name, shadow, np.random.default_rng(seed))(target).tobytes() for seed in (5, 5, 6)
+        _attack_models.fit(name, shadow, np.random.default_rng(seed))(target).tobytes() for seed in (5, 5, 6)
     )
     assert first == again != other
 
@@ -54,7 +55,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(name):
     found = set()
     for threads in (1, 2):
         with threadpool_limits(threads):
-            found.add(attack_models.fit(name, shadow, np.random.default_rng(5))(target).tobytes())
+            found.add(_attack_models.fit(name, shadow, np.random.default_rng(5))(target).tobytes())
     assert len(found) == 1
 
 
@@ -63,7 +64,7 @@ def test_members_weigh_as_much_as_non_members_when_they_are_few():
     shadow, target = planted(4000, rng), planted(2000, rng)
     few = shadow[np.flatnonzero(~shadow.member | (np.arange(4000) % 20 == 0))]
     assert few.member.mean() < 0.1
-    scores = attack_models.fit("mlp", few, rng)(target)
+    scores = _attack_models.fit("mlp", few, rng)(target)
     tpr, tnr = membership.rates(scores >= 0, target.member)
     assert min(tpr, tnr) > 0.75
 
@@ -73,7 +74,7 @@ def test_a_class_that_shadows_saw_on_one_side_only_is_left_undecided():
     shadow = planted(400, rng)
     shadow = shadow[np.flatnonzero((shadow.labels != 1) | shadow.member)]
     target = planted(100, rng)
-    scores = attack_models.fit("mlp_per_class", shadow, rng)(target)
+    scores = _attack_models.fit("mlp_per_class", shadow, rng)(target)
     assert (scores[target.labels == 1] == 0).all()
     assert (scores[target.labels != 1] != 0).all()
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from algorithms.messages import Weights
+from algorithms.core.messages import Weights
 from attacks import cia
 from attacks.cia import Config, Replica
 from datasets.federation import DataError
-from orchestrator.config import check, resolve
-from tests.inline import inline_trial
-from tests.planted import finished, given, planted, table
+from orchestrator.config.run import check, resolve
+from tests.support.inline import inline_trial
+from tests.support.planted import finished, given, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

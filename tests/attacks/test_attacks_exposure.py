@@ -8,43 +8,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attacks import exposure
+from attacks.metrics import disparity
 
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 
 def test_the_numbers_in_the_docstrings_are_what_comes_out():
-    assert doctest.testmod(exposure).attempted >= 8
-    assert doctest.testmod(exposure).failed == 0
+    assert doctest.testmod(disparity).attempted >= 8
+    assert doctest.testmod(disparity).failed == 0
 
 
 @given(shares)
 def test_disparities_are_those_of_the_slow_definitions(values):
     n, mean = len(values), sum(values) / len(values)
     pairs = sum(abs(a - b) for a in values for b in values)
-    assert exposure.mad(values) == pytest.approx(pairs / n**2, abs=1e-12)
-    assert exposure.eod(values) == max(values) - min(values)
+    assert disparity.mad(values) == pytest.approx(pairs / n**2, abs=1e-12)
+    assert disparity.eod(values) == max(values) - min(values)
     if mean > 1e-6:
         gini = pairs / (2 * n**2 * mean)
-        assert exposure.sen_welfare(values) == pytest.approx(mean * (1 - gini), abs=1e-12)
+        assert disparity.sen_welfare(values) == pytest.approx(mean * (1 - gini), abs=1e-12)
         variance = sum((value - mean) ** 2 for value in values) / n
-        assert exposure.cov(values) == pytest.approx(variance**0.5 / mean, abs=1e-9)
+        assert disparity.cov(values) == pytest.approx(variance**0.5 / mean, abs=1e-9)
         jain = sum(values) ** 2 / (n * sum(value**2 for value in values))
-        assert exposure.fairness_index(exposure.cov(values)) == pytest.approx(jain)
+        assert disparity.fairness_index(disparity.cov(values)) == pytest.approx(jain)
 
 
 def test_one_client_who_bears_all_has_the_lowest_fairness():
-    assert exposure.cov([1.0, 0, 0, 0]) == pytest.approx(3**0.5)
-    assert exposure.fairness_index(exposure.cov([1.0, 0, 0, 0])) == pytest.approx(1 / 4)
+    assert disparity.cov([1.0, 0, 0, 0]) == pytest.approx(3**0.5)
+    assert disparity.fairness_index(disparity.cov([1.0, 0, 0, 0])) == pytest.approx(1 / 4)
 
 
 def test_what_is_undefined_is_nan_and_warns_of_nothing():
     with np.errstate(all="raise"):
-        assert np.isnan(exposure.cov([0.0, 0.0]))
-        assert np.isnan(exposure.fairness_index(exposure.cov([0.0, 0.0])))
-        assert exposure.sen_welfare([0.0, 0.0]) == 0
+        assert np.isnan(disparity.cov([0.0, 0.0]))
+        assert np.isnan(disparity.fairness_index(disparity.cov([0.0, 0.0])))
+        assert disparity.sen_welfare([0.0, 0.0]) == 0
         for bad in (float("nan"), float("inf")):
-            for measure in (exposure.cov, exposure.eod, exposure.mad, exposure.sen_welfare):
+            for measure in (disparity.cov, disparity.eod, disparity.mad, disparity.sen_welfare):
                 assert np.isnan(measure([1.0, bad]))
 
 
@@ -65,32 +65,32 @@ def enumerated(targets, rate):
 @pytest.mark.parametrize("targets", [[1, 1], [3, 3, 3], [2, 3, 6], [1, 4, 4, 5], [7]])
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.83, 1.0])
 def test_the_null_value_is_the_mean_over_all_outcomes(targets, rate):
-    assert exposure.eod_null(targets, rate) == pytest.approx(enumerated(targets, rate), abs=1e-12)
+    assert disparity.eod_null(targets, rate) == pytest.approx(enumerated(targets, rate), abs=1e-12)
 
 
 def test_two_fair_coins_differ_half_of_the_time():
-    assert exposure.eod_null([1, 1], 0.5) == pytest.approx(0.5)
+    assert disparity.eod_null([1, 1], 0.5) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("targets", [[100] * 10, [20, 100, 300, 1000]])
 def test_the_null_value_is_what_simulation_gives(targets):
     found = np.random.default_rng(0).binomial(targets, 0.1, (40_000, len(targets))) / targets
     spread = found.max(axis=1) - found.min(axis=1)
-    assert exposure.eod_null(targets, 0.1) == pytest.approx(spread.mean(), abs=4 * spread.std() / 200)
+    assert disparity.eod_null(targets, 0.1) == pytest.approx(spread.mean(), abs=4 * spread.std() / 200)
 
 
 def test_the_null_value_holds_for_many_targets_and_falls_with_them():
-    values = [exposure.eod_null([n] * 10, 0.3) for n in (10, 100, 1000, 5000)]
+    values = [disparity.eod_null([n] * 10, 0.3) for n in (10, 100, 1000, 5000)]
     assert np.isfinite(values).all() and (np.diff(values) < 0).all()
     # The expected range of 10 normals is 3.078 standard deviations.
     assert values[-1] == pytest.approx(3.078 * (0.3 * 0.7 / 5000) ** 0.5, rel=0.01)
 
 
 def test_the_null_value_of_no_rate_is_nan_and_of_no_targets_refused():
-    assert np.isnan(exposure.eod_null([10, 10], float("nan")))
+    assert np.isnan(disparity.eod_null([10, 10], float("nan")))
     for targets in ([10, 0], []):
         with pytest.raises(ValueError, match="1 target or more"):
-            exposure.eod_null(targets, 0.1)
+            disparity.eod_null(targets, 0.1)
 
 
 # Intervals and ranks
@@ -100,7 +100,7 @@ def test_the_null_value_of_no_rate_is_nan_and_of_no_targets_refused():
 def test_the_interval_is_scipys_and_holds_the_share(drawn):
     hits, n = drawn
     theirs = stats.binomtest(hits, n).proportion_ci(method="wilson")
-    low, high = exposure.wilson(hits, n)
+    low, high = disparity.wilson(hits, n)
     assert (float(low), float(high)) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
     assert 0 <= low <= hits / n <= high <= 1
 
@@ -109,11 +109,11 @@ def test_the_interval_is_scipys_and_holds_the_share(drawn):
 def test_rank_correlation_is_scipys_also_with_ties(pairs):
     a, b = map(list, zip(*pairs, strict=True))
     if len(set(a)) == 1 or len(set(b)) == 1:
-        assert np.isnan(exposure.spearman(a, b))
+        assert np.isnan(disparity.spearman(a, b))
     else:
-        assert exposure.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+        assert disparity.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
 
 
 def test_a_rank_needs_an_order():
-    assert np.isnan(exposure.spearman([1.0, float("nan"), 2.0], [1.0, 2.0, 3.0]))
-    assert exposure.spearman([1.0, 2.0, float("inf")], [5.0, 6.0, 7.0]) == pytest.approx(1)
+    assert np.isnan(disparity.spearman([1.0, float("nan"), 2.0], [1.0, 2.0, 3.0]))
+    assert disparity.spearman([1.0, 2.0, float("inf")], [5.0, 6.0, 7.0]) == pytest.approx(1)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from attacks import membership
-from attacks.membership import Outputs
+from attacks.metrics import membership
+from attacks.metrics.membership import Outputs
 
 
 @st.composite

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from algorithms.network import Network
+from algorithms.core.network import Network
 from attacks import shadow_mia
-from attacks.membership import measured
+from attacks.metrics.membership import measured
 from attacks.shadow_mia import Config, audit
 from datasets.federation import DataError, Examples, Federation
-from tests.attacks.toy_federation import (
+from tests.support.toy_federation import (
     CLIENTS,
     EACH,
     HALVES,
@@ -181,9 +181,9 @@ def test_a_cluster_without_a_held_out_record_cannot_be_attacked(images, listenin
 
 def test_the_attack_is_trained_on_no_more_vectors_than_asked(images, listening, monkeypatch):
     seen = []
-    fit = shadow_mia.attack_models.fit
+    fit = shadow_mia._attack_models.fit
     monkeypatch.setattr(
-        shadow_mia.attack_models, "fit", lambda name, shadow, rng: seen.append(len(shadow)) or fit(name, shadow, rng)
+        shadow_mia._attack_models, "fit", lambda name, shadow, rng: seen.append(len(shadow)) or fit(name, shadow, rng)
     )
     asked(Config(shadows=2, attack_records=90), images, listening)
     asked(Config(shadows=2), images, listening)

@@ -10,7 +10,7 @@ import pytest
 from algorithms.training import local_sgd
 from attacks.shadow_mia import Config, ShadowJob, shadow_jobs, train_shadow
 from datasets.federation import DataError, Examples, Preparation
-from tests.attacks.toy_federation import CLIENTS, EACH, HALVES, SHADOWS, TRAINING, seeds
+from tests.support.toy_federation import CLIENTS, EACH, HALVES, SHADOWS, TRAINING, seeds
 
 
 def keys(*arguments) -> list[str]:

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.messages import Weights
+from algorithms.core.messages import Weights
 from attacks import sia
 from attacks.sia import Config, conclude, observe
 from datasets.federation import DataError, Examples, Federation
-from orchestrator.rng import stream
-from tests.attacks.toy_federation import CLASSES, CLIENTS, EACH, memorised, network_for
+from orchestrator.trial.random_streams import stream
+from tests.support.toy_federation import CLASSES, CLIENTS, EACH, memorised, network_for
 
 
 def fixed(purpose, *place):

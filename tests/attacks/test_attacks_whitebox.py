@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.messages import Weights
+from algorithms.core.messages import Weights
 from attacks import whitebox_mia
 from attacks.whitebox_mia import Config, attacked, conclude, cosines, mock_update, observe
 from datasets.federation import DataError, Examples
-from orchestrator.rng import stream
-from tests.attacks.toy_federation import CLIENTS, EACH, FEATURES, network_for
+from orchestrator.trial.random_streams import stream
+from tests.support.toy_federation import CLIENTS, EACH, FEATURES, network_for
 
 SMALL = Config(queries=20, mock_updates=8, trees=50, mock_batch_size=20)
 EVERYONE = np.arange(CLIENTS)

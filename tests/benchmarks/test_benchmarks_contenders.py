@@ -19,9 +19,9 @@ from plain_training import PlainTraining
 from torch.nn.functional import cross_entropy
 from workloads import WORKLOADS, initial, lay, patterns
 
-from algorithms.network import Network
-from orchestrator.config import resolve
-from tests.inline import inline_trial
+from algorithms.core.network import Network
+from orchestrator.config.run import resolve
+from tests.support.inline import inline_trial
 
 SIZES = (3, 7, 5)  # records of three clients; a batch of seven holds all of each
 SHAPES = {"mlp": (1, 8, 8), "mnist_cnn": (1, 28, 28), "tcn": (9, 128)}

@@ -6,7 +6,7 @@ import pytest
 from datasets.federation import Source
 from datasets.sources import alzheimer
 from datasets.splits import class_counts
-from tests.datasets.published import real
+from tests.support.published import real
 
 pytestmark = pytest.mark.realdata
 

@@ -15,8 +15,8 @@ from datasets.federation import Examples, Federation, Source
 from datasets.sources import HeldOutConfig, SharedTestConfig, alzheimer, digits
 from datasets.splits import class_counts
 from datasets.splits.class_counts import PRESETS, Config
-from orchestrator.config import resolve
-from orchestrator.refusal import Refusal
+from orchestrator.config.errors import Refusal
+from orchestrator.config.run import resolve
 
 PUBLISHED = np.repeat(np.arange(4), (724, 49, 2566, 1781)), np.repeat(np.arange(4), (172, 15, 634, 459))
 HELD_OUT = HeldOutConfig(clients=2, held_out=0.25, shadow_size=6)

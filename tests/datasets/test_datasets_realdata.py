@@ -9,7 +9,7 @@ from datasets import build
 from datasets.federation import Federation
 from datasets.sources import cifar10, femnist, har, mnist
 from datasets.splits import dirichlet, groups, subjects
-from tests.datasets.published import Chosen, real
+from tests.support.published import Chosen, real
 
 pytestmark = pytest.mark.realdata
 

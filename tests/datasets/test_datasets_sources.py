@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from datasets import slot, stratified
+from datasets import components, stratified
 from datasets.federation import DataError
 from datasets.sources import HeldOutConfig, SharedTestConfig, cifar10, digits, femnist, mnist
 
 
 def test_every_data_set_says_how_its_records_are_dealt():
-    found = slot.members("datasets.sources")
+    found = components.members("datasets.sources")
     assert set(found) >= {"digits", "mnist", "femnist", "cifar10"}
     for module in found.values():
         assert issubclass(module.Config, SharedTestConfig | HeldOutConfig)
@@ -31,7 +31,7 @@ def test_nothing_slow_is_imported_before_it_is_needed():
     slow = "{'torch', 'torchvision', 'sklearn', 'pandas', 'ray', 'mlflow', 'scipy', 'pyarrow', 'PIL'}"
     code = (
         "import pathlib, sys; from datasets import slot; import datasets.deal;"
-        "slot.members('datasets.splits'); found = slot.members('datasets.sources');"
+        "slot.members('datasets.splits'); found = components.members('datasets.sources');"
         "found['digits'].load(found['digits'].Config(), pathlib.Path('nowhere'));"
         f"print(sorted({slow} & set(sys.modules)))"
     )

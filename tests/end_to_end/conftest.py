@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command import SWEEP
-from tests.end_to_end.local_cluster import LocalCluster
-from tests.end_to_end.undisturbed import undisturbed
+from tests.support.command import SWEEP
+from tests.support.local_cluster import LocalCluster
+from tests.support.undisturbed import undisturbed
 
 ROUNDS, TRIALS = 12, 2
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command import same_results
 from tests.end_to_end.conftest import ROUNDS, TRIALS
-from tests.end_to_end.faults import HEAD, Kill, disturbed, mlflow_holds_each_run_once
+from tests.support.command import same_results
+from tests.support.faults import HEAD, Kill, disturbed, mlflow_holds_each_run_once
 
 KILLS = int(os.environ.get("FEDPRIV_KILLS", "50"))
 SEED = int(os.environ.get("FEDPRIV_KILLS_SEED", "0"))

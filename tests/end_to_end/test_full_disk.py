@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.end_to_end.command import SWEEP, arguments, environment, fedpriv, same_results, trials
-from tests.end_to_end.undisturbed import undisturbed
+from tests.support.command import SWEEP, arguments, environment, fedpriv, same_results, trials
+from tests.support.undisturbed import undisturbed
 
 LONG = SWEEP.replace("rounds: 4", "rounds: 30")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.driver import Driver
+from orchestrator.commands import run
 from orchestrator.exit_codes import FINISHED, SOME_FAILED
-from orchestrator.main import run
-from tests.end_to_end.command import SWEEP, same_results, trials
-from tests.end_to_end.undisturbed import undisturbed
+from orchestrator.scheduling.driver import Driver
+from tests.support.command import SWEEP, same_results, trials
+from tests.support.undisturbed import undisturbed
 
 SWEEP = SWEEP.replace("[0.1, 0.2]", "[0.1]").replace("rounds: 4", "rounds: 2")
 
@@ -42,7 +42,7 @@ def fragile(monkeypatch, tmp_path):
     """The tiny sweep, run in this process with such drivers; yields its file."""
     from ray import cloudpickle
 
-    monkeypatch.setattr("orchestrator.driver.Driver", Fragile)
+    monkeypatch.setattr("orchestrator.scheduling.driver.Driver", Fragile)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     path = tmp_path / "tiny.yaml"
     path.write_text(SWEEP)

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from orchestrator import CHECKOUT
-from tests.end_to_end.command import same_results
-from tests.end_to_end.faults import mlflow_holds_each_run_once, named
-from tests.end_to_end.local_cluster import RAY, LocalCluster
+from tests.support.command import same_results
+from tests.support.faults import mlflow_holds_each_run_once, named
+from tests.support.local_cluster import RAY, LocalCluster
 
 MOST_BYTES = 10**6
 HEADERS, END = 30 + 46, 22  # bytes that a zip archive spends on each entry, besides its name twice, and at its end
@@ -51,7 +51,7 @@ def test_a_job_gives_the_same_bytes_and_uploads_little(cluster, tiny, expected, 
     copies = uploaded(cluster)
     assert len(copies) == 2
     for copy in copies:
-        assert (copy / "orchestrator" / "published.yaml").exists()
+        assert (copy / "orchestrator" / "report" / "published.yaml").exists()
         assert not (copy / "tests").exists()
         assert archived(copy) < MOST_BYTES
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestrator.config import resolve
-from orchestrator.placement import placement
-from orchestrator.resources import Resources
-from orchestrator.rng import stream
+from orchestrator.cluster.placement import placement
+from orchestrator.config.resources import Resources
+from orchestrator.config.run import resolve
+from orchestrator.trial.random_streams import stream
 
 RUN = {
     "rounds": 1,
@@ -32,8 +32,8 @@ def test_actors_share_a_gpu_and_train(ray_with_a_gpu):
     from ray.util import placement_group
 
     import datasets
-    from orchestrator.clients import Clients, Job, cohorts
-    from orchestrator.session import Setup
+    from orchestrator.trial.client_actors import Clients, Job, cohorts
+    from orchestrator.trial.worker_session import Setup
 
     run = resolve(RUN)
     place = placement(Resources(client_actors=2, clients_per_gpu=4, reserve_gpu=True), run.training.config)

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.end_to_end.command import arguments, environment, fedpriv, same_results
-from tests.end_to_end.faults import mlflow_holds_each_run_once
-from tests.orchestrator.test_tracking_server import Server
+from tests.orchestrator.tracking.test_tracking_server import Server
+from tests.support.command import arguments, environment, fedpriv, same_results
+from tests.support.faults import mlflow_holds_each_run_once
 
 
 @pytest.mark.slow

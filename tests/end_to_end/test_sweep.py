@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from tests.end_to_end.command import SWEEP, fedpriv, interrupted_after, killed_after, same_results, trials
-from tests.end_to_end.undisturbed import undisturbed
+from tests.support.command import SWEEP, fedpriv, interrupted_after, killed_after, same_results, trials
+from tests.support.undisturbed import undisturbed
 
 FINAL = [
     "accuracy",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.end_to_end.command import fedpriv, trials
+from tests.support.command import fedpriv, trials
 
 pytest.importorskip("optuna")
 pytestmark = pytest.mark.slow

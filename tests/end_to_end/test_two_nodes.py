@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from tests.end_to_end.command import arguments, same_results
-from tests.end_to_end.faults import mlflow_holds_each_run_once, named
+from tests.support.command import arguments, same_results
+from tests.support.faults import mlflow_holds_each_run_once, named
 
 ACTOR = ("ray::ClientActor",)
 

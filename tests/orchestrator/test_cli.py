@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from tests.end_to_end.command import SWEEP
+from tests.support.command import SWEEP
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable
 from functools import cache
 
-from orchestrator.published import Counterpart, Record
+from orchestrator.report.published import Counterpart, Record
 
 Rule = Callable[[Record], Counterpart | None]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.published import Counterpart, Record
+from orchestrator.report.published import Counterpart, Record
 
 METRICS = {
     "train_acc_pct": "train_accuracy_last5_mean",

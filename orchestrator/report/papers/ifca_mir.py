@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.published import Counterpart, Record
+from orchestrator.report.published import Counterpart, Record
 
 DATASETS = {"MNIST": "mnist", "FEMNIST": "femnist", "CIFAR-10": "cifar10"}
 METHODS = {"IFCA": "ifca", "IFCA-MIR": "ifca_mir"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.published import Counterpart, Record
+from orchestrator.report.published import Counterpart, Record
 
 # Objective and aggregation of each strategy.
 STRATEGIES: dict[str, dict[str, str]] = {

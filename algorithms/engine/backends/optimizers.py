@@ -1,0 +1,109 @@
+"""Optimisers on flat vectors. Shapes are [d] for one client or [clients, d] for many: the arithmetic is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from algorithms.core.configs import TrainingConfig
+
+ADAM_BETAS = (0.9, 0.999)
+
+
+@dataclass
+class Optimizer:
+    """One client's (or cohort's) local optimiser. ``moments`` are made at the first step, unless they were kept.
+
+    ``steps`` are those taken so far: a number, or [clients, 1] float64 where clients come with histories of their own.
+    """
+
+    config: TrainingConfig
+    lr: float
+    moments: list[torch.Tensor] = field(default_factory=list)
+    steps: int | torch.Tensor = 0
+
+    def step(self, params: torch.Tensor, grads: torch.Tensor) -> None:
+        """Move ``params`` in place along ``grads``. Rows beyond ``len(params)`` of the moments stay as they are:
+        a cohort's clients are ordered so that those who have finished come last."""
+        if isinstance(self.steps, int):
+            self.steps += 1
+        else:
+            self.steps[: len(params)] += 1
+        if self.config.weight_decay:
+            grads = grads.add(params, alpha=self.config.weight_decay)
+        if self.config.optimizer == "adam":
+            self._adam(params, grads)
+        elif self.config.momentum:
+            self._momentum(params, grads)
+        else:
+            params.add_(grads, alpha=-self.lr)
+
+    def reorder(self, order: torch.Tensor) -> None:
+        """Put the clients, the rows of all that is remembered, into another order."""
+        self.moments = [moment[order] for moment in self.moments]
+        if isinstance(self.steps, torch.Tensor):
+            self.steps = self.steps[order]
+
+    def _moment(self, index: int, like: torch.Tensor) -> torch.Tensor:
+        if len(self.moments) <= index:
+            self.moments.append(torch.zeros_like(like))
+        return self.moments[index][: len(like)]
+
+    def _momentum(self, params: torch.Tensor, grads: torch.Tensor) -> None:
+        """Sutskever et al. 2013; Nesterov's form in PyTorch's arrangement, which looks ahead from the new velocity."""
+        velocity = self._moment(0, grads).mul_(self.config.momentum).add_(grads)
+        if self.config.nesterov:
+            velocity = grads.add(velocity, alpha=self.config.momentum)
+        params.add_(velocity, alpha=-self.lr)
+
+    def _adam(self, params: torch.Tensor, grads: torch.Tensor) -> None:
+        """Kingma and Ba 2015, algorithm 1."""
+        first, second = ADAM_BETAS
+        mean = self._moment(0, grads).lerp_(grads, 1 - first)
+        square = self._moment(1, grads).mul_(second).addcmul_(grads, grads, value=1 - second)
+        if isinstance(self.steps, int):
+            scale = (square / (1 - second**self.steps)).sqrt_().add_(self.config.adam_epsilon)
+            params.addcdiv_(mean, scale, value=-self.lr / (1 - first**self.steps))
+        else:
+            steps = self.steps[: len(grads)]
+            scale = (square / (1 - second**steps).to(square)).sqrt_().add_(self.config.adam_epsilon)
+            params.sub_(mean / scale * (self.lr / (1 - first**steps)).to(mean))
+
+
+def remembered(config: TrainingConfig) -> int:
+    """How many vectors of the model's size the optimiser keeps between steps."""
+    return 2 if config.optimizer == "adam" else int(config.momentum > 0)
+
+
+def resumed(
+    config: TrainingConfig, lr: float, carried: Mapping[str, np.ndarray], shape: tuple[int, ...], device: torch.device
+) -> Optimizer:
+    """The optimiser at the start of a round of one client, ``shape`` (d,), or of many, (clients, d).
+
+    ``carried`` is what `kept` gave after the round before, or nothing. A client without a step so far begins with zeros,
+    whatever stands there.
+    """
+    if config.optimizer_state == "reset" or not remembered(config):
+        return Optimizer(config, lr)
+    steps = np.asarray(carried["steps"] if carried else np.zeros(shape[:-1]))
+    blank = np.zeros((*shape[:-1], remembered(config), shape[-1]), np.float32)
+    moments = np.where(steps[..., None, None] > 0, carried["moments"], blank) if carried else blank
+    own = [torch.from_numpy(moment.copy()).to(device) for moment in np.moveaxis(moments, -2, 0)]
+    return Optimizer(
+        config, lr, own, torch.tensor(steps, dtype=torch.float64, device=device)[:, None] if steps.ndim else int(steps)
+    )
+
+
+def kept(optimizer: Optimizer) -> dict[str, np.ndarray]:
+    """What outlives the round, if anything: ``moments`` [m, d] or [clients, m, d] float32, ``steps`` a number or [clients]."""
+    if optimizer.config.optimizer_state == "reset" or not optimizer.moments:
+        return {}
+    steps = optimizer.steps
+    taken = steps[:, 0].cpu().numpy() if isinstance(steps, torch.Tensor) else steps
+    return {
+        "moments": torch.stack(optimizer.moments, dim=-2).cpu().numpy(),
+        "steps": np.asarray(taken, np.int64),
+    }

@@ -1,0 +1,1 @@
+"""What is measured of a federation besides attacks: classification, and how groups fare."""

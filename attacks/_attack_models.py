@@ -1,0 +1,206 @@
+"""Learned attacks: a small network that reads a softmax vector and says whether its record was trained on.
+
+    train it on   {(f_shadow(z), z in the shadow model's training half)}  for all shadow models and their records z
+    score         its log-odds of membership on f_target(x);  a member is who has 0 or more
+
+Every network here is a few branches of ReLU layers side by side, joined by one linear read-out, so forward and backward
+pass fit on a page. They are written in NumPy because a step is so small that the cost of calling an autograd engine is
+most of it: the plain network trains in less than a third of the time of PyTorch's fused optimiser (one CPU thread).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from attacks.metrics.membership import Doubles, Outputs, probabilities
+
+Floats = NDArray[np.float32]
+Attack = Callable[[Outputs], Doubles]
+
+BATCH = 100
+EPOCHS = 100
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPSILON = 1e-8
+
+# More threads could change the bytes, and on matrices this small they mostly wait for each other.
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Layer widths of the branch that reads the softmax vector and of the one that reads the one-hot label, if any.
+
+    ``standardised`` brings each entry of the softmax vector to mean 0 and deviation 1 over the shadows.
+    """
+
+    lr: float
+    softmax: tuple[int, ...]
+    label: tuple[int, ...] = ()
+    standardised: bool = False
+
+
+# Shokri et al. 2017 use 64 hidden units; the second network is that of the Adversarial Robustness Toolbox (ART).
+MLP = Recipe(lr=1e-3, softmax=(64,))
+ART = Recipe(lr=1e-4, softmax=(512, 100, 64), label=(256, 64), standardised=True)
+
+
+def fit(name: str, shadow: Outputs, rng: np.random.Generator) -> Attack:
+    """The attack ``name`` (mlp, mlp_per_class or art), trained on the shadow models' outputs; deterministic in ``rng``.
+
+    The result maps outputs [n] to scores [n], the log-odds of membership. Non-members and members weigh the same in
+    training whatever their numbers.
+    """
+    if name == "mlp_per_class":
+        return _one_per_class(shadow, rng)
+    return _one_for_all({"mlp": MLP, "art": ART}[name], shadow, rng)
+
+
+def _one_for_all(recipe: Recipe, shadow: Outputs, rng: np.random.Generator) -> Attack:
+    mean, scale = _standard(recipe, shadow)
+
+    def inputs(outputs: Outputs) -> list[Floats]:
+        read = [((probabilities(outputs.logits) - mean) / scale).astype(np.float32)]
+        return [*read, np.eye(len(mean), dtype=np.float32)[outputs.labels]] if recipe.label else read
+
+    net = Branches([widths for widths in (recipe.softmax, recipe.label) if widths], len(mean), rng)
+    train(net, inputs(shadow), shadow.member, recipe.lr, rng)
+    return lambda outputs: net.log_odds(inputs(outputs)).astype(np.float64)
+
+
+def _standard(recipe: Recipe, shadow: Outputs) -> tuple[Doubles, Doubles]:
+    classes = shadow.logits.shape[1]
+    if not recipe.standardised:
+        return np.zeros(classes), np.ones(classes)
+    seen = probabilities(shadow.logits)
+    # A class that the shadows never predict has no spread to divide by.
+    return seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
+
+
+def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
+    """Shokri et al.: a network for each true class. A class without shadow records on both sides scores 0."""
+    attacks = {}
+    for label in np.unique(shadow.labels):
+        own = shadow[shadow.labels == label]
+        if 0 < own.member.sum() < len(own):
+            attacks[label] = _one_for_all(MLP, own, rng)
+
+    def scores(outputs: Outputs) -> Doubles:
+        found = np.zeros(len(outputs))
+        for label, attack in attacks.items():
+            own = outputs.labels == label
+            found[own] = attack(outputs[own])
+        return found
+
+    return scores
+
+
+class Branches:
+    """ReLU branches that each read an input of its own, joined by a linear read-out with one output.
+
+    All weights and slopes are views into two vectors, so that one vector operation steps the optimiser.
+    """
+
+    def __init__(self, branches: Sequence[tuple[int, ...]], width: int, rng: np.random.Generator) -> None:
+        """``branches`` are the layer widths of each branch over inputs [n, width]; weights start as PyTorch's would,
+        U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+        shapes = [shape for widths in branches for shape in pairwise((width, *widths))]
+        shapes.append((sum(widths[-1] for widths in branches), 1))
+        bounds = [np.full((fan_in + 1) * fan_out, fan_in**-0.5) for fan_in, fan_out in shapes]
+        self.params = (rng.uniform(-1, 1, sum(map(len, bounds))) * np.concatenate(bounds)).astype(np.float32)
+        self.slopes = np.zeros_like(self.params)
+        self.depths = [len(widths) for widths in branches]
+        self.layers, self.layer_slopes = _layers(self.params, shapes), _layers(self.slopes, shapes)
+
+    def _activations(self, inputs: Sequence[Floats]) -> list[list[Floats]]:
+        """Of each branch its input and what each of its layers gives."""
+        layers, paths = iter(self.layers), []
+        for x, depth in zip(inputs, self.depths, strict=True):
+            path = [x]
+            for _ in range(depth):
+                weights, bias = next(layers)
+                path.append(np.maximum(path[-1] @ weights + bias, 0))
+            paths.append(path)
+        return paths
+
+    @one_thread
+    def log_odds(self, inputs: Sequence[Floats]) -> Floats:
+        """Outputs [n] for one input [n, width] per branch."""
+        weights, bias = self.layers[-1]
+        joined = np.concatenate([path[-1] for path in self._activations(inputs)], axis=1)
+        return (joined @ weights + bias)[:, 0]
+
+    def backward(self, inputs: Sequence[Floats], targets: Floats, weights: Floats) -> None:
+        """Fill ``slopes`` with the gradient of the mean cross-entropy; ``targets`` and their ``weights`` are [n, 1]."""
+        paths = self._activations(inputs)
+        (read, bias), (read_slope, bias_slope) = self.layers[-1], self.layer_slopes[-1]
+        joined = np.concatenate([path[-1] for path in paths], axis=1) if len(paths) > 1 else paths[0][-1]
+        odds = joined @ read + bias
+        error = (0.5 * np.tanh(0.5 * odds) + 0.5 - targets) * weights / np.float32(len(odds))
+        np.matmul(joined.T, error, out=read_slope)
+        np.sum(error, axis=0, out=bias_slope)
+        back = error * read.T
+        layer = len(self.layers) - 1
+        for path in reversed(paths):
+            width = path[-1].shape[1]
+            here, back = back[:, -width:], back[:, :-width]
+            for below, above in zip(path[-2::-1], path[:0:-1], strict=True):
+                layer -= 1
+                here = here * (above > 0)
+                np.matmul(below.T, here, out=self.layer_slopes[layer][0])
+                np.sum(here, axis=0, out=self.layer_slopes[layer][1])
+                if below is not path[0]:
+                    here = here @ self.layers[layer][0].T
+
+
+def _layers(vector: Floats, shapes: Sequence[tuple[int, int]]) -> list[tuple[Floats, Floats]]:
+    """Weights [fan_in, fan_out] and bias [fan_out] of every layer, as views into ``vector``."""
+    ends = np.cumsum([(fan_in + 1) * fan_out for fan_in, fan_out in shapes])[:-1]
+    return [
+        (piece[:-fan_out].reshape(fan_in, fan_out), piece[-fan_out:])
+        for piece, (fan_in, fan_out) in zip(np.split(vector, ends), shapes, strict=True)
+    ]
+
+
+@one_thread
+def train(
+    net: Branches, inputs: Sequence[Floats], member: NDArray[np.bool_], lr: float, rng: np.random.Generator
+) -> None:
+    """Fit ``net`` in place to ``member`` [n]: `EPOCHS` passes of Adam over batches of `BATCH`, each newly permuted."""
+    targets = member[:, None].astype(np.float32)
+    weights = (0.5 / np.where(targets, member.mean(), 1 - member.mean())).astype(np.float32)
+    adam = Adam(lr, len(net.params))
+    for _ in range(EPOCHS):
+        order = rng.permutation(len(member))
+        shuffled = [array[order] for array in (*inputs, targets, weights)]
+        for at in range(0, len(member), BATCH):
+            *read, wanted, weight = (array[at : at + BATCH] for array in shuffled)
+            net.backward(read, wanted, weight)
+            adam.step(net.params, net.slopes)
+
+
+class Adam:
+    """Kingma and Ba 2015, algorithm 1, in the order of operations in which its temporaries are one vector."""
+
+    def __init__(self, lr: float, size: int) -> None:
+        self.lr, self.steps = lr, 0
+        self.mean, self.square, self.scratch = (np.zeros(size, np.float32) for _ in range(3))
+
+    def step(self, params: Floats, slopes: Floats) -> None:
+        """Move ``params`` in place against ``slopes``, both [d]."""
+        self.steps += 1
+        first, second = ADAM_BETAS
+        correction = (1 - second**self.steps) ** 0.5
+        self.mean += (1 - first) * (slopes - self.mean)
+        np.multiply(slopes, slopes, out=self.scratch)
+        self.square += (1 - second) * (self.scratch - self.square)
+        np.sqrt(self.square, out=self.scratch)
+        self.scratch += ADAM_EPSILON * correction
+        np.divide(self.mean, self.scratch, out=self.scratch)
+        self.scratch *= self.lr * correction / (1 - first**self.steps)
+        params -= self.scratch

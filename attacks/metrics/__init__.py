@@ -1,0 +1,1 @@
+"""How well an attack does: membership inference as arithmetic, and how unequally clients are exposed."""

@@ -1,0 +1,93 @@
+"""What a trial occupies on a machine or cluster, computed in one place, and a refusal where it cannot fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.config.resources import Resources
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The bundles that one trial reserves. The driver itself takes nothing: it waits while others compute.
+
+    Attributes:
+        threads: CPUs of a bundle. Client actors and shadow tasks never compute at the same time and share the bundle's CPUs.
+        gpu: the fraction of a GPU that an actor or a shadow task takes, 0 without.
+        actors, shadows: how many of each; shadow tasks have bundles of their own where a GPU is used, because an actor keeps
+            its memory there while they run.
+    """
+
+    threads: int
+    gpu: float
+    actors: int
+    shadows: int
+
+    @property
+    def bundles(self) -> list[dict[str, float]]:
+        one = {"CPU": float(self.threads)} | ({"GPU": self.gpu} if self.gpu else {})
+        own = self.actors + self.shadows if self.gpu else max(self.actors, self.shadows)
+        return [one] * own
+
+    def _options(self, group: Any, cpus: int, indices: range) -> list[dict[str, Any]]:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        return [
+            {
+                "num_cpus": cpus,
+                "num_gpus": self.gpu,
+                "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
+            }
+            for index in indices
+        ]
+
+    def actor_options(self, group: Any) -> list[dict[str, Any]]:
+        """Ray options of each client actor in the trial's placement group."""
+        return self._options(group, 0, range(self.actors))
+
+    def shadow_options(self, group: Any) -> list[dict[str, Any]]:
+        """Ray options of the shadow tasks, one for each that runs at the same time."""
+        first = self.actors if self.gpu else 0
+        return self._options(group, self.threads, range(first, first + self.shadows))
+
+    def __str__(self) -> str:
+        parts = [f"{self.actors} client actors", f"{self.shadows} shadow tasks", f"{self.threads} CPU each"]
+        return ", ".join(parts + ([f"1/{round(1 / self.gpu)} GPU each"] if self.gpu else []))
+
+
+def placement(resources: Resources, training: Any) -> Placement:
+    """The placement of a trial with this ``training`` configuration; a GPU is asked for where clients train on one."""
+    on_gpu = training.device == "cuda" or resources.reserve_gpu
+    gpu = 1 / resources.clients_per_gpu if on_gpu else 0.0
+    shadows = resources.client_actors if resources.shadow_tasks == "auto" else resources.shadow_tasks
+    return Placement(training.threads, gpu, resources.client_actors, shadows)
+
+
+def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
+    """Why one trial cannot be placed on ``nodes`` (resources of each), in a sentence; None if it can."""
+    if _held(place.bundles[0], nodes) >= len(place.bundles):
+        return None
+    need = {name: sum(bundle[name] for bundle in place.bundles) for name in place.bundles[0]}
+    have = {name: sum(node.get(name, 0) for node in nodes) for name in need}
+    return (
+        f"one trial ({place}) needs {_amounts(need)} and the cluster has {_amounts(have)} on {len(nodes)} nodes; "
+        "lower resources.client_actors, resources.shadow_tasks or base.training.threads"
+    )
+
+
+def together(place: Placement, nodes: Sequence[dict[str, float]], wanted: int | str) -> int:
+    """How many trials run at the same time: as many as fit, or ``wanted`` if that is fewer."""
+    fit = _held(place.bundles[0], nodes) // len(place.bundles)
+    return max(1, fit if wanted == "auto" else min(fit, int(wanted)))
+
+
+def _held(bundle: dict[str, float], nodes: Sequence[dict[str, float]]) -> int:
+    """How many bundles like this one the nodes hold; each lies on one node."""
+    # A hair is added because nine times a ninth of a GPU is a little more than the whole in floating point.
+    return sum(min(int(node.get(name, 0) / need + 1e-9) for name, need in bundle.items()) for node in nodes)
+
+
+def _amounts(amounts: dict[str, float]) -> str:
+    return " and ".join(f"{amount:g} {name}" for name, amount in amounts.items())

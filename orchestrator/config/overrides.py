@@ -1,0 +1,168 @@
+"""Dotted keys: reaching into nested maps and lists, and putting a value there without changing the original.
+
+A list is entered by position, or by the name of a member in it: ``attacks.0.every`` and ``attacks.shadow_mia.every``.
+A slot that is filled by a bare name (``model: mlp``) is entered as the map it stands for (``{name: mlp}``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orchestrator.config.errors import Key, Problem, Refusal, dotted, shown
+from orchestrator.config.run import SLOTS, Slot
+from orchestrator.config.search_space import WORDS
+from orchestrator.config.yaml_reader import Document, read
+
+SlotTest = Callable[[Key], bool]
+
+
+class Unreachable(ValueError):  # noqa: N818
+    """A dotted key leads into something that has no entries, or to an entry that a list does not have."""
+
+
+def slot_test(slots: Sequence[Slot] = SLOTS, top: Key = ()) -> SlotTest:
+    """A function that says whether a member stands at a key; ``top`` is where the run stands in the tree."""
+    single = {(*top, *slot.path) for slot in slots if not slot.many}
+    several = {(*top, *slot.path) for slot in slots if slot.many}
+    return lambda key: key in single or (key[:-1] in several and isinstance(key[-1], int))
+
+
+def located(tree: Any, key: Iterable[str | int]) -> Key:
+    """``key`` with the steps into lists as positions. Raises Unreachable if a list has no such entry."""
+    found: Key = ()
+    for step in key:
+        if isinstance(tree, list):
+            step = _position(tree, step, found)
+            tree = tree[step]
+        else:
+            tree = tree.get(step) if isinstance(tree, dict) else None
+        found = (*found, step)
+    return found
+
+
+def _position(entries: list[Any], step: str | int, at: Key) -> int:
+    names = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
+    if step in names:
+        return names.index(step)
+    if str(step).isdecimal() and len(str(step)) < 9 and int(step) < len(entries):
+        return int(step)
+    have = ", ".join(f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str)) or str(
+        len(entries)
+    )
+    raise Unreachable(f"{dotted(at)} has no entry {dotted((step,))}; its entries: {have}")
+
+
+def present(tree: Any, key: Key) -> bool:
+    """Whether there is a value at ``key``."""
+    for step in key:
+        entries: Any = dict(enumerate(tree)) if isinstance(tree, list) else tree
+        if not isinstance(entries, dict) or step not in entries:
+            return False
+        tree = entries[step]
+    return True
+
+
+def assigned(tree: Any, key: Key, value: Any, is_slot: SlotTest, at: Key = ()) -> Any:
+    """``tree`` with ``value`` at ``key``; maps that are not there are made. Raises Unreachable.
+
+    ``key`` comes from `located`. Only what lies on the way is copied.
+    """
+    if not key:
+        return value
+    step, rest = key[0], key[1:]
+    if isinstance(tree, str) and is_slot(at):
+        tree = {"name": tree}
+    if tree is None:
+        tree = {}
+    if isinstance(tree, list) and isinstance(step, int):
+        return [*tree[:step], assigned(tree[step], rest, value, is_slot, (*at, step)), *tree[step + 1 :]]
+    if isinstance(tree, dict):
+        return {**tree, step: assigned(tree.get(step), rest, value, is_slot, (*at, step))}
+    raise Unreachable(f"{dotted(at)} is {shown(tree)}, which has no {dotted((step,))} in it")
+
+
+@dataclass
+class Places:
+    """Where each key of a tree comes from: a line of the file, or a ``--set`` of the command line."""
+
+    file: str
+    lines: dict[Key, int] = field(default_factory=dict)
+    sets: dict[Key, str] = field(default_factory=dict)
+
+    def replace(self, key: Key, option: str) -> None:
+        """From now on ``key`` and all below it come from ``option``."""
+        for known in (self.lines, self.sets):
+            for other in [other for other in known if other[: len(key)] == key]:
+                del known[other]
+        self.sets[key] = option
+
+    def place(self, problem: Problem) -> Problem:
+        """``problem`` with file and line of its key, or of what is nearest around it, unless it has a place."""
+        if problem.file:
+            return problem
+        for length in range(len(problem.key), 0, -1):
+            key = problem.key[:length]
+            if key in self.sets:
+                return Problem(problem.sentence, problem.key, self.sets[key])
+            if key in self.lines:
+                return Problem(problem.sentence, problem.key, self.file, self.lines[key])
+        return Problem(problem.sentence, problem.key, self.file)
+
+
+def sweep_step(parts: Sequence[str]) -> Key:
+    """The key of a ``--set`` below ``sweep``, where keys hold dots: the word after a swept key tells how far it goes.
+
+    >>> sweep_step(["data", "split", "minority_ratio", "grid_search"])
+    ('data.split.minority_ratio', 'grid_search')
+    """
+    for end in (len(parts) - 1, len(parts) - 2):
+        if end > 0 and parts[end] in WORDS:
+            return (".".join(parts[:end]), *parts[end:])
+    return (".".join(parts),)
+
+
+def overridden(
+    document: Document, places: Places, sets: Sequence[str], slots: Sequence[Slot] = SLOTS
+) -> tuple[Any, list[Problem]]:
+    """The values of ``document`` after every ``key=value`` in ``sets``, later ones last, and all problems so far.
+
+    ``places`` is filled with where each key now comes from.
+    """
+    tree, problems = document.value, list(document.problems)
+    places.lines.update(document.lines)
+    is_slot = slot_test(slots, top=("base",))
+    for text in sets:
+        option = f"--set {text}"
+        name, equals, written = text.partition("=")
+        parts = [part.strip() for part in name.split(".")]
+        if not equals or not all(parts):
+            sentence = "must be key=value, the key dotted and from the top of the file, such as base.rounds=4"
+            problems.append(Problem(sentence, file=option))
+            continue
+        try:
+            key, value, found = _set(tree, parts, written, option)
+            tree = assigned(tree, key, value, is_slot)
+        except Unreachable as error:
+            problems.append(Problem(str(error), file=option))
+        except Refusal as refusal:
+            problems += [replace(problem, key=(), line=None) for problem in refusal.problems]
+        else:
+            places.replace(key, option)
+            problems = [one for one in problems if one.key[: len(key)] != key or not key] + found
+    return tree, problems
+
+
+def _set(tree: Any, parts: list[str], written: str, option: str) -> tuple[Key, Any, list[Problem]]:
+    """Where an option puts what value, and the problems in that value."""
+    if not written.strip():
+        raise Unreachable("has no value after '='; write null for none")
+    document = read(written, option)
+    value = document.value
+    in_sweep = parts[0] == "sweep" and len(parts) > 1
+    key = located(tree, ("sweep", *sweep_step(parts[1:])) if in_sweep else parts)
+    found = [replace(problem, key=(*key, *problem.key), line=None) for problem in document.problems]
+    if in_sweep and key[2:] and not key[3:]:  # one word takes the place of another
+        return key[:2], {str(key[2]): value}, found
+    return key, value, found

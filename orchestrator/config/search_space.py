@@ -1,0 +1,229 @@
+"""The words of a ``sweep`` section, which are Ray Tune's own, and the points that they span.
+
+``grid_search`` takes every value of a list, all combinations of several; the other words draw at random, ``samples``
+times. Draws do not come from Ray, so that the trials are known before it starts, and are the same wherever it does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from orchestrator.config.errors import Key, Problem, shown, unknown
+
+GRID = "grid_search"
+SEARCH: Key = ("tune", "search")
+MOST_TRIALS = 10_000
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One swept key: ``key`` is dotted and starts inside ``base``; ``word`` and ``arguments`` were written for it."""
+
+    key: str
+    word: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value on an axis, and where in the file it stands."""
+
+    value: Any
+    key: Key
+
+
+Point = dict[str, Choice]
+"""One value for every swept key."""
+
+
+def _uniform(rng: Any, low: float, high: float) -> float:
+    return float(rng.uniform(low, high))
+
+
+def _loguniform(rng: Any, low: float, high: float) -> float:
+    return float(math.exp(rng.uniform(math.log(low), math.log(high))))
+
+
+def _randint(rng: Any, low: int, high: int) -> int:
+    return int(rng.integers(low, high))
+
+
+def _quniform(rng: Any, low: float, high: float, step: float) -> float:
+    """A multiple of ``step``, rounded to twelve digits so that 0.1 steps do not read 0.30000000000000004."""
+    return float(f"{round(rng.uniform(low, high) / step) * step:.12g}")
+
+
+RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
+    "choice": (None, "[value, value, ...]"),
+    "uniform": (_uniform, "[low, high]"),
+    "loguniform": (_loguniform, "[low, high]"),
+    "randint": (_randint, "[low, high]"),
+    "quniform": (_quniform, "[low, high, step]"),
+}
+"""The random words: how each draws (``choice`` draws a position), and what is written after it."""
+
+WORDS = (GRID, *RANDOM)
+
+
+def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list[Problem]]:
+    """The swept keys in the order of the file, and every problem with them; ``samples`` is the key beside ``sweep``."""
+    found: list[Axis] = []
+    problems: list[Problem] = []
+    for key, given in section.items():
+        axis, wrong = _axis(key, given)
+        problems += wrong
+        found += [axis] if axis is not None else []
+    random = [
+        key for key, given in section.items() if isinstance(given, dict) and any(word in given for word in RANDOM)
+    ]
+    if random and samples is None:
+        problems.append(
+            Problem(f"is missing; it must be the number of random draws, which {random[0]} asks for", ("samples",))
+        )
+    if samples is not None and not random:
+        problems.append(
+            Problem(
+                f"is the number of random draws, but no swept key has one of the words {', '.join(RANDOM)}",
+                ("samples",),
+            )
+        )
+    return found, problems
+
+
+def _axis(key: str, given: Any) -> tuple[Axis | None, list[Problem]]:
+    place: Key = ("sweep", key)
+    if key == "base" or key.startswith("base."):
+        short = key[5:] or "rounds"
+        return None, [Problem(f"the keys of a sweep start inside base; write {shown(short)}", place)]
+    if not all(key.split(".")):
+        return None, [Problem(f"must be names joined by dots, such as training.lr, got {shown(key)}", place)]
+    if not isinstance(given, dict) or len(given) != 1:
+        return None, [
+            Problem(f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {shown(given)}", place)
+        ]
+    ((word, arguments),) = given.items()
+    if word not in WORDS:
+        return None, [Problem(unknown(f"unknown word {shown(word)}", word, WORDS), place)]
+    if not isinstance(arguments, list):
+        allowed = "a list of values" if word == GRID else RANDOM[word][1]
+        return None, [Problem(f"must be {allowed}, got {shown(arguments)}", (*place, word))]
+    axis = Axis(key, word, tuple(arguments))
+    sentences = _listed(arguments, repeats=word == "choice") if word in (GRID, "choice") else _bounded(word, arguments)
+    return (axis if not sentences else None), [Problem(text, (*place, word, *inner)) for inner, text in sentences]
+
+
+def _listed(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
+    """Problems of a list of values; ``repeats``: a value may be listed twice, to be drawn more often."""
+    if not values:
+        return [((), "is empty; it must be a list with at least one value")]
+    first: dict[str, int] = {}
+    found: list[tuple[Key, str]] = []
+    for place, value in enumerate(values):
+        text = json.dumps(value, sort_keys=True)
+        if text in first and not repeats:
+            found.append(((place,), f"{shown(value)} is listed twice; equal trials are run once"))
+        first.setdefault(text, place)
+    return found
+
+
+def _bounded(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
+    """Problems of the bounds of a random word."""
+    kinds = (int,) if word == "randint" else (int, float)
+    right = len(bounds) == (3 if word == "quniform" else 2) and all(type(bound) in kinds for bound in bounds)
+    allowed = f"{RANDOM[word][1]} with low < high"
+    if word == "randint":
+        allowed += ", integers, where high itself is never drawn"
+    if word == "loguniform":
+        allowed, right = f"{allowed} and low > 0", right and bounds[0] > 0
+    if word == "quniform":
+        # Below a billionth of the bounds a step is lost in the rounding of the draw.
+        allowed, right = f"{allowed} and step > 0", right and bounds[2] > 1e-9 * max(abs(bounds[0]), abs(bounds[1]))
+    if right and bounds[0] < bounds[1] and math.isfinite(bounds[1] - bounds[0]):
+        return []
+    return [((), f"must be {allowed}, got {shown(bounds)}")]
+
+
+def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Problem]]:
+    """Every combination of the axes' values: for each draw, the product of the grids in the order of the file.
+
+    A draw is combined with every point of the grids, so that what the grids compare is compared at equal random values.
+    Each key has a stream of its own: more samples or another random key keep the draws that there were. A draw that
+    repeats an earlier one (``choice`` among few values) is left out. Too many points are a problem, and only the first
+    is returned.
+    """
+    grids = [axis for axis in found if axis.word == GRID]
+    random = [axis for axis in found if axis.word != GRID]
+    draws = (samples or 1) if random else 1
+    number = math.prod(len(axis.arguments) for axis in grids) * draws
+    problems = []
+    if number > MOST_TRIALS:
+        key: Key = ("sweep",)
+        problems.append(Problem(f"asks for {number} trials; the most in one file are {MOST_TRIALS}", key))
+        grids, draws = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids], 1
+    combinations = [
+        dict(zip([axis.key for axis in grids], combination, strict=True))
+        for combination in product(*(_grid(axis) for axis in grids))
+    ]
+    order = [axis.key for axis in found]
+    drawn = _drawn(random, draws)
+    merged = [{**combination, **draw} for draw in drawn for combination in combinations]
+    return [{key: point[key] for key in order} for point in merged], problems
+
+
+def unsearchable(found: list[Axis]) -> list[Problem]:
+    """What keeps a search from drawing the swept keys."""
+    if not found:
+        return [Problem(f"has nothing to draw: no swept key has one of the words {', '.join(RANDOM)}", SEARCH)]
+    sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) for {GRID}"
+    return [Problem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
+
+
+def corners(found: list[Axis]) -> list[Point]:
+    """Points that show what may be wrong with a draw: every end and every choice of each axis, the others at their first."""
+    ends = {axis.key: _ends(axis) for axis in found}
+    first = {key: choices[0] for key, choices in ends.items()}
+    return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]
+
+
+def _ends(axis: Axis) -> list[Choice]:
+    if axis.word in (GRID, "choice"):
+        return [Choice(value, ("sweep", axis.key, axis.word, place)) for place, value in enumerate(axis.arguments)]
+    low, high = axis.arguments[:2]
+    if axis.word == "randint":
+        high -= 1
+    if axis.word == "quniform":
+        low, high = (float(f"{round(end / axis.arguments[2]) * axis.arguments[2]:.12g}") for end in (low, high))
+    return [Choice(end, ("sweep", axis.key, axis.word)) for end in (low, high)]
+
+
+def _grid(axis: Axis) -> list[Choice]:
+    return [Choice(value, ("sweep", axis.key, GRID, place)) for place, value in enumerate(axis.arguments)]
+
+
+def _drawn(random: list[Axis], draws: int) -> list[Point]:
+    """``draws`` points on the random axes, without those that repeat an earlier one."""
+    if not random:
+        return [{}]
+    columns = [_draws(axis, draws) for axis in random]
+    found: dict[str, Point] = {}
+    for row in zip(*columns, strict=True):
+        text = json.dumps([choice.value for choice in row], sort_keys=True)
+        found.setdefault(text, dict(zip([axis.key for axis in random], row, strict=True)))
+    return list(found.values())
+
+
+def _draws(axis: Axis, draws: int) -> list[Choice]:
+    import numpy as np  # most files have no random word, and this is a third of the time that it takes to read one
+
+    rng = np.random.default_rng(np.random.SeedSequence(list(axis.key.encode())))
+    draw, _ = RANDOM[axis.word]
+    place: Key = ("sweep", axis.key, axis.word)
+    if draw is not None:
+        return [Choice(draw(rng, *axis.arguments), place) for _ in range(draws)]
+    positions = rng.integers(0, len(axis.arguments), size=draws)
+    return [Choice(axis.arguments[position], (*place, int(position))) for position in positions]

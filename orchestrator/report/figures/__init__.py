@@ -1,0 +1,1 @@
+"""Figures of a report, each from an arrangement of trials."""

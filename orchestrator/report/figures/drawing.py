@@ -1,0 +1,316 @@
+"""How the figures are drawn: a grid of panels with one legend outside of it, and three ways to put trials into a panel.
+
+Matplotlib's object interface on the Agg canvas: no window, no global figure, no settings that outlive a figure.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from orchestrator.report.estimate import FEWEST, Estimate, drawn
+from orchestrator.report.figures.arrangement import Arrangement, Point
+from orchestrator.report.values import Value, text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+GREY = "#6B6B6B"
+REFERENCE: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2, "zorder": 1}
+BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the resolution below
+RESOLUTION = 120  # dots per inch
+PANEL_HEIGHT = 2.5  # inches
+IN_A_ROW = 3  # panels that are side by side where they are all of one kind
+PER_INCH = 11  # characters of body text in an inch, on average
+RATES = (-0.02, 1.02)  # the vertical axis of a rate ends here, however wide an interval is
+
+Shared = Literal["row", "col", "all", "none"]
+Draw = Callable[["Axes", Arrangement, Point, str], None]
+
+
+@dataclass(frozen=True)
+class PanelRow:
+    """One row of panels: the values of the facets that it shows, a metric for each column, the vertical axis' label."""
+
+    panel: Point
+    metrics: tuple[str, ...]
+    ylabel: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A figure's words: what it shows (the title's first line), how to read the marks, further legend entries.
+
+    ``within`` are the farthest ends of the vertical axes.
+    """
+
+    what: str
+    note: str
+    extra: tuple[Any, ...] = ()
+    within: tuple[float, float] = (-math.inf, math.inf)
+
+
+def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[PanelRow], draw: Draw) -> Figure:
+    """A figure with one panel for each row and column, drawn by ``draw``; equal ``ylabel`` means equal scale."""
+    figure, axes = blank(arr, sheet, len(rows), len(columns), panel_width(arr))
+    for line, row in zip(axes, rows, strict=True):
+        for ax, metric in zip(line, row.metrics, strict=True):
+            draw(ax, arr, row.panel, metric)
+            categories(ax, arr)
+        label_row(line, row.ylabel, row.label)
+    same_scale(axes, [row.ylabel for row in rows], sheet.within)
+    label_columns(axes, columns, arr.axis_label)
+    legend(figure, algorithm_handles(arr, "patch" if draw is bars else "marker"), sheet)
+    return figure
+
+
+def blank(
+    arr: Arrangement, sheet: Sheet, rows: int, columns: int, width: float, shared: Shared = "row"
+) -> tuple[Figure, Any]:
+    """An empty titled figure and its axes [rows, columns], panels ``width`` inches wide; ``shared`` vertical scales."""
+    from matplotlib.figure import Figure
+
+    size = (max(7.2, columns * width + 0.9), rows * PANEL_HEIGHT + 1.6)
+    figure = Figure(figsize=size, dpi=RESOLUTION, layout="constrained", facecolor="white")
+    figure.suptitle(f"{sheet.what}\n{arr.datasets}, sweep {arr.results.name}", fontsize=TITLE, x=0.01, ha="left")
+    axes = figure.subplots(rows, columns, sharey=shared, squeeze=False)
+    for ax in axes.flat:
+        ax.grid(axis="y", color="#E3E3E3", linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.margins(y=0.08)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=BODY)
+    return figure, axes
+
+
+def wrapped(arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, Any]:
+    """A figure of panels of one kind, `IN_A_ROW` at most side by side, and the panels in order [len(headings)]."""
+    columns = min(len(headings), IN_A_ROW)
+    rows = -(-len(headings) // columns)
+    figure, axes = blank(arr, sheet, rows, columns, 3.4, shared="all")
+    for ax, heading in zip(axes.flat, headings, strict=False):
+        ax.set_title(textwrap.fill(heading, int(2.9 * PER_INCH)), fontsize=HEADING)
+    for i, ax in enumerate(axes.flat):
+        ax.set_visible(i < len(headings))
+        if i < len(headings) <= i + columns:
+            ax.set_xlabel(xlabel, fontsize=BODY)
+    for line in axes:
+        line[0].set_ylabel(ylabel, fontsize=BODY)
+    return figure, axes.flat[: len(headings)]
+
+
+def panel_width(arr: Arrangement) -> float:
+    """Inches that a panel needs for its positions, boxes and tick labels."""
+    each = 0.5 if arr.axis == (arr.hue,) else 0.3 * len(arr.hues)
+    return min(max(3.1, 0.6 + max(each, longest(arr) / PER_INCH + 0.1, 0.55) * len(arr.positions)), 9.0)
+
+
+def longest(arr: Arrangement) -> int:
+    """Characters in the longest line of the tick labels."""
+    return max(len(line) for position in arr.positions for line in arr.position_label(position).split("\n"))
+
+
+def categories(ax: Axes, arr: Arrangement) -> None:
+    """Tick labels at the positions of the axis, turned where they would touch."""
+    labels = [arr.position_label(position) for position in arr.positions]
+    ax.set_xticks(range(len(labels)), labels, fontsize=BODY)
+    ax.set_xlim(-0.6, len(labels) - 0.4)
+    if (longest(arr) + 1) / PER_INCH * len(labels) > panel_width(arr):
+        ax.tick_params(axis="x", labelrotation=35)
+        for tick in ax.get_xticklabels():
+            tick.set_horizontalalignment("right")
+
+
+def label_columns(axes: Any, headings: Sequence[str], xlabel: str) -> None:
+    """What the columns show, above them, and the horizontal axis' name below them."""
+    for ax, heading in zip(axes[0], headings, strict=True):
+        width = ax.get_figure().get_figwidth() / len(headings) - 0.5
+        ax.set_title(textwrap.fill(heading, int(width * PER_INCH * BODY / HEADING)), fontsize=HEADING)
+    for ax in axes[-1]:
+        ax.set_xlabel(xlabel, fontsize=BODY)
+
+
+def label_row(line: Sequence[Axes], ylabel: str, label: str = "") -> None:
+    """The vertical axis' name on the left, what the row has in common on the right."""
+    line[0].set_ylabel(ylabel, fontsize=BODY)
+    if label:
+        wrapped = textwrap.fill(label, int(PANEL_HEIGHT * PER_INCH * 0.9))
+        place: dict[str, Any] = {"xycoords": "axes fraction", "rotation": 270, "ha": "left", "va": "center"}
+        place["multialignment"] = "center"
+        line[-1].annotate(wrapped, (1.02, 0.5), fontsize=BODY, **place)
+
+
+def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
+    """One legend below the panels; its title says how to read the marks."""
+    entries = [*handles, *sheet.extra]
+    widest = max((len(str(handle.get_label())) for handle in entries), default=1)
+    room = int(figure.get_figwidth() / (widest / PER_INCH + 0.55))
+    found = figure.legend(
+        handles=entries,
+        loc="outside lower center",
+        ncols=max(1, min(len(entries), room)),
+        frameon=False,
+        fontsize=BODY,
+        title=textwrap.fill(sheet.note, int(figure.get_figwidth() * PER_INCH)),
+        title_fontsize=BODY,
+    )
+    found.get_title().set_color(GREY)
+    found.get_title().set_multialignment("center")
+
+
+def same_scale(axes: Any, kinds: Sequence[str], within: tuple[float, float]) -> None:
+    """Give rows of one kind the same vertical limits, so that small multiples can be compared."""
+    for kind in set(kinds):
+        lines = [line for line, of in zip(axes, kinds, strict=True) if of == kind]
+        limits = [ax.get_ylim() for line in lines for ax in line]
+        for line in lines:
+            line[0].set_ylim(
+                max(within[0], min(low for low, _ in limits)), min(within[1], max(high for _, high in limits))
+            )
+
+
+def algorithm_handles(arr: Arrangement, kind: Literal["marker", "line", "patch"] = "marker") -> list[Any]:
+    """Legend entries of the algorithms, as they are drawn."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    for hue in arr.hues:
+        colour, label = arr.palette[text(hue)], arr.hue_label(hue)
+        if kind == "patch":
+            handles.append(Patch(facecolor=f"{colour}66", edgecolor=colour, linewidth=1.4, label=label))
+        else:
+            shape = marker(arr, hue) if kind == "marker" else ""
+            handles.append(Line2D([], [], color=colour, marker=shape, linewidth=2, markersize=7, label=label))
+    return handles
+
+
+def dashed(label: str) -> Any:
+    """Legend entry of a reference line."""
+    return stroke(label, **REFERENCE)
+
+
+def stroke(label: str, **style: Any) -> Any:
+    """Legend entry of a kind of line."""
+    from matplotlib.lines import Line2D
+
+    look: dict[str, Any] = {"color": "black", "linewidth": 1.6} | style
+    return Line2D([], [], label=label, **look)
+
+
+def marker(arr: Arrangement, hue: Value) -> str:
+    """The marker of a colour: the second way to tell algorithms apart."""
+    return MARKERS[[text(h) for h in arr.hues].index(text(hue)) % len(MARKERS)]
+
+
+def places(arr: Arrangement, spread: float = 0.8) -> Iterator[tuple[float, float, Point, Value]]:
+    """Where each algorithm stands at each position: horizontal place, room there, position, algorithm."""
+    room = spread / len(arr.hues)
+    for i, position in enumerate(arr.positions):
+        if arr.axis == (arr.hue,):
+            yield float(i), 0.5, position, position[0]
+            continue
+        for j, hue in enumerate(arr.hues):
+            yield i + (j - (len(arr.hues) - 1) / 2) * room, min(room * 0.8, 0.4), position, hue
+
+
+def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
+    """Quartiles and range of the seeds as a box (from three seeds on), the median as its line, each seed as a point."""
+    for x, room, position, hue in places(arr):
+        values, colour = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
+        line = {"color": colour, "linewidth": 1.4}
+        if len(values) >= FEWEST:
+            ax.boxplot(
+                [values],
+                positions=[x],
+                widths=[room],
+                whis=(0, 100),
+                manage_ticks=False,
+                patch_artist=True,
+                boxprops={"facecolor": f"{colour}33", "edgecolor": colour, "linewidth": 1.4},
+                medianprops=line | {"linewidth": 2.4},
+                whiskerprops=line,
+                capprops=line,
+            )
+        elif len(values) == 2:
+            ax.hlines(sum(values) / 2, x - room / 2, x + room / 2, color=colour, linewidth=2.4)
+        points: dict[str, Any] = {"color": colour, "marker": marker(arr, hue), "alpha": 0.75}
+        ax.scatter([x] * len(values), values, s=18 if len(values) > 2 else 40, linewidths=0, zorder=3, **points)
+
+
+def box_note(arr: Arrangement) -> str:
+    """How to read `boxes`, by the number of seeds that there are."""
+    if seeds(arr)[-1] >= FEWEST:
+        return "boxes: quartiles and range over seeds; thick line: median; points: single seeds"
+    return "points: single seeds" + ("; line: their mean (too few for a box)" if seeds(arr)[-1] > 1 else "")
+
+
+def mean_note(arr: Arrangement, mean: str = "marks", spread: str = "bars") -> str:
+    """How to read means and what is around them, by the number of seeds that there are."""
+    fewest, most = seeds(arr)
+    if most == 1:
+        return f"{mean}: one seed"
+    if most < FEWEST:
+        return f"{mean}: mean over seeds; {spread}: range of the two seeds (too few for an interval)"
+    return f"{mean}: mean over seeds; {spread}: 95 % interval" + (", range of two seeds" if fewest < FEWEST else "")
+
+
+def seeds(arr: Arrangement) -> tuple[int, int]:
+    """Fewest (but for one) and most trials at one place of the figures."""
+    found = [len(arr.cell(panel, at, hue)) for panel in arr.panels for _, _, at, hue in places(arr)]
+    return min((n for n in found if n > 1), default=1), max(found)
+
+
+def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
+    """Mean over seeds as a marker with its 95 % interval, joined along an axis that has an order."""
+    found: dict[str, list[tuple[float, Estimate]]] = {text(hue): [] for hue in arr.hues}
+    for x, _, position, hue in places(arr, spread=0.3):
+        e = drawn(arr.measured(panel, position, hue, metric))
+        if e.n:
+            found[text(hue)].append((x, e))
+    for hue in arr.hues:
+        style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue)}
+        means_with_intervals(ax, found[text(hue)], linestyle="-" if is_ordered(arr) else "none", **style)
+
+
+def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
+    """Mean over seeds as a bar from 0, with its 95 % interval."""
+    lowest = 0.0
+    for x, room, position, hue in places(arr):
+        e = drawn(arr.measured(panel, position, hue, metric))
+        if e.n:
+            colour = arr.palette[text(hue)]
+            ax.bar([x], [e.mean], width=room, color=f"{colour}66", edgecolor=colour, linewidth=1.4)
+            means_with_intervals(ax, [(x, e)], color=colour)
+            lowest = min(lowest, e.mean)
+    if lowest == 0:
+        ax.set_ylim(bottom=0)
+
+
+def means_with_intervals(ax: Axes, marks: Sequence[tuple[float, Estimate]], **style: Any) -> None:
+    """Estimates at their horizontal places; one without an interval has no bar."""
+    x, means, halves = [x for x, _ in marks], [e.mean for _, e in marks], [e.half for _, e in marks]
+    ax.errorbar(x, means, yerr=halves, **({"linewidth": 1.6, "markersize": 6.5, "capsize": 3} | style))
+
+
+def is_ordered(arr: Arrangement) -> bool:
+    """Whether a line from one position to the next means something: numbers and ranges, not names."""
+    return bool(arr.axis) and not any(isinstance(value, str) or value is None for p in arr.positions for value in p)
+
+
+def save(figure: Figure, file: IO[bytes]) -> None:
+    """Write the figure as PNG; without the program's version in it, so that equal figures are equal files."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+    # Not savefig: it would draw everything a second time, for the layout that is done already.
+    FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})

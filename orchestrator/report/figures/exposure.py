@@ -1,0 +1,311 @@
+"""FinP's figures: how well source inference finds each client's records, and the weights and curvatures of the clients.
+
+Clients are told apart by number. Where seeds deal their records anew, a client is another one in every trial, and only the
+order of the clients is averaged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report.data import Floats
+from orchestrator.report.estimate import drawn
+from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
+from orchestrator.report.figures.curves import by_round, curves, in_rounds
+from orchestrator.report.figures.drawing import (
+    BODY,
+    GREY,
+    HEADING,
+    REFERENCE,
+    Sheet,
+    algorithm_handles,
+    blank,
+    dashed,
+    label_columns,
+    label_row,
+    legend,
+    marker,
+    mean_note,
+    means_with_intervals,
+    same_scale,
+    stroke,
+    wrapped,
+)
+from orchestrator.report.values import Value, text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Columns = dict[str, Floats]
+
+BY_ROUND = {
+    "sia_mean": "attack accuracy, all clients (fraction)",
+    "eod": "EOD: most less least exposed (fraction)",
+    "sia_cov": "CoV of the clients' attack accuracies",
+    "sia_fi": "FI = 1 / (1 + CoV²); equal clients: 1",
+}
+CHANCE = {"sia_mean": "sia_chance", "eod": "eod_null"}
+SIA = ("round", "client", "examples", "sia_accuracy", "sia_low", "sia_high")
+WEIGHT = ("round", "client", "examples", "weight")
+CURVATURE = ("lambda_max", "hessian_trace")
+CHOSEN = ("finp_pca", "finp_ala")  # aggregations whose weights are worth a figure
+SHARE: dict[str, Any] = {"color": GREY, "linewidth": 1.4}
+MOST_BANDS = 3  # curves from which their bands cover one another
+MOST_NAMED = 16  # clients from which a panel has no room for their numbers
+
+
+def exposure(arr: Arrangement) -> Figure | None:
+    """Mean exposure to source inference and its disparity over the rounds, a curve for each method.
+
+    A single setting has its metrics two by two, several have a row each.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    arr = by_method(arr)
+    shown = [name for name in BY_ROUND if in_rounds(arr, name)]
+    if "sia_mean" not in shown:
+        return None
+    bands = len(arr.hues) <= MOST_BANDS
+    spread = mean_note(arr, "lines", "bands") if bands else "lines: mean over seeds"
+    note = f"{spread}; by chance: 1 / clients, EOD of equally exposed clients"
+    sheet = Sheet("Source inference over the rounds", note, (dashed("by chance"),))
+    single = len(arr.panels) == 1
+    columns = 2 if single else len(shown)
+    places = [(panel, name) for panel in arr.panels for name in shown]
+    figure, axes = blank(arr, sheet, -(-len(places) // columns), columns, 3.9, shared="none" if single else "col")
+    for ax, (panel, name) in zip(axes.flat, places, strict=False):
+        _chance(ax, arr, panel, CHANCE.get(name, ""))
+        curves(ax, arr, panel, (), name, bands)
+        if panel == arr.panels[0]:
+            ax.set_title(BY_ROUND[name], fontsize=HEADING)
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    for ax in axes.flat:  # only now, because a limit that is set stands for all that share it
+        ax.set_ylim(bottom=max(0.0, ax.get_ylim()[0]))
+    for line, panel in zip(axes, arr.panels, strict=False):
+        label_row(line, "", arr.panel_label(panel))
+    for ax in axes[-1]:
+        ax.set_xlabel("round", fontsize=BODY)
+    legend(figure, algorithm_handles(arr, "line"), sheet)
+    return figure
+
+
+def clients_exposed(arr: Arrangement) -> Figure | None:
+    """The attack's accuracy on every single client in the last round that was attacked, a panel for each method."""
+    arr = by_method(arr)
+    held = _tables(arr, SIA)
+    panels = _places(arr, held)
+    if not panels:
+        return None
+    last = {ident: _last(table, "sia_accuracy") for ident, table in held.items()}
+    cells = [[last[t["id"]] for t in arr.cell(panel, (), hue) if t["id"] in last] for panel, hue in panels]
+    named = all(map(_same, cells))
+    labels = "below: number of the client" if named else "means are by rank, as every seed has dealt other clients"
+    note = (
+        "points: attack accuracy on a client in the last attacked round, mean over seeds; bars: 95 % binomial interval of "
+        f"one run's targets; {labels}"
+    )
+    sheet = Sheet("Source inference against each client", note, (dashed("guessing (1 / clients)"),))
+    headings = [_heading(arr, panel, hue) for panel, hue in panels]
+    figure, axes = wrapped(arr, sheet, headings, "clients, most exposed first", "attack accuracy (fraction)")
+    for ax, (_, hue), tables in zip(axes, panels, cells, strict=True):
+        _exposed(ax, tables, arr.palette[text(hue)], named)
+    axes[0].set_ylim(-0.02, min(1.02, axes[0].get_ylim()[1]))
+    legend(figure, [], sheet)
+    return figure
+
+
+def weights(arr: Arrangement) -> Figure | None:
+    """How much each client counts in the average, and how far its curvature stands out, by method."""
+    arr = by_method(arr)
+    held, rhos = _tables(arr, WEIGHT), _tables(arr, ("client", "rho"))
+    chosen = any(text(arr.results.value(trial, "aggregation.name")) in CHOSEN for trial in arr.trials)
+    if not held or not (rhos or chosen):
+        return None
+    shown = [
+        [held[t["id"]] for hue in arr.hues for t in arr.cell(panel, (), hue) if t["id"] in held] for panel in arr.panels
+    ]
+    alike = all(_same([_last(table, "weight") for table in tables]) for tables in shown)
+    first = "marks (mean over the rounds): first seed, because the others have dealt other clients"
+    note = mean_note(arr, "marks (mean over the rounds)") if alike else first
+    sheet = Sheet(
+        "Weights of the clients, and how far their curvature stands out (rho)",
+        note,
+        (stroke("share of all records", **SHARE),),
+    )
+    kinds = {"weight": "weight in the average\n(fraction)"} | ({"rho": "rho"} if rhos else {})
+    rows = [(panel, name) for panel in arr.panels for name in kinds]
+    clients = max(len(_last(table, "weight")["client"]) for table in held.values())
+    figure, axes = blank(arr, sheet, len(rows), 1, min(max(6.3, 0.13 * clients * len(arr.hues) + 1), 11.0))
+    for line, (panel, name) in zip(axes, rows, strict=True):
+        _weighed(line[0], arr, panel, name, held if name == "weight" else rhos, held, alike)
+        label_row(line, kinds[name], arr.panel_label(panel))
+    same_scale(axes, [name for _, name in rows], (0, 1))
+    for (ax,) in axes:
+        ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # a mark at 0 is seen whole
+    label_columns(axes, [""], "client, and below it its records")
+    legend(figure, algorithm_handles(arr), sheet)
+    return figure
+
+
+def curvature(arr: Arrangement) -> Figure | None:
+    """Largest eigenvalue against trace of the clients' Hessians, a panel for each method that measures them."""
+    from matplotlib.ticker import NullFormatter
+
+    arr = by_method(arr)
+    held = _tables(arr, CURVATURE)
+    panels = _places(arr, held)
+    points = [_curvatures(held, [trial["id"] for trial in arr.cell(panel, (), hue)]) for panel, hue in panels]
+    shown = [(trace[kept], top[kept]) for trace, top in points if (kept := (trace > 0) & (top > 0)).any()]
+    if not shown or len(shown) < len(points):
+        return None
+    measured, positive = (sum(len(trace) for trace, _ in found) for found in (points, shown))
+    lost = f"; {measured - positive} of {measured} at or below 0 are not shown" if positive < measured else ""
+    note = f"points: one client after its training in one round, all rounds and seeds{lost}; axes are logarithmic"
+    sheet = Sheet("Curvature of the clients' losses: two measures of it", note)
+    headings = [_heading(arr, panel, hue) for panel, hue in panels]
+    figure, axes = wrapped(arr, sheet, headings, "trace of the Hessian", "largest eigenvalue of the Hessian")
+    limits = [_limits([place[i] for place in shown]) for i in (0, 1)]
+    for ax, (_, hue), (trace, top) in zip(axes, panels, shown, strict=True):
+        ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_minor_formatter(NullFormatter())
+        _scatter(ax, trace, top, arr.palette[text(hue)])
+    legend(figure, [], sheet)
+    return figure
+
+
+def _chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:
+    """What the metric would be by chance, over all methods of the panel: it hardly depends on them."""
+    trials = [trial for hue in arr.hues for trial in arr.cell(panel, (), hue)]
+    found = by_round([arr.results.rounds[trial["id"]] for trial in trials], name)
+    if found:
+        ax.plot(list(found), [e.mean for e in found.values()], **REFERENCE)
+
+
+def _exposed(ax: Axes, tables: Sequence[Columns], colour: str, named: bool) -> None:
+    import numpy as np
+
+    ranked = tables if named else [_by_exposure(table) for table in tables]
+    means = [np.mean([table[name] for table in ranked], axis=0) for name in ("sia_accuracy", "sia_low", "sia_high")]
+    order = (-means[0]).argsort(kind="stable")
+    middle, low, high = (values[order] for values in means)
+    ax.axhline(1 / len(middle), **REFERENCE)
+    bars = [middle - low, high - middle]
+    ax.errorbar(range(len(middle)), middle, yerr=bars, linestyle="none", marker="o", color=colour, capsize=3)
+    labels = [text(client) for client in tables[0]["client"][order]] if named else [""] * len(middle)
+    ax.set_xticks(range(len(middle)), labels if len(middle) < MOST_NAMED else [""] * len(middle), fontsize=BODY)
+
+
+def _weighed(
+    ax: Axes,
+    arr: Arrangement,
+    panel: Point,
+    name: str,
+    held: dict[str, Columns],
+    sizes: dict[str, Columns],
+    alike: bool,
+) -> None:
+    """The column ``name`` of ``held`` for each client; ``sizes`` tells the clients' records in every trial."""
+    import numpy as np
+
+    trials = [trial for hue in arr.hues for trial in arr.cell(panel, (), hue) if trial["id"] in sizes]
+    if not trials:
+        return
+    first = min(text(trial.get("seed")) for trial in trials)
+    shown = [t["id"] for t in trials if t["id"] in held and (alike or text(t.get("seed")) == first)]
+    leader = next((trial for trial in trials if text(trial.get("seed")) == first), trials[0])
+    examples = _last(sizes[leader["id"]], "weight")["examples"]
+    order = examples.argsort(kind="stable")
+    at = np.arange(len(order))
+    if name == "weight":
+        ax.hlines(examples[order] / examples.sum(), at - 0.42, at + 0.42, zorder=1, **SHARE)
+    for j, hue in enumerate(arr.hues):
+        means = [_over_rounds(held[t["id"]], name)[order] for t in arr.cell(panel, (), hue) if t["id"] in shown]
+        if means:
+            places = at + (j - (len(arr.hues) - 1) / 2) * 0.8 / len(arr.hues)
+            marks = [(float(x), drawn(values)) for x, values in zip(places, zip(*means, strict=True), strict=True)]
+            style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "linestyle": "none"}
+            means_with_intervals(ax, marks, **style | {"markersize": 5, "capsize": 0})
+    labels = [f"{client}\n{examples[client]:.0f}" for client in order] if len(order) < MOST_NAMED else [""] * len(order)
+    ax.set_xticks(at, labels, fontsize=BODY - 1)
+    ax.set_xlim(-0.6, len(order) - 0.4)
+
+
+def _scatter(ax: Axes, trace: Floats, top: Floats, colour: str) -> None:
+    from attacks.metrics.disparity import spearman
+
+    ax.scatter(trace, top, s=14, color=colour, alpha=0.35, linewidths=0)
+    rank = spearman(trace, top)
+    if not math.isnan(rank):
+        place: dict[str, Any] = {
+            "xycoords": "axes fraction",
+            "ha": "left",
+            "va": "top",
+            "color": GREY,
+            "fontsize": BODY,
+        }
+        ax.annotate(f"rank correlation {rank:.2f}", (0.04, 0.97), **place)
+
+
+def _curvatures(held: dict[str, Columns], idents: Sequence[str]) -> tuple[Floats, Floats]:
+    """Traces and largest eigenvalues of all clients and rounds of these trials, as far as they were measured."""
+    import numpy as np
+
+    tables = [held[ident] for ident in idents if ident in held]
+    trace, top = (np.concatenate([table[name] for table in tables]) for name in ("hessian_trace", "lambda_max"))
+    known = np.isfinite(trace) & np.isfinite(top)
+    return trace[known], top[known]
+
+
+def _tables(arr: Arrangement, columns: Sequence[str]) -> dict[str, Columns]:
+    """These columns of the clients' tables by trial, of those trials that have a number in the last of them."""
+    import numpy as np
+
+    found = {trial["id"]: arr.results.columns(trial, "clients", columns) for trial in arr.trials}
+    return {ident: table for ident, table in found.items() if table and np.isfinite(table[columns[-1]]).any()}
+
+
+def _places(arr: Arrangement, held: dict[str, Columns]) -> list[tuple[Point, Value]]:
+    """The panels and methods of which some trial is in ``held``."""
+    places = [(panel, hue) for panel in arr.panels for hue in arr.hues]
+    return [place for place in places if any(trial["id"] in held for trial in arr.cell(place[0], (), place[1]))]
+
+
+def _heading(arr: Arrangement, panel: Point, hue: Value) -> str:
+    return ", ".join(filter(None, (arr.hue_label(hue), arr.panel_label(panel))))
+
+
+def _last(table: Columns, name: str) -> Columns:
+    """The rows of the last round in which ``name`` was measured, of the clients who took part, by client."""
+    import numpy as np
+
+    known = np.isfinite(table[name])
+    rows = np.flatnonzero(known & (table["round"] == table["round"][known].max()))
+    rows = rows[table["client"][rows].argsort(kind="stable")]
+    return {column: values[rows] for column, values in table.items()}
+
+
+def _by_exposure(table: Columns) -> Columns:
+    order = (-table["sia_accuracy"]).argsort(kind="stable")
+    return {column: values[order] for column, values in table.items()}
+
+
+def _same(tables: Sequence[Columns]) -> bool:
+    """Whether the clients are the same ones in all: as many, and with as many records each."""
+    return all(text(table["examples"].tolist()) == text(tables[0]["examples"].tolist()) for table in tables)
+
+
+def _over_rounds(table: Columns, name: str) -> Floats:
+    """Mean of a column over the rounds, by client."""
+    import numpy as np
+
+    return np.array([np.nanmean(table[name][table["client"] == client]) for client in np.unique(table["client"])])
+
+
+def _limits(parts: Sequence[Floats]) -> tuple[float, float]:
+    """Powers of ten that hold all values between them."""
+    low, high = min(part.min() for part in parts), max(part.max() for part in parts)
+    return 10.0 ** math.floor(math.log10(low) - 0.05), 10.0 ** math.ceil(math.log10(high) + 0.05)

@@ -1,0 +1,190 @@
+"""Metric privacy's figures: noise by round, ROC curves, client inference, and accuracy by strategy and kind of privacy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report.data import Floats
+from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
+from orchestrator.report.figures.curves import curve, in_rounds
+from orchestrator.report.figures.drawing import (
+    BODY,
+    GREY,
+    RATES,
+    REFERENCE,
+    PanelRow,
+    Sheet,
+    algorithm_handles,
+    bars,
+    blank,
+    dashed,
+    grid,
+    intervals,
+    is_ordered,
+    label_columns,
+    label_row,
+    legend,
+    marker,
+    mean_note,
+    places,
+    stroke,
+    wrapped,
+)
+from orchestrator.report.values import Row, Value, text
+from orchestrator.report.vocabulary import value_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PRIVACY = "privacy.name"
+BY_ROUND = {
+    "noise_std": "standard deviation of the noise in a weight",
+    "distance": "distance d of the clients' models",
+    "noise_to_update": "norm of the noise over that of the mean update",
+}
+STROKES = {"metric_dp": "-", "global_dp": "--"}
+DOTTED = REFERENCE | {"linestyle": ":"}
+UNNAMED = (":", "-.")  # of further kinds of noise
+JUDGED = {
+    "aggregated_accuracy": "accuracy, clients' tests\n(fraction)",
+    "test_accuracy": "accuracy, server's test\n(fraction)",
+    "f1_macro": "macro F1, server's test",
+}
+GRID = 200  # false positive rates at which ROC curves are averaged
+
+
+def noise(arr: Arrangement) -> Figure | None:
+    """The noise that the server adds and the distance that metric privacy divides it by: colours are strategies."""
+    from matplotlib.ticker import MaxNLocator
+
+    noisy = tuple(t for t in arr.trials if any(row.get("noise_std") is not None for row in arr.results.rounds[t["id"]]))
+    if not noisy:
+        return None
+    note = mean_note(arr, "lines", "bands")
+    arr = by_method(arr, noisy, besides=(PRIVACY,))
+    kinds = sorted({text(arr.results.value(trial, PRIVACY)) for trial in noisy}, key=lambda kind: kind != "metric_dp")
+    strokes = dict(zip((kind for kind in kinds if kind not in STROKES), UNNAMED, strict=False)) | STROKES
+    shown = [name for name in BY_ROUND if in_rounds(arr, name)]
+    extra = [stroke(value_label(PRIVACY, kind), linestyle=strokes.get(kind, "-")) for kind in kinds]
+    extra += [stroke("d = 1: as much as global-DP", **DOTTED)] if "distance" in shown else []
+    sheet = Sheet("Noise of the server over the rounds", note, tuple(extra))
+    figure, axes = blank(arr, sheet, len(arr.panels), len(shown), 3.4, shared="col")
+    for line, panel in zip(axes, arr.panels, strict=True):
+        for ax, name in zip(line, shown, strict=True):
+            if name == "distance":
+                ax.axhline(1, **DOTTED)
+            for hue in arr.hues:
+                for kind in kinds:
+                    here = [t for t in arr.cell(panel, (), hue) if text(arr.results.value(t, PRIVACY)) == kind]
+                    curve(ax, arr, here, name, color=arr.palette[text(hue)], linestyle=strokes.get(kind, "-"))
+            ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        label_row(line, "", arr.panel_label(panel))
+    for ax in axes[0]:
+        ax.set_ylim(bottom=0)
+    label_columns(axes, [BY_ROUND[name] for name in shown], "round")
+    legend(figure, algorithm_handles(arr, "line"), sheet)
+    return figure
+
+
+def roc(arr: Arrangement) -> Figure | None:
+    """Micro-averaged ROC curves of the final models on the server's test records, a panel for each position and facet."""
+    if any(trial.get("accuracy_majority") is not None for trial in arr.trials):
+        return None  # several models for several groups: their figures are others
+    columns = ("false_positive_rate", "true_positive_rate")
+    held = {trial["id"]: table for trial in arr.trials if (table := arr.results.columns(trial, "roc", columns))}
+    positions: list[Point] = [()] if arr.axis == (arr.hue,) else arr.positions
+    panels = [(panel, position) for panel in arr.panels for position in positions]
+    panels = [place for place in panels if any(t["id"] in held for hue in arr.hues for t in _cell(arr, *place, hue))]
+    if not panels:
+        return None
+    note = "lines: mean over seeds, at equal false positive rates; numbers: area under the curve"
+    sheet = Sheet("ROC curves on the server's test, one class against the rest", note, (dashed("guessing"),))
+    headings = [_heading(arr, *place) for place in panels]
+    figure, axes = wrapped(arr, sheet, headings, "false positive rate (fraction)", "true positive rate\n(fraction)")
+    for ax, place in zip(axes, panels, strict=True):
+        ax.plot([0, 1], [0, 1], **REFERENCE)
+        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        for j, hue in enumerate(arr.hues):
+            trials = [trial for trial in _cell(arr, *place, hue) if trial["id"] in held]
+            _roc_curve(ax, [held[trial["id"]] for trial in trials], arr.palette[text(hue)], len(arr.hues) - 1 - j)
+    legend(figure, algorithm_handles(arr, "line"), sheet)
+    return figure
+
+
+def cia(arr: Arrangement) -> Figure | None:
+    """Client inference by strategy and kind of privacy: the paired test's AUC, and the difference that was published."""
+    rows = {
+        "cia_auc": "AUC of the paired test\n(fraction)",
+        "cia_difference": "difference of losses\n(fraction of the target's)",
+    }
+    shown = [name for name in rows if any(trial.get(name) is not None for trial in arr.trials)]
+    if not shown:
+        return None
+    extra = (dashed("guessing (0.5)"),) if "cia_auc" in shown else ()
+    note = mean_note(arr, "marks and bars", "whiskers of the difference")
+    if "cia_auc" in shown:
+        note += "; whiskers of the AUC: 95 % bootstrap interval over the federations of one run"
+    sheet = Sheet("Client inference: is it seen that a client takes part?", note, extra)
+    panels = [PanelRow(panel, (name,), rows[name], arr.panel_label(panel)) for panel in arr.panels for name in shown]
+    return grid(arr, sheet, [""], panels, _cia_panel)
+
+
+def trade_off(arr: Arrangement) -> Figure | None:
+    """What privacy costs: accuracy of the final model by strategy, under each kind of privacy."""
+    if not protected(arr):
+        return None
+    shown = [name for name in JUDGED if any(trial.get(name) is not None for trial in arr.trials)]
+    if not shown:
+        return None
+    rows = [PanelRow(panel, (name,), JUDGED[name], arr.panel_label(panel)) for panel in arr.panels for name in shown]
+    sheet = Sheet("What privacy costs: the final model", mean_note(arr), within=RATES)
+    return grid(arr, sheet, [""], rows, intervals)
+
+
+def protected(arr: Arrangement) -> bool:
+    """Whether some trial of a sweep without groups has a protection."""
+    kinds = {text(arr.results.value(trial, PRIVACY)) for trial in arr.trials} - {"", "none"}
+    return bool(kinds) and not any(trial.get("accuracy_majority") is not None for trial in arr.trials)
+
+
+def _cell(arr: Arrangement, panel: Point, position: Point, hue: Value) -> list[Row]:
+    return arr.cell(panel, (hue,) if arr.axis == (arr.hue,) else position, hue)
+
+
+def _heading(arr: Arrangement, panel: Point, position: Point) -> str:
+    words = arr.position_label(position).replace("\n", ", ") if position and not is_ordered(arr) else ""
+    if position and is_ordered(arr):
+        words = f"{arr.axis_label}: {arr.position_label(position)}".replace("\n", ", ")
+    return ", ".join(filter(None, (words, arr.panel_label(panel))))
+
+
+def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], colour: str, line: int) -> None:
+    """The mean of the curves, and their mean area as the ``line``-th number from below."""
+    import numpy as np
+
+    from algorithms.metrics.classification import area
+
+    if not tables:
+        return
+    at = np.linspace(0, 1, GRID)
+    rates = [np.interp(at, table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
+    areas = [area(table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
+    ax.plot(at, np.mean(rates, axis=0), color=colour, linewidth=1.8)
+    place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "bottom", "fontsize": BODY}
+    ax.annotate(f"{np.mean(areas):.3f}", (0.97, 0.05 + 0.1 * line), color=colour, **place)
+
+
+def _cia_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
+    if metric == "cia_difference":
+        bars(ax, arr, panel, metric)
+        ax.axhline(0, color=GREY, linewidth=0.8)
+        return
+    ax.axhline(0.5, **REFERENCE)
+    for x, _, position, hue in places(arr):
+        found = [arr.measured(panel, position, hue, f"cia_auc{end}") for end in ("", "_low", "_high")]
+        if found[0]:
+            middle, *ends = (sum(values) / len(values) if values else float("nan") for values in found)
+            style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "capsize": 3}
+            ax.errorbar([x], [middle], yerr=[[middle - ends[0]], [ends[1] - middle]], **style)
+    ax.set_ylim(-0.05, 1.05)  # marks at 0 and 1 are seen whole

@@ -1,0 +1,231 @@
+"""Measured numbers beside the published ones: which trials a number belongs to, the gap, and what is not alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+
+from orchestrator.report.data import Results, Setting, settings
+from orchestrator.report.estimate import NAN, Estimate, estimate
+from orchestrator.report.papers import rules
+from orchestrator.report.published import Counterpart, Record, records
+from orchestrator.report.tables.summary import csv_text, escaped, markdown_table
+from orchestrator.report.values import Row, Value, text
+from orchestrator.report.vocabulary import key_label, setting_label, value_label
+
+READING = (
+    "The gap is measured minus published; rates are fractions of one. Where the sweep ran the setting but did not "
+    "measure the metric, or no trial finished, the measured cell is empty. A measured ± is half of the 95 % interval "
+    "over seeds."
+)
+# What a paper ran its methods on. Of records that share all of it with a sweep it is worth saying that they are absent.
+CIRCUMSTANCES = ("data.name", "data.split.name", "data.split.preset", "model.name")
+HEAD = ("source", "dataset", "method", "published setting", "metric", "published", "measured", "gap", "ours", "differs")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One published number and what this sweep has to lay beside it; NaN for what was not measured."""
+
+    paper: str
+    source: str
+    dataset: str
+    method: str
+    setting: str
+    metric: str
+    published: float
+    published_std: float
+    measured_setting: str
+    measured_metric: str
+    measured: float
+    measured_low: float
+    measured_high: float
+    seeds: int
+    gap: float
+    differs: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``lines`` of numbers with a counterpart in the sweep; ``absent``, records for its data that it did not run.
+
+    Where some paper's numbers have a counterpart, only this paper's are absent.
+    """
+
+    lines: tuple[Line, ...]
+    absent: tuple[Record, ...]
+
+
+def beside(results: Results, published: Iterable[Record] | None = None) -> Comparison:
+    """Every published record that these results have a counterpart for, in the order of the records."""
+    lines: list[Line] = []
+    absent = []
+    used = {key: {text(results.value(trial, key)) for trial in results.trials} for key in CIRCUMSTANCES}
+    for record in records() if published is None else published:
+        rule = rules().get(record.paper)
+        found = rule(record) if rule else None
+        if found is None:
+            continue
+        trials = _matching(results, found.where)
+        if trials and (found.against is None or _matching(results, {**found.where, **found.against})):
+            keys = tuple(key for key in results.keys if key not in found.where and not _within(key, found.over))
+            lines += [_line(results, record, found, variant, keys) for variant in settings(trials, keys)]
+        elif all(key not in found.where or found.where[key] in used[key] for key in CIRCUMSTANCES):
+            absent.append(record)
+    papers = {line.paper for line in lines}
+    return Comparison(tuple(lines), tuple(record for record in absent if not papers or record.paper in papers))
+
+
+def published_csv(comparison: Comparison) -> str:
+    """``published.csv``: one line for each published number and matching setting of the sweep."""
+    return csv_text([field.name for field in fields(Line)], [list(astuple(line)) for line in comparison.lines])
+
+
+def published_markdown(results: Results, comparison: Comparison) -> str:
+    """``published.md``: the same for readers, and what is published for these data but was not run here."""
+    blocks = [f"# {escaped(results.name)}: published numbers beside measured ones"]
+    if comparison.lines:
+        blocks += [READING, markdown_table(HEAD, [_cells(line) for line in comparison.lines])]
+    else:
+        blocks.append("No published number belongs to a setting of this sweep.")
+    if comparison.absent:
+        missing: dict[str, list[str]] = {}
+        for r in comparison.absent:
+            missing.setdefault(f"{r.source}, {r.dataset}, {r.method}, {r.setting}", []).append(f"{r.metric} {r.value}")
+        listed = "\n".join(f"- {escaped(place)}: {escaped(', '.join(values))}" for place, values in missing.items())
+        blocks += ["## Published for these data, not in this sweep", listed]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _line(results: Results, record: Record, found: Counterpart, variant: Setting, keys: tuple[str, ...]) -> Line:
+    value = _quotient(results, found, variant) if found.against else _mean(results, found, variant)
+    printed = record.value * found.scale
+    place = {key: wanted for key, wanted in found.where.items() if not key.endswith(".name")}
+    place |= dict(zip(keys, variant.values, strict=True))
+    if not place and not found.against:
+        place = {key: wanted for key, wanted in found.where.items() if key in results.keys}
+    return Line(
+        paper=record.paper,
+        source=record.source,
+        dataset=record.dataset,
+        method=record.method,
+        setting=record.setting,
+        metric=record.metric,
+        published=printed,
+        published_std=NAN if record.std is None else record.std * found.scale,
+        measured_setting=setting_label(tuple(place), tuple(place.values())),
+        measured_metric=("mean of " if len(found.metrics) > 1 else "") + " and ".join(found.metrics),
+        measured=value.mean,
+        measured_low=value.low,
+        measured_high=value.high,
+        seeds=value.n,
+        gap=value.mean - printed,
+        differs="; ".join(_differences(results, found, variant)),
+        note=record.note,
+    )
+
+
+def _cells(line: Line) -> list[str]:
+    mean, half = Estimate(line.measured, line.measured_high - line.measured, line.seeds).parts(3)
+    std = "" if math.isnan(line.published_std) else f" ± {text(line.published_std)} (std)"
+    return [
+        line.source,
+        line.dataset,
+        line.method,
+        line.setting,
+        line.metric.removesuffix("_pct"),  # a fraction here
+        text(line.published) + std,
+        f"{mean} ± {half}" if half else mean,
+        "" if math.isnan(line.gap) else f"{line.gap:+.3f}",
+        line.measured_setting or "the whole sweep",
+        "; ".join(filter(None, (line.differs, line.note and f"note: {line.note}"))),
+    ]
+
+
+def _mean(results: Results, found: Counterpart, variant: Setting) -> Estimate:
+    """Mean over seeds of the counterpart's metrics; settings that are averaged over weigh alike, whatever their seeds.
+
+    The interval is over the seeds that every averaged setting has, each seed being its own average.
+    """
+    parts = settings(variant.trials, _averaged(results, found))
+    by_seed = [{text(t.get("seed")): v for t in part.finished if (v := _value(t, found)) is not None} for part in parts]
+    measured = [values for values in by_seed if values]
+    if not measured:
+        return estimate([])
+    if len(measured) == 1:
+        return estimate(list(measured[0].values()))
+    means = [math.fsum(values.values()) / len(values) for values in measured]
+    complete = [seed for seed in measured[0] if all(seed in values for values in measured)]
+    whole = estimate([math.fsum(values[seed] for values in measured) / len(measured) for seed in complete])
+    return Estimate(math.fsum(means) / len(means), whole.half, len(complete))
+
+
+def _quotient(results: Results, found: Counterpart, variant: Setting) -> Estimate:
+    """The largest quotient of the metric over the settings that both members ran; no interval.
+
+    A setting in which the divisor is 0 has no quotient.
+    """
+    keys = _averaged(results, found)
+    others = _matching(results, {**found.where, **(found.against or {})})
+    below = {tuple(map(text, part.values)): _over_seeds(part, found) for part in settings(others, keys)}
+    quotients = []
+    for part in settings(variant.trials, keys):
+        above, under = _over_seeds(part, found), below.get(tuple(map(text, part.values)))
+        if under and above.n and under.mean > 0:
+            quotients.append((above.mean / under.mean, min(above.n, under.n)))
+    best = max(quotients, default=None)
+    return Estimate(best[0], NAN, best[1]) if best else estimate([])
+
+
+def _over_seeds(part: Setting, found: Counterpart) -> Estimate:
+    return estimate([value for trial in part.finished if (value := _value(trial, found)) is not None])
+
+
+def _differences(results: Results, found: Counterpart, variant: Setting) -> list[str]:
+    """What is known to be unlike the published setting, each a few words."""
+    first = (variant.finished or variant.trials)[0]
+    stated = []
+    for key, printed in found.facts.items():
+        actual = _ran_with(results, first, key)
+        if actual is not None and text(actual) != text(printed):
+            stated.append(f"{key_label(key)} {text(actual)} instead of {text(printed)}")
+    for key in _averaged(results, found):
+        seen = [value_label(key, setting.values[0]) for setting in settings(variant.trials, (key,))]
+        verb = "best of" if found.against else "average over"
+        stated.append(f"{verb} {key_label(key)} {', '.join(seen)}")
+    seeds = {text(trial.get("seed")) for trial in variant.finished}
+    if found.repetitions and len(seeds) != found.repetitions:
+        stated.append(f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'} instead of {found.repetitions}")
+    return stated + ([variant.unfinished] if variant.unfinished else [])
+
+
+def _ran_with(results: Results, trial: Row, key: str) -> Value:
+    """The value a trial ran with; the records of a client, where the config leaves them to the data, as counted."""
+    known = results.value(trial, key)
+    if known is None and key == "data.examples_per_client":
+        held = {row.get("examples") for row in results.table(trial, "clients")}
+        return held.pop() if len(held) == 1 else None
+    return known
+
+
+def _matching(results: Results, where: Mapping[str, Value]) -> list[Row]:
+    return [trial for trial in results.trials if all(_is(results.value(trial, key), v) for key, v in where.items())]
+
+
+def _is(actual: Value, wanted: Value) -> bool:
+    return any(text(actual) == text(value) for value in (wanted if isinstance(wanted, tuple) else (wanted,)))
+
+
+def _averaged(results: Results, found: Counterpart) -> tuple[str, ...]:
+    return tuple(key for key in results.keys if key not in found.where and _within(key, found.over))
+
+
+def _within(key: str, over: Sequence[str]) -> bool:
+    return any(key == prefix or key.startswith(f"{prefix}.") for prefix in over)
+
+
+def _value(trial: Row, found: Counterpart) -> float | None:
+    values = [float(trial[name]) for name in found.metrics if trial.get(name) is not None]
+    return math.fsum(values) / len(values) if len(values) == len(found.metrics) else None

@@ -1,0 +1,1 @@
+"""What a running sweep tells, to the terminal and to MLflow."""

@@ -1,0 +1,322 @@
+"""MLflow as `orchestrator.tracking.tracker` uses it: where the runs of a sweep are kept, and the few things done there.
+
+Every operation may be repeated: it looks at what MLflow holds and adds what is missing. All of it belongs to one
+thread, and importing MLflow (2 to 5 s) is left to that thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+Rounds = dict[int, tuple[int, dict[str, float]]]
+"""Metrics by round: the time in milliseconds and the values by name."""
+
+# Limits of MLflow's own (mlflow/utils/validation.py); a longer text is refused together with all that is sent with it.
+METRICS_PER_BATCH = 1000
+KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, NAME_LENGTH = 250, 6000, 5000, 250
+
+# The metric that every round has, sent last: a run that holds it for a round holds the whole round.
+ROUND = "round"
+
+# A run is found by these tags: the identity of the results folder, and the trial (none: the sweep's own run).
+SWEEP_TAG, TRIAL_TAG, SENT_TAG = "fedpriv.sweep", "fedpriv.trial", "fedpriv.sent"
+
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # What an absent server costs is one refused connection, or these seconds; the tracker itself tries again.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    # Nothing of MLflow's may end up in the live table: errors come to us as exceptions.
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+class TrackingError(Exception):
+    """MLflow cannot be used as asked. The message is a sentence."""
+
+
+def settle() -> None:
+    """Set what MLflow and Ray read from the environment, before either is imported; what the user has set stays."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+
+
+def named(tracking_uri: str | None) -> str | None:
+    """The server that the user wants, by an argument or by MLFLOW_TRACKING_URI."""
+    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
+
+
+def address(results: Path, tracking_uri: str | None) -> str:
+    """Where runs are kept: the server that was `named`, or else the store in ``results``. Raises TrackingError."""
+    return named(tracking_uri) or _local(results)
+
+
+def _local(results: Path) -> str:
+    """The address of RESULTS/mlflow.db, so that SQLAlchemy reads the same path from it. Raises TrackingError."""
+    from sqlalchemy import make_url
+
+    path = os.path.abspath(results / "mlflow.db")
+    # Before 2.1 SQLAlchemy takes the path literally; since then it decodes it, and an escape may be needed.
+    for written in (path, path.replace("%", "%25").replace("?", "%3F")):
+        if make_url(f"sqlite:///{written}").database == path:
+            return f"sqlite:///{written}"
+    raise TrackingError(f"MLflow can keep nothing in {results}, because of the question mark in its path")
+
+
+def ui(results: Path, port: int, host: str, tracking_uri: str | None = None) -> tuple[list[str], dict[str, str]]:
+    """The command, and its environment, that shows what was run in the browser.
+
+    Raises TrackingError where there is nothing to show or a server shows it already.
+    """
+    store = address(results, tracking_uri)
+    if store.startswith(("http://", "https://")):
+        raise TrackingError(f"the MLflow server at {store} has a user interface of its own: open that address")
+    if store == _local(results) and not (results / "mlflow.db").exists():
+        raise TrackingError(f"{results} holds no runs: there is no {results / 'mlflow.db'}")
+    artifacts = Path(os.path.abspath(results / "mlartifacts")).as_uri()
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--artifacts-destination", artifacts]
+    # One worker, because each takes 300 MB and a person looks at one page at a time; nothing that runs jobs.
+    command += ["--host", host, "--port", str(port), "--workers", "1"]
+    silent = {name: SETTINGS[name] for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")}
+    return command, {**os.environ, **silent, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+def batches(rounds: Rounds) -> Iterator[list[tuple[str, float, int, int]]]:
+    """Deal ``rounds``, ascending, to batches of (name, value, time, round) that MLflow takes.
+
+    A round is cut only where it alone is more than a batch; its last metric is always `ROUND`.
+    """
+    batch: list[tuple[str, float, int, int]] = []
+    for round_, (time, values) in sorted(rounds.items()):
+        metrics = [(key(name), value, time, round_) for name, value in values.items() if name != ROUND]
+        metrics.append((ROUND, float(round_), time, round_))
+        if batch and len(batch) + len(metrics) > METRICS_PER_BATCH:
+            yield batch
+            batch = []
+        batch += metrics
+        while len(batch) > METRICS_PER_BATCH:
+            yield batch[:METRICS_PER_BATCH]
+            batch = batch[METRICS_PER_BATCH:]
+    if batch:
+        yield batch
+
+
+def key(name: str) -> str:
+    """``name`` as MLflow takes it for a metric or a parameter."""
+    return re.sub(r"[^/\w.\- :]", "_", name)[:KEY_LENGTH]
+
+
+@dataclass
+class Held:
+    """What MLflow holds of one run. ``rounds`` is None where MLflow has not been asked yet which it holds."""
+
+    run_id: str
+    status: str = "RUNNING"
+    name: str = ""
+    rounds: set[int] | None = field(default_factory=set)
+    params: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+class Store:
+    """The runs of one sweep in MLflow: one of its own, called "", and one below it for every trial.
+
+    ``results`` is an absolute path; ``identity`` tells this sweep from all others, wherever its folder is moved.
+    """
+
+    def __init__(self, results: Path, sweep: str, identity: str, tracking_uri: str | None) -> None:
+        self.results, self.sweep, self.identity = results, sweep, identity
+        self._asked = tracking_uri
+        self._client: MlflowClient | None = None
+        self._experiment = ""
+        self._held: dict[str, Held] = {}
+
+    def exists(self) -> bool:
+        """Whether the store, if it is ours and no server, has been made."""
+        return named(self._asked) is not None or (self.results / "mlflow.db").exists()
+
+    def forget(self) -> None:
+        """Know nothing any more: what became of an operation that failed is asked of MLflow before the next."""
+        self._client, self._held = None, {}
+
+    @property
+    def client(self) -> MlflowClient:
+        """The connection, made when it is first needed; raises whatever MLflow raises where it is not there."""
+        if self._client is None:
+            settle()
+            uri = address(self.results, self._asked)
+            local = named(self._asked) is None or uri == _local(self.results)
+            with _lock(self.results / ".mlflow.lock") if local else nullcontext():
+                self._connect(uri, local)
+        assert self._client is not None
+        return self._client
+
+    def _connect(self, uri: str, local: bool) -> None:
+        from mlflow import MlflowClient
+
+        if local and not (self.results / "mlflow.db").exists():
+            _create(self.results)
+        client = MlflowClient(tracking_uri=uri)
+        made = Path(uri.removeprefix("sqlite:///")).parent
+        if local and made != self.results:  # MLflow takes an address with escapes for a path, and makes its folders
+            with suppress(OSError):
+                os.removedirs(made)
+        place = f"{(self.results / 'mlartifacts').as_uri()}/{quote(self.sweep, safe='')}" if local else None
+        self._experiment = _experiment(client, self.sweep, place)
+        found: dict[str, list[Run]] = {}
+        token = None
+        while token != "":
+            query = f"tags.`{SWEEP_TAG}` = '{self.identity}'"
+            page = client.search_runs([self._experiment], query, max_results=500, page_token=token)
+            for run in page:
+                found.setdefault(run.data.tags.get(TRIAL_TAG, ""), []).append(run)
+            token = page.token or ""
+        self._held = {trial: _held(client, runs) for trial, runs in found.items()}
+        self._client = client
+
+    def open(self, trial: str, name: str, started: int, tags: Mapping[str, str]) -> Held:
+        """The run of ``trial``, made if MLflow has none. That of the sweep itself, "", is opened first."""
+        client = self.client
+        if trial not in self._held:
+            own = {SWEEP_TAG: self.identity, **({TRIAL_TAG: trial} if trial else {})}
+            if trial:
+                own["mlflow.parentRunId"] = self._held[""].run_id
+            tags = {**{label[:KEY_LENGTH]: text[:TAG_LENGTH] for label, text in tags.items()}, **own}
+            run = client.create_run(self._experiment, start_time=started, tags=tags, run_name=name[:NAME_LENGTH])
+            self._held[trial] = Held(run.info.run_id, name=name[:NAME_LENGTH], tags=tags)
+        return self._held[trial]
+
+    def describe(self, held: Held, name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        """Add the parameters and tags that the run does not have, and name it."""
+        from mlflow.entities import Param, RunTag
+
+        wanted = {key(label): text[:PARAM_LENGTH] for label, text in params.items()}
+        # A parameter cannot be changed; that of a resumed trial is the same, or else its id would be another.
+        missing = {label: text for label, text in wanted.items() if label not in held.params}
+        trimmed = {label[:KEY_LENGTH]: text[:TAG_LENGTH] for label, text in tags.items()}
+        changed = {label: text for label, text in trimmed.items() if held.tags.get(label) != text}
+        if missing or changed:
+            lists = [Param(*item) for item in missing.items()], [RunTag(*item) for item in changed.items()]
+            self.client.log_batch(held.run_id, params=lists[0], tags=lists[1], synchronous=True)
+        if held.name != name[:NAME_LENGTH]:
+            self.client.update_run(held.run_id, name=name[:NAME_LENGTH])
+        held.params |= missing
+        held.tags |= changed
+        held.name = name[:NAME_LENGTH]
+
+    def resume(self, held: Held) -> None:
+        """Say that the run goes on, if MLflow thinks that it has ended."""
+        if held.status != "RUNNING":
+            self.client.update_run(held.run_id, status="RUNNING")
+            held.status = "RUNNING"
+
+    def rounds(self, held: Held) -> set[int]:
+        """The rounds that the run holds, by the history of the one metric that every round ends with."""
+        if held.rounds is None:
+            held.rounds = {metric.step for metric in self.client.get_metric_history(held.run_id, ROUND)}
+        return held.rounds
+
+    def send(self, held: Held, rounds: Rounds) -> None:
+        """Send the rounds that the run does not hold."""
+        from mlflow.entities import Metric
+
+        there = self.rounds(held) if rounds else set()
+        for batch in batches({round_: row for round_, row in rounds.items() if round_ not in there}):
+            self.client.log_batch(held.run_id, metrics=[Metric(*metric) for metric in batch], synchronous=True)
+            there.update(step for name, _, _, step in batch if name == ROUND)
+
+    def finals(self, held: Held, finals: Mapping[str, float], time: int) -> None:
+        """Send the final metrics that are not what the run shows already, as a step after the last round.
+
+        MLflow shows the latest value of a metric, so one whose last round has the final value needs no second point.
+        """
+        from mlflow.entities import Metric
+
+        shown = self.client.get_run(held.run_id).data.metrics
+        step = max(self.rounds(held), default=-1) + 1
+        metrics = [
+            Metric(key(name), value, time, step) for name, value in finals.items() if shown.get(key(name)) != value
+        ]
+        self.client.log_batch(held.run_id, metrics=metrics, synchronous=True)
+
+    def upload(self, held: Held, files: Iterable[tuple[Path, str]], only_missing: bool) -> None:
+        """Send ``files`` (path, folder among the artifacts); if ``only_missing``, none that is there in its size."""
+        folders: dict[str, dict[str, int]] = {}
+        for file, folder in files:
+            if only_missing and folder not in folders:
+                there = self.client.list_artifacts(held.run_id, folder or None)
+                folders[folder] = {info.path.rpartition("/")[2]: info.file_size or 0 for info in there}
+            if not only_missing or folders[folder].get(file.name) != file.stat().st_size:
+                self.client.log_artifact(held.run_id, str(file), folder or None)
+
+    def end(self, held: Held, status: str, time: int, sent: str) -> None:
+        """End the run with MLflow's ``status``; the tag that says that everything is there comes last."""
+        self.client.set_terminated(held.run_id, status, time)
+        self.client.set_tag(held.run_id, SENT_TAG, sent)
+        held.status = status
+        held.tags[SENT_TAG] = sent
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Wait for, and hold, the lock on ``path`` among all processes of this machine."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as file:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _create(results: Path) -> None:
+    """Make RESULTS/mlflow.db, whole or not at all: its migrations take 4 s, and a store killed in them is lost."""
+    from mlflow import MlflowClient
+
+    new = results / f".mlflow-{os.getpid()}.new"
+    name = _local(results).removesuffix("mlflow.db") + new.name
+    try:
+        MlflowClient(tracking_uri=name).search_experiments(max_results=1)
+        os.replace(new, results / "mlflow.db")
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
+    """The id of the experiment ``name``, made or taken back from the bin; ``place`` is where its artifacts go."""
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return client.create_experiment(name, artifact_location=place)
+        except MlflowException:
+            found = client.get_experiment_by_name(name)  # another process was faster
+            if found is None:
+                raise
+    if found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    return found.experiment_id
+
+
+def _held(client: MlflowClient, runs: list[Run]) -> Held:
+    """What MLflow holds of a trial. Of several runs, which a lost answer can leave, the fullest stays; others go."""
+    run, *others = sorted(runs, key=lambda run: (-len(run.data.metrics), run.info.start_time))
+    for other in others:
+        client.delete_run(other.info.run_id)
+    rounds: set[int] | None = None if ROUND in run.data.metrics else set()
+    return Held(run.info.run_id, run.info.status, run.info.run_name, rounds, run.data.params, run.data.tags)

@@ -1,0 +1,327 @@
+"""Experiment tracking: what MLflow should hold of a sweep, and the thread that sees to it that MLflow does.
+
+The sweep's head process, and it alone, tells the `Tracker` what happened. That only notes what MLflow should hold; a
+thread compares it with what MLflow does hold and sends the difference. So a slow or absent server never delays
+training, whatever failed is simply done again, and nothing is sent twice: one way to catch up serves a resumed sweep, a
+server that was away and a process that was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.results.folder import Folder, TrialFolder, write_atomically
+from orchestrator.tracking.labels import flat, reason, run_tags, scalars, trial_name, without_password
+from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Rounds, Store, named, settle, ui
+
+__all__ = ["Tracker", "settle", "trial_name", "ui"]
+
+IDLE_SECONDS = 20.0  # until something is worth sending the start of a sweep has the machine for itself
+GATHER_SECONDS = 1.0  # rounds that end within it share a batch: 30 metrics cost 15 ms, 600 in one batch 60 ms
+LONGEST_PAUSE = 30.0  # between two attempts to reach a server that is away
+ATTEMPTS = 3  # for a run that MLflow refuses while it takes others
+ROWS_IN_MEMORY = 2000  # of a trial; beyond it they are read from the trial's table when MLflow is back
+
+# A trial's status, and what MLflow calls it.
+STATUSES = {"finished": "FINISHED", "diverged": "FINISHED", "failed": "FAILED", "unfinished": "KILLED"}
+# MLflow's answers that are about what was sent; every other failure means that it cannot be reached.
+REFUSED = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"}
+
+AWAY = (
+    "MLflow cannot be used now: {} does not take what it is sent ({}). The sweep goes on, its files are complete, and "
+    "what MLflow lacks is sent when it answers again, or by the next run of this sweep"
+)
+REFUSAL = "MLflow refuses a run: {} does not take {!r} ({}). The sweep goes on, and its files are complete"
+
+
+@dataclass
+class Wanted:
+    """What MLflow should hold of one run, as far as this process knows.
+
+    Attributes:
+        rows: the rounds not known to be there: time in milliseconds and metrics.
+        on_disk: whether the trial's table has rows that are not in ``rows``.
+        live: whether the trial ran in this process; files of other trials are sent only if they are missing.
+        files: artifacts besides those of the trial's folder: path, and folder among the artifacts.
+        there: the address of the MLflow that is known to hold all of it, since the run has ended.
+        version: grows with every change; ``sent`` is the last one that MLflow has.
+        failures: attempts in a row that failed; ``refusals`` those of them in which MLflow was there and refused.
+    """
+
+    trial: str
+    name: str
+    tags: dict[str, str]
+    params: dict[str, str] = field(default_factory=dict)
+    started: int = 0
+    ended: int = 0
+    status: str | None = None
+    finals: dict[str, float] = field(default_factory=dict)
+    rows: Rounds = field(default_factory=dict)
+    folder: TrialFolder | None = None
+    files: list[tuple[str, str]] = field(default_factory=list)
+    there: str = ""
+    on_disk: bool = False
+    live: bool = True
+    version: int = 1
+    sent: int = 0
+    failures: int = 0
+    refusals: int = 0
+
+    @property
+    def pending(self) -> bool:
+        return self.version != self.sent and self.refusals < ATTEMPTS
+
+    def begin(self) -> None:
+        """Want a run that goes on."""
+        self.status, self.ended, self.there, self.live = None, 0, "", True
+        self.started = self.started or _now()
+        self.refusals, self.version = 0, self.version + 1
+
+    def end(self, status: str, ended: int) -> None:
+        """Want a run that has ended."""
+        self.status, self.ended, self.there = status, ended, ""
+        self.refusals, self.version = 0, self.version + 1
+
+
+class Tracker:
+    """Tells MLflow about one sweep. No method waits for MLflow, except `close`, and none raises.
+
+    To be made when the results folder has been claimed, because what the claim wrote there is how runs are found again.
+    A run holds one row a round: a round that it holds already is not sent a second time.
+
+    Args:
+        results: the folder of all sweeps; the sweep's own is ``results / sweep_name``.
+        tracking_uri: a server; None for the one in MLFLOW_TRACKING_URI, or else the store in ``results``.
+        warn: is given one sentence, from another thread, the first time that MLflow cannot be reached.
+    """
+
+    def __init__(
+        self, results: Path, sweep_name: str, tracking_uri: str | None = None, warn: Callable[[str], object] = print
+    ) -> None:
+        settle()
+        results = Path(os.path.abspath(results))
+        self.folder = Folder(results / sweep_name)
+        self._where = without_password(named(tracking_uri) or "mlflow.db")
+        self._store = Store(results, sweep_name, self.folder.identity(), tracking_uri)
+        self._warn, self._warned = warn, set[str]()
+        self._lock = threading.RLock()
+        self._trials: dict[str, Wanted] = {}
+        self._sweep = _recorded(self.folder) or Wanted("", sweep_name, {}, started=_now())
+        self._sweep.sent = self._sweep.version
+        self._wake, self._closing, self._done = threading.Event(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+        self._thread.start()
+
+    def sweep_started(self, tags: Mapping[str, str] | None = None) -> None:
+        """The sweep begins or goes on. Its sweep.yaml becomes an artifact."""
+        with self._lock:
+            self._sweep.tags = run_tags(tags or {}, self.folder.path)
+            self._sweep.files = [(str(self.folder.sweep), "")]
+            self._sweep.begin()
+            _record(self.folder, self._sweep)
+
+    def trial_started(self, trial_id: str, params: Mapping[str, Any], tags: Mapping[str, str], name: str) -> None:
+        """A trial begins or goes on, with its resolved configuration (nested or flat) and a name for people."""
+        folder = self.folder.trial(trial_id)
+        with self._lock:
+            known = self._trials.get(trial_id) or _recorded(folder)
+            wanted = self._trials[trial_id] = known or Wanted(trial_id, name, {}, folder=folder)
+            wanted.name, wanted.params, wanted.tags = name, flat(params), run_tags(tags, folder.path)
+            wanted.finals = {}
+            wanted.begin()
+            _record(folder, wanted)
+
+    def rounds(self, trial_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Rounds have ended: one row each, with ``round`` and its metrics. What is not a finite number is left out."""
+        now = _now()
+        with self._lock:
+            wanted = self._trials.get(trial_id)
+            if wanted is None:
+                return
+            for row in rows:
+                if row.get(ROUND) is not None:
+                    wanted.rows[int(row[ROUND])] = (now, scalars(row))
+            if len(wanted.rows) > ROWS_IN_MEMORY:
+                wanted.rows, wanted.on_disk = {}, True
+            wanted.version += 1
+        self._wake.set()
+
+    def trial_finished(self, trial_id: str, status: str, finals: Mapping[str, Any] | None, folder: Path) -> None:
+        """A trial ended (finished, diverged, failed, unfinished), and its tables are in ``folder``."""
+        with self._lock:
+            wanted = self._trials.get(trial_id)
+            if wanted is None:
+                return
+            wanted.finals, wanted.folder, wanted.on_disk = scalars(finals or {}), TrialFolder(Path(folder)), True
+            wanted.end(status, _now())
+            _record(wanted.folder, wanted)
+        self._wake.set()
+
+    def sweep_finished(self, report_files: Iterable[Path], status: str) -> None:
+        """The sweep ended; its report's files become artifacts, in folders as they lie below the sweep's."""
+        files = [(str(self.folder.sweep), "")]
+        for file in map(Path, report_files):
+            inside = file.parent.is_relative_to(self.folder.path) and file.parent != self.folder.path
+            files.append((str(file), file.parent.relative_to(self.folder.path).as_posix() if inside else ""))
+        with self._lock:
+            self._sweep.files = files
+            self._sweep.end(status, _now())
+            _record(self.folder, self._sweep)
+            for wanted in self._trials.values():
+                if wanted.status is None:
+                    wanted.end("unfinished", _now())
+        self._wake.set()
+
+    def reconcile(self, folder: Path) -> None:
+        """See to it that MLflow holds all that lies in the sweep's ``folder``, whichever process has left it there.
+
+        What is recorded there as held by this same MLflow is not looked at again, so a complete sweep costs nothing.
+        """
+        sweep, lost = Folder(Path(folder)), not self._store.exists()
+        with self._lock:
+            known = {trial.id: self._trials.get(trial.id) or _recorded(trial) for trial in sweep.trials()}
+            for wanted in [wanted for wanted in (*known.values(), self._sweep) if wanted]:
+                if wanted.there == self._where and not lost:
+                    continue
+                if wanted.trial:
+                    self._trials[wanted.trial] = wanted
+                    wanted.on_disk = True
+                    if not wanted.live and wanted.status is None:
+                        wanted.end("unfinished", wanted.started)
+                if wanted.trial or wanted.status:
+                    wanted.version += 1
+        self._wake.set()
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something that MLflow is not known to hold."""
+        return bool(self._pending())
+
+    def close(self, timeout: float = 30.0) -> bool:
+        """Send what there is, for at most ``timeout`` seconds; less if MLflow is away. True if it holds everything."""
+        self._closing.set()
+        self._wake.set()
+        self._done.wait(timeout)
+        with self._lock:
+            return all(wanted.version == wanted.sent for wanted in (*self._trials.values(), self._sweep))
+
+    def _pending(self) -> list[Wanted]:
+        """The runs of which MLflow lacks something, those without trouble first, so that none waits for another."""
+        with self._lock:
+            pending = [wanted for wanted in (*self._trials.values(), self._sweep) if wanted.pending]
+        return sorted(pending, key=lambda wanted: wanted.failures)
+
+    def _work(self) -> None:
+        """The thread: wait until there is something, gather, send; after a failure wait longer each time."""
+        away = 0
+        while not self._done.is_set():
+            self._wake.wait(IDLE_SECONDS)
+            self._closing.wait(min(2.0**away, LONGEST_PAUSE) if away else GATHER_SECONDS)
+            self._wake.clear()
+            last = self._closing.is_set()
+            reached = self._send_all()
+            away = 0 if reached else away + 1
+            if self._pending() and not (last and away):
+                self._wake.set()
+            elif last:
+                self._done.set()
+
+    def _send_all(self) -> bool:
+        """Send all that is missing. False if MLflow cannot be reached."""
+        for wanted in self._pending():
+            try:
+                self._send(wanted)
+            except Exception as error:  # whatever it is, training goes on
+                self._store.forget()
+                wanted.failures += 1
+                if not (isinstance(error, FileNotFoundError) or getattr(error, "error_code", None) in REFUSED):
+                    self._say(AWAY.format(self._where, reason(error)))
+                    return False
+                wanted.refusals += 1
+                if wanted.refusals == ATTEMPTS:
+                    self._say(REFUSAL.format(self._where, wanted.name, reason(error)))
+        return True
+
+    def _send(self, wanted: Wanted) -> None:
+        """Make MLflow hold what is wanted of one run, as it is wanted now. Raises what MLflow raises."""
+        store, sweep = self._store, self._sweep
+        with self._lock:
+            version, status, ended, rows = wanted.version, wanted.status, wanted.ended, dict(wanted.rows)
+            from_disk, files = wanted.on_disk, list(wanted.files)
+        store.open("", sweep.name, sweep.started, sweep.tags)
+        held = store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
+        complete = f"{status} {ended}" if status else ""
+        if not complete or held.tags.get(SENT_TAG) != complete:
+            if not status:
+                store.resume(held)
+            store.describe(held, wanted.name, wanted.params, {**wanted.tags, "status": status or "running"})
+            samples = saved_rows(wanted.folder, wanted.started) if wanted.folder and from_disk else {}
+            store.send(held, samples | rows)
+            if status and status != "unfinished":
+                files += trial_files(wanted.folder) if wanted.folder else []
+                store.finals(held, wanted.finals, ended)
+            there = [(Path(file), below) for file, below in files if Path(file).exists()]
+            store.upload(held, there, only_missing=not wanted.live)
+            if status:
+                store.end(held, STATUSES.get(status, "FINISHED"), ended, complete)
+        with self._lock:
+            # What came in meanwhile has raised the version, and is sent next time.
+            wanted.rows = {round_: row for round_, row in wanted.rows.items() if rows.get(round_) is not row}
+            wanted.on_disk = wanted.on_disk and wanted.version != version
+            wanted.sent, wanted.failures, wanted.refusals = version, 0, 0
+            if status and wanted.version == version:
+                wanted.there = self._where
+                _record(wanted.folder or self.folder, wanted)
+
+    def _say(self, sentence: str) -> None:
+        """Warn, of a kind of trouble once: a server that is away again, or for another reason, is no news."""
+        kind = sentence.partition(":")[0]
+        if kind not in self._warned:
+            self._warned.add(kind)
+            with suppress(Exception):
+                self._warn(sentence)
+
+
+def _now() -> int:
+    """The time in milliseconds since 1970, as MLflow counts it."""
+    return int(time.time() * 1000)
+
+
+def _record(folder: Folder | TrialFolder, wanted: Wanted) -> None:
+    """Keep beside the tables what they do not hold, so that another process can tell MLflow all of it."""
+    names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there")
+    with suppress(OSError):  # whoever writes the tables says so when the folder cannot be written
+        write_atomically(folder.tracking, json.dumps({name: getattr(wanted, name) for name in names}).encode())
+
+
+def _recorded(folder: Folder | TrialFolder) -> Wanted | None:
+    """What `_record` has kept; None where there is nothing that can be read."""
+    trial = folder if isinstance(folder, TrialFolder) else None
+    with suppress(OSError, ValueError, TypeError):
+        kept = json.loads(folder.tracking.read_text())
+        return Wanted(trial.id if trial else "", folder=trial, live=False, **kept)
+    return None
+
+
+def saved_rows(folder: TrialFolder, started: int) -> Rounds:
+    """The rounds in the trial's table, at the times that their seconds add up to; none while it has no table."""
+    from orchestrator.results.tables import read_table
+
+    rounds, passed = {}, 0.0
+    for row in read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").exists() else ():
+        passed += row.get("seconds") or 0.0
+        rounds[int(row[ROUND])] = (started + int(passed * 1000), scalars(row))
+    return rounds
+
+
+def trial_files(folder: TrialFolder) -> list[tuple[str, str]]:
+    """The artifacts of a trial: its resolved configuration and its tables."""
+    return [(str(path), "") for path in (folder.config, *sorted(folder.path.glob("*.parquet")))]

@@ -1,0 +1,238 @@
+"""How clients choose a model: by hand, and as properties over random views."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from algorithms.clustering import ifca, ifca_mir, none
+from algorithms.clustering._preference import Preferences, View, cheapest, random_partition, thresholds
+from algorithms.core.configs import ClusteringConfig
+from orchestrator.config.errors import Refusal
+from orchestrator.config.run import resolve
+
+MAJORITY, MINORITY = 0, 1
+fast = settings(max_examples=100, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+betas = st.floats(0, 1)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def view(losses: Any, risks: Any, previous: Any = None, classes: int = 10) -> View:
+    table = np.asarray(losses, np.float64)
+    before = np.full(len(table), -1) if previous is None else np.asarray(previous)
+    return View(table, np.asarray(risks, np.float64), before, classes)
+
+
+def preferring(beta: Any) -> Preferences:
+    weights = np.atleast_1d(np.asarray(beta, np.float64))
+    return Preferences(np.full(len(weights), 0.6), weights)
+
+
+def random_view(seed: int, clients: int = 12, clusters: int = 3, ties: bool = True) -> View:
+    """Losses and risks from a coarse grid, so that ties are frequent."""
+    draw, steps = rng(seed), 4 if ties else 10**9
+    losses = draw.integers(0, steps, (clients, clusters)) / steps * 3
+    risks = 0.5 + draw.integers(0, steps, clusters) / steps / 2
+    return view(losses, risks, draw.integers(-1, clusters, clients))
+
+
+# Ties
+
+
+@pytest.mark.parametrize(
+    ("costs", "losses", "previous", "chosen"),
+    [
+        ([2.0, 1.0, 3.0], [0.0, 9.0, 0.0], -1, 1),  # the cost decides
+        ([1.0, 1.0, 3.0], [0.5, 0.4, 0.0], 0, 1),  # then the loss, also against the previous choice
+        ([1.0, 1.0, 1.0], [0.5, 0.5, 0.5], 2, 2),  # then the previous choice
+        ([1.0, 1.0, 1.0], [0.5, 0.5, 0.5], -1, 0),  # then, at first, the first
+        ([1.0, 1.0, 2.0], [0.5, 0.5, 0.5], 2, 0),  # the previous choice counts only among the cheapest
+    ],
+)
+def test_ties_go_to_the_lower_loss_and_then_to_the_previous_choice(costs, losses, previous, chosen):
+    assert cheapest(np.array([costs]), np.array([losses]), np.array([previous])).tolist() == [chosen]
+
+
+@given(seeds)
+@fast
+def test_whoever_chooses_among_equals_stays_where_they_were(seed):
+    seen = random_view(seed)
+    chosen = cheapest(seen.losses, seen.losses, seen.previous)
+    rows = np.arange(len(chosen))
+    assert (seen.losses[rows, chosen] == seen.losses.min(axis=1)).all()
+    settled = (seen.previous >= 0) & (seen.losses[rows, seen.previous] == seen.losses.min(axis=1))
+    assert (chosen[settled] == seen.previous[settled]).all()
+
+
+# IFCA and its absence
+
+
+def test_ifca_takes_the_model_of_least_loss():
+    seen = view([[1.0, 0.5], [0.2, 0.9]], risks=[0.5, 0.99])
+    chosen, costs = ifca.choose(ifca.Config(), seen, preferring([1.0, 1.0]))
+    assert chosen.tolist() == [1, 0]
+    assert costs.tolist() == seen.losses.tolist()
+
+
+def test_without_clustering_everybody_has_the_one_model():
+    chosen, costs = none.choose(none.Config(), view([[1.0], [2.0]], risks=[0.5]), preferring([0.0, 0.0]))
+    assert (chosen.tolist(), costs.tolist()) == ([0, 0], [[1.0], [2.0]])
+    assert none.Config().clusters == 1
+
+
+# IFCA-MIR
+
+
+def test_by_hand_nats_and_attack_accuracy_are_added_as_printed():
+    """Costs of the two models: 0.25 * 2 + 0.75 * 0.5 = 0.875 and 0.25 * 1 + 0.75 * 0.7 = 0.775."""
+    seen = view([[2.0, 1.0], [2.0, 1.0]], risks=[0.5, 0.7])
+    chosen, costs = ifca_mir.choose(ifca_mir.Config(), seen, preferring([0.75, 1.0]))
+    assert costs == pytest.approx(np.array([[0.875, 0.775], [0.5, 0.7]]))
+    assert chosen.tolist() == [1, 0]
+
+
+def test_by_hand_the_normalised_scale_divides_by_chance_and_stretches_risk():
+    """ln C nats is a guess and counts 1; an attack accuracy of 0.5 is a guess and counts 0, certainty counts 1."""
+    config = ifca_mir.Config(scale="normalised")
+    seen = view([[np.log(10), np.log(10) / 2]], risks=[0.5, 1.0])
+    assert ifca_mir.choose(config, seen, preferring(0.0))[1] == pytest.approx(np.array([[1, 0.5]]))
+    assert ifca_mir.choose(config, seen, preferring(1.0))[1] == pytest.approx(np.array([[0, 1.0]]))
+    assert ifca_mir.choose(config, seen, preferring(0.25))[1] == pytest.approx(np.array([[0.75, 0.625]]))
+    other = view([[np.log(2)]], risks=[0.75], classes=2)
+    assert ifca_mir.choose(config, other, preferring(0.5))[1] == pytest.approx(np.array([[0.75]]))
+
+
+@given(seeds)
+@fast
+def test_beta_zero_is_ifca_to_the_bit(seed):
+    seen = random_view(seed)
+    chosen, costs = ifca_mir.choose(ifca_mir.Config(), seen, preferring(np.zeros(12)))
+    expected, losses = ifca.choose(ifca.Config(), seen, preferring(np.zeros(12)))
+    assert costs.tobytes() == losses.tobytes()
+    assert chosen.tolist() == expected.tolist()
+
+
+@given(seeds)
+@fast
+def test_beta_one_ignores_the_loss(seed):
+    seen = random_view(seed, ties=False)
+    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(np.ones(12)))
+    assert (chosen == seen.risks.argmin()).all()
+
+
+@given(df=st.floats(0.01, 3), dl=st.floats(0.01, 0.5), beta=betas, base=st.floats(0, 2), lowest=st.floats(0.5, 0.6))
+@fast
+def test_a_minority_client_moves_if_and_only_if_beta_exceeds_df_over_df_plus_dl(df, dl, beta, base, lowest):
+    """df: what it loses in nats by the majority model; dl: what it gains in risk."""
+    boundary = df / (df + dl)
+    assume(abs(beta - boundary) > 1e-9)
+    seen = view([[base + df, base]], risks=[lowest, lowest + dl], previous=[MINORITY])
+    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(beta))
+    assert chosen.tolist() == [MAJORITY if beta > boundary else MINORITY]
+
+
+@given(df=st.floats(0.01, 3), dl=st.floats(0, 0.5), beta=betas)
+@fast
+def test_a_majority_client_stays_while_its_model_is_the_less_risky_one(df, dl, beta):
+    seen = view([[0.5, 0.5 + df]], risks=[0.5, 0.5 + dl], previous=[MAJORITY])
+    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(beta))
+    assert chosen.tolist() == [MAJORITY]
+
+
+@given(st.floats(0.05, 1), st.floats(0.05, 0.5))
+@fast
+def test_of_evenly_spread_betas_the_share_dl_over_df_plus_dl_migrates(df, dl):
+    minority = 1000
+    seen = view([[df, 0.0]] * minority, risks=[0.5, 0.5 + dl])
+    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(np.linspace(0, 1, minority)))
+    assert (chosen == MAJORITY).mean() == pytest.approx(dl / (df + dl), abs=2e-3)
+
+
+# Tolerances and what follows from them
+
+
+@pytest.mark.parametrize("clients", [1, 2, 7, 200])
+@pytest.mark.parametrize("member", [none, ifca, ifca_mir])
+def test_tolerances_are_an_even_grid_in_random_order_and_the_same_for_every_member(member, clients):
+    tolerated = member.preferences(member.Config(), clients, rng(3)).threshold
+    np.testing.assert_allclose(np.sort(tolerated), np.linspace(0.5, 0.8, clients), atol=1e-12)
+    assert tolerated.tolist() == thresholds(ClusteringConfig(), clients, rng(3)).tolist()
+
+
+def test_the_order_of_tolerances_is_drawn():
+    orders = {tuple(thresholds(ClusteringConfig(), 6, rng(seed))) for seed in range(20)}
+    assert len(orders) > 15
+    grid = ClusteringConfig(lowest_threshold=0.25, highest_threshold=0.75)
+    assert sorted(thresholds(grid, 3, rng())) == [0.25, 0.5, 0.75]
+
+
+def test_ifca_and_its_absence_give_risk_no_weight():
+    for member in (none, ifca):
+        assert member.preferences(member.Config(), 5, rng()).beta.tolist() == [0] * 5
+
+
+def test_beta_falls_from_one_at_the_lowest_tolerance_to_zero_at_the_highest():
+    found = ifca_mir.preferences(ifca_mir.Config(), 31, rng())
+    np.testing.assert_allclose(found.beta, (0.8 - found.threshold) / 0.3, atol=1e-12)
+    assert (found.beta.min(), found.beta.max()) == pytest.approx((0, 1), abs=1e-12)
+    assert found.beta[found.threshold.argmin()] == pytest.approx(1)
+
+
+def test_the_constant_preference_is_the_same_for_all_and_the_uniform_one_is_drawn():
+    constant = ifca_mir.preferences(ifca_mir.Config(preference="constant", beta=0.3), 4, rng())
+    assert constant.beta.tolist() == [0.3] * 4
+    uniform = ifca_mir.preferences(ifca_mir.Config(preference="uniform"), 4000, rng(1))
+    assert uniform.beta.min() >= 0 and uniform.beta.max() <= 1
+    assert np.abs(np.sort(uniform.beta) - np.linspace(0, 1, 4000)).max() < 0.03
+    assert abs(np.corrcoef(uniform.beta, uniform.threshold)[0, 1]) < 0.05
+    again = ifca_mir.preferences(ifca_mir.Config(preference="uniform"), 4000, rng(1))
+    assert again.beta.tolist() == uniform.beta.tolist()
+
+
+# Warm start
+
+
+@given(st.integers(1, 5), st.integers(1, 40), seeds)
+@fast
+def test_a_random_partition_has_equal_parts(clusters, clients, seed):
+    assigned = random_partition(clusters, clients, rng(seed))
+    sizes = np.bincount(assigned, minlength=clusters)
+    assert (len(sizes), sizes.sum()) == (clusters, clients)
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_a_random_partition_is_drawn_and_does_not_follow_the_order_of_clients():
+    drawn = np.array([random_partition(2, 10, rng(seed)) for seed in range(200)])
+    assert (drawn.sum(axis=1) == 5).all()
+    assert len({tuple(one) for one in drawn}) > 100
+    assert np.abs(drawn.mean(axis=0) - 0.5).max() < 0.15
+
+
+# What cannot be combined
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"signal": "nobody"}, "names no attack of this run that measures a risk: 'nobody'"),
+        ({"lowest_threshold": 0.7, "highest_threshold": 0.7}, "must be below highest_threshold"),
+    ],
+)
+def test_a_preference_that_cannot_be_computed_is_refused(fields, sentence):
+    run = {"rounds": 1, "data": "digits", "model": "mlp", "attacks": ["shadow_mia"]}
+    assert resolve(run | {"clustering": "ifca_mir"})
+    with pytest.raises(Refusal, match=sentence):
+        resolve(run | {"clustering": {"name": "ifca_mir", **fields}})
+
+
+def test_one_tolerance_for_all_is_refused_only_where_beta_follows_it():
+    alike: dict[str, Any] = {"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}
+    run = SimpleNamespace(attacks=[SimpleNamespace(name="shadow_mia", module=SimpleNamespace(RISK=True))])
+    assert ifca_mir.problems(ifca_mir.Config(**alike), run) == []

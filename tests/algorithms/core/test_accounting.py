@@ -1,0 +1,111 @@
+"""Epsilons by hand, by closed formulas, and by another library's accountant."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import integrate, stats
+
+from algorithms.core.accounting import SUPPORTED, dp_sgd_epsilon, epsilon, unsupported
+
+DELTA = 1e-5
+
+
+def event(z: float, sampler: str = "all", sampling: float = 1.0, clients: int = 10) -> dict:
+    return {"noise_multiplier": z, "sampler": sampler, "sampling": sampling, "clients": clients}
+
+
+def delta_by_integration(z: float, eps: float) -> float:
+    """Hockey-stick divergence of N(1, z^2) from N(0, z^2), by definition."""
+    above, below = stats.norm(1, z).pdf, stats.norm(0, z).pdf
+    start = z * z * eps + 0.5  # where the densities' ratio is e^eps
+    return integrate.quad(lambda x: above(x) - math.exp(eps) * below(x), start, start + 12 * z, epsabs=1e-12)[0]
+
+
+@pytest.mark.parametrize("z", [0.5, 1.0, 3.0])
+def test_the_epsilon_of_one_gaussian_event_has_the_delta_that_its_definition_gives(z):
+    assert delta_by_integration(z, epsilon([event(z)], DELTA, "replace_one")) == pytest.approx(DELTA, rel=1e-4)
+
+
+def test_gaussian_events_compose_to_one_whose_precisions_add_up():
+    several = [event(1.0), event(2.0), event(2.0), event(1.0)]
+    assert epsilon(several, DELTA, "add_or_remove_one") == pytest.approx(
+        epsilon([event(2.5**-0.5)], DELTA, "add_or_remove_one"), rel=1e-9
+    )
+
+
+def test_the_noise_of_the_paper_is_a_level_and_no_budget():
+    """z = 0.01 (2 z^2 = 1/5000): epsilon beyond 5 000 in a round and beyond 100 000 in twenty."""
+    assert 5_000 < epsilon([event(0.01)], DELTA, "add_or_remove_one") < 5_500
+    assert 100_000 < epsilon([event(0.01)] * 20, DELTA, "add_or_remove_one") < 102_000
+
+
+def test_poisson_sampling_agrees_with_opacus_to_one_percent():
+    accountants = pytest.importorskip("opacus.accountants")
+    oracle = accountants.PRVAccountant()
+    oracle.history = [(1.0, 0.01, 1000)]
+    theirs = oracle.get_epsilon(DELTA)
+    assert theirs == pytest.approx(1.838, abs=1e-3)
+    assert dp_sgd_epsilon(1.0, 0.01, 1000, DELTA) == pytest.approx(theirs, rel=0.01)
+
+
+def test_a_poisson_event_has_the_epsilon_of_its_definition():
+    """One round, q = 0.5: the larger of D(mixture || null) and D(null || mixture) at that epsilon is delta."""
+    z, q = 1.0, 0.5
+    eps = epsilon([event(z, "poisson", q)], DELTA, "add_or_remove_one")
+    null, shifted = stats.norm(0, z).pdf, stats.norm(1, z).pdf
+    mixture = lambda x: (1 - q) * null(x) + q * shifted(x)  # noqa: E731
+
+    def divergence(p, r):
+        return integrate.quad(lambda x: max(p(x) - math.exp(eps) * r(x), 0.0), -12, 13, limit=500, epsabs=1e-12)[0]
+
+    assert max(divergence(mixture, null), divergence(null, mixture)) == pytest.approx(DELTA, rel=1e-2)
+
+
+def test_rounds_and_steps_are_the_same_account():
+    rounds = [event(1.5, "poisson", 0.2)] * 30
+    assert epsilon(rounds, DELTA, "add_or_remove_one") == dp_sgd_epsilon(1.5, 0.2, 30, DELTA)
+
+
+def test_sampling_without_replacement_is_bounded_by_its_second_renyi_divergence_and_by_the_unsampled_noise():
+    """At order 2 the theorem reads log(1 + q^2 min(4 (e^v - 1), 2 e^v)), v = 1/z^2: a bound that no smaller epsilon needs."""
+    z, q, rounds = 4.0, 0.1, 50
+    v = z**-2
+    renyi = rounds * math.log(1 + q**2 * min(4 * math.expm1(v), 2 * math.exp(v)))
+    found = epsilon([event(z, "fixed", q)] * rounds, DELTA, "replace_one")
+    assert 0 < found < renyi + math.log(1 / DELTA)
+    assert found < epsilon([event(z)] * rounds, DELTA, "replace_one")
+
+
+@pytest.mark.parametrize(("sampler", "neighbouring"), [("poisson", "add_or_remove_one"), ("fixed", "replace_one")])
+@pytest.mark.parametrize("z", [1e-5, 0.01, 0.3, 2.0])
+def test_sampling_never_costs_more_than_no_sampling_and_all_of_them_costs_the_same(sampler, neighbouring, z):
+    whole = epsilon([event(z)] * 20, DELTA, neighbouring)
+    assert math.isfinite(whole)
+    assert epsilon([event(z, sampler, 0.1)] * 20, DELTA, neighbouring) <= whole
+    assert epsilon([event(z, sampler, 1.0)] * 20, DELTA, neighbouring) == whole
+
+
+def test_more_noise_fewer_rounds_and_a_larger_delta_cost_less():
+    spent = lambda z, rounds, delta: epsilon([event(z, "poisson", 0.1)] * rounds, delta, "add_or_remove_one")  # noqa: E731
+    assert spent(2.0, 20, DELTA) < spent(1.0, 20, DELTA) < spent(1.0, 40, DELTA) < spent(1.0, 40, 1e-7)
+
+
+def test_no_event_costs_nothing_and_no_noise_everything():
+    assert epsilon([], DELTA, "replace_one") == dp_sgd_epsilon(1.0, 0.1, 0, DELTA) == 0
+    assert epsilon([event(1.0), event(0.0)], DELTA, "replace_one") == math.inf
+    assert dp_sgd_epsilon(0.0, 0.1, 10, DELTA) == math.inf
+
+
+@pytest.mark.parametrize(("sampler", "neighbouring"), [("poisson", "replace_one"), ("fixed", "add_or_remove_one")])
+def test_a_pair_without_an_account_is_refused_with_those_that_have_one(sampler, neighbouring):
+    sentence = unsupported(sampler, neighbouring)
+    assert sentence and all(word in sentence for word in (sampler, neighbouring, *SUPPORTED))
+    with pytest.raises(ValueError, match="accounts are kept for"):
+        epsilon([event(1.0, sampler, 0.5)], DELTA, neighbouring)
+
+
+def test_one_account_has_one_sampler():
+    with pytest.raises(ValueError, match="one sampler"):
+        epsilon([event(1.0), event(1.0, "fixed", 0.5)], DELTA, "replace_one")

@@ -1,0 +1,91 @@
+"""Layouts: a vector and the arrays that are views of it."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from algorithms.core.layout import Layout, buffer_layout, parameter_layout
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+MIXED = Layout(("matrix", "scalar", "kernel", "bias"), ((2, 3), (), (2, 3, 1, 2), (2,)))
+shapes = st.lists(st.lists(st.integers(1, 4), max_size=4).map(tuple), min_size=1, max_size=5)
+
+
+def layout(of: list[tuple[int, ...]]) -> Layout:
+    return Layout(tuple(f"array{i}" for i in range(len(of))), tuple(of))
+
+
+def test_arrays_lie_one_after_another_and_kernels_have_their_channels_last():
+    assert (MIXED.sizes, MIXED.size) == ((6, 1, 12, 2), 21)
+    views = MIXED.views(torch.arange(21.0))
+    assert views["matrix"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (views["scalar"].shape, views["scalar"].item()) == ((), 6)
+    assert views["bias"].tolist() == [19, 20]
+    # In memory: out, then the pixels, then the channels of a pixel.
+    assert views["kernel"].shape == (2, 3, 1, 2)
+    for out in range(2):
+        for channel in range(3):
+            for column in range(2):
+                assert views["kernel"][out, channel, 0, column] == 7 + out * 6 + column * 3 + channel
+    assert views["kernel"].is_contiguous(memory_format=torch.channels_last)
+
+
+@given(shapes)
+@settings(max_examples=50, deadline=None)
+def test_every_entry_of_the_vector_is_in_exactly_one_array(of):
+    flat = layout(of)
+    views = flat.views(torch.arange(float(flat.size)))
+    assert [tuple(view.shape) for view in views.values()] == of
+    assert sorted(torch.cat([view.reshape(-1) for view in views.values()]).tolist()) == list(range(flat.size))
+
+
+@given(shapes, st.integers(1, 3))
+@settings(max_examples=50, deadline=None)
+def test_the_rows_of_a_matrix_are_viewed_as_each_would_be_alone(of, clients):
+    flat = layout(of)
+    rows = torch.arange(float(clients * flat.size)).reshape(clients, flat.size)
+    for name, stacked in flat.views(rows).items():
+        for i in range(clients):
+            assert torch.equal(stacked[i], flat.views(rows[i])[name])
+
+
+@given(shapes, st.data())
+@settings(max_examples=50, deadline=None)
+def test_writing_to_a_view_changes_one_entry_of_the_vector_and_the_reverse(of, data):
+    flat = layout(of)
+    vector = torch.zeros(flat.size)
+    name = data.draw(st.sampled_from(flat.names))
+    index = tuple(data.draw(st.integers(0, length - 1)) for length in flat.shapes[flat.names.index(name)])
+    flat.views(vector)[name][index] = 3.0
+    assert (vector != 0).sum() == 1
+    place = int(vector.argmax())
+    vector[place] = 7.0
+    assert flat.views(vector)[name][index] == 7.0
+    assert sum(float(view.sum()) for view in flat.views(vector).values()) == 7.0
+
+
+@pytest.mark.parametrize("length", [0, 20, 22])
+def test_a_vector_of_another_length_is_refused(length):
+    with pytest.raises(RuntimeError):
+        MIXED.views(torch.zeros(length))
+
+
+def test_running_statistics_are_buffers_and_the_counter_is_not():
+    module = nn.Sequential(nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 2, bias=False))
+    params, buffers = parameter_layout(module), buffer_layout(module)
+    assert params.names == ("0.weight", "0.bias", "1.weight", "1.bias", "3.weight")
+    assert params.shapes == ((3, 1, 2, 2), (3,), (3,), (3,), (2, 12))
+    assert params.size == sum(math.prod(shape) for shape in params.shapes) == 45
+    assert (buffers.names, buffers.size) == (("1.running_mean", "1.running_var"), 6)
+    assert "1.num_batches_tracked" in dict(module.named_buffers())
+
+
+def test_a_module_without_buffers_has_an_empty_buffer_vector():
+    empty = buffer_layout(nn.Linear(2, 2))
+    assert (empty.names, empty.size) == ((), 0)
+    assert empty.views(torch.zeros(0)) == {}

@@ -1,0 +1,258 @@
+"""The network: one module over flat vectors, its initial weights, and that it leaves every global generator alone."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algorithms.core.messages import Weights
+from algorithms.core.network import Network
+from algorithms.models import mlp, mnist_cnn, vgg
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+IMAGE = (2, 6, 6)
+
+
+def model(build: Any) -> Any:
+    """A member of the model slot that builds ``build(shape, classes)``."""
+    return SimpleNamespace(config=None, module=SimpleNamespace(build=lambda _, shape, classes: build(shape, classes)))
+
+
+def normalised(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Convolution, batch normalisation, linear layer: everything that has a place of its own in the vectors."""
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(48, classes, bias=False)
+    )
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(model(normalised), IMAGE, 4)
+
+
+def weights_of(network: Network, seed: int = 0) -> Weights:
+    rng = np.random.default_rng(seed)
+    shapes = network.layout.size, network.buffer_layout.size
+    return Weights(*(rng.uniform(0.1, 1, size).astype(np.float32) for size in shapes))
+
+
+def images(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, *IMAGE)).astype(np.float32)
+
+
+# Flat views
+
+
+def test_writing_the_vector_changes_the_module_and_the_reverse(network):
+    kernel = network.module.get_parameter("0.weight")
+    network.params.fill_(2.0)
+    assert all((parameter == 2).all() for parameter in network.module.parameters())
+    with torch.no_grad():
+        kernel[1, 0, 2, 1] = 5.0
+    assert (network.params == 5).sum() == 1
+    network.buffers.fill_(3.0)
+    assert (network.module.get_buffer("1.running_var") == 3).all()
+    network.module.get_buffer("1.running_mean")[0] = 4.0
+    assert (network.buffers == 4).sum() == 1
+
+
+def test_backward_adds_to_the_gradient_vector(network):
+    network.load(weights_of(network))
+    network.grads.zero_()
+    loss = network.module(network.inputs(images(3))).square().sum()
+    loss.backward()
+    once = network.grads.clone()
+    expected = torch.autograd.grad(
+        network.module(network.inputs(images(3))).square().sum(), list(network.module.parameters())
+    )
+    views = network.layout.views(once)
+    for (name, _), gradient in zip(network.module.named_parameters(), expected, strict=True):
+        np.testing.assert_allclose(views[name], gradient, rtol=1e-5)
+    network.module(network.inputs(images(3))).square().sum().backward()
+    np.testing.assert_allclose(network.grads, 2 * once, rtol=1e-5)
+
+
+def test_kernels_and_images_have_their_channels_last_in_memory(network):
+    assert network.module.get_parameter("0.weight").is_contiguous(memory_format=torch.channels_last)
+    assert network.inputs(images(3)).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(network.inputs(images(3)), torch.from_numpy(images(3)))
+
+
+def test_load_and_weights_are_a_round_trip_to_the_bit_and_weights_are_copies(network):
+    first = weights_of(network)
+    network.load(first)
+    held = network.weights()
+    assert held.params.tobytes() == first.params.tobytes()
+    assert held.buffers.tobytes() == first.buffers.tobytes()
+    network.params.zero_()
+    network.buffers.zero_()
+    assert held.params.tobytes() == first.params.tobytes()
+    assert held.buffers.tobytes() == first.buffers.tobytes()
+    assert (held.params.dtype, held.buffers.dtype) == (np.float32, np.float32)
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_read_only_arrays_are_taken_and_left_as_they_are(network):
+    weights, x = weights_of(network), images(5)
+    for array in (weights.params, weights.buffers, x):
+        array.setflags(write=False)
+    network.load(weights)
+    before = network.logits(x)
+    network.params.add_(1.0)
+    assert weights.params.tobytes() == weights_of(network).params.tobytes()
+    assert not np.array_equal(network.logits(x), before)
+
+
+@pytest.mark.parametrize(("params", "buffers"), [(1, 0), (-1, 0), (0, 1), (0, -6)])
+def test_weights_of_another_length_are_refused_and_change_nothing(network, params, buffers):
+    network.load(weights_of(network))
+    before = network.weights()
+    sizes = network.layout.size + params, network.buffer_layout.size + buffers
+    with pytest.raises(ValueError, match="do not fit a model"):
+        network.load(Weights(*(np.ones(size, np.float32) for size in sizes)))
+    assert network.weights().params.tobytes() == before.params.tobytes()
+    assert network.weights().buffers.tobytes() == before.buffers.tobytes()
+
+
+# Buffers
+
+
+def test_training_moves_the_running_statistics_as_torch_defines_them(network):
+    network.load(weights_of(network))
+    before, x = network.weights(), network.inputs(images(6))
+    activations = network.module[0](x).detach()  # type: ignore[index]
+    network.module.train()
+    network.module(x)
+    mean, variance = activations.mean(dim=(0, 2, 3)), activations.var(dim=(0, 2, 3))
+    expected = 0.9 * before.buffers + 0.1 * torch.cat([mean, variance]).numpy()
+    np.testing.assert_allclose(network.weights().buffers, expected, rtol=1e-5)
+
+
+def test_logits_use_the_running_statistics_and_leave_them_alone(network):
+    network.load(weights_of(network))
+    network.module.train()
+    before = network.weights()
+    network.logits(images(6))
+    assert network.weights().buffers.tobytes() == before.buffers.tobytes()
+
+
+def test_logits_are_those_of_a_plain_module_with_the_same_arrays_and_do_not_depend_on_the_batch(network):
+    network.load(weights_of(network))
+    plain = normalised(IMAGE, 4)
+    plain.load_state_dict({name: value.contiguous().clone() for name, value in network.module.state_dict().items()})
+    plain.eval()
+    expected = plain(torch.from_numpy(images(7))).detach().numpy()
+    for batch in (1, 3, 7, 1000):
+        np.testing.assert_allclose(network.logits(images(7), batch), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_counters_stay_out_of_the_vectors_and_do_not_tell_what_the_network_trained_before(network):
+    assert network.buffers.numel() == 6
+    network.module.train()
+    network.module(network.inputs(images(3)))
+    assert network.module.get_buffer("1.num_batches_tracked").item() == 1
+    network.load(weights_of(network))
+    assert network.module.get_buffer("1.num_batches_tracked").item() == 0
+
+
+# Initial weights
+
+
+def test_initial_weights_are_a_function_of_the_generator_alone(network):
+    torch.manual_seed(1)
+    np.random.seed(1)
+    first = network.initial(np.random.default_rng(0))
+    torch.manual_seed(2)
+    np.random.seed(2)
+    network.params.fill_(9.0)
+    network.buffers.fill_(9.0)
+    again = network.initial(np.random.default_rng(0))
+    assert first.params.tobytes() == again.params.tobytes()
+    assert first.buffers.tobytes() == again.buffers.tobytes()
+    assert network.initial(np.random.default_rng(1)).params.tobytes() != first.params.tobytes()
+
+
+def test_building_filling_and_using_a_network_leaves_global_generators_as_they_were():
+    torch.manual_seed(5)
+    np.random.seed(5)
+    before = torch.random.get_rng_state(), str(np.random.get_state())
+    for module in (mnist_cnn, vgg):
+        network = Network(SimpleNamespace(module=module, config=module.Config()), (1, 32, 32), 10)
+        network.load(network.initial(np.random.default_rng(0)))
+        network.logits(np.zeros((1, 1, 32, 32), np.float32))
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert before[1] == str(np.random.get_state())
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [(lambda: nn.Linear(50, 400), (50,)), (lambda: nn.Conv2d(8, 120, 3), (8, 4, 4))],
+    ids=["linear", "convolution"],
+)
+def test_weights_and_biases_are_distributed_as_pytorch_would_draw_them(layer, shape):
+    network = Network(model(lambda shape, classes: nn.Sequential(layer())), shape, 1)
+    network.initial(np.random.default_rng(3))
+    ours = dict(network.module.named_parameters())
+    fan_in = math.prod(ours["0.weight"].shape[1:])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        default = layer()
+    for name, theirs in default.named_parameters():
+        drawn = ours[f"0.{name}"].detach()
+        assert drawn.shape == theirs.shape
+        bound = fan_in**-0.5
+        assert 0.95 * bound < drawn.abs().max() <= bound
+        assert theirs.abs().max() <= bound * (1 + 1e-6)
+        # Uniform: the sorted draws follow the line from -bound to bound (Kolmogorov's distance, 4 deviations).
+        line = torch.linspace(-1, 1, drawn.numel()) * bound
+        assert (drawn.flatten().sort().values - line).abs().max() < 4 * bound / math.sqrt(drawn.numel())
+        assert (theirs.detach().flatten().sort().values - line).abs().max() < 4 * bound / math.sqrt(drawn.numel())
+
+
+def test_layers_and_attempts_do_not_share_their_draws():
+    network = Network(SimpleNamespace(module=mlp, config=mlp.Config(hidden=(6, 6))), (6,), 6)
+    network.initial(np.random.default_rng(0))
+    matrices = [parameter.detach().clone() for name, parameter in network.module.named_parameters() if "weight" in name]
+    assert not torch.equal(matrices[0], matrices[1])
+    assert not torch.equal(matrices[1], matrices[2])
+
+
+def test_a_marked_layer_gets_glorots_uniform_weights_and_no_bias():
+    def build(shape: tuple[int, ...], classes: int) -> nn.Module:
+        marked = nn.Linear(30, 90)
+        marked.init = "xavier"  # type: ignore[assignment]
+        return nn.Sequential(marked)
+
+    network = Network(model(build), (30,), 90)
+    network.initial(np.random.default_rng(0))
+    weight, bias = (parameter.detach() for parameter in network.module.parameters())
+    bound = math.sqrt(6 / (30 + 90))
+    assert 0.98 * bound < weight.abs().max() <= bound
+    assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+    assert (bias == 0).all()
+
+
+def test_normalisation_starts_as_the_identity_whatever_was_there_before(network):
+    network.load(weights_of(network))
+    network.initial(np.random.default_rng(0))
+    state = network.module.state_dict()
+    assert (state["1.weight"] == 1).all() and (state["1.bias"] == 0).all()
+    assert (state["1.running_mean"] == 0).all() and (state["1.running_var"] == 1).all()
+
+
+def test_what_a_network_holds_does_not_tell_how_much_it_was_trained_before(network):
+    """Batch normalisation counts batches; a count of this process' work must not get into the models that are saved."""
+    from algorithms.engine.backends.loop import passes
+    from algorithms.training import local_sgd
+
+    start = network.initial(np.random.default_rng(0))
+    fresh = {name: array.clone() for name, array in network.module.state_dict().items()}
+    next(passes(network, images(4), np.arange(4), local_sgd.Config(batch_size=2), np.random.default_rng(2)))
+    assert not all(torch.equal(array, fresh[name]) for name, array in network.module.state_dict().items())
+    network.load(start)
+    assert all(torch.equal(array, fresh[name]) for name, array in network.module.state_dict().items())

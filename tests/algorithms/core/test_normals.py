@@ -1,0 +1,56 @@
+"""Numbers that are drawn ahead: the same as when they are drawn at once, in blocks that do not repeat each other."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from algorithms.core.noise import BLOCK, Normals
+from algorithms.privacy import _server_noise
+
+
+def test_a_short_vector_is_what_its_generator_draws():
+    drawn = Normals(5, np.random.default_rng(1)).take()
+    assert drawn.tolist() == np.random.default_rng(1).standard_normal(5, dtype=np.float32).tolist()
+
+
+def test_a_long_vector_is_what_the_generators_spawned_for_its_blocks_draw_one_after_another():
+    rng = np.random.default_rng(2)
+    blocks = [own.standard_normal(size, np.float32) for own, size in zip(rng.spawn(3), (BLOCK, BLOCK, 7), strict=True)]
+    assert Normals(2 * BLOCK + 7, np.random.default_rng(2)).take().tobytes() == np.concatenate(blocks).tobytes()
+
+
+def test_blocks_do_not_repeat_each_other_and_have_the_deviation_asked_for():
+    params = np.full(2 * BLOCK + 3, 7, np.float32)
+    noise, again = (
+        _server_noise.noisy(params, 0.5, Normals(len(params), np.random.default_rng(3))) - 7 for _ in range(2)
+    )
+    assert noise.tobytes() == again.tobytes()
+    first, second, rest = np.split(noise, [BLOCK, 2 * BLOCK])
+    assert rest.shape == (3,) and (rest != 0).all()
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.01
+    for block in (first, second):
+        assert block.std() == pytest.approx(0.5, rel=0.01)
+        assert abs(block.mean()) < 0.005
+
+
+def test_noise_is_not_used_twice():
+    noise = Normals(4, np.random.default_rng(0))
+    noise.take()[:] = 0  # the taker may change it
+    with pytest.raises(RuntimeError, match="has been used"):
+        noise.take()
+
+
+def test_what_goes_wrong_while_drawing_is_heard_by_who_takes():
+    def broken(*_, **__):
+        raise MemoryError("no room")
+
+    noise = Normals(4, SimpleNamespace(standard_normal=broken))
+    with pytest.raises(MemoryError, match="no room"):
+        noise.take()
+
+
+def test_a_model_without_parameters_has_no_noise():
+    assert Normals(0, np.random.default_rng(0)).take().shape == (0,)

@@ -1,0 +1,274 @@
+"""Gradient, Hessian products and records' gradient lengths of chains of layers, beside torch's own and by hand."""
+
+import weakref
+from importlib import import_module
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+import algorithms.curvature.chain
+import algorithms.curvature.hessian
+from algorithms.core.dropout import Dropout
+from algorithms.core.network import Network
+from algorithms.curvature.chain import Chain, covered
+from algorithms.curvature.hessian import Graph, Surroundings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SHAPE, CLASSES = (3, 8, 8), 4
+CHAINS = {
+    "linear": lambda: (nn.Flatten(), nn.Linear(192, 4)),
+    "without a bias": lambda: (nn.Flatten(), nn.Linear(192, 5, bias=False), nn.ReLU(), nn.Linear(5, 4)),
+    "layers side by side": lambda: (nn.Flatten(), nn.Linear(192, 5), nn.Linear(5, 6), nn.Identity(), nn.Linear(6, 4)),
+    "padded and strided": lambda: (
+        *(nn.Conv2d(3, 5, (3, 2), stride=(2, 1), padding=(1, 2)), nn.ReLU(), nn.Flatten(), nn.Linear(220, 4)),
+    ),
+    "dilated": lambda: (
+        *(nn.Conv2d(3, 5, 3, dilation=2, bias=False), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Conv2d(5, 6, 2), nn.ReLU(), nn.Flatten(), nn.Linear(6, 4)),
+    ),
+    "pools that overlap": lambda: (
+        *(nn.Conv2d(3, 5, 3), nn.MaxPool2d(3, stride=1, padding=1), nn.ReLU(), nn.ZeroPad2d((1, 0, 2, 0))),
+        *(nn.Conv2d(5, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 7), nn.ReLU(), nn.Linear(7, 4)),
+    ),
+    "mean pools": lambda: (
+        *(nn.Conv2d(3, 5, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(5, 6, 3), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(24, 4)),
+    ),
+    "series": lambda: (
+        *(nn.Flatten(2), nn.Conv1d(3, 6, 3, stride=2, padding=1, dilation=3), nn.MaxPool1d(2), nn.ReLU()),
+        *(nn.ZeroPad1d((2, 0)), nn.Sequential(nn.Conv1d(6, 5, 3), nn.ReLU()), nn.Flatten(), nn.Linear(75, 4)),
+    ),
+    "steps before and after": lambda: (
+        *(nn.MaxPool2d(2), nn.ZeroPad2d((1, -1, 2, 0)), nn.Conv2d(3, 5, 3, bias=False), nn.ReLU(inplace=True)),
+        *(
+            nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False),
+            Dropout(0.5),
+            nn.Flatten(),
+            nn.Linear(10, 4),
+            nn.ReLU(),
+        ),
+    ),
+    "dilated pools": lambda: (
+        *(nn.Conv2d(3, 5, 1), nn.MaxPool2d(2, dilation=3, ceil_mode=True, padding=1), nn.Flatten(), nn.Linear(80, 4)),
+    ),
+    "largest of two": lambda: (nn.Flatten(), nn.Linear(192, 6), nn.MaxPool1d(2), nn.ReLU(), nn.Linear(3, 4)),
+    "series of means": lambda: (
+        *(nn.Flatten(2), nn.Conv1d(3, 6, 5), nn.ReLU(), nn.AvgPool1d(4), nn.Conv1d(6, 5, 3), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(65, 4)),
+    ),
+    "every place by itself": lambda: (
+        nn.Linear(8, 6),
+        nn.ReLU(),
+        nn.Linear(6, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(72, 4),
+    ),
+}
+
+
+def network(build) -> Network:
+    made = Network(SimpleNamespace(module=SimpleNamespace(build=build), config=None), SHAPE, CLASSES)
+    made.load(made.initial(np.random.default_rng(0)))
+    made.module.eval()
+    return made
+
+
+def chained(name: str) -> Network:
+    return network(lambda *_: nn.Sequential(*CHAINS[name]()))
+
+
+def records(shape=SHAPE, classes: int = CLASSES, n: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(n, *shape, generator=generator), torch.randint(0, classes, (n,), generator=generator)
+
+
+def slopes_one_by_one(net: Network, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+    found = []
+    for record, label in zip(x.split(1), y.split(1), strict=True):
+        slopes = torch.autograd.grad(cross_entropy(net.module(record), label), list(net.module.parameters()))
+        found.append(sum(float(slope.double().square().sum()) for slope in slopes))
+    return np.array(found)
+
+
+def close(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-6) -> None:
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=tolerance * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_gradient_and_products_are_those_of_autograd_in_float64(name):
+    net, (x, y) = chained(name), records()
+    assert covered(net.module)
+
+    def loss(params: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(functional_call(net.module, net.layout.views(params), (x.double(),)), y) * 7 / 10
+
+    chain, at = Chain(net, x, y, records=10), net.params.double()
+    close(chain.gradient(), torch.func.grad(loss)(at))
+    vector = torch.randn(len(at), generator=torch.Generator().manual_seed(2))
+    expected = torch.autograd.functional.hvp(loss, at, vector.double())[1]
+    assert expected.abs().max() > 1e-3
+    for _ in range(2):  # nothing is used up
+        close(chain.times(vector), expected)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_lengths_are_those_of_a_loop_over_records(name):
+    net, (x, y) = chained(name), records()
+    other = y.roll(1)  # labels may be others than those of the loss
+    for point in (Chain(net, x, y, 7), Graph(net, x, y, 7)):
+        np.testing.assert_allclose(point.squared_lengths(other).numpy(), slopes_one_by_one(net, x, other), rtol=1e-5)
+
+
+def test_a_gradient_known_by_hand():
+    net = network(lambda *_: nn.Sequential(nn.Linear(2, 2, bias=False)))
+    net.params.zero_()
+    chain = Chain(net, torch.tensor([[3.0, 4.0]]), torch.tensor([0]), 1)
+    # Both classes have probability 1/2: dL/dz = (-1/2, 1/2) with length^2 = |a|^2 / 2, and H = 1/4 (1 -1; -1 1) x a a'.
+    assert chain.squared_lengths(torch.tensor([0])).tolist() == pytest.approx([12.5])
+    assert chain.gradient().tolist() == pytest.approx([-1.5, -2, 1.5, 2])
+    assert chain.times(torch.tensor([1.0, 0, 0, 0])).tolist() == pytest.approx([9 / 4, 3, -9 / 4, -3])
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "chain"),
+    [
+        ("mlp", (64,), True),
+        ("tcn", (9, 128), True),
+        ("mnist_cnn", (1, 28, 28), True),
+        ("femnist_cnn", (1, 28, 28), True),
+        ("femnist_net", (1, 28, 28), False),
+        ("hu_cnn", (3, 32, 32), True),
+        ("keras_cnn", (3, 64, 64), True),
+        ("vgg", (3, 32, 32), False),
+        ("resnet56", (3, 32, 32), False),
+    ],
+)
+def test_on_the_models_here_both_ways_give_the_same(model, shape, chain):
+    module = import_module(f"algorithms.models.{model}")
+    net = Network(SimpleNamespace(module=module, config=module.Config()), shape, 6)
+    assert covered(net.module) == chain
+    if not chain:
+        return
+    net.load(net.initial(np.random.default_rng(0)))
+    net.module.eval()
+    x, y = records(shape, 6, n=3)
+    fast, plain = Chain(net, net.inputs(x), y, 3), Graph(net, net.inputs(x), y, 3)
+    vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
+    close(fast.gradient(), plain.gradient())
+    close(fast.times(vector), plain.times(vector), 2e-5)
+
+
+class Residual(nn.Module):
+    """Records take two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.last = nn.Linear(8, 8), nn.Linear(192, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last((x + self.inner(x)).flatten(1))
+
+
+class Bypassed(nn.Sequential):
+    """Records take two ways, and it calls itself a sequence."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + super().forward(x)
+
+
+class Standardised(nn.Conv2d):
+    """Works with other weights than it holds."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._conv_forward(x, self.weight / self.weight.std(), self.bias)
+
+
+SHARED = nn.Linear(4, 4)
+OTHERS = {
+    "groups": nn.Conv2d(4, 4, 3, groups=2),
+    "normalisation": nn.BatchNorm2d(4),
+    "padding by name": nn.Conv2d(4, 4, 3, padding="same"),
+    "padding that reflects": nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"),
+    "transposed": nn.ConvTranspose2d(4, 4, 3),
+    "a curve": nn.Tanh(),
+    "two ways": Residual(),
+    "two ways in a sequence": Bypassed(nn.Conv2d(4, 4, 1)),
+    "other weights than it holds": Standardised(4, 4, 3),
+    "parametrised": nn.utils.parametrizations.weight_norm(nn.Conv2d(4, 4, 3)),
+    "records joined": nn.Flatten(0, 1),
+    "twice": nn.Sequential(SHARED, nn.ReLU(), SHARED),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_such_chain_is_not_covered(name):
+    assert not covered(nn.Sequential(nn.Conv2d(3, 4, 3), OTHERS[name]))
+
+
+@pytest.mark.parametrize(
+    ("steps", "places"), [((nn.ReLU(),), 36), ((nn.ReLU(), nn.MaxPool2d(2)), 9), ((nn.MaxPool2d(2), nn.ReLU()), 9)]
+)
+def test_a_zero_in_front_of_a_relu_lets_nothing_through(steps, places):
+    """As in torch: blank borders of an image give exact zeros where there is no bias."""
+    net = network(
+        lambda *_: nn.Sequential(nn.Conv2d(3, 5, 3, bias=False), *steps, nn.Flatten(), nn.Linear(5 * places, 4))
+    )
+    x, y = records()
+    x[:, :, :5] = 0
+    vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
+    close(Chain(net, x, y, 7).times(vector), Graph(net, x, y, 7).times(vector), 1e-5)
+
+
+def test_large_records_go_through_autograd(monkeypatch):
+    net, (x, y) = chained("pools that overlap"), records()
+    vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
+    expected = Chain(net, x, y, 7).times(vector)
+    asked = []
+    plain = algorithms.curvature.chain._through_autograd
+    monkeypatch.setattr(algorithms.curvature.chain, "EXACT", 1)
+    monkeypatch.setattr(algorithms.curvature.chain, "_through_autograd", lambda *args: asked.append(1) or plain(*args))
+    close(Chain(net, x, y, 7).times(vector), expected)
+    assert len(asked) == 3
+
+
+def test_only_a_single_batch_is_kept(monkeypatch):
+    net = chained("linear")
+    alive: weakref.WeakSet = weakref.WeakSet()
+    most = []
+
+    class Watched(Chain):
+        def __init__(self, *args) -> None:
+            super().__init__(*args)
+            alive.add(self)
+            most.append(len(alive))
+
+    monkeypatch.setattr(algorithms.curvature.hessian, "Chain", Watched)
+    for n, made in ((64, 1), (200, 4 * 3)):
+        most.clear()
+        here = Surroundings(net, *records(n=n))
+        here.times(here.gradient())
+        here.gauss_newton_trace(np.random.default_rng(0))
+        assert (len(most), max(most)) == (made, 1)
+
+
+def test_a_net_without_weights_is_not_covered():
+    assert not covered(nn.Sequential(nn.Flatten()))
+
+
+@pytest.mark.parametrize(
+    "hook", [f"register_{name}_hook" for name in ("forward", "forward_pre", "full_backward", "full_backward_pre")]
+)
+def test_a_net_whose_layers_have_hooks_is_not_covered(hook):
+    """A hook may change what a layer takes or gives."""
+    net = nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(192, 4)))
+    taken_off = getattr(net[1][0], hook)(lambda *_: None)
+    assert not covered(net)
+    taken_off.remove()
+    assert covered(net)

@@ -1,0 +1,291 @@
+"""Curvature of a client's loss beside dense Hessians, closed forms and another library; rho of clients by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from algorithms.aggregation import fedavg, finp_ala
+from algorithms.core.configs import CurvatureConfig
+from algorithms.core.messages import Weights
+from algorithms.core.network import Network
+from algorithms.curvature import hessian
+from algorithms.curvature.hessian import spectrum
+from algorithms.curvature.ranking import relative_rank, wanted
+from algorithms.models import mlp
+from algorithms.objectives import finp, plain
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SHAPE, CLASSES = (6,), 3
+EXACT = {"curvature_tolerance": 1e-9, "power_steps": 300}
+SOLVERS = pytest.mark.parametrize("solver", ["lanczos", "power"])
+
+
+def a_network(*hidden: int) -> Network:
+    network = Network(SimpleNamespace(module=mlp, config=mlp.Config(hidden=hidden)), SHAPE, CLASSES)
+    network.load(network.initial(np.random.default_rng(0)))
+    return network
+
+
+def records(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    return 2 * rng.normal(size=(n, *SHAPE)).astype(np.float32), rng.integers(0, CLASSES, n)
+
+
+def measured(network: Network, x: np.ndarray, y: np.ndarray, seed: int = 0, **fields) -> tuple[float, float]:
+    return spectrum(network, x, y, CurvatureConfig(**fields), np.random.default_rng(seed))
+
+
+def dense(network: Network, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The Hessian [d, d] by differentiating twice, in float64."""
+
+    def loss(params: torch.Tensor) -> torch.Tensor:
+        arrays = network.layout.views(params)
+        return cross_entropy(
+            functional_call(network.module, arrays, (torch.from_numpy(x).double(),)), torch.from_numpy(y)
+        )
+
+    return torch.func.hessian(loss)(network.params.double()).numpy()
+
+
+def largest(matrix: np.ndarray) -> float:
+    values = np.linalg.eigvalsh(matrix)
+    return values[np.abs(values).argmax()]
+
+
+# The eigenvalue
+
+
+@SOLVERS
+def test_softmax_regression_at_zero_weights_has_the_curvature_that_one_finds_by_hand(solver):
+    """Shares are 1/C, so H = (I/C - 1/C^2) x mean of x x' with a constant 1 in x; every label has as steep a gradient."""
+    network, (x, y) = a_network(), records()
+    network.params.zero_()
+    ones = np.hstack([x, np.ones((len(x), 1))])
+    top, trace = measured(network, x, y, solver=solver, **EXACT)
+    assert top == pytest.approx(np.linalg.eigvalsh(ones.T @ ones / len(x)).max() / CLASSES, rel=1e-4)
+    assert trace == pytest.approx((1 - 1 / CLASSES) * (ones**2).sum(axis=1).mean(), rel=1e-5)
+
+
+@SOLVERS
+@pytest.mark.parametrize("n", [40, 150])  # one batch, whose graph is kept, and three
+def test_the_eigenvalue_of_a_net_is_that_of_its_dense_hessian(solver, n):
+    network, (x, y) = a_network(8), records(n)
+    assert measured(network, x, y, solver=solver, **EXACT)[0] == pytest.approx(largest(dense(network, x, y)), rel=1e-4)
+
+
+@pytest.mark.parametrize("n", [40, 150])
+def test_a_product_is_that_with_the_dense_hessian(n):
+    network, (x, y) = a_network(8), records(n)
+    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
+    vector = torch.randn(len(network.params), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = dense(network, x, y) @ vector.numpy()
+    for _ in range(2):  # the graph is kept for the next
+        np.testing.assert_allclose(times(vector).numpy(), expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_another_library_finds_the_same_eigenvalue():
+    curvlinops = pytest.importorskip("curvlinops")
+    from scipy.sparse.linalg import eigsh
+
+    network, (x, y) = a_network(8), records()
+    data = [(torch.from_numpy(x), torch.from_numpy(y))]
+    parameters = list(network.module.parameters())
+    operator = curvlinops.HessianLinearOperator(network.module, torch.nn.CrossEntropyLoss(), parameters, data)
+    (theirs,) = eigsh(operator.to_scipy(), k=1, which="LM", return_eigenvectors=False)
+    assert measured(network, x, y, **EXACT)[0] == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.parametrize("solve", [hessian.lanczos, hessian.power_iteration])
+def test_the_largest_magnitude_wins_and_keeps_its_sign(solve):
+    values = torch.tensor([3.0, -5.0, 1.0, 0.0], dtype=torch.float64)
+    assert solve(lambda v: values * v, torch.ones(4, dtype=torch.float64), 200, 1e-12) == pytest.approx(-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("solve", [hessian.lanczos, hessian.power_iteration])
+@pytest.mark.parametrize("start", [[0.0, 0.0], [0.0, 1.0]])
+def test_no_curvature_is_zero_and_an_eigenvector_is_enough_to_begin_with(solve, start):
+    times = lambda v: torch.tensor([0.0, 2.0], dtype=torch.float64) * v  # noqa: E731
+    assert solve(times, torch.tensor(start, dtype=torch.float64), 20, 1e-3) == pytest.approx(2 * start[1])
+
+
+@pytest.mark.parametrize("solve", [hessian.lanczos, hessian.power_iteration])
+def test_the_search_stops_when_it_is_told_to(solve):
+    values, calls = torch.linspace(-1, 5, 400, dtype=torch.float64), []
+
+    def times(vector: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return values * vector
+
+    def cost(steps: int, tolerance: float) -> int:
+        calls.clear()
+        solve(times, torch.ones(400, dtype=torch.float64), steps, tolerance)
+        return len(calls)
+
+    assert cost(3, 1e-12) == 3
+    assert 1 < cost(1000, 1e-2) < cost(1000, 1e-4) < 1000
+
+
+def test_lanczos_is_as_precise_as_it_says_and_needs_fewer_products():
+    network, (x, y) = a_network(8), records()
+    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
+    calls: dict[str, int] = {"lanczos": 0, "power_iteration": 0}
+    for name in calls:
+
+        def counted(vector: torch.Tensor, name: str = name) -> torch.Tensor:
+            calls[name] += 1
+            return times(vector)
+
+        start = torch.randn(len(network.params), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        found = getattr(hessian, name)(counted, start, 100, 1e-4)
+        assert found == pytest.approx(largest(dense(network, x, y)), rel=1e-2)
+    assert calls["lanczos"] < calls["power_iteration"]
+
+
+# The trace
+
+
+def test_random_probes_give_the_mean_of_their_products():
+    network, (x, y) = a_network(8), records()
+    full, like = dense(network, x, y), torch.zeros(len(network.params), dtype=torch.float64)
+    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
+    signs = [2.0 * rng.integers(0, 2, len(like)) - 1 for rng in [np.random.default_rng(3)] for _ in range(5)]
+    expected = np.mean([v @ full @ v for v in signs])
+    found = hessian.hutchinson(times, like, 5, 1e-12, np.random.default_rng(3))
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_random_probes_of_a_diagonal_agree_at_once():
+    values, calls = torch.tensor([1.0, 2.0, 4.0]), []
+    times = lambda v: calls.append(1) or values * v  # noqa: E731
+    assert hessian.hutchinson(times, values, 20, 1e-3, np.random.default_rng(0)) == 7
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("trace", ["gauss_newton", "hutchinson"])
+def test_the_mean_of_many_estimates_is_the_trace_of_the_dense_hessian(trace):
+    network, (x, y) = a_network(8), records()
+    found = [measured(network, x, y, seed, trace=trace, probes=1, power_steps=1)[1] for seed in range(100)]
+    error = np.std(found) / np.sqrt(len(found))
+    expected = np.trace(dense(network, x, y))
+    assert error < 0.15 * expected
+    assert np.mean(found) == pytest.approx(expected, abs=3 * error)
+
+
+def test_gradients_of_records_find_the_trace_better_than_twenty_probes():
+    network, (x, y) = a_network(8), records()
+    spread = {
+        trace: np.std([measured(network, x, y, seed, trace=trace, power_steps=1)[1] for seed in range(20)])
+        for trace in ("gauss_newton", "hutchinson")
+    }
+    assert spread["gauss_newton"] < spread["hutchinson"]
+
+
+# What measuring leaves alone
+
+
+def test_the_same_generator_gives_the_same_bytes_and_nothing_is_changed():
+    network, (x, y) = a_network(8), records()
+    before = network.weights().params
+    network.module.train()
+    for array in (x, y):
+        array.setflags(write=False)
+    found = [measured(network, x, y, seed=4) for _ in range(2)]
+    assert found[0] == found[1]
+    assert network.weights().params.tobytes() == before.tobytes()
+    assert not network.grads.any()
+
+
+def test_a_model_that_has_diverged_has_no_curvature():
+    network, (x, y) = a_network(8), records()
+    network.load(Weights(np.full(network.layout.size, np.nan, np.float32), np.zeros(0, np.float32)))
+    assert np.isnan(measured(network, x, y)).all()
+
+
+# rho
+
+
+def rho(lambda_, trace=None, seed=None, **fields):
+    lambda_ = np.asarray(lambda_, float)
+    trace = lambda_ if trace is None else np.asarray(trace, float)
+    rng = None if seed is None else np.random.default_rng(seed)
+    return relative_rank(lambda_, trace, CurvatureConfig(**fields), rng)
+
+
+def test_rho_says_who_stands_out_not_who_is_sharp():
+    assert rho([1, 10, 10, 10, 10]).tolist() == [1, 0.25, 0.25, 0.25, 0.25]
+
+
+def test_eigenvalue_and_trace_count_half_each():
+    """Mean distances 3/2, 3/2, 3 and 2, 1, 1 for three clients, each as a share of the largest."""
+    assert rho([0, 0, 3], [2, 0, 0]).tolist() == pytest.approx([(0.5 + 1) / 2, (0.5 + 0.5) / 2, (1 + 0.5) / 2])
+
+
+def test_a_half_in_which_clients_do_not_differ_is_zero():
+    assert rho([7, 7, 7], [1, 1, 3]).tolist() == pytest.approx([0.25, 0.25, 0.5])
+    assert rho([7, 7 + 1e-13, 7]).tolist() == [0, 0, 0]
+
+
+def test_one_client_has_nobody_to_differ_from_and_two_differ_alike():
+    assert rho([5.0]).tolist() == [0]
+    assert rho([5.0, 6.0]).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_a_curvature_that_is_no_number_is_as_far_out_as_can_be(broken):
+    assert rho([1, broken, 1, 3], [1, 1, 1, 1]).tolist() == pytest.approx([0.25, 0.5, 0.25, 0.5])
+    assert rho([broken, broken]).tolist() == [1, 1]
+    assert rho([1, broken, 2], rho_mode="signed").tolist() == [0, 1, 0.5]
+
+
+def test_signed_rho_is_the_rank_of_the_eigenvalue_and_ties_share_theirs():
+    assert rho([4, -9, 10, 4, 20], [0] * 5, rho_mode="signed").tolist() == [0.375, 0, 0.75, 0.375, 1]
+    assert rho([5.0], rho_mode="signed").tolist() == [0]
+
+
+def test_by_visit_order_hands_rho_to_other_clients():
+    own = rho([1, 2, 4, 8, 16])
+    order = np.random.default_rng(3).permutation(5)
+    assert rho([1, 2, 4, 8, 16], seed=3, rho_alignment="by_visit_order").tolist() == own[order].tolist() != own.tolist()
+    with pytest.raises(ValueError, match="needs a generator"):
+        rho([1, 2], rho_alignment="by_visit_order")
+
+
+values = st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=8)
+
+
+@given(values, st.sampled_from(["pairwise_abs", "signed"]), st.integers(0, 100))
+def test_rho_lies_between_zero_and_one_and_goes_with_its_client(given_, mode, seed):
+    lambda_, trace = np.array(given_).T
+    found = rho(lambda_, trace, rho_mode=mode)
+    assert ((found >= 0) & (found <= 1)).all()
+    order = np.random.default_rng(seed).permutation(len(lambda_))
+    np.testing.assert_allclose(rho(lambda_[order], trace[order], rho_mode=mode), found[order], atol=1e-9)
+
+
+@given(st.lists(st.floats(1, 100), min_size=2, max_size=8), st.floats(0.01, 100))
+def test_rho_has_no_unit(given_, unit):
+    np.testing.assert_allclose(rho(np.array(given_) * unit), rho(given_), atol=1e-6)
+
+
+# Who asks for it
+
+
+def test_a_run_measures_where_a_slot_asks_for_it():
+    def run(objective, aggregation):
+        return SimpleNamespace(
+            objective=SimpleNamespace(config=objective), aggregation=SimpleNamespace(config=aggregation)
+        )
+
+    penalty, weights = finp.Config(power_steps=7), finp_ala.Config(power_steps=9)
+    assert wanted(run(plain.Config(), fedavg.Config())) is None
+    assert wanted(run(penalty, fedavg.Config())) == penalty
+    assert wanted(run(plain.Config(), weights)) == weights
+    assert wanted(run(plain.Config(), finp_ala.Config(rho="with_penalty"))) is None
+    assert wanted(run(penalty, finp_ala.Config(rho="with_penalty"))) == penalty

@@ -1,0 +1,158 @@
+"""Random crops and mirroring: beside NumPy's padding and slicing, and alike in both backends."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.core.network import Network
+from algorithms.engine import block
+from algorithms.engine.augmentation import MARGIN, background, crop_flip, drawn
+from algorithms.engine.backends import loop
+from algorithms.models import mnist_cnn
+from algorithms.training._batches import unfit
+from algorithms.training.local_sgd import Config
+from datasets.federation import Examples, Preparation
+from tests.algorithms.engine.test_cohort import DATA, a_run, models_of, stream, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STAY = (MARGIN, MARGIN, 0)
+
+
+def images(n: int, channels: int = 3, height: int = 6, width: int = 5) -> np.ndarray:
+    return np.random.default_rng(n).normal(size=(n, channels, height, width)).astype(np.float32)
+
+
+def moved(x: np.ndarray, moves: Any, around: Any) -> np.ndarray:
+    return crop_flip(torch.from_numpy(x), np.array(moves, np.uint8), np.array(around, np.float32)).numpy()
+
+
+def by_hand(image: np.ndarray, move: np.ndarray, around: np.ndarray) -> np.ndarray:
+    """One image [channels, height, width], channel by channel."""
+    row, column, mirror = (int(value) for value in move)
+    _, height, width = image.shape
+    channels = []
+    for channel, value in zip(image, around, strict=True):
+        window = np.pad(channel, MARGIN, constant_values=value)[row : row + height, column : column + width]
+        channels.append(window[:, ::-1] if mirror else window)
+    return np.stack(channels)
+
+
+def test_images_are_cut_out_and_mirrored_as_one_would_by_hand():
+    rng, x, around = np.random.default_rng(1), images(200), np.array([0.5, -2.0, 7.0], np.float32)
+    moves = rng.integers(0, (9, 9, 2), (200, 3))
+    expected = np.stack([by_hand(image, move, around) for image, move in zip(x, moves, strict=True)])
+    assert moved(x, moves, around).tobytes() == expected.tobytes()
+
+
+def test_by_hand_two_pixels():
+    x = np.array([[[[1.0, 2.0]]]], np.float32)
+    for move, expected in [
+        (STAY, [1, 2]),
+        ((4, 4, 1), [2, 1]),
+        ((4, 5, 0), [2, 9]),
+        ((4, 5, 1), [9, 2]),
+        ((4, 3, 0), [9, 1]),
+        ((5, 4, 0), [9, 9]),
+    ]:
+        assert moved(x, [move], [9.0]).ravel().tolist() == expected, move
+
+
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+def test_the_order_in_memory_does_not_matter_and_images_stay_as_they_are(memory):
+    x, moves, around = images(8), np.random.default_rng(2).integers(0, (9, 9, 2), (8, 3)), np.zeros(3, np.float32)
+    given = torch.from_numpy(x.copy()).contiguous(memory_format=memory)
+    assert torch.equal(crop_flip(given, moves.astype(np.uint8), around), torch.from_numpy(moved(x, moves, around)))
+    assert torch.equal(given, torch.from_numpy(x))
+
+
+def test_what_lies_around_an_image_is_the_data_sets_background_as_the_model_sees_it():
+    assert background(Preparation(), 2).tolist() == [0.0, 0.0]
+    assert background(Preparation(fill=1.0), 1).tolist() == [1.0]
+    prepare = Preparation(fill=0.0, mean=(0.5, 0.25), std=(0.5, 0.1))
+    assert background(prepare, 2).tolist() == pytest.approx([-1.0, -2.5])
+    blank = prepare(np.zeros((1, 2, 3, 3), np.uint8), np.zeros(1, np.float32))
+    assert background(prepare, 2).tolist() == pytest.approx(blank[0, :, 0, 0].tolist())
+
+
+def test_every_move_is_drawn_equally_often_and_from_the_stream_alone():
+    config, batches = Config(augment="crop_flip"), np.zeros((100, 162), np.int64)
+    crops = drawn(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
+    again = drawn(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
+    assert crops is not None and again is not None
+    assert crops.moves.shape == (100, 162, 3)
+    assert crops.moves.tobytes() == again.moves.tobytes()
+    _, counts = np.unique(crops.moves.reshape(-1, 3), axis=0, return_counts=True)
+    assert len(counts) == 9 * 9 * 2
+    assert counts.min() > 50 and counts.max() < 160  # 100 each on average, with a standard deviation of 10
+
+
+def test_nothing_is_drawn_where_nothing_is_asked_for():
+    rng = np.random.default_rng(0)
+    assert drawn(Config(), np.zeros((3, 4), np.int64), (1, 8, 8), Preparation(), rng) is None
+    assert rng.random() == np.random.default_rng(0).random()
+
+
+def test_what_is_no_image_is_refused_in_a_sentence():
+    assert unfit(Config(), (10,)) is None
+    assert unfit(Config(augment="crop_flip"), (3, 8, 8)) is None
+    with pytest.raises(ValueError, match=r"training\.augment crop_flip .* shape \(10,\)"):
+        trained(a_run("loop", augment="crop_flip"), (0,), [0] * 6)
+
+
+# In training
+
+PICTURES = replace(
+    DATA,
+    train=Examples(np.random.default_rng(5).normal(size=(len(DATA.train), 2, 8, 8)).astype(np.float32), DATA.train.y),
+    prepare=Preparation(fill=0.5, mean=(0.0, 1.0), std=(1.0, 2.0)),
+)
+CLIENTS = (0, 2, 4)  # of 7, 1 and 12 records
+
+
+def on_pictures(backend: str, clients: tuple[int, ...] = CLIENTS, **training: Any) -> np.ndarray:
+    run = replace(
+        a_run(backend, augment="crop_flip", **training),
+        model=SimpleNamespace(module=mnist_cnn, config=mnist_cnn.Config(), name="mnist_cnn"),  # type: ignore[arg-type]
+    )
+    network = Network(run.model, PICTURES.shape, PICTURES.classes)
+    start, nothing = models_of(network, 1), np.zeros(len(clients), int)
+    return block.train(run, PICTURES, network, clients, start, nothing, 0, stream, {}).params
+
+
+def test_the_backends_see_the_same_images():
+    in_turn = on_pictures("loop")
+    np.testing.assert_allclose(on_pictures("vmap"), in_turn, atol=5e-6)
+    assert on_pictures("loop", (4,))[0].tobytes() == in_turn[2].tobytes()
+
+
+def test_every_epoch_shows_a_client_its_records_moved_anew(monkeypatch):
+    """What the network is handed: client 4's records, cut out by what its own stream says and no two epochs alike."""
+    shown = []
+    inputs = Network.inputs
+    monkeypatch.setattr(Network, "inputs", lambda self, x: shown.append(x.numpy().copy()) or inputs(self, x))
+    on_pictures("loop", (4,), batch_size=12, epochs=2)
+    crops = drawn(
+        Config(augment="crop_flip"), np.zeros((2, 12), np.int64), (2, 8, 8), PICTURES.prepare, stream("augmentation", 4)
+    )
+    order, mine = stream("batches", 4), PICTURES.client(4).x
+    assert crops is not None and len(shown) == 2
+    assert crops.around.tolist() == [0.5, -0.25]
+    for epoch in range(2):
+        records = mine[order.permutation(12)]
+        expected = np.stack([by_hand(*pair, crops.around) for pair in zip(records, crops.moves[epoch], strict=True)])
+        assert shown[epoch].tobytes() == expected.tobytes()
+
+
+def test_shadow_models_see_moved_images_too():
+    network = Network(SimpleNamespace(module=mnist_cnn, config=mnist_cnn.Config()), (2, 8, 8), 2)
+    start, mine, found = network.initial(np.random.default_rng(0)), PICTURES.client(4), []
+    for prepare in (PICTURES.prepare, PICTURES.prepare, Preparation(fill=9.0)):
+        network.load(start)
+        next(loop.passes(network, mine.x, mine.y, Config(augment="crop_flip"), np.random.default_rng(1), prepare))
+        found.append(network.weights().params.tobytes())
+    assert found[0] == found[1] != found[2]

@@ -1,0 +1,295 @@
+"""A cohort's work: plans of batches, training from the right model, evaluation client by client, and sums."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from algorithms.core.messages import Weights, gather
+from algorithms.core.network import Network
+from algorithms.engine import block
+from algorithms.objectives import plain
+from algorithms.training.local_sgd import PADDING, Config, learning_rate, one_pass, schedule
+from datasets.components import members
+from orchestrator.config.run import Member, Run, resolve
+from tests.support.planted import clustered, planted
+from tests.support.planted import given as base
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+fast = settings(max_examples=60, deadline=None)
+sizes, batch_sizes, seeds = st.integers(1, 60), st.integers(1, 25), st.integers(0, 2**32 - 1)
+UNEQUAL = (7, 40, 1, 23, 12, 30)
+BACKENDS = pytest.mark.parametrize("backend", ["loop", "vmap"])
+DATA = planted(clients=6, each=UNEQUAL, minority=2)
+
+
+def stream(purpose: str, client: int) -> np.random.Generator:
+    return np.random.default_rng([client, *purpose.encode()])
+
+
+def a_run(backend: str = "loop", clustering: Any = "ifca", **training: Any) -> Run:
+    slots: dict[str, Any] = {"clustering": clustering if isinstance(clustering, dict) else clustered(clustering)}
+    model = {"name": "mlp", "hidden": [4]}
+    return resolve(base(model=model, training={"backend": backend, "epochs": 2, "batch_size": 8, **training}, **slots))
+
+
+def a_network(run: Run) -> Network:
+    return Network(run.model, DATA.shape, DATA.classes)
+
+
+def models_of(network: Network, count: int = 2) -> list[Weights]:
+    return [network.initial(np.random.default_rng(j)) for j in range(count)]
+
+
+def trained(run: Run, clients: tuple[int, ...], assignment: list[int], round_: int = 0, context: Any = None) -> Any:
+    network = a_network(run)
+    chosen = np.array(assignment)[list(clients)]
+    return block.train(run, DATA, network, clients, models_of(network), chosen, round_, stream, context or {})
+
+
+# Plans
+
+
+@given(sizes, batch_sizes, seeds)
+@fast
+def test_a_pass_shows_every_record_once_in_full_batches_but_for_the_last(records, batch, seed):
+    rows = one_pass(records, batch, np.random.default_rng(seed))
+    assert rows.shape == (-(-records // batch), batch)
+    shown = rows[rows != PADDING]
+    assert sorted(shown.tolist()) == list(range(records))
+    assert (rows[:-1] != PADDING).all()
+    assert rows.ravel()[:records].tolist() == shown.tolist()
+
+
+@given(sizes, batch_sizes, st.integers(0, 4), seeds)
+@fast
+def test_a_round_is_so_many_passes_each_in_its_own_order(records, batch, epochs, seed):
+    training = Config(epochs=epochs, batch_size=batch)
+    plan = schedule(training, records, None, np.random.default_rng(seed))
+    steps = -(-records // batch)
+    assert plan.shape == (epochs * steps, batch)
+    passes = [rows[rows != PADDING].tolist() for rows in plan.reshape(epochs, steps, batch)]
+    assert all(sorted(shown) == list(range(records)) for shown in passes)
+    if records >= 20:
+        assert len({tuple(shown) for shown in passes}) == epochs
+    assert plan.tolist() == schedule(training, records, None, np.random.default_rng(seed)).tolist()
+
+
+def test_one_batch_is_a_single_step_on_the_records_that_the_cluster_was_chosen_with():
+    training, rng = Config(local_step="one_batch", epochs=5, batch_size=3), np.random.default_rng(0)
+    assert schedule(training, 4, None, rng).tolist() == [[0, 1, 2, 3]]
+    assert schedule(training, 4, np.array([3, 1]), rng).tolist() == [[3, 1]]
+
+
+def test_the_learning_rate_decays_by_round():
+    training = Config(lr=0.5, lr_decay=0.5)
+    assert [learning_rate(training, round_) for round_ in range(3)] == [0.5, 0.25, 0.125]
+
+
+# Selection
+
+
+@given(sizes, st.integers(1, 60), seeds)
+@fast
+def test_a_minibatch_selection_draws_different_records_as_many_as_there_are(records, batch, seed):
+    config = SimpleNamespace(selection="minibatch", selection_batch=batch)
+    run = SimpleNamespace(clustering=SimpleNamespace(config=config))
+    (picked,) = block.selection_records(run, [records], lambda purpose, client: np.random.default_rng(seed), [0])
+    assert picked is not None
+    assert len(set(picked.tolist())) == len(picked) == min(records, batch)
+    assert set(picked.tolist()) <= set(range(records))
+
+
+@pytest.mark.parametrize("clustering", ["none", "ifca", "ifca_mir"])
+def test_by_default_models_are_compared_on_all_records(clustering):
+    member = Member(clustering, members("algorithms.clustering")[clustering].Config(), "")
+    assert block.selection_records(SimpleNamespace(clustering=member), [5], lambda *_: pytest.fail("drawn"), [0]) == [
+        None
+    ]
+
+
+# Training
+
+
+@BACKENDS
+def test_every_client_starts_from_its_own_model_and_trains_on_its_own_records(backend):
+    """Beside each client trained alone, in a network of its own, on its own records as another would cut them out."""
+    run, assignment = a_run(backend), [0, 1, 1, 0, 1, 0]
+    found = trained(run, (1, 2, 3, 4), assignment)
+    owner = DATA.owner()
+    for i, client in enumerate((1, 2, 3, 4)):
+        mine = replace(
+            DATA, train=DATA.train[owner == client], offsets=np.array([0, UNEQUAL[client]]), groups=DATA.groups[:1]
+        )
+        network, chosen = a_network(run), np.array([assignment[client]])
+
+        def own(purpose: str, _: int, client: int = client) -> np.random.Generator:
+            return stream(purpose, client)
+
+        alone = block.train(run, mine, network, [0], models_of(network), chosen, 0, own, {})
+        np.testing.assert_allclose(found.params[i], alone.params[0], atol=2e-6)
+        assert found.loss[i] == pytest.approx(alone.loss[0], rel=1e-5)
+    assert found.buffers.shape == (4, 0)
+
+
+def test_the_loop_gives_a_client_the_same_bytes_whoever_is_in_its_cohort():
+    run, assignment = a_run("loop", momentum=0.5), [0, 1, 1, 0, 1, 0]
+    everybody = trained(run, tuple(range(6)), assignment)
+    for clients in [(0,), (3,), (2, 3, 4), (4, 5)]:
+        some = trained(run, clients, assignment)
+        assert some.params.tobytes() == everybody.params[list(clients)].tobytes()
+        assert some.loss.tolist() == everybody.loss[list(clients)].tolist()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"momentum": 0.9, "lr": 0.1}, {"optimizer": "adam", "lr": 0.01}, {"local_step": "one_batch"}, {"epochs": 0}],
+    ids=["sgd", "momentum", "adam", "one batch", "no epoch"],
+)
+@pytest.mark.parametrize("selection", ["full", "minibatch"])
+def test_the_backends_agree(fields, selection):
+    clustering = clustered("ifca", selection=selection, selection_batch=9)
+    assignment, clients = [0, 1, 1, 0, 1, 0], tuple(range(6))
+    by_loop = trained(a_run("loop", clustering, **fields), clients, assignment)
+    by_vmap = trained(a_run("vmap", clustering, **fields), clients, assignment)
+    np.testing.assert_allclose(by_vmap.params, by_loop.params, atol=1e-5)
+    np.testing.assert_allclose(by_vmap.loss, by_loop.loss, rtol=1e-5)
+    again = trained(a_run("vmap", clustering, **fields), clients, assignment)
+    assert again.params.tobytes() == by_vmap.params.tobytes()
+
+
+@BACKENDS
+def test_a_later_round_takes_smaller_steps_where_the_rate_decays(backend):
+    run = a_run(backend, local_step="one_batch", lr=0.2, lr_decay=0.5)
+    start = models_of(a_network(run))[0].params
+    moves = [trained(run, (1,), [0] * 6, round_).params[0] - start for round_ in (0, 2)]
+    np.testing.assert_allclose(moves[1], moves[0] / 4, atol=1e-6)
+
+
+@BACKENDS
+def test_the_objective_is_told_what_the_server_told_each_client(backend):
+    """An objective that only pulls weights to zero, by another strength for each client: w <- w - lr * pull * w.
+
+    Clients of 7, 40 and 12 records take 1, 5 and 2 steps of 8.
+    """
+
+    def loss(config: Any, forward: Any, arrays: Any, x: Any, y: Any, context: Any) -> torch.Tensor:
+        squares = sum(array.square().sum() for array in arrays.values())
+        return 0 * plain.loss(config, forward, arrays, x, y, context) + context["pull"] * squares / 2
+
+    run = a_run(backend, epochs=1, batch_size=8, lr=1.0)
+    objective = SimpleNamespace(module=SimpleNamespace(loss=loss, CONTEXT=("pull",)), config=plain.Config())
+    pulls = torch.tensor([0.25, 0.125, 0.5])
+    found = trained(replace(run, objective=objective), (0, 1, 4), [0] * 6, context={"pull": pulls})  # type: ignore[arg-type]
+    start = models_of(a_network(run))[0].params
+    for i, (pull, steps) in enumerate(zip(pulls.tolist(), (1, 5, 2), strict=True)):
+        np.testing.assert_allclose(found.params[i], (1 - pull) ** steps * start, atol=1e-6)
+
+
+# Evaluation
+
+
+def test_cross_entropy_is_that_of_torch_and_survives_large_logits():
+    rng = np.random.default_rng(0)
+    logits, y = rng.normal(size=(50, 7)).astype(np.float32) * 10, rng.integers(0, 7, 50)
+    expected = nn.functional.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(y), reduction="none")
+    np.testing.assert_allclose(block.cross_entropies(logits, y), expected.numpy(), rtol=1e-12)
+    steep = np.array([[3e38, 0.0], [-3e38, 0.0], [0.0, 0.0]], np.float32)
+    assert block.cross_entropies(steep, np.array([0, 1, 1])) == pytest.approx([0.0, 0.0, np.log(2)])
+    assert block.cross_entropies(np.array([[1000.0, 0.0]], np.float32), np.array([1])).tolist() == [1000.0]
+
+
+@pytest.mark.parametrize("selection", ["full", "minibatch"])
+def test_every_model_is_judged_on_every_clients_records(selection):
+    run = a_run(clustering=clustered("ifca", selection=selection, selection_batch=5))
+    network = a_network(run)
+    models, clients = models_of(network, 3), (1, 2, 3)
+    found = block.evaluate(run, DATA, network, clients, models, stream)
+    for i, client in enumerate(clients):
+        mine = DATA.client(client)
+        (picked,) = block.selection_records(run, [len(mine)], stream, [client])
+        for j, weights in enumerate(models):
+            network.load(weights)
+            logits = network.logits(mine.x)
+            losses = block.cross_entropies(logits, mine.y)
+            assert found.losses[i, j] == pytest.approx(losses.mean(), rel=1e-6)
+            assert found.accuracies[i, j] == (logits.argmax(axis=1) == mine.y).mean()
+            expected = losses if picked is None else losses[picked]
+            assert found.selection[i, j] == pytest.approx(expected.mean(), rel=1e-6)
+    assert (found.selection.tobytes() == found.losses.tobytes()) == (selection == "full")
+
+
+def test_evaluation_does_not_depend_on_the_cut_into_cohorts():
+    run = a_run(clustering=clustered("ifca", selection="minibatch", selection_batch=5))
+    network = a_network(run)
+    whole = block.evaluate(run, DATA, network, range(6), models_of(network), stream)
+    for blocks in ([(0, 1, 2), (3, 4, 5)], [(0,), (1, 2, 3, 4), (5,)]):
+        parts = [block.evaluate(run, DATA, network, own, models_of(network), stream) for own in blocks]
+        for name in ("losses", "accuracies", "selection"):
+            joined = np.concatenate([getattr(part, name) for part in parts])
+            np.testing.assert_allclose(joined, getattr(whole, name), rtol=1e-6)
+
+
+# Sums
+
+
+def summed(run: Any, clients: list[int], params: np.ndarray, assignment: list[int], examples: list[int]) -> Any:
+    models = [Weights(np.full(2, float(j), np.float32), np.zeros(1, np.float32)) for j in range(3)]
+    work = block.Trained(
+        params.astype(np.float32), np.array([[i] for i in clients], np.float32), np.zeros(len(clients))
+    )
+    return block.summed(run, work, clients, models, np.array(assignment), np.array(examples))
+
+
+def test_by_hand_updates_are_summed_for_each_cluster_that_was_chosen():
+    params = np.array([[3.0, 1.0], [2.0, 2.0], [5.0, 0.0]])
+    parts = summed(a_run(), [4, 6, 7], params, [1, 0, 1], [10, 20, 30])
+    assert sorted(parts) == [0, 1]
+    first, second = parts[0], parts[1]
+    assert (first.clients.tolist(), first.weights.tolist(), first.total.tolist()) == ([6], [20.0], [40.0, 40.0])
+    # 10 * ((3, 1) - 1) + 30 * ((5, 0) - 1)
+    assert (second.clients.tolist(), second.total.tolist()) == ([4, 7], [20 + 120, 0 - 30])
+    assert second.buffers.tolist() == [10 * 4 + 30 * 7]
+    assert second.updates is None
+    assert first.total.dtype == np.float64
+
+
+def test_updates_are_bounded_before_they_are_summed_and_kept_only_where_they_are_needed():
+    clip: Callable[..., Any] = lambda config, norms: np.minimum(1, 2.5 / norms)  # noqa: E731
+    run = replace(
+        a_run(),
+        privacy=SimpleNamespace(module=SimpleNamespace(NEEDS="mean", bound=clip), config=None),  # type: ignore[arg-type]
+        aggregation=SimpleNamespace(  # type: ignore[arg-type]
+            module=SimpleNamespace(NEEDS="updates", weigh=lambda config, examples: np.ones(len(examples))), config=None
+        ),
+    )
+    parts = summed(run, [0, 1], np.array([[3.0, -4.0], [0.5, 0.0]]), [0, 0], [10, 20])
+    assert (parts[0].norms.tolist(), parts[0].scales.tolist()) == ([5.0, 0.5], [0.5, 1.0])
+    assert parts[0].updates.tolist() == [[3.0, -4.0], [0.5, 0.0]]
+    assert parts[0].total.tolist() == [2.0, -2.0]
+
+
+def test_a_round_does_not_depend_on_the_cut_into_cohorts_to_1e_12():
+    run, assignment = a_run("loop"), [0, 1, 1, 0, 1, 0]
+    found = []
+    for size in (1, 2, 4, 6):
+        blocks = [tuple(range(at, min(at + size, 6))) for at in range(0, 6, size)]
+        parts = []
+        for own in blocks:
+            chosen = np.array(assignment)[list(own)]
+            work = trained(run, own, assignment)
+            parts.append(block.summed(run, work, own, models_of(a_network(run)), chosen, DATA.sizes[list(own)]))
+        layout = a_network(run).layout
+        found.append([gather([part[j] for part in parts if j in part], layout, {}) for j in (0, 1)])
+    for joined in found[1:]:
+        for ours, first in zip(joined, found[0], strict=True):
+            assert ours.clients.tolist() == first.clients.tolist()
+            np.testing.assert_allclose(ours.mean, first.mean, rtol=0, atol=1e-12)

@@ -1,0 +1,202 @@
+"""What an objective is told besides its batch: the weights that were sent, what it carries from step to step, and chance."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algorithms.core.network import Network
+from algorithms.engine import block
+from algorithms.engine.backends.context import Draws, begun, first, stacked
+from algorithms.objectives import plain
+from tests.algorithms.engine.test_cohort import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CLIENTS = (0, 1, 4)  # of 7, 40 and 12 records, which take 1, 5 and 2 steps of 8
+STEPS = (1, 5, 2)
+
+
+def with_objective(backend: str, lr: float = 0.1, **functions: Any) -> Any:
+    """A run whose objective is made of ``functions``; its cross-entropy is there, but weighs nothing."""
+    goal = functions.pop("loss")
+
+    def loss(config: Any, forward: Any, arrays: Any, x: Any, y: Any, context: Any) -> torch.Tensor:
+        return 0 * plain.loss(config, forward, arrays, x, y, context) + goal(arrays, context)
+
+    module = SimpleNamespace(loss=loss, **functions)
+    run = a_run(backend, epochs=1, batch_size=8, lr=lr)
+    return replace(run, objective=SimpleNamespace(module=module, config=plain.Config(), name="goal"))  # type: ignore[arg-type]
+
+
+def moved(run: Any, clients: tuple[int, ...] = CLIENTS, told: Any = None) -> np.ndarray:
+    """[clients, d] how far the weights went, all clients starting from the same model."""
+    return trained(run, clients, [0] * 6, context=told).params - models_of(a_network(run))[0].params
+
+
+def everything(arrays: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.stack([array.sum() for array in arrays.values()]).sum()
+
+
+# What was sent
+
+
+@BACKENDS
+def test_what_was_sent_stays_while_the_weights_move(backend):
+    """||w - sent||^2 / 2 + sum(w): with steps of lr, w - sent = -(1 - (1 - lr)^steps) in every coordinate."""
+
+    def goal(arrays: Any, context: Any) -> torch.Tensor:
+        return everything(
+            {name: (arrays[name] - sent).square() / 2 for name, sent in context["sent"].items()}
+        ) + everything(arrays)
+
+    found = moved(with_objective(backend, loss=goal, CONTEXT=("sent",)))
+    for row, steps in zip(found, STEPS, strict=True):
+        np.testing.assert_allclose(row, -(1 - 0.9**steps), atol=1e-5)
+
+
+@BACKENDS
+def test_an_objective_sees_what_it_asked_for_and_no_more(backend):
+    seen = []
+
+    def goal(arrays: Any, context: Any) -> torch.Tensor:
+        seen.append(set(context))
+        return context["rho"] * everything(arrays)
+
+    told = {"rho": np.array([1.0, 2.0, 0.5]), "lambda_max": np.full(3, np.nan)}
+    found = moved(with_objective(backend, loss=goal, CONTEXT=("rho",)), told=told)
+    assert all(names == {"rho"} for names in seen)
+    for row, rho, steps in zip(found, told["rho"], STEPS, strict=True):
+        np.testing.assert_allclose(row, -0.1 * rho * steps, atol=1e-5)
+
+
+# What is carried
+
+
+@BACKENDS
+def test_a_carry_is_made_once_and_advanced_before_every_step(backend):
+    """A counter as slope: 1 + 2 + ... + steps."""
+    shapes = []
+
+    def carry(config: Any, forward: Any, arrays: Any, shape: Any, generator: Any) -> Any:
+        shapes.append(shape)
+        assert not torch.is_grad_enabled()
+        return {"count": torch.zeros(())}
+
+    def advance(config: Any, forward: Any, arrays: Any, carry: Any, x: Any) -> Any:
+        assert not torch.is_grad_enabled()
+        return {"count": carry["count"] + 1}
+
+    def goal(arrays: Any, context: Any) -> torch.Tensor:
+        return context["carry"]["count"] * everything(arrays)
+
+    found = moved(with_objective(backend, loss=goal, carry=carry, advance=advance))
+    assert shapes == [(10,)] * 3
+    for row, steps in zip(found, STEPS, strict=True):
+        np.testing.assert_allclose(row, -0.1 * steps * (steps + 1) / 2, atol=1e-5)
+
+
+def probing(backend: str) -> Any:
+    """An objective that pulls along random directions; advancing turns them by the network's own weights."""
+
+    def carry(config: Any, forward: Any, arrays: Any, shape: Any, generator: torch.Generator) -> Any:
+        return {name: torch.randn(array.shape, generator=generator) for name, array in sorted(arrays.items())}
+
+    def advance(config: Any, forward: Any, arrays: Any, carry: Any, x: Any) -> Any:
+        return {name: carry[name] + arrays[name] for name in carry}
+
+    def goal(arrays: Any, context: Any) -> torch.Tensor:
+        return everything({name: arrays[name] * context["carry"][name] for name in arrays})
+
+    return with_objective(backend, loss=goal, carry=carry, advance=advance)
+
+
+def test_the_backends_carry_alike_and_chance_belongs_to_the_client():
+    together, in_turn = moved(probing("vmap")), moved(probing("loop"))
+    np.testing.assert_allclose(together, in_turn, atol=1e-5)
+    assert np.abs(in_turn[0] - in_turn[2]).max() > 0.1
+    for i, client in enumerate(CLIENTS):
+        assert moved(probing("loop"), (client,))[0].tobytes() == in_turn[i].tobytes()
+        np.testing.assert_allclose(moved(probing("vmap"), (client,))[0], in_turn[i], atol=1e-5)
+
+
+def test_contexts_are_stacked_and_cut_at_every_depth():
+    each = [{"rho": torch.tensor(float(i)), "sent": {"w": torch.full((2,), float(i))}} for i in range(3)]
+    joined = stacked(each)
+    assert joined["rho"].tolist() == [0, 1, 2]
+    assert first(joined, 2)["sent"]["w"].tolist() == [[0, 0], [1, 1]]
+    assert stacked([{}, {}]) == {} == first({}, 1)
+
+
+def test_a_plain_objective_costs_no_context():
+    network = a_network(a_run())
+    objective = SimpleNamespace(module=plain, config=plain.Config())
+    assert begun(network, objective, network.params, (10,), {}, None) == {}
+
+
+# Options of the module
+
+
+class Doubling(nn.Module):
+    """A linear layer that can be asked for twice its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(10, 2)
+
+    def forward(self, x: torch.Tensor, twice: bool = False) -> torch.Tensor:
+        return self.layer(x) * (2 if twice else 1)
+
+
+@BACKENDS
+def test_forward_hands_options_on_and_takes_other_weights_than_the_clients_own(backend):
+    """Twice the weights and twice the output, divided by four, are the network itself."""
+
+    def loss(config: Any, forward: Any, arrays: Any, x: Any, y: Any, context: Any) -> torch.Tensor:
+        def quartered(given: Any, inputs: Any) -> torch.Tensor:
+            return forward({name: 2 * array for name, array in given.items()}, inputs, twice=True) / 4
+
+        return plain.loss(config, quartered, arrays, x, y, context)
+
+    module = SimpleNamespace(build=lambda config, shape, classes: Doubling(), CONVOLUTIONAL=False, BATCH_NORM=False)
+    usual = replace(a_run(backend), model=SimpleNamespace(module=module, config=None, name="doubling"))  # type: ignore[arg-type]
+    devious = replace(usual, objective=SimpleNamespace(module=SimpleNamespace(loss=loss), config=plain.Config()))  # type: ignore[arg-type]
+    expected, found = (trained(run, CLIENTS, [0] * 6).params for run in (usual, devious))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+# Dropout
+
+
+def dropping(**training: Any) -> tuple[Any, Network]:
+    dropout = pytest.importorskip("algorithms.core.dropout")
+
+    def build(config: Any, shape: Any, classes: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(shape[0], 16), nn.ReLU(), dropout.Dropout(0.5), nn.Linear(16, classes))
+
+    module = SimpleNamespace(build=build, CONVOLUTIONAL=False, BATCH_NORM=False, RANDOM=True)
+    model = SimpleNamespace(module=module, config=None, name="dropping")
+    run = replace(a_run("loop", **training), model=model)  # type: ignore[arg-type]
+    return run, Network(run.model, DATA.shape, DATA.classes)
+
+
+def test_dropout_is_the_clients_own_and_the_same_whoever_trains_and_whatever_was_trained_before():
+    run, network = dropping()
+    start = [network.initial(np.random.default_rng(0))]
+
+    def train(clients: tuple[int, ...], seed: int = 0) -> np.ndarray:
+        def other(purpose: str, client: int) -> np.random.Generator:
+            return stream(purpose + ("?" * seed if purpose == "augmentation" else ""), client)
+
+        nothing = np.zeros(len(clients), int)
+        return block.train(run, DATA, network, clients, start, nothing, 0, other, {}).params
+
+    everybody = train(CLIENTS)
+    assert train(CLIENTS).tobytes() == everybody.tobytes()
+    assert train((4,))[0].tobytes() == everybody[2].tobytes()
+    assert np.abs(train(CLIENTS, seed=1) - everybody).max() > 1e-3
+    assert Draws().dropout is None

@@ -1,0 +1,47 @@
+"""Macro F1, macro precision and the micro-averaged ROC curve, against scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearns
+
+from algorithms.metrics import classification
+
+
+def decided(classes: int, records: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, records)
+    logits = rng.normal(size=(records, classes)).astype(np.float32)
+    logits[np.arange(records), labels] += 1
+    return logits, labels
+
+
+@pytest.mark.parametrize(("classes", "records"), [(2, 30), (4, 200), (10, 77)])
+def test_they_are_those_of_scikit_learn(classes, records):
+    logits, labels = decided(classes, records, classes)
+    predicted = logits.argmax(axis=1)
+    f1, precision = classification.macro_f1_precision(predicted, labels, classes)
+    assert f1 == pytest.approx(sklearns.f1_score(labels, predicted, average="macro"))
+    assert precision == pytest.approx(sklearns.precision_score(labels, predicted, average="macro", zero_division=0))
+    probabilities = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum(axis=1, keepdims=True)
+    expected = sklearns.roc_auc_score(np.eye(classes)[labels].ravel(), probabilities.ravel())
+    assert classification.area(*classification.micro_roc(logits, labels)) == pytest.approx(expected)
+
+
+def test_a_class_that_is_never_predicted_has_precision_0_and_an_absent_one_does_not_count():
+    predicted, labels = np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1])
+    assert classification.macro_f1_precision(predicted, labels, 5) == (pytest.approx((6 / 7 + 0) / 2), 0.375)
+
+
+def test_by_hand_a_curve_that_knows_nothing_a_perfect_one_and_one_of_ties():
+    labels = np.array([0, 1])
+    assert classification.area(*classification.micro_roc(np.zeros((2, 2), np.float32), labels)) == 0.5
+    perfect = classification.micro_roc(np.array([[9, 0], [0, 9]], np.float32), labels)
+    assert [points.tolist() for points in perfect] == [[0, 0, 1], [0, 1, 1]]
+
+
+def test_a_thinned_curve_keeps_its_ends_and_nearly_its_area():
+    curve = classification.micro_roc(*decided(10, 3000, 0))
+    thin = classification.thinned(*curve, points=200)
+    assert len(thin[0]) <= 200 < len(curve[0])
+    assert [(part[0], part[-1]) for part in thin] == [(0, 1), (0, 1)]
+    assert classification.area(*thin) == pytest.approx(classification.area(*curve), abs=1e-3)

@@ -1,0 +1,200 @@
+"""Metrics against hand-computed examples, and properties that hold whatever the data."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms.metrics import clusters as sorting
+from algorithms.metrics import fairness, violations
+
+SIX = {
+    f"{name}{ending}"
+    for name in ("demographic_parity", "equal_opportunity", "equalized_odds")
+    for ending in ("", "_signed")
+}
+
+
+@st.composite
+def predictions(draw, classes: int = 3):
+    """Predictions, labels and group of some records; both groups are present."""
+    row = st.tuples(st.integers(0, classes - 1), st.integers(0, classes - 1), st.booleans())
+    rows = draw(st.lists(row, min_size=2, max_size=40))
+    predicted, labels, privileged = (np.array(column) for column in zip(*rows, strict=True))
+    privileged[:2] = [True, False]
+    return predicted, labels, privileged
+
+
+def test_fairness_of_three_classes_by_hand():
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    ours, theirs = np.array([0, 0, 1, 1, 2, 0]), np.array([0, 1, 1, 2, 2, 2])
+    found = fairness.fairness(np.append(ours, theirs), np.tile(labels, 2), np.arange(12) < 6, classes=3)
+    # Shares of predictions: (3, 2, 1) / 6 and (1, 2, 3) / 6.
+    assert found["demographic_parity"] == pytest.approx((2 + 0 + 2) / 6 / 3)
+    assert found["demographic_parity_signed"] == pytest.approx(0)
+    # True positive rates: (1, 1, 1/2) and (1/2, 1/2, 1).
+    assert found["equal_opportunity"] == pytest.approx(0.5)
+    assert found["equal_opportunity_signed"] == pytest.approx(0.5 / 3)
+    # False positive rates: (1/4, 0, 0) and (0, 1/4, 1/4).
+    assert found["equalized_odds"] == pytest.approx((0.5 + 0.25) / 2)
+    assert found["equalized_odds_signed"] == pytest.approx((0.5 + 0.25 + 0.5 - 0.25 - 0.5 - 0.25) / 6)
+
+
+def test_fairness_of_two_classes_is_the_papers():
+    predicted, labels = np.array([1, 1, 0, 0, 1, 0, 0, 0]), np.array([1, 1, 0, 0, 1, 1, 0, 0])
+    found = fairness.fairness(predicted, labels, np.arange(8) < 4, classes=2)
+    assert found["demographic_parity"] == pytest.approx(0.5 - 0.25)
+    # P(Yhat = 1 | Y = 1) is 1 and 1/2; P(Yhat = 0 | Y = 0) is 1 in both.
+    assert found["equal_opportunity"] == pytest.approx((0.5 + 0.0) / 2)
+
+
+@settings(deadline=None)
+@given(predictions())
+def test_swapping_the_groups_turns_the_sign(case):
+    predicted, labels, privileged = case
+    one, other = (fairness.fairness(predicted, labels, group, 3) for group in (privileged, ~privileged))
+    assert set(one) == SIX
+    for name in SIX:
+        turned = -other[name] if name.endswith("_signed") else other[name]
+        assert one[name] == pytest.approx(turned, nan_ok=True)
+
+
+@settings(deadline=None)
+@given(predictions())
+def test_groups_that_are_treated_alike_are_treated_fairly(case):
+    predicted, labels, _ = case
+    group = np.arange(2 * len(labels)) < len(labels)
+    found = fairness.fairness(np.tile(predicted, 2), np.tile(labels, 2), group, 3)
+    assert all(value == 0 or np.isnan(value) for value in found.values())
+    assert found["demographic_parity"] == 0
+
+
+@settings(deadline=None)
+@given(predictions())
+def test_fairness_lies_between_0_and_1_and_signed_values_within(case):
+    found = fairness.fairness(*case, classes=3)
+    for name in ("demographic_parity", "equal_opportunity", "equalized_odds"):
+        if not np.isnan(found[name]):
+            assert abs(found[f"{name}_signed"]) <= found[name] + 1e-12 <= 1 + 1e-9
+
+
+def test_an_empty_group_has_no_fairness():
+    found = fairness.fairness(np.array([0, 1]), np.array([0, 1]), np.array([True, True]), 2)
+    assert np.isnan(list(found.values())).all()
+
+
+def test_a_class_that_one_group_lacks_is_left_out():
+    predicted, labels = np.array([0, 1, 0, 0]), np.array([0, 1, 0, 0])
+    found = fairness.fairness(predicted, labels, np.array([True, True, False, False]), 3)
+    assert found["equal_opportunity"] == 0.0
+
+
+def test_a_risk_equal_to_the_tolerance_is_no_violation():
+    thresholds, risks = np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.6, 0.75])
+    assignment = np.array([0, 0, 1, 1])
+    assert violations.violated(thresholds, risks, assignment).tolist() == [True, False, True, False]
+    assert violations.violations(thresholds, risks, assignment) == 2
+    assert violations.violations(thresholds, risks, assignment, among=np.array([True, True, False, False])) == 1
+    assert violations.violations(thresholds, risks, assignment, among=np.zeros(4, bool)) == 0
+
+
+def test_violations_are_unknown_only_where_a_risk_in_use_is_unknown():
+    thresholds, risks = np.full(3, 0.6), np.array([0.7, np.nan])
+    assert violations.violations(thresholds, risks, np.array([0, 0, 0])) == 3
+    assert np.isnan(violations.violations(thresholds, risks, np.array([0, 0, 1])))
+    assert violations.violations(thresholds, risks, np.array([0, 0, 1]), among=np.array([True, True, False])) == 2
+
+
+@settings(deadline=None)
+@given(st.integers(2, 300), st.floats(0.3, 1.0))
+def test_evenly_spaced_tolerances_are_violated_as_often_as_expected(clients, risk):
+    thresholds = np.linspace(0.5, 0.8, clients)
+    found = violations.violations(thresholds, np.array([risk]), np.zeros(clients, np.int64))
+    assert abs(found - clients * np.clip((risk - 0.5) / 0.3, 0, 1)) <= 1
+    assert violations.expected_violations(clients, risk) == pytest.approx(clients * np.clip((risk - 0.5) / 0.3, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("clients", "q", "majority", "minority", "published"),
+    [(200, 0.15, 0.521, 0.761, 38), (200, 0.15, 0.537, 0.722, 43), (100, 0.20, 0.604, 0.785, 47)],
+)
+def test_expected_violations_follow_from_the_published_table(clients, q, majority, minority, published):
+    found = violations.expected_violations(round(clients * (1 - q)), majority)
+    found += violations.expected_violations(round(clients * q), minority)
+    assert found == pytest.approx(published, abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [([0, 0, 1, 1], 1.0), ([1, 1, 0, 0], 1.0), ([0, 0, 0, 0], 0.5), ([0, 1, 0, 1], 0.5), ([0, 0, 0, 1], 0.75)],
+)
+def test_purity(assignment, expected):
+    assert sorting.purity(np.array(assignment), np.array([0, 0, 1, 1]), 2) == expected
+
+
+NAMING = [
+    # assignment, groups, previous, names
+    ([0, 0, 0, 1], [0, 0, 0, 1], None, ("majority", "minority")),
+    ([1, 1, 1, 0], [0, 0, 0, 1], None, ("minority", "majority")),
+    ([1, 1, 1, 0], [0, 0, 0, 1], ("majority", "minority"), ("minority", "majority")),
+    # Most minority clients have moved; the one who stayed still names the model.
+    ([0, 0, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1], None, ("majority", "minority")),
+    # Model 1 is empty and takes what is left.
+    ([0, 0, 0, 0], [0, 0, 0, 1], None, ("majority", "minority")),
+    ([1, 1, 1, 1], [0, 0, 0, 1], ("majority", "minority"), ("minority", "majority")),
+    # A tie keeps the names, or follows the order of the models.
+    ([0, 1, 0, 1], [0, 0, 1, 1], ("minority", "majority"), ("minority", "majority")),
+    ([0, 1, 0, 1], [0, 0, 1, 1], None, ("majority", "minority")),
+    ([1, 1, 1, 1], [0, 0, 1, 1], ("minority", "majority"), ("minority", "majority")),
+    # Both models are mostly used by the majority; the purer user base does not win, more agreement does.
+    ([0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1], None, ("majority", "minority")),
+]
+
+
+@pytest.mark.parametrize(("assignment", "groups", "previous", "expected"), NAMING)
+def test_models_are_named_after_the_groups_that_use_them(assignment, groups, previous, expected):
+    assert sorting.name_models(np.array(assignment), np.array(groups), 2, previous) == expected
+
+
+def test_one_model_is_named_after_the_group_that_is_most_of_its_users():
+    assert sorting.name_models(np.zeros(3, np.int64), np.array([0, 0, 1]), 1) == ("majority",)
+    assert sorting.name_models(np.zeros(3, np.int64), np.array([0, 1, 1]), 1) == ("minority",)
+
+
+def test_models_beyond_the_groups_are_the_others():
+    assignment, groups = np.array([2, 2, 2, 0, 1]), np.array([0, 0, 0, 1, 0])
+    assert sorting.name_models(assignment, groups, 3) == ("minority", "other_1", "majority")
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), min_size=1, max_size=30))
+def test_no_other_naming_agrees_more_with_the_groups(clients):
+    assignment, groups = (np.array(column) for column in zip(*clients, strict=True))
+
+    def agreement(names) -> int:
+        return sum(names[j] == ("majority", "minority")[g] for j, g in clients)
+
+    every = ["majority", "minority", "-", "-", "-"]
+    best = max(agreement(names) for names in permutations(every))
+    found = sorting.name_models(assignment, groups, 5)
+    assert agreement(found) == best
+    assert len(set(found)) == 5
+    assert sorting.name_models(assignment, groups, 5, previous=found) == found
+
+
+def test_migrated_are_those_of_the_minority_who_use_another_model():
+    groups, models = np.array([0, 0, 1, 1, 1]), ("minority", "majority")
+    assert sorting.migrated(np.array([1, 1, 0, 0, 0]), groups, models) == 0
+    assert sorting.migrated(np.array([1, 0, 1, 1, 0]), groups, models) == 2
+    assert sorting.migrated(np.array([1, 0, 1, 1, 0]), groups, models, group=0, name="majority") == 1
+    assert np.isnan(sorting.migrated(np.zeros(5, np.int64), groups, ("majority",)))
+
+
+def test_gaps_run_from_the_minority_model_to_the_majority_model():
+    losses, models = np.array([[0.2, 0.9], [0.5, 0.1]]), ("minority", "majority")
+    np.testing.assert_allclose(sorting.loss_gap(losses, models), [0.7, -0.4])
+    assert sorting.risk_gap(np.array([0.75, 0.55]), models) == pytest.approx(0.2)
+    assert np.isnan(sorting.loss_gap(losses[:, :1], ("majority",))).all()
+    assert np.isnan(sorting.risk_gap(np.array([0.6]), ("majority",)))

@@ -1,0 +1,279 @@
+"""FinP's penalty: its value and gradient by hand, its norms beside singular value decompositions, vmap beside the loop."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch.nn.functional import cross_entropy
+
+from algorithms.core.network import Network
+from algorithms.curvature.ranking import INITIAL_RHO
+from algorithms.engine.backends import loop, vmap
+from algorithms.engine.backends.context import Draws
+from algorithms.engine.backends.optimizers import Optimizer
+from algorithms.models import mlp, tcn
+from algorithms.objectives import _lipschitz, finp, plain
+from algorithms.training.local_sgd import Config as Training
+from algorithms.training.local_sgd import schedule
+from orchestrator.config.run import check
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+REGULARISERS = ("row_norm_product", "spectral_product", "input_jacobian")
+every_regulariser = pytest.mark.parametrize("regulariser", REGULARISERS)
+RHO = torch.tensor(0.8)
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def net(arrays, x):
+    """Two layers with a smooth activation; x [n, 4] to logits [n, 3]."""
+    return torch.tanh(x @ arrays["in"].T + arrays["bias"]) @ arrays["out"].T
+
+
+def some_arrays() -> dict[str, torch.Tensor]:
+    arrays = {"in": drawn(5, 4), "bias": drawn(5, seed=1), "out": drawn(3, 5, seed=2)}
+    return {name: array.requires_grad_() for name, array in arrays.items()}
+
+
+def some_records(n: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
+    return drawn(n, 4, seed=3), torch.arange(n) % 3
+
+
+def value_and_slopes(config, arrays, x, y, forward=net, **context):
+    value = finp.loss(config, forward, arrays, x, y, {"rho": RHO, **context})
+    return value, dict(zip(arrays, torch.autograd.grad(value, list(arrays.values())), strict=True))
+
+
+# Value and gradient
+
+
+@every_regulariser
+def test_the_added_term_is_beta_rho_times_the_cross_entropy(regulariser):
+    arrays, (x, y) = some_arrays(), some_records()
+    config = finp.Config(beta=0.3, regulariser=regulariser)
+    entropy = cross_entropy(net(arrays, x), y).item()
+    assert finp.loss(config, net, arrays, x, y, {"rho": RHO}).item() == pytest.approx((1 + 0.3 * 0.8) * entropy)
+    assert finp.loss(config, net, arrays, x, y, {}).item() == pytest.approx((1 + 0.3 * INITIAL_RHO) * entropy)
+
+
+def test_only_the_largest_row_of_a_layer_is_pulled_towards_zero():
+    """Rows (3, 4) and (0, 1): the gradient of log m is (3, 4) / 25 in the first and zero in the second."""
+    arrays = {
+        "weight": torch.tensor([[3.0, 4.0], [0.0, 1.0]], requires_grad=True),
+        "bias": torch.zeros(2, requires_grad=True),
+    }
+    forward = lambda given, x: x @ given["weight"].T + given["bias"]  # noqa: E731
+    x, y = torch.tensor([[0.1, 0.2], [0.5, -0.3]]), torch.tensor([0, 1])
+    entropy = cross_entropy(forward(arrays, x), y)
+    without = torch.autograd.grad(entropy, list(arrays.values()))
+    _, slopes = value_and_slopes(finp.Config(beta=2), arrays, x, y, forward)
+    expected = 2 * 0.8 * entropy.item() * torch.tensor([[3.0, 4.0], [0.0, 0.0]]) / 25
+    torch.testing.assert_close(slopes["weight"] - without[0], expected)
+    torch.testing.assert_close(slopes["bias"], without[1])
+
+
+@every_regulariser
+def test_the_gradient_is_that_of_the_logarithm_times_beta_rho_and_cross_entropy(regulariser):
+    arrays, (x, y) = some_arrays(), some_records()
+    context = {"carry": _lipschitz.directions(arrays)} if regulariser == "spectral_product" else {}
+    entropy = cross_entropy(net(arrays, x), y)
+    plainly = torch.autograd.grad(entropy, list(arrays.values()))
+    kinds = {kind: finp.Config(beta=0.5, regulariser=regulariser, normalise=kind) for kind in ("ce_over_lip", "none")}
+    scaled = value_and_slopes(kinds["ce_over_lip"], arrays, x, y, **context)
+    raw = value_and_slopes(kinds["none"], arrays, x, y, **context)
+    lip = (raw[0].item() - entropy.item()) / (0.5 * 0.8)
+    assert lip > 0
+    for name, without in zip(arrays, plainly, strict=True):
+        torch.testing.assert_close(scaled[1][name] - without, (raw[1][name] - without) * entropy.item() / lip)
+    assert (scaled[1]["in"] - plainly[0]).abs().max() > 1e-3
+
+
+def test_without_normalisation_the_product_of_norms_is_added_as_it_is():
+    arrays, (x, y) = some_arrays(), some_records()
+    norms = [arrays[name].detach().norm(dim=1).max().item() for name in ("in", "out")]
+    config = finp.Config(beta=0.5, normalise="none")
+    value = finp.loss(config, net, arrays, x, y, {"rho": RHO}).item()
+    assert value - cross_entropy(net(arrays, x), y).item() == pytest.approx(0.5 * 0.8 * norms[0] * norms[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_a_product_beyond_float32_has_a_gradient(scale):
+    arrays = {str(i): (scale * torch.eye(2)[:, [1, 0]]).requires_grad_() for i in range(60)}
+    forward = lambda given, x: x + 0 * given["0"].sum()  # noqa: E731
+    x, y = drawn(4, 2), torch.tensor([0, 1, 0, 1])
+    value, slopes = value_and_slopes(finp.Config(beta=1), arrays, x, y, forward)
+    entropy = cross_entropy(x, y).item()
+    assert value.item() == pytest.approx(1.8 * entropy)
+    for slope in slopes.values():
+        assert slope.norm().item() == pytest.approx(0.8 * entropy / scale, rel=1e-4)
+
+
+@every_regulariser
+def test_weights_of_zero_have_no_gradient_that_is_no_number(regulariser):
+    arrays = {name: torch.zeros_like(array).requires_grad_() for name, array in some_arrays().items()}
+    _, slopes = value_and_slopes(finp.Config(beta=1, regulariser=regulariser), arrays, *some_records())
+    assert all(slope.isfinite().all() for slope in slopes.values())
+
+
+def test_kernels_count_as_matrices_and_one_dimensional_arrays_do_not_count():
+    shapes = {"linear": (4, 3), "signal": (4, 3, 5), "image": (4, 3, 2, 5), "bias": (4,), "scale": ()}
+    found = _lipschitz.matrices({name: torch.zeros(shape) for name, shape in shapes.items()})
+    assert {name: tuple(each.shape) for name, each in found.items()} == {
+        "linear": (4, 3),
+        "signal": (4, 15),
+        "image": (4, 30),
+    }
+
+
+# The norms
+
+
+def test_spectral_norms_are_the_largest_singular_values():
+    arrays = {"a": drawn(6, 4), "b": drawn(3, 2, 5, seed=1), "bias": drawn(7)}
+    directions = _lipschitz.directions(arrays, torch.Generator().manual_seed(0))
+    for _ in range(200):
+        directions = _lipschitz.advanced(arrays, directions)
+    expected = [torch.linalg.svdvals(arrays[name].flatten(1))[0].log().item() for name in "ab"]
+    assert _lipschitz.spectral(arrays, directions).item() == pytest.approx(sum(expected), abs=1e-5)
+
+
+def test_the_directions_follow_weights_that_move_a_little_at_each_step():
+    arrays = {"a": drawn(30, 20)}
+    directions = _lipschitz.directions(arrays, torch.Generator().manual_seed(0))
+    for step in range(60):
+        arrays = {"a": arrays["a"] + 0.002 * drawn(30, 20, seed=step)}
+        directions = _lipschitz.advanced(arrays, directions)
+    sigma = _lipschitz.spectral(arrays, directions).exp().item()
+    top = torch.linalg.svdvals(arrays["a"])[0].item()
+    assert 0.99 * top < sigma <= top * (1 + 1e-6)
+
+
+def jacobian_norms(arrays, x) -> list[float]:
+    each = [torch.autograd.functional.jacobian(lambda one: net(arrays, one[None])[0], record) for record in x]
+    return [torch.linalg.svdvals(jacobian)[0].item() for jacobian in each]
+
+
+@pytest.mark.parametrize("n", [7, 20])
+def test_the_jacobians_norm_is_that_of_its_singular_value_decomposition(n):
+    arrays, (x, _) = some_arrays(), some_records(n)
+    start = _lipschitz.starts((4,), x, torch.Generator().manual_seed(0))
+    found = _lipschitz.jacobian(net, arrays, x, torch.ones(n, dtype=torch.bool), start).exp().item()
+    expected = np.mean(jacobian_norms(arrays, x[:16]))
+    assert 0.95 * expected < found <= expected * (1 + 1e-6)
+
+
+def test_the_jacobians_gradient_is_that_through_a_singular_value_decomposition():
+    """Of a linear net J is the weight itself, and three steps are exact where its singular values are far apart."""
+    weight = torch.diag(torch.tensor([9.0, 0.3, 0.1]))[:, [2, 0, 1]].requires_grad_()
+    x = drawn(5, 3)
+    start = _lipschitz.starts((3,), x)
+    found = _lipschitz.jacobian(lambda given, z: z @ given["w"].T, {"w": weight}, x, torch.ones(5, dtype=bool), start)
+    expected = torch.linalg.svdvals(weight)[0].log()
+    assert found.item() == pytest.approx(expected.item(), abs=1e-5)
+    ours, theirs = torch.autograd.grad(found, weight)[0], torch.autograd.grad(expected, weight)[0]
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n", [5, 16, 18])
+def test_padding_has_no_jacobian(n):
+    arrays, (x, y) = some_arrays(), some_records(20)
+    config = finp.Config(beta=1, regulariser="input_jacobian", normalise="none")
+    padded = torch.where(torch.arange(20) < n, y, -100)
+    short = finp.loss(config, net, arrays, x[:n], y[:n], {"rho": RHO}).item()
+    assert finp.loss(config, net, arrays, x, padded, {"rho": RHO}).item() == pytest.approx(short, rel=1e-5)
+
+
+# In training
+
+
+def a_network(module, shape, **fields) -> Network:
+    return Network(SimpleNamespace(module=module, config=module.Config(**fields)), shape, 3)
+
+
+def trained(network: Network, config, rho: float, backend: str, sizes=(7, 20, 33)) -> np.ndarray:
+    """Weights of three clients after an epoch each, [3, d]."""
+    module = finp if isinstance(config, finp.Config) else plain
+    objective, training = SimpleNamespace(module=module, config=config), Training(lr=0.05, epochs=1, batch_size=20)
+    shape = (*network.shape_of_record,)
+    start = network.initial(np.random.default_rng(0))
+    begin, told = np.concatenate([[0], np.cumsum(sizes)]), torch.tensor([rho, 1.0, 0.3])
+    x = np.random.default_rng(1).normal(size=(sum(sizes), *shape)).astype(np.float32)
+    y = np.random.default_rng(2).integers(0, 3, sum(sizes))
+    plans = [schedule(training, size, None, np.random.default_rng(size)) for size in sizes]
+    draws = [Draws(probes=torch.Generator().manual_seed(i)) for i in range(3)]
+    if backend == "vmap":
+        rows = [np.where(plan < 0, plan, plan + first) for plan, first in zip(plans, begin, strict=False)]
+        begun, optimizer = torch.from_numpy(np.stack([start.params] * 3)), Optimizer(training, training.lr)
+        return vmap.train(network, begun, x, y, rows, optimizer, objective, {"rho": told}, draws)[0].numpy()
+    found = []
+    for i, plan in enumerate(plans):
+        network.load(start)
+        mine = slice(begin[i], begin[i + 1])
+        optimizer = Optimizer(training, training.lr)
+        loop.train(network, x[mine], y[mine], plan, optimizer, objective, {"rho": told[i]}, draws[i])
+        found.append(network.weights().params)
+    return np.stack(found)
+
+
+NETS = {"mlp": (mlp, (6,), {"hidden": (8,)}), "tcn": (tcn, (2, 12), {})}
+
+
+@pytest.fixture(params=NETS)
+def network(request) -> Network:
+    module, shape, fields = NETS[request.param]
+    made = a_network(module, shape, **fields)
+    made.shape_of_record = shape
+    return made
+
+
+@every_regulariser
+def test_vmap_agrees_with_the_loop(network, regulariser):
+    config = finp.Config(beta=1, regulariser=regulariser)
+    by_loop, by_vmap = (trained(network, config, 0.9, backend) for backend in ("loop", "vmap"))
+    np.testing.assert_allclose(by_vmap, by_loop, atol=2e-5)
+    assert np.abs(by_loop - trained(network, plain.Config(), 0.9, "loop")).max(axis=1).min() > 1e-3
+
+
+@every_regulariser
+def test_rho_of_a_client_changes_its_training_and_no_others(network, regulariser):
+    config = finp.Config(beta=1, regulariser=regulariser)
+    little, much = (trained(network, config, rho, "loop") for rho in (0.1, 0.9))
+    assert np.abs(little[0] - much[0]).max() > 1e-4
+    assert little[1:].tobytes() == much[1:].tobytes()
+
+
+@every_regulariser
+@pytest.mark.parametrize("backend", ["loop", "vmap"])
+def test_beta_zero_is_plain_training_bit_for_bit(network, regulariser, backend):
+    without = finp.Config(beta=0, regulariser=regulariser)
+    expected = trained(network, plain.Config(), 0.9, backend)
+    assert trained(network, without, 0.9, backend).tobytes() == expected.tobytes()
+
+
+# What is refused
+
+
+def test_a_negative_beta_is_refused():
+    with pytest.raises(ValidationError):
+        finp.Config(beta=-0.1)
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "sentence"),
+    [
+        ("resnet56", {}, "batch normalisation"),
+        ("keras_cnn", {}, "draws random numbers"),
+        ("mlp", {"precision": "bf16", "backend": "loop"}, "bf16"),
+    ],
+)
+def test_a_jacobian_is_refused_where_there_is_none_of_a_single_record(model, training, sentence):
+    run = {"rounds": 1, "data": "digits", "model": model, "training": training}
+    _, found = check(run | {"objective": {"name": "finp", "regulariser": "input_jacobian"}})
+    assert any(sentence in str(problem) for problem in found)
+    _, others = check(run | {"objective": "finp"})
+    assert not any(sentence in str(problem) for problem in others)

@@ -1,0 +1,250 @@
+"""Global differential privacy: clipping and noise by hand, sensitivity by trying, and when an epsilon is stated."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy import stats
+
+from algorithms.core import accounting
+from algorithms.privacy import global_dp, metric_dp
+from algorithms.privacy.global_dp import Config
+from tests.support.noise_runs import is_standard_deviation, normals, received, run, updates
+
+START = np.zeros(12, np.float32)
+
+
+def noise_of(config: Config, got, size: int = 40_000, seed: int = 0) -> tuple[np.ndarray, dict]:
+    """The noise alone, on a model of ``size`` zeros."""
+    return global_dp.release(config, np.zeros(size, np.float32), got, normals(size, seed))
+
+
+def test_updates_are_scaled_to_the_clip_and_short_ones_are_left_alone():
+    norms = np.array([0.0, 1.0, 5.0, 10.0, 1e30])
+    assert global_dp.bound(Config(clip=5.0), norms).tolist() == [1, 1, 1, 0.5, 5e-30]
+
+
+def test_noise_has_the_standard_deviation_of_the_paper_for_equal_weights():
+    """z C / n = 0.01 * 5 / 4 = 0.0125 (four clients of the paper's tables), under either sensitivity."""
+    for sensitivity in ("weights", "uniform"):
+        config = Config(sensitivity=sensitivity)
+        noise, facts = noise_of(config, received(global_dp, config, updates(4)))
+        assert facts["noise_std"] == pytest.approx(0.0125)
+        assert noise.dtype == np.float32
+        assert is_standard_deviation(noise, 0.0125)
+        assert not is_standard_deviation(noise, 0.0125 * 1.03)
+        assert stats.kstest(noise / 0.0125, "norm").pvalue > 1e-4
+
+
+def test_with_records_as_weights_the_sensitivity_is_that_of_the_largest_client_or_as_released_of_the_average_one():
+    """The paper's four clients by quantity: 35, 15, 40 and 10 percent of the records."""
+    sds = {}
+    for sensitivity in ("weights", "uniform"):
+        config = Config(noise_multiplier=1.0, sensitivity=sensitivity)
+        got = received(global_dp, config, updates(4), np.array([1792, 768, 2048, 512]))
+        sds[sensitivity] = noise_of(config, got, 12)[1]["noise_std"]
+    assert sds == pytest.approx({"weights": 0.4 * 5, "uniform": 5 / 4})
+
+
+def test_the_control_divides_the_noise_multiplier():
+    config = Config(noise_divisor=1.6)
+    noise, facts = noise_of(config, received(global_dp, config, updates(4)))
+    assert facts["noise_std"] == pytest.approx(0.0125 / 1.6)
+    assert is_standard_deviation(noise, 0.0125 / 1.6)
+
+
+def test_without_a_multiplier_nothing_is_added():
+    config = Config(noise_multiplier=0.0)
+    params = updates(1)[0]
+    released, facts = global_dp.release(config, params, received(global_dp, config, updates(4)), normals())
+    assert released.tolist() == params.tolist()
+    assert facts["noise_std"] == facts["noise_to_update"] == 0
+
+
+def test_what_a_round_reports_by_hand():
+    """Two clients that moved by 3 and by 8 along the same axis, C = 4: the mean moves by 3.5."""
+    moves = np.zeros((2, 12), np.float32)
+    moves[:, 0] = 3, 8
+    config = Config(clip=4.0, noise_multiplier=0.5)
+    _, facts = global_dp.release(config, START, received(global_dp, config, moves), normals())
+    assert facts == pytest.approx(
+        {
+            "noise_std": 1.0,
+            "clip_fraction": 0.5,
+            "update_norm": 5.5,
+            "update_norm_max": 8.0,
+            "noise_to_update": math.sqrt(12) / 3.5,
+        }
+    )
+
+
+def test_a_round_in_which_nothing_moved_has_no_ratio():
+    config = Config()
+    _, facts = noise_of(config, received(global_dp, config, np.zeros((3, 12), np.float32)), 12)
+    assert math.isnan(facts["noise_to_update"])
+
+
+@given(seed=st.integers(0, 10_000), clients=st.integers(2, 6), clip=st.floats(0.1, 10), equal=st.booleans())
+def test_no_client_moves_the_clipped_mean_further_than_the_account_believes(seed, clients, clip, equal):
+    config, sent = Config(clip=clip), updates(clients, seed)
+    examples = np.ones(clients) if equal else np.random.default_rng(seed).integers(1, 100, clients)
+    mean = lambda rows: received(global_dp, config, rows, examples).mean  # noqa: E731
+    one_client = clip * examples.max() / examples.sum()
+    for i in range(clients):
+        silent, other = sent.copy(), sent.copy()
+        silent[i], other[i] = 0, -7 * sent[i]
+        assert np.linalg.norm(mean(sent) - mean(silent)) <= one_client * (1 + 1e-6)
+        assert np.linalg.norm(mean(sent) - mean(other)) <= 2 * one_client * (1 + 1e-6)
+
+
+def test_the_sensitivity_is_reached_by_the_client_with_the_largest_weight():
+    config, sent = Config(), 10 * updates(3)
+    examples = np.array([1, 6, 3])
+    silent, other = sent.copy(), sent.copy()
+    silent[1], other[1] = 0, -sent[1]
+    mean = lambda rows: received(global_dp, config, rows, examples).mean  # noqa: E731
+    assert np.linalg.norm(mean(sent) - mean(silent)) == pytest.approx(0.6 * 5, rel=1e-6)
+    assert np.linalg.norm(mean(sent) - mean(other)) == pytest.approx(2 * 0.6 * 5, rel=1e-6)
+
+
+# The account
+
+
+def spent(config: Config, where, clients: int = 10, examples=None) -> tuple[dict, dict]:
+    """An event of the run, and what three such rounds come to."""
+    config = global_dp.resolved(config, where)
+    assert global_dp.problems(config, where) == []
+    one = global_dp.event(config, received(global_dp, config, updates(clients), examples), where)
+    return one, global_dp.final(config, where, [], [one | {"cluster": 0, "round": t} for t in range(where.rounds)])
+
+
+def test_all_clients_with_equal_weights_spend_z_whoever_the_neighbours_are():
+    for neighbouring, z in (("add_or_remove_one", 2.0), ("replace_one", 1.0)):
+        one, told = spent(Config(noise_multiplier=2.0, neighbouring=neighbouring), run())
+        assert one == {"noise_multiplier": pytest.approx(z), "sampler": "all", "sampling": 1.0, "clients": 10}
+        assert told["guarantee"] == "dp"
+        assert told["epsilon"] == pytest.approx(accounting.epsilon([one] * 3, 1e-5, neighbouring))
+        assert told["epsilon"] == pytest.approx(
+            accounting.epsilon([one | {"noise_multiplier": z / 3**0.5}], 1e-5, "replace_one")
+        )
+
+
+def test_noise_that_is_too_small_for_the_weights_is_accounted_for_as_such():
+    """One client of ten has 91 of 100 records; C/n is a ninth of what it moves."""
+    one, _ = spent(Config(noise_multiplier=1.0, sensitivity="uniform"), run(), examples=np.array([91] + [1] * 9))
+    assert one["noise_multiplier"] == pytest.approx(0.1 / 0.91)
+
+
+def test_a_fixed_number_of_clients_is_accounted_for_as_drawn_without_replacement():
+    where = run(participation="fixed", participation_rate=0.3, data__config__clients=10)
+    one, told = spent(Config(noise_multiplier=4.0), where, clients=3)
+    assert one == {"noise_multiplier": pytest.approx(2.0), "sampler": "fixed", "sampling": 0.3, "clients": 3}
+    assert told["epsilon"] == accounting.epsilon([one] * 3, 1e-5, "replace_one")
+
+
+def test_a_poisson_round_is_divided_by_the_clients_expected_so_that_noise_does_not_tell_who_came():
+    where = run(participation="poisson", participation_rate=0.4)
+    config = global_dp.resolved(Config(noise_multiplier=1e-9, clip=100.0), where)
+    assert config.divisor == 4.0
+    for came in (1, 3, 7):
+        sent = updates(came)
+        got = received(global_dp, config, sent)
+        moved = (START + got.mean).astype(np.float32)
+        released, facts = global_dp.release(config, moved, got, normals())
+        assert released == pytest.approx(sent.sum(axis=0) / 4, abs=1e-5)
+        assert facts["noise_std"] == pytest.approx(1e-9 * 100 / 4)
+        assert global_dp.event(config, got, where) == {
+            "noise_multiplier": pytest.approx(1e-9),
+            "sampler": "poisson",
+            "sampling": 0.4,
+            "clients": came,
+        }
+
+
+def test_a_poisson_account_holds_only_where_empty_rounds_are_noisy_too():
+    where = run(participation="poisson", participation_rate=0.4)
+    one, told = spent(Config(noise_multiplier=1.0), where, clients=0)
+    assert told["guarantee"] == "dp" and told["epsilon"] == accounting.dp_sgd_epsilon(1.0, 0.4, 3, 1e-5)
+    config = global_dp.resolved(Config(noise_multiplier=1.0), where)
+    told = global_dp.final(config, where, [], [one | {"cluster": 0}] * 2)
+    assert told["epsilon"] is None and "nobody came" in told["guarantee"]
+
+
+@pytest.mark.parametrize(("sampler", "neighbouring"), [("fixed", "add_or_remove_one"), ("poisson", "replace_one")])
+def test_neighbours_without_an_account_are_refused(sampler, neighbouring):
+    where = run(participation=sampler, participation_rate=0.5)
+    ((field, sentence),) = global_dp.problems(Config(neighbouring=neighbouring), where)
+    assert field == "neighbouring" and "all with add_or_remove_one or replace_one" in sentence
+
+
+def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
+    config = Config(divisor=4.0, neighbouring="add_or_remove_one")
+    poisson = {"participation": "poisson", "participation_rate": 0.4}
+    assert global_dp.problems(config, run(**poisson)) == []
+    for other in (
+        {},
+        poisson | {"aggregation__name": "fedmedian"},
+        poisson | {"aggregation__config__weights": "examples"},
+    ):
+        ((field, sentence),) = global_dp.problems(config, run(**other))
+        assert field == "divisor" and "got 4" in sentence
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        ({"aggregation__name": "fedmedian"}, "fedmedian"),
+        ({"aggregation__name": "fedyogi"}, "fedyogi"),
+        ({"aggregation__name": "finp_pca"}, "finp_pca"),
+        ({"model__module__BATCH_NORM": True}, "batch normalisation"),
+        ({"objective__module__CONTEXT": ("rho",), "objective__name": "finp"}, "rank"),
+        ({"participation": "fixed", "participation_rate": 0.5, "aggregation__config__weights": "examples"}, "uniform"),
+        (
+            {"participation": "poisson", "participation_rate": 0.5, "aggregation__config__weights": "examples"},
+            "uniform",
+        ),
+        ({"clustering__config__clusters": 2}, "choose among models"),
+        ({"clustering__config__restarts": 3}, "initialisations are compared"),
+    ],
+)
+def test_no_epsilon_is_stated_where_none_holds_and_the_reason_is(other, word):
+    _, told = spent(Config(noise_multiplier=1.0), run(**other), clients=5)
+    assert told["epsilon"] is None
+    assert told["guarantee"].startswith("none: ") and word in told["guarantee"]
+
+
+def test_fedopt_is_fedavg_from_another_start_and_has_its_account():
+    same = [spent(Config(noise_multiplier=1.0), run(aggregation__name=name))[1] for name in ("fedavg", "fedopt")]
+    assert same[0] == same[1] and same[0]["epsilon"] > 0
+
+
+def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
+    where = run(clustering__config__clusters=2)
+    config = global_dp.resolved(Config(noise_multiplier=1.0), where)
+    one = global_dp.event(config, received(global_dp, config, updates(5)), where)
+    events = [one | {"cluster": 0}] * 3 + [one | {"cluster": 1}] * 2
+    told = global_dp.final(config, where, [], events)
+    assert told["epsilon"] is None
+    assert all(
+        "choose among models" in told[name] for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1")
+    )
+    for j, rounds in ((0, 3), (1, 2)):
+        assert told[f"epsilon_cluster_{j}"] == accounting.epsilon([one] * rounds, 1e-5, "add_or_remove_one")
+
+
+@pytest.mark.parametrize("z", [0.0, 1e-12])
+def test_without_noise_to_speak_of_there_is_no_epsilon(z):
+    _, told = spent(Config(noise_multiplier=z), run())
+    assert told["epsilon"] is None and "noise is added" in told["guarantee"]
+
+
+@pytest.mark.parametrize("member", [global_dp, metric_dp], ids=["global_dp", "metric_dp"])
+@pytest.mark.parametrize("field", ["noise_multiplier", "clip"])
+def test_noise_and_clip_are_no_negative_numbers(member, field):
+    with pytest.raises(ValidationError, match=field):
+        member.Config(**{field: -0.1})

@@ -1,0 +1,131 @@
+"""Metric privacy: the distance d by a slow double loop and by hand, and what it does to the noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from algorithms.privacy import global_dp, metric_dp
+from algorithms.privacy.metric_dp import Config
+from tests.support.noise_runs import LAYOUT, is_standard_deviation, normals, received, run, updates
+
+START = np.zeros(12, np.float32)
+
+
+def released(config: Config, sent: np.ndarray, size: int = 12, examples=None) -> tuple[np.ndarray, dict]:
+    got = received(metric_dp, config, sent, examples)
+    return metric_dp.release(config, np.zeros(size, np.float32), got, normals(size))
+
+
+def slow_distance(models: list[np.ndarray], groups: list[list[int]]) -> float:
+    """The formula, pair by pair and group by group of arrays, on whole models [d]."""
+    ends = np.cumsum((0, *LAYOUT.sizes))
+    largest = 0.0
+    for first in range(len(models)):
+        for second in range(first + 1, len(models)):
+            total = 0.0
+            for group in groups:
+                pieces = [models[first][ends[a] : ends[a + 1]] - models[second][ends[a] : ends[a + 1]] for a in group]
+                total += np.sqrt(sum(float(np.sum(piece**2)) for piece in pieces))
+            largest = max(largest, total / len(groups))
+    return largest
+
+
+@pytest.mark.parametrize(("arrays", "groups"), [("arrays", [[0], [1], [2]]), ("layers", [[0, 1], [2]])])
+@pytest.mark.parametrize("order", ["pre_clip", "post_clip"])
+@pytest.mark.parametrize("clients", [2, 3, 7])
+def test_d_is_that_of_a_double_loop_over_the_models(arrays, groups, order, clients):
+    config = Config(clip=3.0, arrays=arrays, order=order)
+    sent, start = updates(clients, seed=clients), np.random.default_rng(9).normal(size=12)
+    scales = np.minimum(1, 3.0 / np.linalg.norm(sent.astype(float), axis=1))
+    assert (scales < 1).any()
+    before = slow_distance([start + update.astype(float) for update in sent], groups)
+    after = slow_distance([start + s * update.astype(float) for s, update in zip(scales, sent, strict=True)], groups)
+    _, facts = released(config, sent)
+    assert facts["distance_pre_clip"] == pytest.approx(before, rel=1e-9)
+    assert facts["distance_post_clip"] == pytest.approx(after, rel=1e-9)
+    assert facts["distance"] == facts[f"distance_{order}"]
+    assert facts["metric_guard"] == 0
+
+
+def by_hand() -> np.ndarray:
+    """Two clients that differ by 3, 4 and 5 in the three arrays; both updates are shorter than 5."""
+    sent = np.zeros((2, 12), np.float32)
+    sent[:, 0], sent[:, 6], sent[:, 8] = (1.5, -1.5), (2, -2), (2.5, -2.5)
+    return sent
+
+
+@pytest.mark.parametrize(("arrays", "d"), [("arrays", (3 + 4 + 5) / 3), ("layers", (5 + 5) / 2)])
+def test_d_by_hand_and_the_noise_that_it_divides(arrays, d):
+    """sd = (z / d) C / n: with d = 4 a quarter of the noise of global_dp."""
+    config = Config(noise_multiplier=0.1, arrays=arrays)
+    noise, facts = released(config, by_hand(), size=40_000)
+    assert facts["distance"] == pytest.approx(d)
+    assert facts["noise_std"] == pytest.approx(0.1 / d * 5 / 2)
+    assert is_standard_deviation(noise, 0.1 / d * 5 / 2)
+
+
+def test_models_that_agree_get_more_noise_than_under_global_dp_and_models_that_do_not_less():
+    plain = global_dp.Config(noise_multiplier=0.1)
+    for share, more in ((0.1, True), (1.0, False)):
+        sent = (share * by_hand()).astype(np.float32)
+        _, theirs = global_dp.release(plain, START, received(global_dp, plain, sent), normals())
+        _, ours = released(Config(noise_multiplier=0.1), sent)
+        assert (ours["noise_std"] > theirs["noise_std"]) is more
+        assert ours["noise_std"] == pytest.approx(theirs["noise_std"] / (4 * share))
+
+
+def test_with_d_from_a_metric_run_the_control_has_its_noise():
+    _, ours = released(Config(), updates(4))
+    control = global_dp.Config(noise_divisor=ours["distance"])
+    got = received(global_dp, control, updates(4))
+    _, theirs = global_dp.release(control, START, got, normals())
+    assert theirs["noise_std"] == pytest.approx(ours["noise_std"], rel=1e-12)
+
+
+def test_the_sensitivity_is_that_of_the_weights_or_as_released_that_of_a_uniform_mean():
+    sds = [
+        released(Config(noise_multiplier=1.0, sensitivity=s), by_hand(), examples=[1, 9])[1]
+        for s in ("weights", "uniform")
+    ]
+    assert [facts["noise_std"] for facts in sds] == pytest.approx([0.9 * 5 / 4, 0.5 * 5 / 4])
+
+
+def test_after_clipping_d_is_bounded_by_the_clip():
+    """2 C / sqrt(|A|) by Cauchy and Schwarz: 2.89 for the paper's C = 5 and twelve arrays."""
+    for seed in range(20):
+        _, facts = released(Config(clip=2.0, order="post_clip"), updates(5, seed, size=50.0))
+        assert facts["distance_post_clip"] <= 2 * 2.0 / np.sqrt(3) < facts["distance_pre_clip"]
+
+
+@pytest.mark.parametrize("clients", [1, 4])
+def test_without_a_distance_the_noise_is_that_of_global_dp_and_the_guard_says_so(clients):
+    """One client has no pair; clients that sent the same have a pair at distance 0, which must not make noise infinite."""
+    sent = np.repeat(updates(1), clients, axis=0)
+    noise, facts = released(Config(), sent, size=40_000)
+    assert facts["metric_guard"] == 1
+    assert (facts["distance"], facts["distance_pre_clip"]) == (1.0, 0.0)
+    assert facts["noise_std"] == pytest.approx(0.01 * 5 / clients)
+    assert is_standard_deviation(noise, 0.01 * 5 / clients)
+
+
+def test_the_updates_are_left_as_they_are():
+    sent = updates(4)
+    sent.setflags(write=False)
+    released(Config(order="post_clip"), sent)
+
+
+def test_one_client_alone_is_refused():
+    assert metric_dp.problems(Config(), run()) == []
+    ((field, sentence),) = metric_dp.problems(Config(), run(data__config__clients=1))
+    assert field == "" and "at least two clients" in sentence
+
+
+def test_no_epsilon_is_ever_stated():
+    rows = [{"round": 0, "distance": 1.5}, {"round": 1, "distance": 1.0}, {"round": 2}]
+    for z in (0.01, 100.0):
+        told = metric_dp.final(Config(noise_multiplier=z), run(), rows, [])
+        assert told["epsilon"] is None and told["guarantee"].startswith("none: ")
+        assert told["distance_mean"] == 1.25
+    assert metric_dp.final(Config(), run(), [], [])["distance_mean"] is None
+    assert not hasattr(metric_dp, "event")

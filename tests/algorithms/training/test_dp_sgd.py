@@ -1,0 +1,251 @@
+"""DP-SGD beside a loop over records written by hand, its noise beside the law it should follow, and what it says it spends."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import nn
+
+from algorithms.core.accounting import dp_sgd_epsilon
+from algorithms.core.network import Network
+from algorithms.engine.backends import loop
+from algorithms.models import mlp, mnist_cnn
+from algorithms.training import dp_sgd
+from algorithms.training.dp_sgd import Config, epsilon, final, lots, one_epoch, sampling_rate, schedule
+from datasets.components import members
+from orchestrator.config.run import Member, Run
+from tests.algorithms.engine.test_cohort import DATA, a_network, a_run, models_of, stream, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SILENT: dict[str, Any] = {"noise_multiplier": 0.0}
+CLASSES = 3
+
+
+def a_net(module: Any = mlp, shape: tuple[int, ...] = (6,), **fields: Any) -> Network:
+    network = Network(SimpleNamespace(module=module, config=module.Config(**fields)), shape, CLASSES)
+    network.load(network.initial(np.random.default_rng(0)))
+    return network
+
+
+def records(n: int, shape: tuple[int, ...] = (6,)) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(n)
+    return torch.from_numpy(rng.normal(size=(n, *shape)).astype(np.float32)), torch.from_numpy(
+        rng.integers(0, CLASSES, n)
+    )
+
+
+def gradient(network: Network, x: Any, y: Any, config: Config, seed: int = 0, of: int = 20) -> tuple[np.ndarray, float]:
+    """The gradient that a step of a client with ``of`` records would follow, and the lot's mean loss."""
+    loss = dp_sgd.slope(config, network, of, torch.Generator().manual_seed(seed))(network.inputs(x), y)
+    return network.grads.numpy().copy(), float(loss)
+
+
+def by_hand(network: Network, x: torch.Tensor, y: torch.Tensor, clip: float) -> tuple[np.ndarray, float]:
+    """The sum of the records' own gradients, one backward pass each, each cut to ``clip``; and the mean loss."""
+    total, losses = np.zeros(network.layout.size), []
+    for record, label in zip(x, y, strict=True):
+        network.grads.zero_()
+        loss = nn.functional.cross_entropy(network.module(record[None]), label[None])
+        loss.backward()
+        own = network.grads.double().numpy()
+        total += own * min(1, clip / np.linalg.norm(own))
+        losses.append(loss.item())
+    return total, float(np.mean(losses))
+
+
+# Clipping
+
+
+@pytest.mark.parametrize(("module", "shape"), [(mlp, (6,)), (mnist_cnn, (1, 8, 8))], ids=["dense", "convolutions"])
+@pytest.mark.parametrize("clip", [0.5, 1.5, 1e5])
+@pytest.mark.parametrize("at_once", [2**25, 1])
+def test_a_lot_is_the_loop_over_records_that_one_would_write_by_hand(monkeypatch, module, shape, clip, at_once):
+    monkeypatch.setattr(dp_sgd, "FLOATS_AT_ONCE", at_once)
+    network, (x, y) = a_net(module, shape), records(7, shape)
+    expected, mean = by_hand(network, x, y, clip)
+    found, loss = gradient(network, x, y, Config(clip=clip, **SILENT))
+    np.testing.assert_allclose(found, expected / 7, atol=1e-6)
+    assert loss == pytest.approx(mean, rel=1e-5)
+
+
+@given(st.integers(1, 9), st.floats(0.01, 3), st.floats(0.1, 1000))
+@settings(max_examples=40, deadline=None)
+def test_one_more_record_moves_the_sum_by_no_more_than_the_clip(n, clip, size):
+    network, (x, y) = a_net(hidden=(4,)), records(n)
+    x[-1] *= size
+    config = Config(clip=clip, **SILENT)
+    whole = gradient(network, x, y, config)[0] * n
+    without = gradient(network, x[:-1], y[:-1], config)[0] * (n - 1)
+    assert np.linalg.norm(whole - without) <= clip * (1 + 1e-4) + 1e-5
+
+
+def by_dp(**fields: Any) -> Run:
+    """The run of the other tests, trained by DP-SGD with ``fields``."""
+    config = Config(**{"lr": 0.5, "epochs": 2, "batch_size": 8, "cohort_size": 4, **fields})
+    return replace(a_run("loop"), training=Member("dp_sgd", config, "algorithms.training"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"momentum": 0.9, "lr": 0.1, "nesterov": True}, {"optimizer": "adam", "lr": 0.01}, {"drop_last": True}],
+    ids=["sgd", "nesterov", "adam", "whole batches"],
+)
+def test_without_noise_and_with_room_it_is_plain_local_sgd(fields):
+    clients, assignment = (0, 1, 2, 4), [0, 1, 1, 0, 1, 0]
+    expected = trained(a_run("loop", **fields), clients, assignment)
+    found = trained(by_dp(clip=1e5, **SILENT, **fields), clients, assignment)
+    np.testing.assert_allclose(found.params, expected.params, atol=5e-6)
+    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
+
+
+# Noise
+
+
+def test_noise_has_the_standard_deviation_that_it_should_have_in_every_coordinate():
+    """Chi-square, two-sided at 1e-4: 4 lots of a net of 3 467 parameters, z C / L = 2 * 1.5 / 5 each."""
+    network, (x, y) = a_net(hidden=(64, 40)), records(5)
+    quiet = gradient(network, x, y, Config(clip=1.5, **SILENT))[0]
+    noisy = [gradient(network, x, y, Config(clip=1.5, noise_multiplier=2), seed)[0] for seed in range(4)]
+    drawn = (np.array(noisy) - quiet) / 0.6
+    low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], drawn.size)
+    assert low < np.square(drawn).sum() < high
+    assert abs(drawn.mean()) < 4 / np.sqrt(drawn.size)
+    assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-4
+    assert np.abs(np.corrcoef(drawn) - np.eye(4)).max() < 5 / np.sqrt(drawn.shape[1])
+
+
+def test_noise_is_the_clients_own_and_the_same_again():
+    run, assignment = by_dp(noise_multiplier=1), [0, 1, 1, 0, 1, 0]
+    everybody = trained(run, (0, 1, 4), assignment)
+    assert trained(run, (0, 1, 4), assignment).params.tobytes() == everybody.params.tobytes()
+    assert trained(run, (1,), assignment).params[0].tobytes() == everybody.params[1].tobytes()
+    quiet = trained(by_dp(**SILENT), (0, 1, 4), assignment)
+    pushed = everybody.params - quiet.params
+    assert (np.linalg.norm(pushed, axis=1) > 0.1).all()
+    assert np.corrcoef(pushed[0], pushed[2])[0, 1] < 0.5
+
+
+def test_memory_of_momentum_is_kept_from_round_to_round():
+    run = by_dp(momentum=0.9, optimizer_state="persist")
+    carried = trained(run, (0, 1), [0] * 6).carried
+    assert carried["moments"].shape == (2, 1, a_network(run).layout.size)
+    assert carried["steps"].tolist() == [2, 10]
+
+
+def test_shadow_models_are_trained_in_the_same_way():
+    network, mine, found = a_network(by_dp()), DATA.client(1), []
+    for config in (Config(), Config(), Config(noise_multiplier=2)):
+        network.load(models_of(network)[0])
+        next(loop.passes(network, mine.x, mine.y, config, np.random.default_rng(1)))
+        found.append(network.weights().params.tobytes())
+    assert found[0] == found[1] != found[2]
+
+
+# Lots
+
+
+def test_by_hand_lots_and_rates():
+    shuffled, whole, poisson = (
+        Config(batch_size=10, drop_last=drop, sampling=sampling)
+        for drop, sampling in ((False, "shuffle"), (True, "shuffle"), (False, "poisson"))
+    )
+    assert [lots(config, 25) for config in (shuffled, whole, poisson)] == [3, 2, 3]
+    assert [sampling_rate(config, 25) for config in (shuffled, whole, poisson)] == [1 / 3, 0.4, 1 / 3]
+    assert [(lots(config, 4), sampling_rate(config, 4)) for config in (shuffled, whole, poisson)] == [(1, 1.0)] * 3
+    assert schedule(shuffled, 0, None, np.random.default_rng(0)).shape == (0, 10)
+    assert one_epoch(poisson, 4, np.random.default_rng(0)).tolist() == [[0, 1, 2, 3]]
+
+
+def test_under_poisson_every_record_joins_every_lot_by_an_independent_chance():
+    config = Config(epochs=2000, batch_size=10, sampling="poisson")
+    rows = schedule(config, 40, None, np.random.default_rng(0))
+    joined = np.stack([np.isin(np.arange(40), row[row >= 0]) for row in rows])
+    assert joined.shape == (8000, 40)
+    assert joined.sum() == (rows >= 0).sum()  # nobody joins twice
+    assert np.abs(joined.mean(axis=0) - 0.25).max() < 5 * np.sqrt(0.25 * 0.75 / 8000)
+    sizes = joined.sum(axis=1)
+    assert sizes.var() == pytest.approx(40 * 0.25 * 0.75, rel=0.1)
+    assert np.abs(np.corrcoef(joined.T) - np.eye(40)).max() < 5 / np.sqrt(8000)
+
+
+def test_under_poisson_a_lot_is_divided_by_its_expected_size_and_an_empty_one_is_noise_alone():
+    network, (x, y) = a_net(hidden=(64, 40)), records(3)
+    config = Config(clip=1.5, batch_size=10, sampling="poisson", **SILENT)
+    np.testing.assert_allclose(
+        gradient(network, x, y, config, of=25)[0], by_hand(network, x, y, 1.5)[0] / (25 / 3), atol=1e-6
+    )
+    noisy = config.model_copy(update={"noise_multiplier": 1.0})
+    noise, loss = gradient(network, x[:0], y[:0], noisy, of=25)
+    assert loss == 0
+    assert noise.std() == pytest.approx(1.5 / (25 / 3), rel=0.1)
+
+
+def test_poisson_trains_a_client_through_lots_of_all_sizes():
+    config = {"sampling": "poisson", "batch_size": 1, "epochs": 3, "noise_multiplier": 0.1}
+    found = trained(by_dp(**config), (0, 4), [0] * 6)
+    assert any((row < 0).all() for row in schedule(Config(**config), 7, None, stream("batches", 0)))
+    assert np.isfinite(found.params).all() and np.isfinite(found.loss).all()
+
+
+# The account
+
+
+def judged(config: Config, sizes: tuple[int, ...] = (80, 25, 40), clusters: int = 1, rounds: int = 4) -> dict[str, Any]:
+    """The final metrics of a run whose clients have so many records."""
+    run = SimpleNamespace(clustering=SimpleNamespace(config=SimpleNamespace(clusters=clusters)))
+    return final(config, run, [{}] * rounds, np.array(sizes))
+
+
+def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
+    config = Config(batch_size=10, epochs=5, noise_multiplier=2, delta=1e-4, sampling="poisson")
+    spent = dp_sgd_epsilon(2, 1 / 3, 4 * 5 * 3, 1e-4)
+    assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
+    assert judged(config) == {"epsilon_example": spent, "guarantee_example": "dp"}
+    assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
+
+
+def test_where_the_proof_does_not_hold_the_number_is_not_called_one():
+    shuffled = judged(Config(batch_size=10, noise_multiplier=2))
+    assert shuffled["epsilon_example"] > 0 and shuffled["guarantee_example"].startswith("approximation")
+    for config, clusters in ((Config(**SILENT), 1), (Config(), 2)):
+        found = judged(config, clusters=clusters)
+        assert found["epsilon_example"] is None and found["guarantee_example"].startswith("none: ")
+
+
+def test_no_noise_is_no_protection_and_no_step_costs_nothing():
+    assert epsilon(Config(**SILENT), 100, rounds=1) == float("inf")
+    assert epsilon(Config(epochs=0), 100, rounds=3) == epsilon(Config(), 100, rounds=0) == 0
+
+
+# What goes together
+
+
+@pytest.mark.parametrize(
+    ("model", "objective", "fields", "field", "word"),
+    [
+        ({"BATCH_NORM": True}, "plain", {}, "name", "batch normalisation"),
+        ({"RANDOM": True}, "plain", {}, "name", "dropout"),
+        ({}, "fedprox", {}, "name", "fedprox"),
+        ({}, "plain", {"drop_last": True, "sampling": "poisson"}, "drop_last", "poisson"),
+    ],
+)
+def test_what_has_no_gradient_of_one_record_is_refused(model, objective, fields, field, word):
+    module = SimpleNamespace(**({"BATCH_NORM": False} | model))
+    run = SimpleNamespace(
+        model=SimpleNamespace(name="net", module=module), objective=SimpleNamespace(name=objective, module=None)
+    )
+    ((found, sentence),) = dp_sgd.problems(Config(**fields), run)
+    assert found == field and word in sentence
+
+
+def test_it_is_a_member_that_suits_the_plain_run():
+    assert members("algorithms.training")["dp_sgd"] is dp_sgd
+    assert dp_sgd.problems(by_dp().training.config, by_dp()) == []
+    assert dp_sgd.resolved(Config(), by_dp()).cohort_size == 5

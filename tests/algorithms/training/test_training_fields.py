@@ -1,0 +1,205 @@
+"""What the training slot can be asked for besides an optimiser: whole batches, short gradients, memory, and what it refuses."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from algorithms.core.messages import Weights
+from algorithms.core.network import Network
+from algorithms.engine import block
+from algorithms.engine.backends import loop
+from algorithms.engine.backends.optimizers import Optimizer
+from algorithms.models import mnist_cnn
+from algorithms.objectives import plain
+from algorithms.training import dp_sgd, local_sgd
+from algorithms.training.local_sgd import PADDING, Config, one_pass, schedule
+from orchestrator.config.run import Run
+from tests.algorithms.engine.test_cohort import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+EVERYBODY, ASSIGNMENT = tuple(range(6)), [0, 1, 1, 0, 1, 0]
+
+
+# Whole batches
+
+
+@given(st.integers(1, 60), st.integers(1, 25), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_dropping_the_last_batch_drops_it_only_where_it_is_not_full_and_not_alone(records, batch, seed):
+    every = one_pass(records, batch, np.random.default_rng(seed))
+    some = one_pass(records, batch, np.random.default_rng(seed), drop_last=True)
+    assert some.tolist() == every[: len(some)].tolist()
+    assert len(some) == max(1, records // batch)
+    assert (some != PADDING).all() or (len(some) == 1 and records < batch)
+
+
+def test_by_hand_seven_records_in_batches_of_three():
+    drop, keep = (Config(epochs=2, batch_size=3, drop_last=drop) for drop in (True, False))
+    assert schedule(drop, 7, None, np.random.default_rng(0)).shape == (4, 3)
+    assert schedule(keep, 7, None, np.random.default_rng(0)).shape == (6, 3)
+    assert schedule(drop, 0, None, np.random.default_rng(0)).shape == (0, 3)
+
+
+# Gradients of bounded length
+
+
+def one_step(backend: str, clients: tuple[int, ...] = EVERYBODY, **fields: Any) -> np.ndarray:
+    """How far each client's weights move in a single step over all of its records."""
+    run = a_run(backend, local_step="one_batch", **fields)
+    start = np.stack([models_of(a_network(run))[ASSIGNMENT[client]].params for client in clients])
+    return trained(run, clients, ASSIGNMENT).params - start
+
+
+@BACKENDS
+def test_a_long_gradient_is_shortened_for_each_client_alone(backend):
+    free, limit = one_step(backend, lr=1.0), 0.6
+    lengths = np.linalg.norm(free, axis=1)
+    assert lengths.min() < limit < lengths.max()
+    expected = free * np.minimum(1, limit / lengths)[:, None]
+    np.testing.assert_allclose(one_step(backend, lr=1.0, clip_gradient=limit), expected, atol=1e-6)
+
+
+@BACKENDS
+def test_clipping_comes_before_weight_decay_and_momentum_as_in_pytorch(backend):
+    """Client 0, with 7 records in one batch, takes two steps beside torch's own clipping and optimiser."""
+    fields = {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.1, "clip_gradient": 0.3, "batch_size": 7}
+    run = a_run(backend, **fields)
+    net = nn.Sequential(nn.Linear(10, 4), nn.ReLU(), nn.Linear(4, 2))
+    nn.utils.vector_to_parameters(torch.from_numpy(models_of(a_network(run))[0].params), net.parameters())
+    velocity = [torch.zeros_like(array) for array in net.parameters()]
+    mine, lengths = DATA.client(0), []
+    for _ in range(2):
+        net.zero_grad()
+        nn.functional.cross_entropy(net(torch.from_numpy(mine.x)), torch.from_numpy(mine.y)).backward()
+        lengths.append(float(nn.utils.clip_grad_norm_(net.parameters(), 0.3)))
+        with torch.no_grad():
+            for array, speed in zip(net.parameters(), velocity, strict=True):
+                assert array.grad is not None
+                speed.mul_(0.9).add_(array.grad + 0.1 * array)
+                array -= 0.5 * speed
+    assert max(lengths) > 0.3
+    expected = nn.utils.parameters_to_vector(net.parameters()).detach().numpy()
+    np.testing.assert_allclose(trained(run, (0,), [0] * 6).params[0], expected, atol=2e-6)
+
+
+def test_a_limit_that_nothing_reaches_changes_no_byte():
+    free, limited = (trained(a_run("loop", clip_gradient=limit), EVERYBODY, ASSIGNMENT) for limit in (None, 1e5))
+    assert free.params.tobytes() == limited.params.tobytes()
+
+
+# Memory from round to round
+
+LASTING = {"momentum": {"momentum": 0.9, "lr": 0.1}, "adam": {"optimizer": "adam", "lr": 0.01}}
+
+
+def two_rounds(run: Run, clients: tuple[int, ...]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The second round starts where each client ended the first, on the same batches."""
+    network = a_network(run)
+    first = block.train(run, DATA, network, clients, models_of(network, 1), np.zeros(len(clients), int), 0, stream, {})
+    own = [Weights(params, np.zeros(0, np.float32)) for params in first.params]
+    places = np.arange(len(clients))
+    second = block.train(run, DATA, network, clients, own, places, 1, stream, {}, first.carried)
+    return second.params, second.carried
+
+
+@BACKENDS
+@pytest.mark.parametrize("fields", LASTING.values(), ids=LASTING)
+def test_two_rounds_with_memory_are_one_of_twice_the_length(backend, fields):
+    """Clients of 7, 40 and 23 records take 1, 5 and 3 steps of 8 in each of two passes."""
+    run, clients = a_run(backend, optimizer_state="persist", **fields), (0, 1, 3)
+    found, carried = two_rounds(run, clients)
+    network = a_network(run)
+    for i, client in enumerate(clients):
+        network.load(models_of(network, 1)[0])
+        mine, training = DATA.client(client), run.training.config
+        plan = np.concatenate([schedule(training, len(mine), None, stream("batches", client))] * 2)
+        optimizer = Optimizer(training, training.lr)
+        loop.train(network, mine.x, mine.y, plan, optimizer, run.objective, {})
+        np.testing.assert_allclose(found[i], network.weights().params, atol=2e-5)
+        np.testing.assert_allclose(carried["moments"][i], torch.stack(optimizer.moments), atol=2e-5)
+        assert carried["steps"][i] == len(plan) == optimizer.steps
+    forgetful, nothing = two_rounds(a_run(backend, **fields), clients)
+    assert np.abs(forgetful - found).max() > 1e-3
+    assert nothing == {}
+
+
+def test_the_first_round_with_memory_is_that_without():
+    fresh, lasting = (
+        trained(a_run("loop", optimizer_state=state, **LASTING["adam"]), EVERYBODY, ASSIGNMENT)
+        for state in ("reset", "persist")
+    )
+    assert fresh.params.tobytes() == lasting.params.tobytes()
+
+
+@BACKENDS
+def test_memory_is_kept_also_where_no_step_is_taken(backend):
+    run = a_run(backend, optimizer_state="persist", epochs=0, **LASTING["adam"])
+    carried = trained(run, (0, 1), ASSIGNMENT).carried
+    size = a_network(run).layout.size
+    assert (carried["moments"].shape, carried["steps"].tolist()) == ((2, 2, size), [0, 0])
+
+
+# Less precision
+
+
+def test_bf16_trains_convolutions():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 1, 8, 8)).astype(np.float32), rng.integers(0, 3, 12)
+    network = Network(SimpleNamespace(module=mnist_cnn, config=mnist_cnn.Config()), (1, 8, 8), 3)
+    start, found = network.initial(rng), {}
+    objective = SimpleNamespace(module=plain, config=plain.Config())
+    for precision in ("float32", "bf16"):
+        training = Config(precision=precision, lr=0.05, epochs=3, batch_size=4)
+        network.load(start)
+        plan = schedule(training, 12, None, np.random.default_rng(1))
+        loop.train(network, x, y, plan, Optimizer(training, training.lr), objective, {})
+        found[precision] = network.weights().params - start.params
+    gap = np.linalg.norm(found["bf16"] - found["float32"]) / np.linalg.norm(found["float32"])
+    assert 1e-4 < gap < 0.1
+
+
+# What goes together
+
+
+def with_parts(run: Run, objective: dict[str, Any] | None = None, **model: Any) -> Run:
+    """``run`` whose model and objective declare something else of themselves."""
+    own = {"CONVOLUTIONAL": False, "BATCH_NORM": False} | model
+    return replace(
+        run,
+        model=SimpleNamespace(name="net", module=SimpleNamespace(**own), config=None),  # type: ignore[arg-type]
+        objective=SimpleNamespace(name="goal", module=SimpleNamespace(**(objective or {})), config=None),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [({"BATCH_NORM": True}, "batch norm"), ({"RANDOM": True}, "dropout"), ({"objective": {"VMAP": False}}, "goal")],
+)
+def test_what_cannot_be_vectorised_is_trained_in_turn_and_asking_for_vmap_is_refused(parts, word):
+    run = with_parts(a_run(), **parts)
+    assert local_sgd.resolved(Config(), run).backend == "loop"
+    ((field, sentence),) = local_sgd.problems(Config(backend="vmap"), run)
+    assert field == "backend" and word in sentence and "loop" in sentence
+    assert local_sgd.problems(Config(backend="loop"), run) == []
+
+
+def test_what_can_be_vectorised_is():
+    assert local_sgd.resolved(Config(), with_parts(a_run())).backend == "vmap"
+    assert local_sgd.problems(Config(backend="vmap"), with_parts(a_run())) == []
+
+
+@pytest.mark.parametrize("module", [local_sgd, dp_sgd])
+def test_momentum_of_the_wrong_kind_is_refused(module):
+    run = replace(a_run(), objective=SimpleNamespace(name="plain", module=plain, config=plain.Config()))  # type: ignore[arg-type]
+    for fields in ({"optimizer": "adam", "nesterov": True}, {"nesterov": True}):
+        assert [field for field, _ in module.problems(module.Config(**fields), run)] == ["nesterov"]
+    assert [field for field, _ in module.problems(module.Config(optimizer="adam", momentum=0.5), run)] == ["momentum"]
+    assert module.problems(module.Config(momentum=0.5, nesterov=True), run) == []

@@ -1,0 +1,118 @@
+"""Every member of every slot gives the same bytes whoever does its work: 1, 2 and 5 actors, a client to each, any order.
+
+An actor is a session with a network of its own, which holds whatever its last job left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import datasets
+from algorithms.core.network import Network
+from datasets.components import members
+from datasets.federation import Examples, Federation
+from orchestrator.config.run import resolve
+from orchestrator.trial.client_actors import Job
+from orchestrator.trial.local_clients import OwnClients
+from orchestrator.trial.random_streams import stream
+from orchestrator.trial.worker_session import Session, _sessions
+from tests.support.inline import inline_trial
+from tests.support.planted import finished, left_behind
+from tests.support.slot_components import EVERY, described
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+WORKED_ON = ("model", "training", "clustering", "objective", "aggregation", "privacy", "attacks")  # by actors
+
+
+def backends(slot: Any, name: str) -> list[str]:
+    """Those that the member can be run with; ``vmap`` is all clients of a cohort at once."""
+    module = members(slot.folder)[name]
+    alone = getattr(module, "BATCH_NORM", False) or getattr(module, "RANDOM", False) or hasattr(module, "slope")
+    return ["loop"] if alone or not getattr(module, "VMAP", True) else ["loop", "vmap"]
+
+
+CASES = [
+    pytest.param(slot, name, backend, id=f"{slot.key}-{name}-{backend}")
+    for slot, name in EVERY
+    if slot.key in WORKED_ON
+    for backend in backends(slot, name)
+]
+
+
+class Actors(OwnClients):
+    """So many actors: every job goes to any of them, and they are done in any order."""
+
+    def __init__(self, actors: int, run: Any, data: Federation) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(actors)
+        self.sessions = [Session(run, data, Network(run.model, data.shape, data.classes)) for _ in range(actors)]
+        self.served: set[int] = set()
+
+    def run(self, setup: Any, jobs: Sequence[Job]) -> list[Any]:
+        own, results = _sessions[setup.key], {}
+        for index in self.rng.permutation(len(jobs)).tolist():
+            actor = int(self.rng.integers(len(self.sessions)))
+            _sessions[setup.key] = self.sessions[actor]
+            results[index] = super().run(setup, [jobs[index]])[0]
+            self.served.add(actor)
+        _sessions[setup.key] = own
+        return [results[index] for index in range(len(jobs))]
+
+
+@pytest.fixture(scope="module")
+def digits() -> Federation:
+    run = resolve(described())
+    return datasets.build(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
+
+
+def pictures(digits: Federation) -> Federation:
+    """Six clients with four noisy pictures of 3x32x32 each: large enough for every network."""
+    rng = np.random.default_rng(0)
+
+    def drawn(count: int) -> Examples:
+        return Examples(rng.random((count, 3, 32, 32), dtype=np.float32), rng.integers(0, 10, count))
+
+    owners = np.repeat(np.arange(6), 2)
+    return Federation(
+        name="pictures",
+        classes=10,
+        train=drawn(24),
+        offsets=np.arange(7) * 4,
+        groups=digits.groups,
+        group_names=digits.group_names,
+        amounts=np.zeros(6, np.float32),
+        record_amounts=np.zeros(24, np.float32),
+        test=drawn(12),
+        test_owner=owners,
+        nonmembers=drawn(12),
+        nonmember_owner=owners,
+        shadow=drawn(8),
+    )
+
+
+@pytest.mark.parametrize(("slot", "name", "backend"), CASES)
+def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, slot, name, backend):
+    run, data = described(slot, name), digits
+    given = run["training"] if isinstance(run["training"], dict) else {"name": run["training"]}
+    run["training"] = {"lr": 0.1, "epochs": 1, "batch_size": 8} | given | {"cohort_size": 1}  # a client to a job
+    if name != "dp_sgd":
+        run["training"]["backend"] = backend
+    if slot.key == "model":
+        data = pictures(digits)
+    if run["model"] != described()["model"]:  # a large one
+        run |= {"rounds": 1, "attacks": []}
+    kept = []
+    for actors in (1, 2, 5):
+        trial = inline_trial(run, tmp_path / str(actors), data)
+        trial.clients = Actors(actors, trial.run, data)
+        kept.append(left_behind(finished(trial), tmp_path / str(actors)))
+        assert trial.clients.served == set(range(actors))
+    assert kept[1] == kept[0]
+    assert kept[2] == kept[0]
+    assert len(kept[0]) > 2

@@ -1,0 +1,116 @@
+"""What is asked of other nodes, without nodes: what one answers, and how answers are judged."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.cluster import nodes
+from orchestrator.cluster.ray_session import Stalled
+from orchestrator.results import provenance
+from orchestrator.results.folder import WriteError
+from orchestrator.results.provenance import versions
+from orchestrator.scheduling.callback import WORTH_SAYING, Hearing
+
+NODE = {"NodeID": "1f03aa77", "NodeManagerHostname": "b", "Alive": True}
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    path = tmp_path / ".fedpriv-1234.tmp"
+    path.write_text(path.name)
+    return path
+
+
+def judged(answered, token: Path, monkeypatch) -> str:
+    import ray
+
+    monkeypatch.setattr(ray, "get", lambda ref: ref)
+    return nodes._judged(answered, token.parent / "results", token, NODE)
+
+
+def test_a_node_that_reads_and_writes_has_no_problem(token, monkeypatch) -> None:
+    assert judged(nodes.answer(str(token), NODE["NodeID"]), token, monkeypatch) == ""
+
+
+def test_a_node_that_does_not_see_the_folder(token, monkeypatch) -> None:
+    elsewhere = token.parent / "elsewhere" / token.name
+    assert judged(nodes.answer(str(elsewhere), NODE["NodeID"]), token, monkeypatch) == (
+        f"node b (1f03aa77) cannot keep results in {token.parent / 'results'} (it does not see what is written there); "
+        "give a folder that all nodes share with --results"
+    )
+
+
+def test_a_node_whose_writing_does_not_arrive(token, monkeypatch) -> None:
+    assert "what it writes there does not arrive here" in judged(("", versions()), token, monkeypatch)
+
+
+def test_a_node_that_may_not_write(token, monkeypatch) -> None:
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "write_text", refused)
+    assert nodes.answer(str(token), "x")[0] == "permission denied"
+
+
+def test_a_node_with_other_packages(token, monkeypatch) -> None:
+    nodes.answer(str(token), NODE["NodeID"])
+    sentence = judged(("", versions() | {"torch": "0.1"}), token, monkeypatch)
+    assert sentence.startswith("node b (1f03aa77) has torch 0.1, unlike this process")
+
+
+def test_the_version_is_known_where_only_the_packages_are_installed(monkeypatch) -> None:
+    installed = provenance._own_version()
+
+    def missing(name: str) -> str:
+        raise provenance.PackageNotFoundError(name)
+
+    monkeypatch.setattr(provenance, "version", missing)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", installed)
+    assert provenance._own_version() == installed
+
+
+class Notes:
+    """A `Progress` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def noted(self, trial: str, note: str) -> None:
+        self.notes.append(f"{trial} {note}")
+
+
+def test_a_cluster_without_room_is_told_and_given_up() -> None:
+    progress = Notes()
+    hearing = Hearing(progress, "2 client actors", patience=100)
+    waiting, running = [("a", "PENDING")], [("a", "PENDING"), ("b", "RUNNING")]
+    for now in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
+        hearing._watch(waiting, now)
+    assert progress.notes == ["a waits for room on the cluster: 2 client actors"]
+    hearing._watch(running, 90.0)  # there was room again
+    hearing._watch(waiting, 91.0)
+    hearing._watch(waiting, 190.0)
+    with pytest.raises(Stalled, match="no trial could be placed for 100 s: one needs 2 client actors"):
+        hearing._watch(waiting, 192.0)
+
+
+def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
+    trial = SimpleNamespace(config={"trial": {"id": "a"}})
+    with pytest.raises(WriteError, match="x could not be written"):
+        Hearing(Notes(), "", 1).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
+
+
+def test_a_trial_that_is_started_again_after_its_end_is_told_once() -> None:
+    told: list[str] = []
+    progress = SimpleNamespace(
+        statuses={},
+        started=lambda trial: told.append(f"{trial} started"),
+        rounds=lambda trial, rows: None,
+        ended=lambda trial, record: (told.append(f"{trial} ended"), progress.statuses.update({trial: "finished"})),
+    )
+    hearing, trial = Hearing(progress, "", 1), SimpleNamespace(config={"trial": {"id": "a"}})
+    for _ in range(2):
+        hearing.on_trial_start(0, [], trial)
+        hearing.on_trial_result(0, [], trial, {"rows": [], "done": True, "summary": {"status": "finished"}})
+    assert told == ["a started", "a ended"]

@@ -1,0 +1,145 @@
+"""Placement: the bundles of a trial, what does not fit and why, and how many trials fit together."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algorithms.training.local_sgd import Config
+from orchestrator.cluster.placement import Placement, misfit, placement, together
+from orchestrator.config.resources import Resources
+
+counts = st.integers(1, 12)
+
+
+def place(device: Any = "cpu", threads: int = 1, **resources: Any) -> Placement:
+    return placement(Resources(**resources), Config(device=device, threads=threads))
+
+
+# Bundles
+
+
+def test_on_cpus_shadow_tasks_share_the_bundles_of_the_actors():
+    found = place(client_actors=3, threads=2)
+    assert found.bundles == [{"CPU": 2.0}] * 3
+    assert (found.actors, found.shadows, found.gpu) == (3, 3, 0.0)
+
+
+@pytest.mark.parametrize(("shadows", "bundles"), [(1, 3), (3, 3), (5, 5), ("auto", 3)])
+def test_on_cpus_there_are_as_many_bundles_as_the_larger_of_the_two_needs(shadows, bundles):
+    assert len(place(client_actors=3, shadow_tasks=shadows).bundles) == bundles
+
+
+def test_on_a_gpu_shadow_tasks_have_bundles_of_their_own():
+    found = place("cuda", client_actors=3, shadow_tasks=2, clients_per_gpu=4, threads=2)
+    assert found.bundles == [{"CPU": 2.0, "GPU": 0.25}] * 5
+
+
+def test_a_gpu_is_asked_for_where_clients_train_on_one_or_a_share_is_to_be_kept():
+    assert place("cuda", clients_per_gpu=1).gpu == 1.0
+    assert place("cpu", clients_per_gpu=1).gpu == 0.0
+    assert place("cpu", clients_per_gpu=5, reserve_gpu=True).gpu == 1 / 5
+
+
+@pytest.mark.parametrize(("device", "first"), [("cpu", 0), ("cuda", 3)])
+def test_actors_and_shadow_tasks_are_sent_to_their_bundles(device, first):
+    found = place(device, client_actors=3, shadow_tasks=2, threads=4, clients_per_gpu=2)
+    actors, shadows = found.actor_options(None), found.shadow_options(None)
+
+    def indices(options: list[dict[str, Any]]) -> list[int]:
+        return [one["scheduling_strategy"].placement_group_bundle_index for one in options]
+
+    assert (indices(actors), indices(shadows)) == ([0, 1, 2], [first, first + 1])
+    # An actor that waits takes no CPU from the shadow task that has its bundle meanwhile.
+    assert {one["num_cpus"] for one in actors} == {0} and {one["num_cpus"] for one in shadows} == {4}
+    assert {one["num_gpus"] for one in actors + shadows} == {found.gpu}
+
+
+@given(counts, st.one_of(counts, st.just("auto")), counts, st.sampled_from(["cpu", "cuda"]))
+def test_every_index_is_that_of_a_bundle(actors, shadows, per_gpu, device):
+    found = place(device, client_actors=actors, shadow_tasks=shadows, clients_per_gpu=per_gpu)
+    used = [
+        one["scheduling_strategy"].placement_group_bundle_index
+        for one in found.actor_options(None) + found.shadow_options(None)
+    ]
+    assert set(used) == set(range(len(found.bundles)))
+
+
+# What does not fit
+
+
+def test_what_cannot_be_placed_is_told_with_its_numbers_and_what_to_lower():
+    assert misfit(place(client_actors=4, threads=2), [{"CPU": 6.0}]) == (
+        "one trial (4 client actors, 4 shadow tasks, 2 CPU each) needs 8 CPU and the cluster has 6 CPU on 1 nodes; "
+        "lower resources.client_actors, resources.shadow_tasks or base.training.threads"
+    )
+
+
+def test_a_missing_gpu_is_told():
+    found = misfit(place("cuda", client_actors=1, clients_per_gpu=4), [{"CPU": 8.0}])
+    assert found is not None
+    assert "1/4 GPU each" in found
+    assert "needs 2 CPU and 0.5 GPU and the cluster has 8 CPU and 0 GPU" in found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fits"),
+    [
+        ([8], True),
+        ([4, 4], True),
+        ([3, 3, 2], False),
+        ([2, 2, 2, 2], True),
+        ([7], False),
+        ([1] * 8, False),
+        ([], False),
+    ],
+)
+def test_a_bundle_lies_on_one_node(nodes, fits):
+    found = misfit(place(client_actors=4, threads=2), [{"CPU": float(cpus)} for cpus in nodes])
+    assert (found is None) == fits
+
+
+@pytest.mark.parametrize("sharing", [*range(1, 20), 93, 99, 105])
+def test_as_many_actors_as_share_a_gpu_fit_on_one(sharing):
+    """Also where, in floating point, n times 1/n adds up to more than 1 (9, 11) or 1 by 1/n is less than n (93, 99)."""
+    exact = Placement(1, 1 / sharing, sharing, 0)
+    assert misfit(exact, [{"CPU": 1000.0, "GPU": 1.0}]) is None
+    assert misfit(Placement(1, 1 / sharing, sharing + 1, 0), [{"CPU": 1000.0, "GPU": 1.0}]) is not None
+
+
+# How many trials at a time
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "trials"),
+    [
+        ([12], "auto", 3),
+        ([12], 2, 2),
+        ([12], 9, 3),
+        ([15], "auto", 3),
+        ([4, 4, 4], "auto", 3),
+        ([3, 3, 3, 3], "auto", 2),  # twelve CPUs, but each node holds one bundle of two
+        ([1], "auto", 1),
+    ],
+)
+def test_as_many_trials_run_as_fit_and_no_more_than_wanted(nodes, wanted, trials):
+    found = place(client_actors=2, threads=2)
+    assert together(found, [{"CPU": float(cpus)} for cpus in nodes], wanted) == trials
+
+
+def test_the_scarcest_resource_decides_how_many_trials_run():
+    found = place("cuda", client_actors=1, clients_per_gpu=4)
+    assert together(found, [{"CPU": 64.0, "GPU": 1.0}], "auto") == 2
+    assert together(found, [{"CPU": 64.0, "GPU": 1.0}, {"CPU": 64.0}], "auto") == 2
+    assert together(found, [{"CPU": 3.0, "GPU": 8.0}], "auto") == 1
+
+
+@given(counts, counts, st.lists(st.integers(0, 30), max_size=5), counts)
+def test_what_runs_together_can_be_placed_together(actors, threads, cpus, wanted):
+    nodes = [{"CPU": float(count)} for count in cpus]
+    one = Placement(threads, 0.0, actors, actors)
+    at_once = together(one, nodes, wanted)
+    assert 1 <= at_once <= wanted
+    if misfit(one, nodes) is None:
+        assert misfit(Placement(threads, 0.0, actors * at_once, 1), nodes) is None

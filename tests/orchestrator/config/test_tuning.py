@@ -1,0 +1,187 @@
+"""The ``tune`` section: what it takes, what it refuses, and whom its schedulers stop."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.config import tune_section
+from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.config.tune_section import Asha, MedianStopping, Optuna, Tune
+from orchestrator.results.folder import Folder
+from orchestrator.results.record import ended
+from orchestrator.results.tables import as_table, write_table
+from orchestrator.scheduling.trials import specs
+from tests.support.fake_components import GOOD, SLOTS, refused
+
+ASHA = "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace_period: 1, reduction_factor: 2}}\n"
+DRAWN = GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {loguniform: [0.001, 1]}") + "samples: 6\n"
+
+
+def load(text: str, folder: Path, *sets: str) -> Sweep:
+    path = folder / "x.yaml"
+    path.write_text(text)
+    return load_sweep(path, sets, SLOTS)
+
+
+def test_a_whole_section_and_its_defaults(tmp_path: Path) -> None:
+    tune = load(DRAWN + ASHA.replace("}}", "}, search: optuna}"), tmp_path).tune
+    assert tune == Tune(
+        metric="accuracy", mode="max", scheduler=Asha(grace_period=1, reduction_factor=2), search=Optuna()
+    )
+    text = "tune: {metric: loss, mode: min, scheduler: median_stopping}\n"
+    assert load(GOOD + text, tmp_path).tune == Tune(metric="loss", mode="min", scheduler=MedianStopping())
+    assert load(GOOD, tmp_path).tune is None
+
+
+def test_the_option_set_reaches_into_it(tmp_path: Path) -> None:
+    sweep = load(GOOD + ASHA, tmp_path, "tune.scheduler.grace_period=3", "tune.mode=min")
+    assert sweep.tune and sweep.tune.mode == "min"
+    assert sweep.tune.scheduler and sweep.tune.scheduler.grace_period == 3
+
+
+@pytest.mark.parametrize(
+    ("section", "problems"),
+    [
+        ("tune: 3", ["x.yaml:10: tune: must be a map of metric, mode, scheduler, search, got 3"]),
+        (
+            "tune: {metric: accuracy, mode: max}",
+            [
+                "x.yaml:10: tune: tunes nothing: it must name a scheduler (asha, median_stopping) or a search (optuna)",
+            ],
+        ),
+        (
+            "tune: {mode: max, scheduler: asha}",
+            ["x.yaml:10: tune.metric: is missing; it must be a text"],
+        ),
+        (
+            "tune: {metric: acuracy, mode: max, scheduler: asha}",
+            ["x.yaml:10: tune.metric: no metric 'acuracy'. Did you mean 'accuracy'?"],
+        ),
+        (
+            "tune: {metric: accuracy, mode: maximum, scheduler: asha}",
+            ["x.yaml:10: tune.mode: must be one of 'max', 'min', got 'maximum'. Did you mean 'max'?"],
+        ),
+        (
+            "tune: {metric: accuracy, mode: max, schedular: asha}",
+            [
+                "x.yaml:10: tune.schedular: unknown key. Did you mean 'scheduler'? Known: metric, mode, scheduler, search",
+                "x.yaml:10: tune: tunes nothing: it must name a scheduler (asha, median_stopping) or a search (optuna)",
+            ],
+        ),
+        (
+            "tune:\n  metric: accuracy\n  mode: max\n  scheduler: ahsa",
+            ["x.yaml:13: tune.scheduler: unknown scheduler 'ahsa'. Did you mean 'asha'? Known: asha, median_stopping"],
+        ),
+        (
+            "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace: 3, reduction_factor: 1}}",
+            [
+                "x.yaml:10: tune.scheduler.grace: unknown key. Did you mean 'grace_period'? Known: grace_period, name, "
+                "reduction_factor",
+                "x.yaml:10: tune.scheduler.reduction_factor: must be an integer >= 2, got 1",
+            ],
+        ),
+        (
+            "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace_period: 4}}",
+            [
+                "x.yaml:10: tune.scheduler.grace_period: must be less than the 4 rounds of the longest trial, or nothing "
+                "is ever stopped, got 4",
+            ],
+        ),
+        (
+            "tune: {metric: accuracy, mode: max, search: optuna}",
+            [
+                "x.yaml:9: sweep.seed.grid_search: a search draws every swept key: write choice (or uniform, loguniform, "
+                "randint, quniform) for grid_search",
+            ],
+        ),
+    ],
+)
+def test_what_is_refused(section: str, problems: list[str]) -> None:
+    assert refused(GOOD + section + "\n") == problems
+
+
+def test_a_search_without_anything_to_draw() -> None:
+    text = GOOD[: GOOD.index("sweep:")] + "tune: {metric: accuracy, mode: max, search: optuna}\n"
+    (problem,) = refused(text)
+    assert "tune.search: has nothing to draw: no swept key has one of the words choice, uniform" in problem
+
+
+def test_the_ends_of_the_space_are_checked_before_anything_is_drawn() -> None:
+    text = DRAWN.replace("loguniform: [0.001, 1]", "uniform: [-1, 1]")
+    assert refused(text + "tune: {metric: accuracy, mode: max, search: optuna}\n") == [
+        "x.yaml:9: sweep.training.lr.uniform: must be a number > 0, got -1"
+    ]
+
+
+def test_a_search_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_section, "find_spec", lambda name: None)
+    (problem,) = refused(DRAWN + "tune: {metric: accuracy, mode: max, search: optuna}\n")
+    assert problem.endswith("tune.search: needs the package optuna, which is not installed here: uv pip install optuna")
+
+
+def test_a_stopped_trial_has_ended_as_long_as_the_rule_is_the_same(tmp_path: Path) -> None:
+    tune = load(GOOD + ASHA, tmp_path).tune
+    assert tune
+    record = json.loads(json.dumps({"status": "stopped", "stopped": {"by": tune.rule, "round": 1, "value": 0.1}}))
+    assert ended(record, tune)
+    assert not ended(record, load(GOOD + ASHA.replace("max", "min"), tmp_path).tune)
+    assert not ended(record, None)
+
+
+def rounds(*values: float | None) -> list[dict[str, Any]]:
+    return [{"round": t, "accuracy": value} for t, value in enumerate(values)]
+
+
+def test_asha_keeps_the_best_of_a_rung(tmp_path: Path) -> None:
+    from orchestrator.scheduling.adapters import Stopping
+
+    stopping = Stopping(load(GOOD + ASHA, tmp_path).tune, longest=4)
+    assert stopping.decide("a", rounds(0.5, 0.6)) == "CONTINUE"
+    assert stopping.decide("b", rounds(0.4)) == "STOP"  # one of two goes on from the first rung, and a was better
+    assert stopping.decide("c", rounds(0.7)) == "CONTINUE"
+    assert stopping.decide("c", rounds(0.7, 0.5)) == "STOP"  # at the second rung a was better
+    assert stopping.last["c"] == (1, 0.5)
+
+
+def test_rounds_without_the_metric_decide_nothing_and_are_complained_about(tmp_path: Path) -> None:
+    from orchestrator.scheduling.adapters import Stopping
+
+    stopping = Stopping(load(GOOD + ASHA, tmp_path).tune, longest=4)
+    assert stopping.decide("a", rounds(0.5)) == "CONTINUE"
+    assert stopping.decide("b", rounds(None, float("nan"))) == "CONTINUE"
+    assert stopping.complaint() == []
+
+    class Ended:
+        config = {"trial": {"id": "b"}}  # noqa: RUF012
+
+    stopping.on_trial_complete(None, Ended(), {"rows": rounds(None)})
+    (sentence,) = stopping.complaint()
+    assert "1 trials have no round with the metric 'accuracy'" in sentence
+
+
+def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
+    from orchestrator.scheduling.adapters import Stopping
+
+    sweep = load(GOOD + ASHA, tmp_path)
+    folder, (first, second) = Folder(tmp_path / "results"), specs(sweep)
+    trial = folder.trial(first.id)
+    trial.path.mkdir(parents=True)
+    trial.result.write_text(json.dumps({"status": "finished", "metrics": {}}))
+    write_table(trial.table("rounds"), as_table(rounds(0.5, 0.6, 0.7, 0.8)))
+    forgetful, stopping = (Stopping(sweep.tune, longest=4) for _ in range(2))
+    stopping.recall(folder, [first, second])
+    assert forgetful.decide(second.id, rounds(0.4)) == "CONTINUE"
+    assert stopping.decide(second.id, rounds(0.4)) == "STOP"
+
+
+def test_the_median_rule_needs_others_first(tmp_path: Path) -> None:
+    from orchestrator.scheduling.adapters import Stopping
+
+    tune = load(GOOD + "tune: {metric: accuracy, mode: max, scheduler: {name: median_stopping, fewest: 2}}\n", tmp_path)
+    stopping = Stopping(tune.tune, longest=4)
+    for trial, value in (("a", 0.8), ("b", 0.7)):
+        assert stopping.decide(trial, rounds(value, value)) == "CONTINUE"
+    assert stopping.decide("c", rounds(0.1)) == "STOP"
+    assert stopping.decide("d", rounds(0.9)) == "CONTINUE"

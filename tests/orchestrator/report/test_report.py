@@ -1,0 +1,82 @@
+"""The report as a whole: which files are written, that they are the same each time, and what partial results give."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.report import NoResults, read_trials, write_report
+from tests.support.synthetic_results import write_sweep
+
+TABLES = ["summary.csv", "summary.md", "published.csv", "published.md"]
+SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    statuses = {1: "diverged", 3: "unfinished"}
+    return write_sweep(tmp_path_factory.mktemp("results") / "mnist-short", SWEEP, statuses=statuses)
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> list[Path]:
+    return write_report(folder)
+
+
+def test_tables_come_first_and_every_file_exists(folder: Path, files: list[Path]) -> None:
+    assert [file.name for file in files[:4]] == TABLES
+    assert {file.suffix for file in files[4:]} == {".png"}
+    assert all(file.parent == folder / "report" and file.stat().st_size > 100 for file in files)
+    assert sorted((folder / "report").iterdir()) == sorted(files)
+
+
+def test_what_did_not_finish_is_in_the_summary(files: list[Path]) -> None:
+    page = files[1].read_text()
+    assert "4 trials: 2 finished, 1 diverged, 1 unfinished." in page
+    assert page.count("1 of 2") >= 2
+
+
+def test_the_same_results_give_the_same_bytes_and_stale_figures_go(folder: Path, files: list[Path]) -> None:
+    before = {file.name: file.read_bytes() for file in files}
+    (folder / "report" / "motivation.png").write_bytes(b"from an earlier sweep")
+    (folder / "report" / "notes.txt").write_text("somebody's own")
+    again = write_report(folder)
+    assert {file.name: file.read_bytes() for file in again} == before
+    assert not (folder / "report" / "motivation.png").exists()
+    assert (folder / "report" / "notes.txt").exists()
+
+
+def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses={0: "diverged", 1: "failed"})
+    assert [file.name for file in write_report(folder)] == TABLES
+    assert "2 trials: 1 diverged, 1 failed." in (folder / "report" / "summary.md").read_text()
+    assert [file.name for file in write_report(folder, published=False)] == TABLES[:2]
+    assert len(list((folder / "report").iterdir())) == 2
+
+
+def test_a_trial_without_tables_is_named(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {"seed": [0]})
+    for path in (folder / "trials").glob("*/*.parquet"):
+        path.unlink()
+    assert "convergence.png" not in {file.name for file in write_report(folder)}
+    assert "without curves: `0000000000`" in (folder / "report" / "summary.md").read_text()
+
+
+def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(NoResults):
+        write_report(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert issubclass(NoResults, ValueError)
+
+
+def test_trials_are_read_as_they_are(folder: Path) -> None:
+    assert list(read_trials(folder)["status"]) == ["finished", "diverged", "finished", "unfinished"]
+
+
+def test_importing_the_report_imports_nothing_heavy() -> None:
+    heavy = ("pandas", "matplotlib", "scipy", "torch", "ray", "mlflow")
+    code = f"import sys, orchestrator.report; print([name for name in {heavy} if name in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

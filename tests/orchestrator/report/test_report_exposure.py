@@ -1,0 +1,165 @@
+"""FinP's figures: what they show, from numbers known beforehand, and when there is nothing to show."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from orchestrator.report.data import read_results
+from orchestrator.report.figures.arrangement import Arrangement, arrange
+from orchestrator.report.figures.catalogue import FIGURES, figures
+from tests.support.figure_texts import texts, unreadable
+from tests.support.synthetic_privacy import CLIENTS, FINP, finp_tables, write_finp
+from tests.support.synthetic_results import write_sweep
+
+OURS = ("exposure", "clients_exposed", "weights", "curvature")
+ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1]}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
+    return dict(figures(read_results(write_finp(tmp_path_factory.mktemp("r") / "har", FINP))))
+
+
+def arranged(folder: Path, **given: Any) -> Arrangement:
+    found = arrange(read_results(write_finp(folder, ONE, **given)))
+    assert found is not None
+    return found
+
+
+def figure(name: str, arr: Arrangement) -> Figure:
+    found = FIGURES[name](arr)
+    assert found is not None
+    return found
+
+
+def test_every_figure_of_finp_is_drawn_and_can_be_read(drawn: dict[str, Figure]) -> None:
+    assert list(drawn) == ["accuracy", "convergence", *OURS, "roc"]
+    for name, one in drawn.items():
+        assert unreadable(one) == ([], []), name
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("exposure", ["FinP_server (PCA)", "attack accuracy, all clients (fraction)", "EOD", "CoV", "FI", "by chance"]),
+        ("clients_exposed", ["guessing (1 / clients)", "FinP (ALA)", "95 % binomial interval", "most exposed first"]),
+        (
+            "weights",
+            ["weight in the average (fraction)", "rho", "share of all records", "FinP_client", "95 % interval"],
+        ),
+        ("curvature", ["trace of the Hessian", "largest eigenvalue of the Hessian", "rank correlation 0.9"]),
+    ],
+)
+def test_a_figure_says_what_it_shows(drawn: dict[str, Figure], name: str, expected: list[str]) -> None:
+    written = texts(drawn[name])
+    assert "UCI-HAR, sweep har" in written
+    assert [words for words in expected if words not in written] == []
+
+
+def test_exposure_is_the_mean_over_seeds_beside_what_chance_gives(tmp_path: Path) -> None:
+    arr = arranged(tmp_path / "s")
+    mean, eod, *_ = figure("exposure", arr).axes
+    tables = list(arr.results.rounds.values())
+    chance, curve = mean.lines
+    assert np.asarray(curve.get_ydata())[4] == pytest.approx(sum(rows[4]["sia_mean"] for rows in tables) / 2)
+    assert np.unique(np.asarray(chance.get_ydata())) == pytest.approx([1 / CLIENTS])
+    assert np.asarray(eod.lines[0].get_ydata()) == pytest.approx(0.115)
+    assert all(line.get_linestyle() == "--" for line in (chance, eod.lines[0]))
+
+
+def test_no_curve_leaves_its_panel_where_settings_share_a_scale(tmp_path: Path) -> None:
+    def tables(trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator) -> dict:
+        found = finp_tables(trial, final, rng)
+        found["rounds"]["sia_cov"] *= trial["data.split.alpha"]
+        return found
+
+    sweep = ONE | {"data.split.alpha": [0.1, 0.5, 1.0]}
+    arr = arrange(read_results(write_finp(tmp_path / "s", sweep, tables=tables)))
+    assert arr is not None
+    for ax in figure("exposure", arr).axes:
+        low, high = ax.get_ylim()
+        for line in ax.lines:
+            assert low <= np.min(np.asarray(line.get_ydata())) <= np.max(np.asarray(line.get_ydata())) <= high
+
+
+def test_clients_stand_in_the_order_of_their_exposure(tmp_path: Path) -> None:
+    arr = arranged(tmp_path / "s")
+    (ax,) = figure("clients_exposed", arr).axes
+    tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
+    last = [table[table["round"] == 19].set_index("client") for table in tables]
+    means = sum(table["sia_accuracy"] for table in last) / 2
+    heights = np.asarray(ax.containers[0][0].get_ydata())
+    assert heights == pytest.approx(sorted(means, reverse=True))
+    labels = [int(label.get_text()) for label in ax.get_xticklabels()]
+    assert labels == means.sort_values(ascending=False).index.tolist()
+    (bars,) = ax.containers
+    assert isinstance(bars, ErrorbarContainer)
+    low = sum(table["sia_low"] for table in last) / 2
+    assert bars[2][0].get_segments()[0][0, 1] == pytest.approx(low[labels[0]])
+    assert np.asarray(ax.lines[0].get_ydata()) == pytest.approx(1 / CLIENTS)
+
+
+def reshuffled(trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator) -> dict:
+    """Tables of a trial that dealt records to clients of its own."""
+    found = finp_tables(trial, final, rng)
+    found["clients"]["examples"] += int(trial["seed"]) * found["clients"]["client"]
+    return found
+
+
+def test_clients_that_were_dealt_anew_are_not_averaged_by_number(tmp_path: Path) -> None:
+    arr = arranged(tmp_path / "s", tables=reshuffled)
+    (ax,) = figure("clients_exposed", arr).axes
+    tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
+    ranked = [np.sort(table[table["round"] == 19]["sia_accuracy"])[::-1] for table in tables]
+    assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx((ranked[0] + ranked[1]) / 2)
+    assert {label.get_text() for label in ax.get_xticklabels()} == {""}
+    assert "means are by rank, as every seed has dealt other clients" in texts(figure("clients_exposed", arr))
+    shown = figure("weights", arr)
+    assert "first seed, because the others have dealt other clients" in texts(shown)
+    first = tables[0].groupby("client")["weight"].mean()
+    order = tables[0].groupby("client")["examples"].first().sort_values().index
+    assert np.asarray(shown.axes[0].containers[0][0].get_ydata()) == pytest.approx(first[order].to_numpy())
+
+
+def test_weights_are_means_over_the_rounds_beside_the_share_of_records(tmp_path: Path) -> None:
+    arr = arranged(tmp_path / "s")
+    weight, rho = figure("weights", arr).axes
+    tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
+    examples = tables[0].groupby("client")["examples"].first().sort_values()
+    for ax, column in ((weight, "weight"), (rho, "rho")):
+        means = sum(table.groupby("client")[column].mean() for table in tables) / 2
+        assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx(means[examples.index].to_numpy())
+        assert -0.02 < ax.get_ylim()[0] < 0
+    shares = [segment[0, 1] for segment in weight.collections[0].get_segments()]
+    assert shares == pytest.approx((examples / examples.sum()).to_numpy())
+
+
+def test_curvatures_that_are_not_positive_are_counted_and_not_drawn(tmp_path: Path) -> None:
+    def tables(trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator) -> dict:
+        found = finp_tables(trial, final, rng)
+        found["clients"].loc[:2, "lambda_max"] = [-1.0, 0.0, np.nan]
+        return found
+
+    arr = arranged(tmp_path / "s", tables=tables)
+    one = figure("curvature", arr)
+    assert "4 of 398 at or below 0 are not shown" in texts(one)
+    (ax,) = one.axes
+    assert len(np.asarray(ax.collections[0].get_offsets())) == 394
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_a_sweep_without_these_measures_has_none_of_these_figures(tmp_path: Path) -> None:
+    """Every run now says how much each client weighed; that alone is no figure."""
+
+    def weighed(trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator) -> dict:
+        return {"clients": pd.DataFrame({"round": 1, "client": range(4), "examples": 10, "weight": 0.25})}
+
+    arr = arrange(read_results(write_sweep(tmp_path / "s", {"clustering.name": ["ifca", "ifca_mir"]}, tables=weighed)))
+    assert arr is not None
+    assert [name for name in OURS if FIGURES[name](arr)] == []

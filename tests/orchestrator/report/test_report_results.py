@@ -1,0 +1,135 @@
+"""What a report reads: trials, settings that were swept one by one or whole, and folders that hold nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from orchestrator.report import NoResults, read_trials
+from orchestrator.report.data import Results, counts, read_results, results, rows
+from orchestrator.report.values import lookup
+from tests.support.synthetic_results import write_sweep
+
+RATIO = "data.split.minority_ratio"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "there is no trials.parquet in it"),
+        (b"not a table", "cannot be read as a Parquet table"),
+        (pd.DataFrame({"id": [], "status": []}), "lists no trial"),
+        (pd.DataFrame({"round": [1]}), "no column id and no column status"),
+    ],
+)
+def test_a_folder_without_results_is_a_clear_sentence(tmp_path: Path, content: object, said: str) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / "trials.parquet").write_bytes(content)
+    elif isinstance(content, pd.DataFrame):
+        content.to_parquet(tmp_path / "trials.parquet")
+    with pytest.raises(NoResults, match=said):
+        read_trials(tmp_path)
+
+
+def test_a_folder_that_does_not_exist_holds_no_results(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no results"):
+        read_results(tmp_path / "nowhere")
+
+
+def test_settings_are_the_swept_keys_without_the_seed(tmp_path: Path) -> None:
+    ratios, algorithms = [0.3, 0.1], ["ifca_mir", "ifca"]
+    grid: dict[str, list[Any]] = {"seed": [0, 1], RATIO: ratios, "clustering.name": algorithms}
+    found = read_results(write_sweep(tmp_path / "s", grid))
+    assert found.keys == (RATIO, "clustering.name")
+    assert [setting.values for setting in found.settings] == [
+        (0.1, "ifca"),
+        (0.1, "ifca_mir"),
+        (0.3, "ifca"),
+        (0.3, "ifca_mir"),
+    ]
+    assert [trial["seed"] for trial in found.settings[0].trials] == [0, 1]
+
+
+def test_ranges_that_the_table_leaves_out_come_from_the_resolved_runs(tmp_path: Path) -> None:
+    ranges = [[0, 20], [0, 25]]
+    folder = write_sweep(tmp_path / "s", {"data.split.minority": ranges, "seed": [0]})
+    pd.read_parquet(folder / "trials.parquet").drop(columns="data.split.minority").to_parquet(folder / "trials.parquet")
+    found = read_results(folder)
+    assert found.keys == ("data.split.minority",)
+    assert [setting.values for setting in found.settings] == [([0, 20],), ([0, 25],)]
+
+
+def test_a_slot_swept_whole_is_told_by_what_differs_in_it(tmp_path: Path) -> None:
+    pairs = [{"minority": [0, 20], "majority": [20, 40]}, {"minority": [0, 25], "majority": [25, 50]}]
+    found = read_results(write_sweep(tmp_path / "s", {"data.split": pairs, "seed": [0]}))
+    assert found.keys == ("data.split.minority", "data.split.majority")
+    assert [setting.values for setting in found.settings] == [([0, 20], [20, 40]), ([0, 25], [25, 50])]
+
+
+def made(*configs: dict, declared: tuple[str, ...]) -> Results:
+    table = [{"id": str(i), "status": "finished", "seed": 0} for i in range(len(configs))]
+    return results(Path("made_up"), table, declared, {str(i): config for i, config in enumerate(configs)})
+
+
+def test_fields_that_follow_from_the_member_are_no_settings() -> None:
+    none, noisy = {"name": "none"}, {"name": "global_dp", "noise": 1.0}
+    assert made({"privacy": none}, {"privacy": noisy}, declared=("privacy",)).keys == ("privacy.name",)
+    quiet = {"name": "global_dp", "noise": 0.5}
+    three = made({"privacy": none}, {"privacy": noisy}, {"privacy": quiet}, declared=("privacy",))
+    assert three.keys == ("privacy.name", "privacy.noise")
+    assert [s.values for s in three.settings] == [("none", None), ("global_dp", 0.5), ("global_dp", 1.0)]
+
+
+def test_lists_of_attacks_are_told_by_the_attacks_fields() -> None:
+    one, two = ([{"name": "shadow_mia", "every": 5, "shadows": n}] for n in (3, 1))
+    found = made({"attacks": one}, {"attacks": two}, declared=("attacks",))
+    assert found.keys == ("attacks.shadow_mia.shadows",)
+
+
+def test_json_text_is_read_as_the_value_it_spells() -> None:
+    table = rows([{"id": "t", "status": "finished", "data.split.minority": "[0, 9]"}])
+    assert results(Path("made_up"), table, (), {}).settings[0].values == ([0, 9],)
+
+
+def test_whole_slots_as_json_text_need_no_resolved_run() -> None:
+    splits = ('{"name": "groups", "minority": [0, 20]}', '{"name": "groups", "minority": [0, 25]}')
+    table = [{"id": str(i), "status": "unfinished", "data.split": split} for i, split in enumerate(splits)]
+    found = results(Path("made_up"), rows(table), ("data.split",), {"0": {"data": {"split": {"draw": "per_client"}}}})
+    assert found.keys == ("data.split.minority",)
+    assert [setting.values for setting in found.settings] == [([0, 20],), ([0, 25],)]
+
+
+def test_a_list_of_members_is_entered_by_name_or_position() -> None:
+    config = {"attacks": [{"name": "shadow_mia", "every": 5}], "rounds": 3}
+    assert lookup(config, "attacks.shadow_mia.every") == lookup(config, "attacks.0.every") == 5
+    assert lookup(config, "attacks.lira.every") is None
+    assert lookup(config, "rounds.deeper") is None
+    assert lookup(None, "rounds") is None
+
+
+def test_trials_are_counted_by_status_and_none_is_dropped() -> None:
+    statuses = ("failed", "finished", None, "finished", "lost")
+    assert counts([{"status": status} for status in statuses]) == {
+        "finished": 2,
+        "failed": 1,
+        "unfinished": 1,
+        "lost": 1,
+    }
+
+
+def test_a_round_that_was_run_again_counts_once(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {"seed": [0]})
+    path = next(folder.glob("trials/*/rounds.parquet"))
+    pd.DataFrame({"round": [2, 1, 2], "accuracy": [0.1, 0.2, 0.3]}).to_parquet(path)
+    (rounds,) = read_results(folder).rounds.values()
+    assert [(row["round"], row["accuracy"]) for row in rounds] == [(1, 0.2), (2, 0.3)]
+
+
+def test_a_damaged_sweep_file_or_config_does_not_stop_the_report(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca", "ifca_mir"], "seed": [0]})
+    (folder / "sweep.yaml").write_text("a: [")
+    min(folder.glob("trials/*/config.yaml")).write_bytes(b"\xff\xfe\x00")
+    found = read_results(folder)
+    assert found.keys == ("clustering.name",)
+    assert [found.value(trial, "data.clients") for trial in found.trials] == [None, 40]

@@ -1,0 +1,228 @@
+"""The tables of a report: means and intervals by hand, what is empty, what is escaped, what did not finish."""
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from orchestrator.report.data import Results, results, rows
+from orchestrator.report.estimate import drawn, estimate, quantile
+from orchestrator.report.tables.summary import escaped, markdown_table, summary_csv, summary_markdown
+from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.values import plain, sort_key, text
+
+SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
+
+
+def trial(ident: str, algorithm: str, ratio: float, seed: int, status: str = "finished", **metrics: Any) -> dict:
+    names = {"data.name": "mnist", "clustering.name": algorithm, "privacy.name": "none"}
+    return {"id": ident, "status": status, **names, "seed": seed, "data.split.minority_ratio": ratio, **metrics}
+
+
+def found(*trials: dict) -> Results:
+    return results(Path("made_up"), rows(trials), SWEPT, {})
+
+
+def printed(trials: Any, width: int) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(summary_table(trials, SWEPT, title="a sweep", width=width))
+    return console.export_text()
+
+
+THREE = [trial(f"t{seed}", "ifca", 0.1, seed, accuracy=value) for seed, value in enumerate((0.7, 0.8, 0.9))]
+
+
+def test_the_interval_of_three_seeds_is_students() -> None:
+    # s = 0.1 and t(0.975, 2) = 4.302653, so half = 4.302653 * 0.1 / sqrt(3) = 0.2484138
+    one = estimate([0.7, 0.8, 0.9])
+    assert one.mean == pytest.approx(0.8)
+    assert one.half == pytest.approx(0.2484138, abs=1e-7)
+    assert (one.low, one.high) == pytest.approx((0.5515862, 1.0484138), abs=1e-7)
+    assert quantile(4) == pytest.approx(2.776445, abs=1e-6)
+
+
+def test_one_seed_has_a_mean_and_no_interval_and_none_has_neither() -> None:
+    one, none = estimate([0.7]), estimate([])
+    assert (one.mean, one.n, none.n) == (0.7, 1, 0)
+    assert all(map(math.isnan, (one.half, one.low, one.high, none.mean, none.half)))
+    assert one.parts(3) == ("0.700", "")
+    assert none.parts(3) == ("", "")
+    assert estimate([2.0, 2.0]).half == 0
+    assert estimate([-0.0001]).parts(3) == ("0.000", "")
+
+
+def test_figures_show_two_seeds_by_their_range_and_tables_by_the_interval() -> None:
+    pair = [0.4, 0.6]
+    assert (drawn(pair).low, drawn(pair).high) == pytest.approx((0.4, 0.6))
+    assert estimate(pair).half == pytest.approx(12.7062047 * 0.1)
+    assert drawn([0.7, 0.8, 0.9]) == estimate([0.7, 0.8, 0.9])
+    assert math.isnan(drawn([0.7]).half)
+
+
+def test_an_infinite_value_stays_infinite_and_has_no_interval() -> None:
+    endless = estimate([float("inf"), 1.0])  # an epsilon without noise
+    assert endless.mean == float("inf")
+    assert math.isnan(endless.half)
+
+
+def test_summary_csv_has_a_line_per_setting() -> None:
+    other = [trial("u0", "ifca_mir", 0.1, 0, accuracy=0.5), trial("u1", "ifca_mir", 0.1, 1, "diverged", accuracy=None)]
+    lines = list(csv.DictReader(io.StringIO(summary_csv(found(*THREE, *other)))))
+    assert [line["clustering.name"] for line in lines] == ["ifca", "ifca_mir"]
+    assert {name: lines[0][name] for name in ("trials", "finished", "diverged")} == {
+        "trials": "3",
+        "finished": "3",
+        "diverged": "0",
+    }
+    assert (lines[0]["accuracy"], lines[0]["accuracy_seeds"]) == ("0.8", "3")
+    assert float(lines[0]["accuracy_low"]) == pytest.approx(0.8 - 0.2484138, abs=1e-6)
+    assert (lines[1]["accuracy"], lines[1]["accuracy_low"], lines[1]["accuracy_high"]) == ("0.5", "", "")
+    assert (lines[1]["trials"], lines[1]["diverged"], lines[1]["accuracy_seeds"]) == ("2", "1", "1")
+
+
+def test_the_order_of_the_trials_does_not_change_a_byte() -> None:
+    shuffled = [THREE[i] for i in (2, 0, 1)]
+    assert summary_csv(found(*shuffled)) == summary_csv(found(*THREE))
+    assert summary_markdown(found(*shuffled)) == summary_markdown(found(*THREE))
+
+
+def test_summary_markdown_counts_and_lists_what_did_not_finish() -> None:
+    lost = trial("bad", "ifca", 0.1, 9, "failed", accuracy=None, reason="worker | died")
+    page = summary_markdown(found(*THREE, lost))
+    assert "4 trials: 3 finished, 1 failed." in page
+    assert "| IFCA | 0.1 | 3 of 4 | 0.800 ± 0.248 |" in page
+    assert r"| bad | failed | IFCA | 0.1 | 9 | worker \| died |" in page
+    assert "The same in every trial: dataset MNIST, privacy none." in page
+
+
+def test_a_metric_that_some_seeds_lack_says_so() -> None:
+    page = summary_markdown(found(*THREE, trial("t3", "ifca", 0.1, 3, accuracy=None)))
+    assert "0.800 ± 0.248 (3 of 4 seeds)" in page
+
+
+def test_an_unknown_metric_is_reported_under_its_own_name() -> None:
+    page = summary_markdown(found(trial("t", "ifca", 0.1, 0, surprise_level=1.5, note="text is no metric")))
+    assert "## Other" in page
+    assert "| surprise level |" in page
+    assert "no metric" not in page
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("a|b", r"a\|b"),
+        ("two\nlines", "two lines"),
+        ("*bold* _it_", r"\*bold\* \_it\_"),
+        ("minority_ratio", "minority_ratio"),
+        ("<b>&amp;`x`[y](z)", r"\<b\>\&amp;\`x\`\[y\](z)"),
+        ("back\\slash", r"back\\slash"),
+    ],
+)
+def test_markdown_shows_text_as_it_is(raw: str, shown: str) -> None:
+    assert escaped(raw) == shown
+
+
+def test_a_markdown_table_has_as_many_cells_in_every_line() -> None:
+    lines = markdown_table(["key", "a|b"], [["x", ""], ["y|z", "1"]], numbers=1).splitlines()
+    assert lines[1] == "| --- | ---: |"
+    assert {line.replace(r"\|", "").count("|") for line in lines} == {3}
+
+
+def test_values_are_printed_in_their_shortest_spelling() -> None:
+    assert [text(v) for v in (None, float("nan"), 0.1 + 0.2, 5.0, True, [0, 25.0], {"b": 1, "a": None})] == [
+        "",
+        "",
+        "0.3",
+        "5",
+        "true",
+        "[0, 25]",
+        '{"a": null, "b": 1}',
+    ]
+    assert plain("[0, 25]") == [0, 25]
+    assert plain("[Errno 2] gone") == "[Errno 2] gone"
+    assert sorted(["b", 10, None, "none", 9, [0, 5]], key=sort_key) == [None, 9, 10, [0, 5], "none", "b"]
+
+
+GROUPED: dict[str, Any] = {
+    "accuracy": 0.9,
+    "accuracy_majority": 0.95,
+    "accuracy_minority": 0.85,
+    "mia_accuracy_majority": 0.51,
+    "mia_accuracy_minority": 0.75,
+    "violations": 6.0,
+    "violations_majority": 2.0,
+    "violations_minority": 4.0,
+    "migrated": 3.0,
+    "purity": 0.9,
+    "seconds_per_round": 1.25,
+}
+
+
+def grouped(seeds: int = 3, **changes: Any) -> list[dict]:
+    return [
+        trial(f"{name}{seed}", name, 0.1, seed, **{k: v + 0.01 * seed for k, v in GROUPED.items()}, **changes)
+        for name in ("ifca", "ifca_mir")
+        for seed in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_the_terminal_table_keeps_within_the_width(width: int) -> None:
+    page = printed(grouped(), width)
+    assert max(map(len, page.splitlines())) <= width
+    assert "…" not in page
+    assert "0.960 ±.025" in page if width == 200 else "0.960" in page
+
+
+def test_columns_that_do_not_fit_are_named() -> None:
+    page = " ".join(printed(grouped(), 80).split())
+    assert "not shown for lack of width, but in the report: purity" in page
+    assert "not shown" not in printed(grouped(), 200)
+
+
+def test_the_terminal_table_takes_a_data_frame_too() -> None:
+    assert printed(pd.DataFrame(grouped()), 100) == printed(grouped(), 100)
+
+
+def test_only_measured_columns_appear() -> None:
+    finp = [trial("f", "none", 0.1, 0, accuracy=0.7, sia_mean=0.3, eod=0.55, purity=None)]
+    page = printed(finp, 100)
+    assert "EOD" in page
+    assert "purity" not in page
+    assert "accuracy" in page
+    assert "one seed: no intervals" in page
+
+
+def test_a_setting_without_a_result_has_dashes_and_the_reason() -> None:
+    lost = [trial(f"x{seed}", "none", 0.1, seed, status) for seed, status in enumerate(("diverged", "failed"))]
+    line = next(line for line in printed([*grouped(), *lost], 100).splitlines() if line.startswith("no clustering"))
+    assert line.split()[-3:] == ["–", "1", "diverged"]
+    assert not any("0" in word for word in line.split()[3:])
+    assert "no trial has finished" in printed(lost, 100)
+
+
+def test_brackets_in_values_are_no_markup() -> None:
+    page = printed([trial("t", "[red]", 0.1, 0, accuracy=0.5)], 100)
+    assert "[red]" in page
+
+
+def test_the_halves_of_finp_are_named_as_in_the_paper_where_both_are_switched() -> None:
+    arms = [("plain", "fedavg"), ("finp", "fedavg"), ("plain", "finp_pca"), ("finp", "finp_pca")]
+    rows = [
+        {"id": f"{o}{a}", "status": "finished", "seed": 0, "objective.name": o, "aggregation.name": a, "sia_mean": 0.3}
+        for o, a in arms
+    ]
+    swept = ["objective.name", "aggregation.name", "seed"]
+    named = "FinP_client: FinP, FedAvg"
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(summary_table(rows, swept, title="t", width=120))
+    console.print("---")
+    console.print(summary_table(rows[:2], swept, title="t", width=120))
+    whole, part = console.export_text().split("---")
+    assert named in whole
+    assert named not in part

@@ -1,0 +1,205 @@
+"""Tables: the same rows give the same bytes, and parts give the table that all rows together would have given."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.results.folder import Folder
+from orchestrator.results.tables import Parts, as_table, joined, read_table, write_table, write_trials
+
+ROWS = [
+    {"round": 0, "accuracy": 0.25, "group": "majority", "member": True, "purity": None},
+    {"round": 1, "loss": 1, "accuracy": float("nan"), "group": "minority", "member": False, "purity": None},
+    {"round": 2, "loss": 0.5, "accuracy": None, "group": None, "member": None, "purity": None},
+]
+
+
+def written(path: Path, rows) -> bytes:
+    write_table(path, rows)
+    return path.read_bytes()
+
+
+class TestTypes:
+    def test_rows(self, tmp_path):
+        write_table(tmp_path / "t", ROWS)
+        table = read_table(tmp_path / "t")
+        assert table.column_names == ["round", "accuracy", "group", "member", "purity", "loss"]
+        assert [str(kind) for kind in table.schema.types] == ["int64", "double", "string", "bool", "double", "double"]
+        assert table["accuracy"].to_pylist() == [0.25, None, None]
+        assert table["loss"].to_pylist() == [None, 1.0, 0.5]
+        assert table["purity"].to_pylist() == [None, None, None]
+
+    @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+    def test_floats_are_double(self, kind):
+        for column in (
+            np.array([0.5, np.nan], kind),
+            [kind(0.5), kind("nan")],
+            pa.array(np.array([0.5, np.nan], kind)),
+        ):
+            assert as_table({"a": column})["a"].to_pylist() == [0.5, None]
+            assert as_table({"a": column}).schema.field("a").type == pa.float64()
+
+    @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64])
+    def test_integers_are_int64(self, kind):
+        for column in (np.array([1, 2], kind), [kind(1), kind(2)], [kind(1), 2], [True, kind(2)]):
+            assert as_table({"a": column}) == pa.table({"a": pa.array([1, 2], pa.int64())})
+
+    def test_the_three_ways_to_give_rows_are_one(self, tmp_path):
+        rows = [{"client": i, "loss": i / 3, "group": "ab"[i % 2]} for i in range(10)]
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        arrays = {name: np.array(values) for name, values in columns.items()}
+        arrays["group"] = np.array(columns["group"], dtype=object)
+        expected = written(tmp_path / "t", rows)
+        given_as = [iter(rows), columns, arrays, pa.table(columns), pa.table(columns).slice(0, 10).to_batches()[0]]
+        given_as[-1] = pa.Table.from_batches([given_as[-1].slice(0, 4), given_as[-1].slice(4)])
+        given_as.append(pa.table({**columns, "group": pa.array(columns["group"]).dictionary_encode()}))
+        for rows_ in given_as:
+            assert written(tmp_path / "t", rows_) == expected
+
+    @pytest.mark.parametrize("value", [[1], {"a": 1}, b"bytes", object(), 1j, np.zeros(2)])
+    def test_other_values_are_refused(self, value):
+        with pytest.raises(TypeError, match=r"column 'a'.*neither number, truth value nor text"):
+            as_table([{"a": value}])
+
+    def test_text_among_numbers_is_refused(self):
+        with pytest.raises(TypeError, match="column 'a': text among numbers"):
+            as_table([{"a": 1}, {"a": "one"}])
+
+    def test_columns_of_different_lengths_are_refused(self):
+        with pytest.raises(ValueError, match="different lengths"):
+            as_table({"a": [1], "b": [1, 2]})
+
+    def test_no_rows(self, tmp_path):
+        for nothing in ([], {}, {"a": []}):
+            write_table(tmp_path / "t", nothing)
+            assert len(read_table(tmp_path / "t")) == 0
+
+
+class TestBytes:
+    def test_nothing_but_the_rows_is_in_the_file(self, tmp_path):
+        write_table(tmp_path / "t", pa.table({"a": [1]}).replace_schema_metadata({"pandas": "{}"}))
+        file = pq.ParquetFile(tmp_path / "t")
+        assert file.metadata.metadata is None
+        assert file.metadata.num_row_groups == 1
+
+    def test_one_row_group_however_many_rows(self, tmp_path):
+        write_table(tmp_path / "t", {"a": np.arange(1_200_000)})
+        assert pq.ParquetFile(tmp_path / "t").metadata.num_row_groups == 1
+
+    def test_pandas_reads_it(self, tmp_path):
+        pandas = pytest.importorskip("pandas")
+        write_table(tmp_path / "t.parquet", ROWS)
+        frame = pandas.read_parquet(tmp_path / "t.parquet")
+        assert math.isnan(frame["purity"][0])
+        assert frame["round"].dtype == "int64"
+
+    def test_trials_begin_with_id_and_status(self, tmp_path):
+        folder = Folder(tmp_path)
+        write_trials(
+            folder, [{"seed": 1, "status": "finished", "id": "a"}, {"id": "b", "status": "diverged", "x": 1.5}]
+        )
+        table = read_table(folder.table)
+        assert table.column_names == ["id", "status", "seed", "x"]
+        assert table.to_pylist()[1] == {"id": "b", "status": "diverged", "seed": None, "x": 1.5}
+
+
+class TestParts:
+    def test_rounds_are_in_order_and_apart(self, tmp_path):
+        parts = Parts(tmp_path / "parts")
+        assert parts.rounds("rounds") == []
+        for round in (2, 10, 0):
+            parts.append("rounds", round, [{"round": round}])
+            parts.append("per-client", round, [{"round": round, "client": client} for client in range(2)])
+        assert parts.rounds("rounds") == [0, 2, 10]
+        assert parts.read("rounds")["round"].to_pylist() == [0, 2, 10]
+        assert parts.read("rounds", start=2)["round"].to_pylist() == [2, 10]
+        assert len(parts.read("per-client")) == 6
+
+    def test_a_round_that_is_done_again_replaces_its_rows(self, tmp_path):
+        parts = Parts(tmp_path)
+        parts.append("rounds", 0, [{"a": 1}, {"a": 2}])
+        parts.append("rounds", 0, [{"a": 3}])
+        assert parts.read("rounds")["a"].to_pylist() == [3]
+
+    def test_truncate_forgets_later_rounds_of_every_table(self, tmp_path):
+        parts = Parts(tmp_path)
+        for round in range(5):
+            parts.append("rounds", round, [{"round": round}])
+            parts.append("clients", round, [{"round": round}])
+        parts.truncate(3)
+        assert parts.rounds("rounds") == parts.rounds("clients") == [0, 1, 2]
+
+    def test_a_table_without_rows_has_no_file(self, tmp_path):
+        parts, path = Parts(tmp_path / "parts"), tmp_path / "attacks.parquet"
+        parts.append("attacks", 0, [])
+        assert len(parts.merge("attacks", path)) == 0
+        assert not path.exists()
+        parts.append("attacks", 1, [{"a": 1}])
+        assert len(parts.merge("attacks", path)) == 1
+        assert path.exists()
+
+    def test_what_a_kill_left_is_not_a_part(self, tmp_path):
+        parts = Parts(tmp_path)
+        parts.append("rounds", 0, [{"a": 1}])
+        (tmp_path / ".fedpriv-rounds-00000001.arrow-1-1.tmp").write_bytes(b"half")
+        assert parts.rounds("rounds") == [0]
+
+    def test_text_in_one_round_and_numbers_in_another(self, tmp_path):
+        parts = Parts(tmp_path)
+        parts.append("rounds", 0, [{"a": 1}])
+        parts.append("rounds", 1, [{"a": "one"}])
+        with pytest.raises(TypeError, match="column 'a': text among numbers"):
+            parts.read("rounds")
+
+
+numbers = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_infinity=True, allow_nan=True),
+    st.floats(width=32).map(np.float32),
+    st.integers(-100, 100).map(np.int32),
+)
+texts = st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=5))
+cells = {"a": numbers, "b": numbers, "c": texts, "d": st.none(), "e": st.one_of(st.none(), st.booleans())}
+tables = st.lists(st.fixed_dictionaries({}, optional=cells), max_size=20)
+
+
+@settings(deadline=None, max_examples=150)
+@given(rows=tables, cuts=st.lists(st.integers(0, 20), max_size=6))
+def test_parts_give_the_bytes_of_all_rows_together(tmp_path_factory, rows, cuts):
+    folder = tmp_path_factory.mktemp("parts")
+    ends = [*sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    parts, start = Parts(folder / "parts"), 0
+    for round, end in enumerate(ends):
+        parts.append("rounds", round, rows[start:end])
+        start = end
+    parts.merge("rounds", folder / "merged")
+    if any(rows):
+        assert (folder / "merged").read_bytes() == written(folder / "whole", rows)
+    else:
+        assert not (folder / "merged").exists()
+
+
+@settings(deadline=None)
+@given(rows=tables)
+def test_a_table_is_what_it_was_made_of(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("table") / "t"
+    first = written(path, rows)
+    table = read_table(path)
+    for row, kept in zip(filter(None, rows), table.to_pylist(), strict=True):
+        for name, value in kept.items():
+            expected = row.get(name)
+            missing = expected is None or (not isinstance(expected, str) and math.isnan(expected))
+            assert value is None if missing else value == expected
+    assert written(path, table) == first
+
+
+def test_joining_nothing():
+    assert len(joined([])) == 0

@@ -1,0 +1,132 @@
+"""Searching with Optuna: the draws follow from the file and the results, and from nothing else."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.results.folder import Folder
+from orchestrator.scheduling.trials import TrialSpec
+from tests.support.fake_components import GOOD, SLOTS
+
+pytest.importorskip("optuna")
+
+TUNE = "tune: {metric: accuracy, mode: max, search: {name: optuna, parallel: 3, startup: 4}}\n"
+SWEEP = """\
+  training.lr: {loguniform: [0.001, 1]}
+  clustering.name: {choice: [ifca, ifca_mir]}
+  clustering.clusters: {randint: [1, 6]}
+  data.split.minority_ratio: {quniform: [0.1, 0.5, 0.1]}
+samples: 14
+"""
+
+
+def search(folder: Path, sweep: str = SWEEP, tune: str = TUNE):
+    from orchestrator.scheduling.search import Search
+
+    path = folder / "x.yaml"
+    path.write_text(GOOD[: GOOD.index("  seed: {")] + sweep + tune)
+    return Search(load_sweep(path, (), SLOTS), Folder(folder / "results"))
+
+
+def value(spec: TrialSpec) -> float:
+    """A made-up accuracy, best at a learning rate of 0.1 and at four clusters."""
+    return 1 - abs(spec.run.training.config.lr - 0.1) - 0.1 * abs((spec.values.get("clustering.clusters") or 0) - 4)
+
+
+def leave(found, spec: TrialSpec, status: str = "finished", **more: object) -> None:
+    trial = found.folder.trial(spec.id)
+    trial.path.mkdir(parents=True, exist_ok=True)
+    metrics = {"accuracy": value(spec)} if status == "finished" else {}
+    trial.result.write_text(json.dumps({"status": status, "metrics": metrics, **more}))
+
+
+def gone_through(folder: Path, order: random.Random, kill_after: int | None = None) -> list[str]:
+    """The ids of all trials, whose results come in a random order; the search may be begun again in the middle."""
+    folder.mkdir(exist_ok=True)
+    found, running, over = search(folder), [], 0
+    while not (found.complete and not running):
+        while spec := found.draw():
+            running.append(spec)
+        leave(found, running.pop(order.randrange(len(running))))
+        over += 1
+        if over == kill_after:
+            found = search(folder)
+            found.replay()
+            running = [spec for spec in found.specs if not found.folder.trial(spec.id).result.exists()]
+    return [spec.id for spec in found.specs]
+
+
+def test_draws_do_not_depend_on_who_is_first_and_survive_a_kill(tmp_path: Path) -> None:
+    expected = gone_through(tmp_path / "a", random.Random(0))
+    assert len(set(expected)) == 14
+    assert gone_through(tmp_path / "b", random.Random(1)) == expected
+    assert gone_through(tmp_path / "c", random.Random(2), kill_after=6) == expected
+
+
+def test_results_guide_the_draws(tmp_path: Path) -> None:
+    ids = gone_through(tmp_path / "a", random.Random(0))
+    other = search(tmp_path)
+    while spec := other.draw():
+        leave(other, spec, "diverged")
+        other.replay()
+    assert [spec.id for spec in other.specs][:3] == ids[:3]
+    assert [spec.id for spec in other.specs] != ids
+
+
+def test_draws_lie_in_the_space(tmp_path: Path) -> None:
+    found = search(tmp_path)
+    while not found.complete:
+        for spec in found.replay():
+            leave(found, spec)
+    for spec in found.specs:
+        assert 0.001 <= spec.values["training.lr"] <= 1
+        assert spec.values["clustering.name"] in ("ifca", "ifca_mir")
+        assert 1 <= spec.values["clustering.clusters"] < 6
+        assert spec.values["data.split.minority_ratio"] in (0.1, 0.2, 0.3, 0.4, 0.5)
+        assert spec.run.clustering.name == spec.values["clustering.name"]
+
+
+def test_no_more_are_under_way_than_allowed(tmp_path: Path) -> None:
+    found = search(tmp_path)
+    assert len(found.replay()) == 3
+    leave(found, found.specs[1])
+    assert len(found.replay()) == 3  # the first is still running, and the fourth draw must know it
+    leave(found, found.specs[0])
+    assert len(found.replay()) == 5
+    assert [spec.title for spec in found.ahead()] == [f"draw={k}" for k in range(6, 15)]
+
+
+def test_a_small_space_is_gone_through_once(tmp_path: Path) -> None:
+    found = search(tmp_path, "  seed: {choice: [0, 1, 2, 3, 4]}\nsamples: 9\n")
+    while not found.complete:
+        for spec in found.replay():
+            leave(found, spec)
+    assert sorted(spec.run.seed for spec in found.specs) == [0, 1, 2, 3, 4]
+    assert found.exhausted and found.ahead() == []
+
+
+def test_a_trial_that_failed_is_tried_again_by_the_next_run_only(tmp_path: Path) -> None:
+    found = search(tmp_path)
+    for spec in found.replay():
+        leave(found, spec, "failed")
+    assert len(found.replay()) == 3
+    found.over = {spec.id for spec in found.specs}  # they failed in this session
+    assert len(found.replay()) == 6
+
+
+def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
+    from orchestrator.scheduling.adapters import Drawing
+
+    found = search(tmp_path)
+    leave(found, found.replay()[0])
+    drawing = Drawing(found, lambda spec: {"id": spec.id})
+    given = [drawing.suggest("tune's own id") for _ in range(3)]
+    assert [one["trial"]["id"] for one in given] == [spec.id for spec in found.specs[1:4]]
+    assert drawing.suggest("another") is None
+    while not found.complete:
+        for spec in found.replay():
+            leave(found, spec)
+    assert drawing.suggest("the last") == "FINISHED"

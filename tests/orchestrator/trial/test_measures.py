@@ -1,0 +1,269 @@
+"""What a round leaves in the tables, by hand on four clients; and that what does not exist is empty and never 0."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.clustering._preference import Preferences
+from algorithms.core.messages import Weights
+from datasets.federation import Examples, Federation
+from orchestrator.config.run import resolve
+from orchestrator.results.tables import as_table
+from orchestrator.trial import metric_rows
+from orchestrator.trial.attack_round import Findings
+from orchestrator.trial.metric_rows import Snapshot
+from orchestrator.trial.state import RunState
+from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, planted, table
+
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error::RuntimeWarning")]
+
+LABELS = [0, 0, 1, 1, 0, 0, 1, 1]
+OWNERS = [0, 0, 1, 2, 3, 3, 3, 3]  # the first four records are the majority's
+# The first model is right on 3 of the majority's records and none of the minority's; the second on the minority's alone.
+PREDICTIONS = np.array([[0, 0, 1, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 1, 1]], np.int16)
+OUTPUTS = np.eye(2, dtype=np.float32)[PREDICTIONS]  # [models, records, classes]
+SORTED = (0, 0, 0, 1)
+RUN = resolve(given(rounds=3))
+
+
+def four_clients(owners: Any = OWNERS) -> Federation:
+    test = Examples(np.zeros((8, 10), np.float32), np.array(LABELS))
+    return replace(planted(clients=4, each=5, minority=1), test=test, test_owner=np.array(owners))
+
+
+def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool = False, **state: Any) -> Snapshot:
+    """A round's end; ``flipped`` swaps the indices of the two models."""
+    order = [1, 0] if flipped else [0, 1]
+    losses = np.array([[0.2, 1.0], [0.4, 1.0], [0.6, 1.0], [2.0, 0.5]])
+    accuracies = np.array([[1.0, 0.1], [0.8, 0.1], [0.6, 0.1], [0.1, 0.9]])
+    chosen = np.array(assignment)
+    fields: dict[str, Any] = {
+        "models": [Weights(np.zeros(1, np.float32), np.zeros(0, np.float32))] * 2,
+        "servers": [{}, {}],
+        "losses": losses[:, order],
+        "accuracies": accuracies[:, order],
+        "selection": losses[:, order],
+        "assignment": 1 - chosen if flipped else chosen,
+        "risks": np.array([0.65, 0.9])[order],
+        "audits": np.array([0.65, 0.9])[order],
+        "names": [],
+        "round": 3,
+    }
+    preferences = Preferences(np.array([0.5, 0.6, 0.7, 0.8]), np.array([1.0, 0.5, 0.25, 0.0]))
+    costs = np.arange(8.0).reshape(4, 2)
+    made = Snapshot(
+        data or four_clients(), RunState(**{**fields, **state}), preferences, OUTPUTS[order], costs[:, order]
+    )
+    made.state.names = made.state.names or metric_rows.named(made)
+    return made
+
+
+# A round's row
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_by_hand_a_sorted_round(flipped):
+    row = metric_rows.round_row(shot(flipped=flipped))
+    expected = {
+        "loss": (0.2 + 0.4 + 0.6 + 0.5) / 4,
+        "train_accuracy": (1.0 + 0.8 + 0.6 + 0.9) / 4,
+        "accuracy": 3 / 4 * 3 / 4 + 1 / 4 * 1,
+        "accuracy_majority": 3 / 4,
+        "accuracy_minority": 1.0,
+        "model_accuracy_majority": 3 / 4,
+        "model_accuracy_minority": 1.0,
+        "mia_accuracy_majority": 0.65,
+        "mia_accuracy_minority": 0.9,
+        "violations": 3,  # 0.5 and 0.6 are below 0.65, 0.8 is below 0.9
+        "violations_majority": 2,
+        "violations_minority": 1,
+        "dl": 0.25,
+        "df": 1.5,
+        "purity": 1.0,
+        "migrated": 0,
+        "clients_majority": 3,
+        "clients_minority": 1,
+    }
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+
+def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():
+    """Client 2 of the majority uses the minority's model: its record is wrong there, and the model is none the worse."""
+    row = metric_rows.round_row(shot((0, 0, 1, 1)))
+    assert (row["accuracy_majority"], row["model_accuracy_majority"]) == (3 / 4, 3 / 4)
+    row = metric_rows.round_row(shot((0, 1, 0, 1)))
+    assert (row["accuracy_majority"], row["model_accuracy_majority"]) == (2 / 4, 3 / 4)
+    assert (row["purity"], row["migrated"], row["clients_minority"]) == (3 / 4, 0, 2)
+
+
+def test_without_groups_there_is_an_accuracy_and_no_more():
+    data = replace(four_clients([-1] * 8), groups=np.zeros(4, np.int64), group_names=("everybody",))
+    row = metric_rows.round_row(shot((0, 0, 0, 1), data))
+    assert row["accuracy"] == 3 / 8  # the model that most clients use, on records of nobody
+    judged = {"accuracy", "test_accuracy", "test_loss", "f1_macro", "precision_macro"}
+    assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged
+
+
+def test_records_of_nobody_and_groups_without_records_count_for_no_group():
+    """Of the minority no test record is known: what is said of the majority, and of all, is said by the majority's."""
+    row = metric_rows.round_row(shot(data=four_clients([0, 0, 1, 2, -1, -1, -1, -1])))
+    assert (row["accuracy"], row["accuracy_majority"]) == (3 / 4, 3 / 4)
+    assert "accuracy_minority" not in row and "model_accuracy_minority" not in row
+    assert np.isnan(row["demographic_parity"]) and np.isnan(row["equalized_odds"])
+    mixed = metric_rows.round_row(shot(data=four_clients([0, 0, 1, 2, 3, 3, -1, -1])))
+    # The majority is told class 1 once in four, the minority's two records of class 0 never.
+    assert mixed["demographic_parity"] == pytest.approx(1 / 4)
+
+
+def test_one_model_is_called_global():
+    one = shot((0, 0, 0, 0), losses=np.ones((4, 1)))
+    one.state.names = []
+    assert metric_rows.named(one) == ["global"]
+
+
+def test_a_round_without_predictions_tells_what_needs_none():
+    complete, made = metric_rows.round_row(shot()), replace(shot(), outputs=np.empty((2, 0, 2), np.float32))
+    row = metric_rows.round_row(made)
+    assert row.items() <= complete.items()
+    assert {"loss", "purity", "violations", "dl", "clients_minority"} <= set(row)
+    assert not any("accuracy" in name and not name.startswith(("mia", "train")) for name in row)
+    assert "equalized_odds" not in row
+
+
+# What does not exist
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_an_empty_cluster_has_no_metrics_and_a_collapse_is_reported(flipped):
+    row = metric_rows.round_row(shot((0, 0, 0, 0), flipped=flipped))
+    assert row.get("model_accuracy_minority") is None
+    assert row.get("mia_accuracy_minority") is None
+    assert (row["clients_majority"], row["clients_minority"]) == (4, 0)
+    assert (row["purity"], row["migrated"]) == (3 / 4, 1)
+    assert (row["accuracy_majority"], row["accuracy_minority"], row["model_accuracy_majority"]) == (3 / 4, 0, 3 / 4)
+    assert (row["mia_accuracy_majority"], row["violations"]) == (0.65, 2)
+    columns = as_table([row]).to_pydict()
+    assert columns.get("mia_accuracy_minority", [None]) == [None]
+
+
+def test_a_risk_that_was_never_measured_is_empty_in_the_table():
+    columns = as_table([metric_rows.round_row(shot(audits=np.full(2, np.nan)))]).to_pydict()
+    for name in ("mia_accuracy_majority", "mia_accuracy_minority", "violations", "violations_minority", "dl"):
+        assert columns[name] == [None], name
+    assert columns["purity"] == [1.0]
+
+
+def test_models_in_nobodys_use_have_no_training_accuracy():
+    accuracies = np.array([[1.0, 0.5], [0.5, 0.5]])
+    found = metric_rows.own_accuracies(accuracies, np.array([0, 0]))
+    assert found[0] == 0.75 and np.isnan(found[1])
+    assert metric_rows.own_accuracies(accuracies, np.array([0, 1])).tolist() == [1.0, 0.5]
+
+
+def test_an_empty_cluster_keeps_its_model_while_the_other_one_trains(tmp_path):
+    run = given(5, clustering=clustered("ifca_mir", preference="constant", beta=1.0), attacks=[ATTACK])
+    trial = opened(run, tmp_path, shadows=PlannedShadows(lambda round_: (0.9, 0.6)))
+    for _ in range(2):
+        trial.advance()
+    kept, moved = (model.params.tobytes() for model in trial.state.models)
+    finished(trial)
+    assert trial.state.models[0].params.tobytes() == kept
+    assert trial.state.models[1].params.tobytes() != moved
+    assert (by_round(trial, "cluster")[2:] == 1).all()
+    rows = table(trial, "rounds")
+    assert rows["clients_minority"][2:] == [0, 0, 0]
+    assert rows["mia_accuracy_minority"][2:] == [None] * 3
+    assert rows["model_accuracy_minority"][2:] == [None] * 3
+    assert rows["purity"][2:] == [0.7] * 3
+    assert None not in rows["loss"] and None not in rows["accuracy"]
+    assert set(by_round(trial, "model")[2:].ravel()) == {"majority"}
+
+
+# Clients
+
+
+def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
+    columns = {name: list(values) for name, values in metric_rows.client_rows(shot(), Findings()).items()}
+    assert columns["round"] == [2] * 4
+    assert columns["group"] == ["majority"] * 3 + ["minority"]
+    assert columns["model"] == ["majority"] * 3 + ["minority"]
+    assert columns["cluster"] == [0, 0, 0, 1]
+    assert columns["examples"] == [5] * 4
+    assert columns["loss"] == [0.2, 0.4, 0.6, 0.5]
+    assert columns["accuracy"] == [1.0, 0.8, 0.6, 0.9]
+    assert columns["test_accuracy"] == [1.0, 1.0, 0.0, 1.0]
+    assert columns["cost"] == [0.0, 2.0, 4.0, 7.0]
+    assert columns["risk"] == [0.65, 0.65, 0.65, 0.9]
+    assert (columns["threshold"], columns["beta"]) == ([0.5, 0.6, 0.7, 0.8], [1.0, 0.5, 0.25, 0.0])
+    assert columns["loss_majority"] == [0.2, 0.4, 0.6, 2.0]
+    assert columns["loss_minority"] == [1.0, 1.0, 1.0, 0.5]
+
+
+def test_a_client_without_test_records_has_no_test_accuracy():
+    columns = as_table(
+        metric_rows.client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])), Findings())
+    ).to_pydict()
+    assert columns["test_accuracy"] == [1.0, 1.0, None, 1.0]
+
+
+# Attacks
+
+
+def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
+    count = len(members)
+    scores = SimpleNamespace(
+        attack=np.array(["loss_threshold"] * count),
+        client=np.arange(count),
+        member=np.array(members),
+        score=np.arange(count) / 4,
+    )
+    measured = (("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4), ("maximum", "auc", 0.75))
+    audit = SimpleNamespace(risk=0.0, measures=measured, scores=scores, facts={})
+    return ("shadow_mia", 5, cluster, audit)
+
+
+def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
+    records, names = Findings([found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
+    assert metric_rows.attack_rows(records, names) == [
+        {"attack": "shadow_mia", "round": 5, "target": "majority", "metric": "balanced_accuracy", "value": 0.75},
+        {"attack": "maximum", "round": 5, "target": "majority", "metric": "auc", "value": 0.75},
+        {"attack": "shadow_mia", "round": 5, "target": "minority", "metric": "balanced_accuracy", "value": 0.5},
+        {"attack": "maximum", "round": 5, "target": "minority", "metric": "auc", "value": 0.75},
+    ]
+    assert as_table(metric_rows.score_rows(records, names)).to_pydict() == {
+        "attack": ["loss_threshold"] * 3,
+        "round": [5] * 3,
+        "target": ["majority", "majority", "minority"],
+        "client": [0, 1, 0],
+        "member": [True, False, True],
+        "score": [0.0, 0.25, 0.0],
+    }
+    assert metric_rows.measured(records.audits[0][3], "maximum", "auc") == 0.75
+
+
+# Final metrics
+
+
+@pytest.mark.parametrize(
+    ("violations", "attacked", "last_half"),
+    [([9, 1, 3, 5], [0, 0, 1, 1], 4), ([9, 9, 3, 5, 7], [1, 0, 0, 1, 1], 6), ([None, None, 2], [0, 0, 1], 2)],
+)
+def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(violations, attacked, last_half):
+    rows = [
+        {"round": i, "accuracy": i / 10, "violations": count, "attacked": bool(hit), "seconds": float(i)}
+        for i, (count, hit) in enumerate(zip(violations, attacked, strict=True))
+    ]
+    final = metric_rows.final_metrics(RUN, rows, [], np.array([5]))
+    assert final["accuracy"] == (len(rows) - 1) / 10
+    assert final["violations"] == violations[-1]
+    assert final["violations_last_half"] == last_half
+    assert final["seconds_per_round"] == np.mean(range(1, len(rows)))  # processes load packages in the first
+    assert not {"round", "seconds", "attacked"} & final.keys()
+
+
+def test_without_attacks_there_is_no_mean_of_violations():
+    final = metric_rows.final_metrics(RUN, [{"round": 0, "seconds": 1.0, "loss": 0.5}], [], np.array([5]))
+    assert final == {"loss": 0.5, "seconds_per_round": 1.0}

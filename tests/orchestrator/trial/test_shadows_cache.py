@@ -1,0 +1,166 @@
+"""The cache of shadow models: named by what a shadow depends on, read instead of trained, and the same to the bit."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attacks import shadow_mia
+from datasets.federation import Examples
+from orchestrator.trial import shadow_tasks
+from orchestrator.trial.loop import Trial
+from orchestrator.trial.random_streams import integer, stream
+from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+DATA = planted(clients=4, each=12, minority=1)
+RUN = given(3, clustering=clustered(), attacks=[ATTACK | {"shadows": 2}], training={"lr": 0.1})
+
+
+def changed(**slots: Any) -> dict[str, Any]:
+    return given(**{"rounds": 3, "clustering": clustered(), "attacks": [ATTACK], "training": {"lr": 0.1}, **slots})
+
+
+def a_job(trial: Trial, k: int = 0) -> Any:
+    fields: dict[str, Any] = {name: value for name, value in ATTACK.items() if name != "name"}
+    config = shadow_mia.Config(**fields, signal="server_only")
+    everybody = np.zeros(4, np.int64)
+    return shadow_mia.shadow_jobs(config, DATA, 0, everybody, 0.9, lambda *place: integer(0, *place))[k]
+
+
+def shadow(run: Any, folder: Path, cache: Path, data: Any = None, k: int = 0) -> Any:
+    """A shadow model as a trial of ``run`` asks for it."""
+    trial = opened(run, folder, data or DATA)
+    return shadow_tasks._shadow(trial.setup, "shadow_mia", a_job(trial, k), str(cache))
+
+
+def names(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.iterdir())
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    for field in dataclasses.fields(one):
+        ours, theirs = getattr(one, field.name), getattr(other, field.name)
+        assert type(ours) is type(theirs), field.name
+        if isinstance(ours, np.ndarray):
+            assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
+        else:
+            assert ours == theirs
+
+
+@pytest.mark.parametrize("k", [0, 1], ids=["shadow", "probe"])
+def test_the_second_call_reads_what_the_first_has_trained(tmp_path, monkeypatch, k):
+    first = shadow(RUN, tmp_path / "a", tmp_path / "cache", k=k)
+    assert first.role == ("shadow", "probe")[k]
+    assert first.logits.shape == (2 * 30, 2)
+    monkeypatch.setattr(shadow_mia, "train_shadow", lambda *_: pytest.fail("trained again"))
+    assert_equal(shadow(RUN, tmp_path / "b", tmp_path / "cache", k=k), first)
+    assert len(names(tmp_path / "cache")) == 1
+
+
+def test_what_is_read_is_what_would_be_trained(tmp_path):
+    first = shadow(RUN, tmp_path / "a", tmp_path / "first")
+    again = shadow(RUN, tmp_path / "b", tmp_path / "again")
+    assert_equal(first, again)
+    assert names(tmp_path / "first") == names(tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        changed(rounds=7),
+        changed(clustering=clustered("ifca_mir")),
+        changed(training={"lr": 0.1, "backend": "loop", "cohort_size": 1}),
+        changed(aggregation={"weights": "uniform"}),
+        changed(attacks=[ATTACK | {"every": 1}]),
+    ],
+    ids=["rounds", "clustering", "backend", "aggregation", "schedule"],
+)
+def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path, monkeypatch, run):
+    shadow(RUN, tmp_path / "a", tmp_path / "cache")
+    monkeypatch.setattr(shadow_mia, "train_shadow", lambda *_: pytest.fail("trained again"))
+    shadow(run, tmp_path / "b", tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        changed(training={"lr": 0.2}),
+        changed(training={"lr": 0.1, "batch_size": 7}),
+        changed(training={"lr": 0.1, "optimizer": "adam"}),
+        changed(training={"lr": 0.1, "threads": 2}),
+        changed(training={"lr": 0.1, "precision": "bf16"}),
+        changed(model={"name": "mlp", "hidden": [3]}),
+    ],
+    ids=["rate", "batch", "optimizer", "threads", "precision", "model"],
+)
+def test_a_trial_that_trains_otherwise_has_shadows_of_its_own(tmp_path, run):
+    shadow(RUN, tmp_path / "a", tmp_path / "cache")
+    shadow(run, tmp_path / "b", tmp_path / "cache")
+    assert len(names(tmp_path / "cache")) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shadow": Examples(DATA.shadow.x + 1e-6, DATA.shadow.y)},
+        {"shadow": Examples(DATA.shadow.x, 1 - DATA.shadow.y)},
+        {"prepare": dataclasses.replace(DATA.prepare, mean=(0.5,), std=(1.0,))},
+    ],
+    ids=["records", "labels", "preparation"],
+)
+def test_another_shadow_set_has_other_shadows(tmp_path, change):
+    shadow(RUN, tmp_path / "a", tmp_path / "cache")
+    shadow(RUN, tmp_path / "b", tmp_path / "cache", data=dataclasses.replace(DATA, **change))
+    assert len(names(tmp_path / "cache")) == 2
+
+
+class Cached:
+    """Stands for `Shadows`: the same tasks on the same cache, one after another in this process."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+
+    def audit(
+        self, setup: Any, run: Any, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
+    ) -> dict[int, Any]:
+        found = {}
+        for j in np.unique(assignment).tolist():
+            jobs = attack.module.shadow_jobs(
+                attack.config, data, j, assignment, accuracies[j], lambda *place: integer(run.seed, *place)
+            )
+            trained = [shadow_tasks._shadow(setup, attack.name, job, str(self.cache)) for job in jobs]
+            found[j] = shadow_tasks._audit(setup, attack.name, j, assignment, models, round_, *trained)
+        return found
+
+
+def test_a_run_is_the_same_without_a_cache_with_an_empty_one_and_with_a_full_one(tmp_path, monkeypatch):
+    plain = left_behind(finished(opened(RUN, tmp_path / "plain", DATA)), tmp_path / "plain")
+    kept = []
+    for name in ("empty", "full"):
+        trial = opened(RUN, tmp_path / name, DATA, shadows=Cached(tmp_path / "cache"))
+        kept.append(left_behind(finished(trial), tmp_path / name))
+        monkeypatch.setattr(shadow_mia, "train_shadow", lambda *_: pytest.fail("trained again"))
+    assert plain == kept[0] == kept[1]
+    assert plain["attacks"].num_rows > 0
+
+
+def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
+    trial = finished(opened(RUN, tmp_path, DATA))
+    trained = [shadow(RUN, tmp_path / "again", tmp_path / "cache")]
+    setup = opened(RUN, tmp_path / "again", DATA).setup
+    everybody = np.zeros(4, np.int64)
+    found = shadow_tasks._audit(setup, "shadow_mia", 0, everybody, trial.state.models, 3, *trained)
+    expected = shadow_mia.audit(
+        trial.run.attacks[0].config, DATA, 0, everybody, network_of(setup), trial.state.models[0], trained,
+        stream(0, "audit", 3, 0),
+    )  # fmt: skip
+    assert found.measures == expected.measures
+    assert found.scores.score.tobytes() == expected.scores.score.tobytes()
+
+
+def network_of(setup: Any) -> Any:
+    return shadow_tasks.session(setup).network

@@ -1,0 +1,218 @@
+"""The saved state: what is written is what is read, and a run that was killed ends like one that was not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.core.messages import Weights
+from orchestrator.trial import loop, state
+from orchestrator.trial.state import ARRAYS, NAMED, PLAIN, RunState, load_state, save_state
+from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def a_state(**changes: Any) -> RunState:
+    rng = np.random.default_rng(0)
+
+    def floats(*shape: int) -> Any:
+        return rng.normal(size=shape).astype(np.float32)
+
+    fields: dict[str, Any] = {
+        "models": [Weights(floats(5), floats(2)), Weights(floats(5), floats(2))],
+        "servers": [
+            {"momentum": rng.normal(size=5), "steps": np.array(3), "kept": floats(2, 3)},
+            {"momentum": rng.normal(size=5)},
+        ],
+        "losses": rng.normal(size=(3, 2)),
+        "accuracies": rng.normal(size=(2, 3)).T,
+        "selection": rng.normal(size=(3, 2)),
+        "assignment": np.array([-1, 0, 1]),
+        "risks": np.array([0.5, 0.75]),
+        "audits": np.array([np.nan, 0.1]),
+        "names": ["majority", "minority"],
+        "round": 4,
+        "attempt": 2,
+        "best": (0.1 + 0.2, 1),
+        "explored": True,
+        "known": {"rho": np.array([0.5, 0.25, np.nan]), "weight": rng.normal(size=3)},
+        "carried": {"moments": floats(3, 2, 5), "steps": np.array([7, 0, 7])},
+        "spent": [{"round": 0, "cluster": 1, "noise_multiplier": 1.5}],
+    }
+    return RunState(**{**fields, **changes})
+
+
+def assert_equal(one: RunState, other: RunState) -> None:
+    for name in ARRAYS:
+        ours, theirs = getattr(one, name), getattr(other, name)
+        assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes()), name
+    for name in PLAIN:
+        assert getattr(one, name) == getattr(other, name), name
+    for ours, theirs in zip(one.models, other.models, strict=True):
+        assert ours.params.tobytes() == theirs.params.tobytes()
+        assert ours.buffers.tobytes() == theirs.buffers.tobytes()
+    named = [(getattr(one, group), getattr(other, group)) for group in NAMED]
+    for ours, theirs in [*named, *zip(one.servers, other.servers, strict=True)]:
+        assert sorted(ours) == sorted(theirs)
+        for name, array in ours.items():
+            found = theirs[name]
+            assert (array.dtype, array.shape, array.tobytes()) == (found.dtype, found.shape, found.tobytes()), name
+
+
+# Round trip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"best": None, "explored": False, "names": [], "known": {}, "carried": {}, "spent": []},
+        {"audits": np.array([np.nan, np.nan]), "risks": np.array([np.inf, -0.0])},
+        {"models": [Weights(np.ones(1, np.float32), np.zeros(0, np.float32))] * 12, "servers": [{}] * 11 + [{"a": np.ones(1)}]},
+        {"losses": np.zeros((0, 2))},
+    ],
+    ids=["full", "at the start", "no numbers", "twelve models", "no clients"],
+)  # fmt: skip
+def test_a_state_is_read_as_it_was_written_to_the_bit(tmp_path, changes):
+    before = a_state(**changes)
+    save_state(before, tmp_path / "state")
+    assert_equal(load_state(tmp_path / "state"), before)
+
+
+def test_every_field_of_the_state_is_saved():
+    assert {"models", "servers", *ARRAYS, *PLAIN, *NAMED} == set(RunState.__dataclass_fields__)
+
+
+def test_what_was_read_can_be_changed_and_changes_no_file(tmp_path):
+    save_state(a_state(), tmp_path / "state")
+    first = load_state(tmp_path / "state")
+    first.risks[0] = 9.0
+    first.models[0].params[:] = 9.0
+    first.spent[0]["noise_multiplier"] = 9.0
+    first.known["rho"][0] = 9.0
+    assert_equal(load_state(tmp_path / "state"), a_state())
+
+
+def test_a_save_that_fails_leaves_the_state_before_it_whole(tmp_path):
+    save_state(a_state(), tmp_path / "state")
+    with pytest.raises(TypeError):
+        save_state(a_state(spent=[{"wrong": object()}]), tmp_path / "state")
+    assert_equal(load_state(tmp_path / "state"), a_state())
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+# Killed and taken up again
+
+
+DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2)
+EXPLORING = clustered(
+    "ifca_mir", preference="uniform", warm_start_rounds=1, restarts=2, restart_rounds=2,
+    selection="minibatch", selection_batch=6,
+)  # fmt: skip
+RUN = given(5, seed=3, clustering=EXPLORING, attacks=[ATTACK], training={"lr_decay": 0.9, "momentum": 0.5, "lr": 0.2})
+STEPS = 7  # two attempts of two rounds, then three rounds
+
+
+class Killed(BaseException):
+    """Nothing of ours catches this."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, one_thread):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run, steps = opened(RUN, folder, DATA), 0
+    while not run.done:
+        run.advance()
+        steps += 1
+    assert steps == STEPS
+    return left_behind(run, folder)
+
+
+def assert_ends_like(folder: Path, undisturbed: dict[str, Any]) -> None:
+    kept = left_behind(finished(opened(RUN, folder, DATA)), folder)
+    assert kept.keys() == undisturbed.keys()
+    for name, value in undisturbed.items():
+        assert kept[name] == value, name
+
+
+def test_the_run_that_is_interrupted_has_something_to_lose(undisturbed):
+    assert undisturbed["rounds"]["round"].to_pylist() == [0, 1, 2, 3, 4]
+    assert undisturbed["clients"].num_rows == 5 * 6
+    assert set(undisturbed["attacks"]["round"].to_pylist()) == {2, 4, 5}
+    assert len(set(undisturbed["clients"]["risk"].to_pylist())) > 2
+
+
+@pytest.mark.parametrize("steps", range(STEPS + 1))
+def test_a_run_that_was_left_between_rounds_ends_like_one_that_was_not(tmp_path, undisturbed, steps):
+    first = opened(RUN, tmp_path, DATA)
+    for _ in range(steps):
+        first.advance()
+    assert_ends_like(tmp_path, undisturbed)
+
+
+def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_path, undisturbed):
+    for _ in range(STEPS):
+        opened(RUN, tmp_path, DATA).advance()
+    assert opened(RUN, tmp_path, DATA).done
+    assert_ends_like(tmp_path, undisturbed)
+
+
+def test_a_run_that_is_seldom_evaluated_ends_like_one_that_was_not_left_either(tmp_path):
+    run = RUN | {"evaluate_every": 3}
+    whole = left_behind(finished(opened(run, tmp_path / "whole", DATA)), tmp_path / "whole")
+    for _ in range(STEPS):
+        opened(run, tmp_path / "left", DATA).advance()
+    assert left_behind(opened(run, tmp_path / "left", DATA), tmp_path / "left") == whole
+    assert whole["clients"].num_rows == 2 * 6
+
+
+def killing(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, nth: int, late: bool) -> None:
+    """Let the ``nth`` call of a function be the last thing that the process does, before or after it had its effect."""
+    real: Callable[..., Any] = getattr(module, name)
+    calls = iter(range(10**6))
+
+    def dying(*args: Any, **named: Any) -> Any:
+        dies = next(calls) == nth
+        if dies and not late:
+            raise Killed
+        result = real(*args, **named)
+        if dies:
+            raise Killed
+        return result
+
+    monkeypatch.setattr(module, name, dying)
+
+
+# Nine saves: one a round, and one more for each attempt that is the best so far (here the first, perhaps the second).
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("nth", range(8))
+def test_a_run_that_was_killed_while_it_saved_ends_like_one_that_was_not(tmp_path, undisturbed, monkeypatch, nth, late):
+    with monkeypatch.context() as patched:
+        killing(patched, loop, "save_state", nth, late)
+        with pytest.raises(Killed):
+            finished(opened(RUN, tmp_path, DATA))
+    assert_ends_like(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("name", ["_train", "_aggregate", "_evaluate", "_record", "_compare"])
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_run_that_was_killed_within_a_round_ends_like_one_that_was_not(tmp_path, undisturbed, monkeypatch, name, nth):
+    with monkeypatch.context() as patched:
+        killing(patched, loop.Trial, name, nth if name != "_compare" else nth // 2, late=True)
+        with pytest.raises(Killed):
+            finished(opened(RUN, tmp_path, DATA))
+    assert_ends_like(tmp_path, undisturbed)
+
+
+def test_a_run_that_is_killed_again_and_again_while_writing_ends_like_one_that_was_not(
+    tmp_path, undisturbed, monkeypatch
+):
+    for _ in range(4):
+        with monkeypatch.context() as patched:
+            killing(patched, state, "write_atomically", 1, late=False)
+            with pytest.raises(Killed):
+                finished(opened(RUN, tmp_path, DATA))
+    assert_ends_like(tmp_path, undisturbed)

@@ -1,0 +1,324 @@
+"""Whole runs without Ray, on data whose answer is known, beside a version of IFCA that fits on a page."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.engine import server
+from datasets.federation import Federation
+from orchestrator.trial.local_clients import OwnClients
+from orchestrator.trial.loop import Diverged
+from orchestrator.trial.random_streams import stream
+from tests.support.planted import (
+    ATTACK,
+    PlannedShadows,
+    by_round,
+    clustered,
+    finished,
+    given,
+    left_behind,
+    opened,
+    planted,
+    table,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ROBUST: dict[str, Any] = {"warm_start_rounds": 2, "restarts": 3, "restart_rounds": 3}
+FULL_BATCH = {"local_step": "one_batch", "lr": 0.5}
+
+
+def mir(**fields: Any) -> dict[str, Any]:
+    return clustered("ifca_mir", preference="constant", **fields)
+
+
+def risky(*risks: float) -> PlannedShadows:
+    """An attack that always finds these risks."""
+    return PlannedShadows(lambda round_: risks)
+
+
+# Beside a slow and obvious version
+
+
+def obvious_ifca(data: Federation, thetas: list[np.ndarray], rounds: int, lr: float) -> tuple[list[Any], list[Any]]:
+    """IFCA (Ghosh et al. 2020) on linear models, one full-batch step a round: the models and each round's choices.
+
+    A mean of such steps, weighted by records, is a step on all of a cluster's records at once.
+    """
+    models = [torch.from_numpy(theta.copy()) for theta in thetas]
+    choices = []
+
+    def loss(theta: torch.Tensor, clients: Any) -> torch.Tensor:
+        records = np.isin(data.owner(), clients)
+        matrix, bias = theta[:-2].reshape(2, -1), theta[-2:]
+        logits = torch.from_numpy(data.train.x[records]) @ matrix.T + bias
+        return torch.nn.functional.cross_entropy(logits, torch.from_numpy(data.train.y[records]))
+
+    for step in range(rounds + 1):
+        chosen = [int(np.argmin([loss(theta, [i]).item() for theta in models])) for i in range(data.clients)]
+        choices.append(chosen)
+        for j in set(chosen) if step < rounds else ():
+            theta = models[j].requires_grad_()
+            (slope,) = torch.autograd.grad(loss(theta, [i for i, own in enumerate(chosen) if own == j]), theta)
+            models[j] = (theta - lr * slope).detach()
+    return [theta.numpy() for theta in models], choices
+
+
+@pytest.mark.parametrize("backend", ["loop", "vmap"])
+@pytest.mark.parametrize("seed", range(3))
+def test_ifca_is_what_the_obvious_version_does(tmp_path, backend, seed):
+    data = planted(each=[20, 40, 30, 25, 40, 35, 50, 20, 30, 40], seed=seed)
+    run = given(5, seed=seed, clustering=clustered(), training={"backend": backend, **FULL_BATCH})
+    trial = opened(run, tmp_path, data)
+    starts = [model.params for model in trial.state.models]
+    finished(trial)
+    models, choices = obvious_ifca(data, starts, 5, lr=0.5)
+    # The last row holds the choice after the last round.
+    assert by_round(trial, "cluster").tolist() == [*choices[:4], choices[5]]
+    for ours, theirs in zip(trial.state.models, models, strict=True):
+        np.testing.assert_allclose(ours.params, theirs, atol=2e-6)
+
+
+def test_without_clusters_full_batch_steps_are_gradient_descent_on_all_records(tmp_path):
+    data = planted(each=[10, 40, 30, 25, 40, 35, 50, 20, 30, 40])
+    trial = opened(given(4, training=FULL_BATCH), tmp_path, data)
+    start = trial.state.models[0].params
+    (theta,), _ = obvious_ifca(data, [start], 4, lr=0.5)
+    finished(trial)
+    np.testing.assert_allclose(trial.state.models[0].params, theta, atol=2e-6)
+    assert trial.state.names == ["global"]
+    assert not np.allclose(theta, start, atol=0.1)
+
+
+# Two planted groups
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("hidden", [[], [16]])
+def test_ifca_recovers_the_planted_groups_and_names_the_models_after_them(tmp_path, seed, hidden):
+    run = given(8, seed=seed, clustering=clustered(**ROBUST), model={"name": "mlp", "hidden": hidden})
+    trial = finished(opened(run, tmp_path, planted(seed=seed)))
+    last = {name: values[-1] for name, values in table(trial, "rounds").items()}
+    assert (last["purity"], last["migrated"]) == (1.0, 0.0)
+    assert (last["clients_majority"], last["clients_minority"]) == (7, 3)
+    clients = table(trial, "clients")
+    assert clients["model"][-10:] == clients["group"][-10:]
+    assert min(last["accuracy_majority"], last["accuracy_minority"], last["model_accuracy_minority"]) > 0.8
+    assert last["df"] > 0
+
+
+def test_one_model_cannot_serve_both_groups(tmp_path):
+    trial = finished(opened(given(8), tmp_path))
+    last = {name: values[-1] for name, values in table(trial, "rounds").items()}
+    assert last["accuracy_minority"] < 0.5 < last["accuracy_majority"]
+
+
+# Risk in the choice
+
+
+@pytest.mark.parametrize("robust", [{}, ROBUST], ids=["plain", "restarts"])
+def test_beta_zero_is_ifca_to_the_bit(tmp_path, robust):
+    kept = []
+    for clustering in (clustered("ifca", **robust), mir(beta=0.0, **robust)):
+        run = given(6, clustering=clustering, attacks=[ATTACK])
+        trial = finished(opened(run, tmp_path / clustering["name"]))
+        kept.append(left_behind(trial, tmp_path / clustering["name"]))
+    assert kept[0].keys() == kept[1].keys()
+    for name, value in kept[0].items():
+        assert value == kept[1][name], name
+
+
+def test_beta_one_moves_everybody_to_the_less_risky_model(tmp_path):
+    """With the real attack, and from the round in which it first reports."""
+    trial = opened(given(5, clustering=mir(beta=1.0), attacks=[ATTACK]), tmp_path, planted(each=12))
+    finished(trial)
+    risks, chosen = trial.state.risks, trial.state.assignment
+    assert risks[0] != risks[1]
+    assert (chosen == risks.argmin()).all()
+    assert [len(set(row)) for row in by_round(trial, "cluster")][2:] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("robust", [{}, ROBUST], ids=["plain", "restarts"])
+@pytest.mark.parametrize("safe", [0, 1])
+@pytest.mark.parametrize("rounds", [1, 2, 3, 6])
+def test_the_reported_choice_is_made_with_the_risk_however_short_the_run(tmp_path, robust, safe, rounds):
+    risks = [0.9, 0.9]
+    risks[safe] = 0.6
+    run = given(rounds, clustering=mir(beta=1.0, **robust), attacks=[ATTACK])
+    trial = finished(opened(run, tmp_path, shadows=risky(*risks)))
+    assert trial.state.assignment.tolist() == [safe] * 10
+    assert table(trial, "rounds")["round"] == list(range(rounds))
+
+
+def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
+    """The two terms are those in the tables of the last round, which its choice was made with."""
+    run = given(9, clustering=clustered("ifca_mir", **ROBUST), attacks=[ATTACK], training={"lr": 0.1})
+    data = planted(clients=20, minority=8)
+    trial = opened(run, tmp_path, data)
+    minority = data.groups == 1
+
+    def plan(round_: int) -> list[float]:
+        """The model that most of the minority uses is the riskier one."""
+        favoured = int(np.bincount(trial.state.assignment[minority]).argmax())
+        return [0.85 if j == favoured else 0.55 for j in range(2)]
+
+    trial.shadows = PlannedShadows(plan)  # type: ignore[assignment]
+    finished(trial)
+    last = {name: np.array(values[-20:]) for name, values in table(trial, "clients").items()}
+    row = {name: values[-1] for name, values in table(trial, "rounds").items()}
+    df, dl = last["loss_majority"] - last["loss_minority"], 0.85 - 0.55
+    moved = (last["model"] == "majority") & minority
+    assert moved[minority].tolist() == (last["beta"] > df / (df + dl))[minority].tolist()
+    assert 0 < moved.sum() < minority.sum()
+    assert (last["model"] == "majority")[~minority].all()
+    assert (row["migrated"], row["dl"], row["df"]) == pytest.approx((moved.sum(), dl, df[minority].mean()))
+
+
+def test_attacks_are_made_when_due_and_once_more_at_the_end(tmp_path):
+    for rounds, due in ((5, [2, 4, 5]), (4, [2, 4]), (1, [1])):
+        shadows = risky(0.6, 0.7)
+        trial = opened(given(rounds, clustering=clustered(), attacks=[ATTACK]), tmp_path / str(rounds), shadows=shadows)
+        finished(trial)
+        assert shadows.rounds == due
+        assert sorted(set(table(trial, "attacks")["round"])) == due
+
+
+# What must not matter, and what must
+
+
+class LastFirst(OwnClients):
+    """Answers jobs in the order in which they were not asked."""
+
+    def run(self, setup: Any, jobs: Any) -> list[Any]:
+        return super().run(setup, jobs[::-1])[::-1]
+
+
+@pytest.mark.parametrize("backend", ["loop", "vmap"])
+def test_the_order_in_which_cohorts_are_done_does_not_change_a_bit(tmp_path, backend):
+    run = given(4, clustering=clustered(**ROBUST), training={"backend": backend}, attacks=[ATTACK])
+    kept = []
+    for name, clients in (("straight", OwnClients()), ("backwards", LastFirst())):
+        trial = opened(run, tmp_path / name)
+        trial.clients = clients  # type: ignore[assignment]
+        kept.append(left_behind(finished(trial), tmp_path / name))
+    assert kept[0] == kept[1]
+
+
+def test_the_cut_into_cohorts_changes_nothing_but_rounding(tmp_path):
+    found = []
+    for size in (1, 3, 10):
+        run = given(5, clustering=clustered(**ROBUST), training={"backend": "loop", "cohort_size": size})
+        trial = finished(opened(run, tmp_path / str(size)))
+        found.append((by_round(trial, "cluster").tolist(), np.stack([model.params for model in trial.state.models])))
+    for clusters, params in found[1:]:
+        assert clusters == found[0][0]
+        np.testing.assert_allclose(params, found[0][1], atol=1e-6)
+
+
+def test_another_seed_gives_another_run(tmp_path):
+    kept = [
+        left_behind(finished(opened(given(2, seed=seed), tmp_path / name)), tmp_path / name)
+        for seed, name in ((0, "a"), (0, "b"), (1, "c"))
+    ]
+    assert kept[0] == kept[1]
+    assert kept[0]["global.1.weight"] != kept[2]["global.1.weight"]
+
+
+def test_a_whole_run_leaves_the_global_generators_as_they_were(tmp_path):
+    torch.manual_seed(11)
+    np.random.seed(11)
+    before = torch.random.get_rng_state(), [str(part) for part in np.random.get_state()]
+    run = given(3, clustering=clustered(**ROBUST), attacks=[ATTACK], model={"name": "mlp", "hidden": [4]})
+    finished(opened(run, tmp_path))
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert before[1] == [str(part) for part in np.random.get_state()]
+
+
+@pytest.mark.parametrize("backend", ["loop", "vmap"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_diverges_says_so_within_a_few_rounds(tmp_path, backend):
+    training = {"backend": backend, "lr": 100.0, "epochs": 5, "momentum": 0.9}
+    trial = opened(given(10, model={"name": "mlp", "hidden": [16, 16]}, training=training), tmp_path)
+    with pytest.raises(Diverged, match="no longer a number in round"):
+        finished(trial)
+    assert trial.state.round < 5
+    assert all(np.isfinite(loss) for loss in table(trial, "rounds").get("loss", []))
+
+
+def test_rounds_that_are_not_evaluated_are_the_same_rounds_with_less_to_tell(tmp_path):
+    found = []
+    for every in (1, 2):
+        run = given(5, evaluate_every=every, clustering=clustered(**ROBUST), attacks=[ATTACK])
+        trial = finished(opened(run, tmp_path / str(every)))
+        found.append((trial, table(trial, "rounds"), [model.params.tobytes() for model in trial.state.models]))
+    (_, full, weights), (trial, sparse, same) = found
+    assert same == weights
+    assert sparse["loss"] == full["loss"] and sparse["mia_accuracy_majority"] == full["mia_accuracy_majority"]
+    # After two rounds, after four, and after the last one.
+    for name in ("accuracy", "accuracy_minority", "model_accuracy_majority", "equalized_odds"):
+        assert sparse[name] == [None, full[name][1], None, full[name][3], full[name][4]], name
+    assert sorted(set(table(trial, "clients")["round"])) == [1, 3, 4]
+
+
+def test_losses_fall(tmp_path):
+    losses = table(finished(opened(given(6, clustering=clustered(**ROBUST)), tmp_path)), "rounds")["loss"]
+    assert all(after < before for before, after in pairwise(losses[2:]))
+
+
+def test_a_single_model_that_is_seldom_tested_can_be_attacked_in_between(tmp_path):
+    """An attack that is due asks for the training accuracies of a round that is not evaluated otherwise."""
+    trial = finished(opened(given(4, evaluate_every=4, attacks=[ATTACK | {"every": 1}]), tmp_path, planted()))
+    assert table(trial, "rounds")["accuracy"][:-1] == [None] * 3
+    assert set(table(trial, "attacks")["round"]) == {1, 2, 3, 4}
+
+
+def test_what_left_off_initialisations_spent_stays_in_the_account(tmp_path):
+    run = given(4, clustering=clustered("ifca", restarts=3, restart_rounds=2), privacy="global_dp")
+    trial = finished(opened(run, tmp_path, planted()))
+    assert {one["attempt"] for one in trial.state.spent} == {0, 1, 2}
+    assert len({(one["attempt"], one["round"]) for one in trial.state.spent}) == 3 * 2 + 2
+
+
+def test_every_model_round_and_initialisation_has_noise_of_its_own(tmp_path, monkeypatch):
+    added, step = [], server.step
+
+    def spied(run, state, model, received, noise):
+        added.append(noise.take())
+        return step(run, state, model, received, SimpleNamespace(take=added[-1].copy))
+
+    monkeypatch.setattr(server, "step", spied)
+    clustering = clustered("ifca", warm_start_rounds=4, restarts=2, restart_rounds=1)  # warm: no cluster is empty
+    trial = opened(given(2, clustering=clustering, privacy="global_dp"), tmp_path, planted())
+    places = []
+    while not trial.done:
+        places += [(trial.state.round, j, trial.state.attempt) for j in range(2)]
+        trial.advance()
+    assert len(set(places)) == len(added) == len(places) >= 6
+    expected = [
+        stream(trial.run.seed, "noise", *place).standard_normal(trial.layout.size, np.float32) for place in places
+    ]
+    assert [noise.tobytes() for noise in added] == [noise.tobytes() for noise in expected]
+
+
+def test_without_a_privacy_slot_no_noise_is_drawn(tmp_path):
+    assert opened(given(1), tmp_path, planted())._noise() == [None]
+
+
+def test_a_round_to_which_nobody_comes_changes_no_model(tmp_path):
+    """With one client in a hundred rounds expected, there are such rounds under every aggregation."""
+    for aggregation in ("fedavg", "fedmedian", "finp_ala"):
+        run = given(5, participation="poisson", participation_rate=0.01, aggregation=aggregation, privacy="global_dp")
+        assert np.isfinite(finished(opened(run, tmp_path / aggregation, planted())).state.losses).all()
+
+
+def test_a_round_in_which_nothing_was_measured_is_told_without_its_loss(tmp_path):
+    from orchestrator.tracking.screen import _scalars
+
+    trial = finished(opened(given(3, evaluate_every=3), tmp_path, planted()))
+    first, *_, last = trial.parts.read("rounds").to_pylist()
+    assert "loss" not in _scalars(first) and _scalars(first).endswith(" s")
+    assert "loss" in _scalars(last)

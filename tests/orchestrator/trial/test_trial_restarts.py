@@ -1,0 +1,149 @@
+"""The first rounds of a run: a warm start, several initialisations of which the best goes on, and who is told of them."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.trial.local_clients import OwnClients
+from orchestrator.trial.loop import Diverged, Trial
+from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, table
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ROBUST: dict[str, Any] = {"warm_start_rounds": 2, "restarts": 3, "restart_rounds": 3}
+
+
+def test_a_warm_start_is_one_partition_in_equal_parts_and_new_for_each_attempt(tmp_path):
+    run = given(6, clustering=clustered(warm_start_rounds=2, restarts=3, restart_rounds=3))
+    trial, seen = opened(run, tmp_path), []
+    while trial.exploring:
+        attempt, round_ = trial.state.attempt, trial.state.round
+        trial.advance()
+        if round_ < 2:
+            seen.append((attempt, trial.state.assignment.tolist()))
+    partitions = [tuple(assignment) for _, assignment in seen]
+    assert [attempt for attempt, _ in seen] == [0, 0, 1, 1, 2, 2]
+    assert partitions[::2] == partitions[1::2]
+    assert len(set(partitions)) == 3
+    assert all(sum(partition) == 5 for partition in partitions)
+
+
+def explored(trial: Trial) -> list[list[float]]:
+    """Advance to the end of the comparison; the mean training losses of each attempt's rounds."""
+    losses: dict[int, list[float]] = {}
+    while trial.exploring:
+        parts, attempt, round_ = trial.parts, trial.state.attempt, trial.state.round
+        trial.advance()
+        losses.setdefault(attempt, []).extend(parts.read("rounds", start=round_)["loss"].to_pylist())
+    return list(losses.values())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_attempt_of_least_training_loss_goes_on_and_only_its_rows_are_kept(tmp_path, seed):
+    run = given(5, seed=seed, clustering=clustered(restarts=4, restart_rounds=2), training={"lr": 0.2})
+    trial = opened(run, tmp_path)
+    losses = explored(trial)
+    final = [own[1] for own in losses]
+    best = int(np.argmin(final))
+    assert [len(own) for own in losses] == [2] * 4 and len(set(final)) == 4
+    assert trial.state.best == (final[best], best)
+    assert (trial.state.attempt, trial.state.round) == (best, 2)
+    assert [row["loss"] for row in trial.news()] == losses[best]
+    finished(trial)
+    rows = table(trial, "rounds")
+    assert (rows["round"], rows["loss"][:2]) == ([0, 1, 2, 3, 4], losses[best])
+
+
+class Poisoned(OwnClients):
+    """Clients whose losses are no numbers after the first round of some attempts."""
+
+    def __init__(self, trial: Trial, attempts: set[int]) -> None:
+        super().__init__()
+        self.trial, self.attempts = trial, attempts
+
+    def run(self, setup: Any, jobs: Any) -> list[Any]:
+        lost = self.trial.state.attempt in self.attempts and self.trial.state.round > 0
+        answers = super().run(setup, jobs)
+        return [
+            replace(answer, losses=answer.losses * np.nan) if lost and job.method == "evaluate" else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+
+def test_attempts_that_diverge_are_passed_over(tmp_path):
+    run = given(5, clustering=clustered(restarts=3, restart_rounds=3), training={"lr": 0.2})
+    final = [losses[-1] for losses in explored(opened(run, tmp_path / "sound"))]
+    best, second, _ = np.argsort(final).tolist()
+    trial = opened(run, tmp_path / "poisoned")
+    trial.clients = Poisoned(trial, {best})  # type: ignore[assignment]
+    finished(trial)
+    assert trial.state.best == (final[second], second)
+    assert table(trial, "rounds")["round"] == [0, 1, 2, 3, 4]
+    assert table(trial, "rounds")["loss"][2] == final[second]
+
+
+def test_a_run_of_which_every_attempt_diverges_has_diverged(tmp_path):
+    trial = opened(given(5, clustering=clustered(restarts=3, restart_rounds=3)), tmp_path)
+    trial.clients = Poisoned(trial, {0, 1, 2})  # type: ignore[assignment]
+    with pytest.raises(Diverged, match="all 3 initialisations diverged"):
+        finished(trial)
+
+
+@pytest.mark.parametrize(("rounds", "compared", "warm"), [(6, 3, 2), (6, 2, 1), (6, 1, 0), (2, 5, 0), (1, 5, 0)])
+def test_attempts_are_compared_after_a_round_in_which_clients_chose(tmp_path, rounds, compared, warm):
+    """Else the comparison would be one of random partitions."""
+    fields: dict[str, Any] = {"warm_start_rounds": 4, "restarts": 2, "restart_rounds": compared}
+    assert opened(given(rounds, clustering=clustered("ifca", **fields)), tmp_path).warm_until == warm
+
+
+def models_of(trial: Trial) -> list[bytes]:
+    return [model.params.tobytes() for model in trial.state.models]
+
+
+def test_the_first_attempt_is_the_run_without_restarts(tmp_path):
+    found = []
+    for restarts in (1, 2):
+        fields: dict[str, Any] = {"warm_start_rounds": 1, "restarts": restarts, "restart_rounds": 3}
+        trial, seen = opened(given(4, clustering=clustered(**fields)), tmp_path / str(restarts)), []
+        for _ in range(2):
+            trial.advance()
+            seen.append((trial.state.attempt, models_of(trial), trial.state.assignment.tolist()))
+        found.append(seen)
+    assert found[0] == found[1]
+
+
+def test_both_algorithms_compare_the_same_attempts_and_share_their_first_rounds_to_the_bit(tmp_path):
+    shared, ends = [], []
+    for clustering in (clustered(**ROBUST), clustered("ifca_mir", preference="constant", beta=1.0, **ROBUST)):
+        run = given(6, clustering=clustering, attacks=[ATTACK | {"every": 1}])
+        trial = opened(run, tmp_path / clustering["name"], shadows=PlannedShadows(lambda round_: (0.95, 0.55)))
+        losses, rows = explored(trial), [row | {"seconds": 0} for row in trial.news()]
+        columns = [by_round(trial, name).tolist() for name in ("cluster", "loss", "accuracy", "model", "risk", "cost")]
+        assert len(rows) == 3
+        shared.append((losses, rows, columns, models_of(trial)))
+        ends.append(set(finished(trial).state.assignment.tolist()))
+    assert shared[0] == shared[1]
+    assert ends == [{0, 1}, {1}]
+
+
+def test_every_round_is_told_once_and_none_while_attempts_are_compared(tmp_path):
+    trial, told = opened(given(5, clustering=clustered(**ROBUST)), tmp_path), []
+    while not trial.done:
+        trial.advance()
+        rows = [row["round"] for row in trial.news()]
+        assert not (trial.exploring and rows)
+        told += rows
+    assert told == [0, 1, 2, 3, 4]
+    assert trial.news() == []
+
+
+def test_a_run_taken_up_amid_the_comparison_still_tells_all_its_rounds(tmp_path):
+    run, told, done = given(5, clustering=clustered(**ROBUST)), [], False
+    while not done:
+        trial = opened(run, tmp_path)
+        trial.advance()
+        done = trial.done
+        told += [row["round"] for row in trial.news()]
+    assert told == [0, 1, 2, 3, 4]

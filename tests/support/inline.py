@@ -1,0 +1,62 @@
+"""A trial without Ray: the same loop, jobs and audits, run one after another in this process. The slow, obvious version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import datasets
+from datasets.federation import Federation
+from orchestrator.config.run import Run, resolve
+from orchestrator.results.folder import Folder
+from orchestrator.trial.local_clients import OwnClients, settled
+from orchestrator.trial.loop import Trial
+from orchestrator.trial.random_streams import integer, stream
+from orchestrator.trial.replica_tasks import tested
+from orchestrator.trial.worker_session import _sessions
+
+
+class InlineShadows:
+    """Stands for `orchestrator.trial.shadow_tasks.Shadows`: no shadow model is cached."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+
+    def audit(self, setup, run, attack, data, models, assignment, accuracies, round_) -> dict[int, Any]:
+        network, found = _sessions[setup.key].network, {}
+        for j in np.unique(assignment).tolist():
+            jobs = attack.module.shadow_jobs(
+                attack.config, data, j, assignment, accuracies[j], lambda *p: integer(run.seed, *p)
+            )
+            shadows = [
+                attack.module.train_shadow(job, data.shadow, data.prepare, network, run.training.config) for job in jobs
+            ]
+            rng = stream(run.seed, "audit", round_, j)
+            found[j] = attack.module.audit(attack.config, data, j, assignment, network, models[j], shadows, rng)
+        return found
+
+    def replicate(self, setup, run, attack) -> Any:
+        return tested(self.gathered, self.cache, setup, run, attack)
+
+    def gathered(self, function, attack, calls) -> list[Any]:
+        """Each call begins from the session that it finds, as a worker process of its own would."""
+        kept, results = dict(_sessions), []
+        for call in calls:
+            _sessions.clear()
+            _sessions.update(kept)
+            results.append(function(*call))
+        _sessions.clear()
+        _sessions.update(kept)
+        return results
+
+
+def inline_trial(
+    given: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
+) -> Trial:
+    """A trial of the run ``given`` that keeps its files in ``folder``; ``data`` replaces the configured federation."""
+    run = given if isinstance(given, Run) else resolve(given)
+    data = data or datasets.build(run.data, run.split, root, lambda purpose: stream(run.seed, purpose))
+    setup = settled(str(folder), run, data)
+    return Trial(run, setup, data, OwnClients(), InlineShadows(folder / "shadows"), Folder(folder).trial("t"))

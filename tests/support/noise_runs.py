@@ -1,0 +1,69 @@
+"""Rounds and runs for the tests of server noise, without an engine."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from algorithms.core.layout import Layout
+from algorithms.core.messages import Received, weighted_sum
+from algorithms.core.noise import Normals
+
+LAYOUT = Layout(("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,)))  # 12 parameters in three arrays
+
+
+def received(module: Any, config: Any, updates: np.ndarray, examples: np.ndarray | None = None) -> Received:
+    """What the server holds after clients sent ``updates`` [clients, 12], bounded by the member."""
+    weights = np.ones(len(updates)) if examples is None else np.asarray(examples, np.float64)
+    weights = weights / weights.sum()
+    norms = np.linalg.norm(updates.astype(np.float64), axis=1)
+    scales = module.bound(config, norms)
+    mean = weighted_sum(weights * scales, updates)
+    return Received(
+        np.arange(len(updates)), weights, mean, np.zeros(0), updates, norms=norms, scales=scales, layout=LAYOUT
+    )
+
+
+def run(**other: Any) -> Any:
+    """A run of ten clients under FedAvg with uniform weights; ``other`` replaces parts, dotted keys with ``__``."""
+    parts: dict[str, Any] = {
+        "rounds": 3,
+        "participation": "all",
+        "participation_rate": 1.0,
+        "data": SimpleNamespace(config=SimpleNamespace(clients=10)),
+        "model": SimpleNamespace(module=SimpleNamespace(BATCH_NORM=False)),
+        "objective": SimpleNamespace(name="plain", module=SimpleNamespace()),
+        "clustering": SimpleNamespace(config=SimpleNamespace(clusters=1)),
+        "aggregation": SimpleNamespace(name="fedavg", config=SimpleNamespace(weights="uniform")),
+    }
+    made = SimpleNamespace(**parts)
+    for key, value in other.items():
+        *path, last = key.split("__")
+        part = made
+        for name in path:
+            part = getattr(part, name)
+        setattr(part, last, value)
+    return made
+
+
+def normals(size: int = 12, seed: int = 0) -> Normals:
+    """What the server has drawn for a model of ``size`` parameters."""
+    return Normals(size, np.random.default_rng(seed))
+
+
+def updates(clients: int, seed: int = 0, size: float = 3.0) -> np.ndarray:
+    """Random updates [clients, 12] of about this L2 norm and half or twice of it."""
+    rng = np.random.default_rng(seed)
+    directions = rng.normal(size=(clients, LAYOUT.size))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    return (size * rng.uniform(0.5, 2, (clients, 1)) * directions).astype(np.float32)
+
+
+def is_standard_deviation(noise: np.ndarray, sd: float) -> bool:
+    """Chi-square test at one in a million, either side."""
+    statistic = float(np.sum((noise.astype(np.float64) / sd) ** 2))
+    low, high = stats.chi2(len(noise)).ppf([5e-7, 1 - 5e-7])
+    return low < statistic < high

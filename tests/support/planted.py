@@ -1,0 +1,126 @@
+"""A federation whose answer is known, and short runs on it: two groups of clients whose labels follow opposite rules.
+
+Records are standard normal and a label says on which side of a plane the record lies; the minority reads the sides the other
+way round. No single model suits both groups, and a linear one suits either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attacks import Audit, Scores
+from datasets.federation import Examples, Federation
+from orchestrator.results.tables import read_table
+from orchestrator.trial.loop import Trial
+from orchestrator.trial.worker_session import Setup
+from tests.support.inline import inline_trial
+
+CLOCKS = ("seconds",)  # columns that no two runs have in common
+
+
+def planted(
+    clients: int = 10, each: int | Sequence[int] = 40, minority: int = 3, features: int = 10, seed: int = 0
+) -> Federation:
+    """The last ``minority`` of ``clients`` are the minority; every client also holds out 8 test records and 8 non-members."""
+    rng = np.random.default_rng([seed, 91])
+    sizes = np.broadcast_to(np.asarray(each), clients)
+    groups = (np.arange(clients) >= clients - minority).astype(np.int64)
+    plane = rng.normal(size=features)
+
+    def draw(owners: np.ndarray) -> Examples:
+        x = rng.normal(size=(len(owners), features)).astype(np.float32)
+        flipped = (owners >= 0) & (groups[owners] == 1)
+        return Examples(x, ((x @ plane > 0) ^ flipped).astype(np.int64))
+
+    owner, held_out = np.repeat(np.arange(clients), sizes), np.repeat(np.arange(clients), 8)
+    return Federation(
+        name="planted",
+        classes=2,
+        train=draw(owner),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        groups=groups,
+        group_names=("majority", "minority"),
+        amounts=np.zeros(clients, np.float32),
+        record_amounts=np.zeros(len(owner), np.float32),
+        test=draw(held_out),
+        test_owner=held_out,
+        nonmembers=draw(held_out),
+        nonmember_owner=held_out,
+        shadow=draw(np.full(60, -1)),
+    )
+
+
+def given(rounds: int = 4, **slots: Any) -> dict[str, Any]:
+    """A linear run of full length, to be changed by ``slots``; its data are replaced by those of `planted`."""
+    training = {"lr": 0.5, "epochs": 1, "batch_size": 20, "cohort_size": 4, **slots.pop("training", {})}
+    return {"rounds": rounds, "data": "digits", "model": {"name": "mlp", "hidden": []}, "training": training, **slots}
+
+
+def clustered(name: str = "ifca", **fields: Any) -> dict[str, Any]:
+    """A clustering without what makes it robust: neither warm start nor restarts, unless asked for."""
+    return {"name": name, "warm_start_rounds": 0, "restarts": 1, **fields}
+
+
+ATTACK = {"name": "shadow_mia", "every": 2, "shadows": 1, "max_epochs": 2, "queries": 20}
+
+
+def opened(run: Any, folder: Path, data: Federation | None = None, shadows: Any = None) -> Trial:
+    """A trial in ``folder``, taken up where it was left if it was; ``shadows`` may stand in for the real attack.
+
+    A process has one session, so the trial opened before is not to be advanced any more.
+    """
+    trial = inline_trial(run, folder, data if data is not None else planted())
+    trial.shadows = shadows or trial.shadows
+    return trial
+
+
+def finished(trial: Trial) -> Trial:
+    """``trial`` after all its rounds."""
+    while not trial.done:
+        trial.advance()
+    return trial
+
+
+def table(trial: Trial, name: str) -> dict[str, list[Any]]:
+    """The columns of one of the trial's tables so far."""
+    return trial.parts.read(name).to_pydict()
+
+
+def by_round(trial: Trial, column: str) -> np.ndarray:
+    """[rounds, clients] of a column of the clients' table so far."""
+    return np.array(table(trial, "clients")[column]).reshape(-1, trial.data.clients)
+
+
+def left_behind(trial: Trial, folder: Path) -> dict[str, Any]:
+    """All that a finished trial leaves, in bytes: its tables without clocks, its arrays, its assignment."""
+    kept: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
+    for name in ("rounds", "clients", "attacks", "scores"):
+        path = folder / f"{name}.parquet"
+        trial.parts.merge(name, path)
+        if path.exists():
+            columns = read_table(path)
+            kept[name] = columns.drop_columns([clock for clock in CLOCKS if clock in columns.column_names])
+    return kept | {"names": list(trial.state.names), "assignment": trial.state.assignment.tolist()}
+
+
+class PlannedShadows:
+    """Stands for the attacks: the risk of each model is what ``plan(round)`` says."""
+
+    def __init__(self, plan: Callable[[int], Sequence[float]]) -> None:
+        self.plan = plan
+        self.rounds: list[int] = []
+
+    def audit(
+        self, setup: Setup, run: Any, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
+    ) -> dict[int, Audit]:
+        self.rounds.append(round_)
+        nothing = Scores(np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))
+        risks = self.plan(round_)
+        return {
+            int(j): Audit(risks[j], ((attack.name, "balanced_accuracy", risks[j]),), nothing)
+            for j in np.unique(assignment)
+        }

@@ -1,0 +1,95 @@
+"""Small federations on which the attacks are tried, and what all tests of the shadow attack need."""
+
+import hashlib
+from collections.abc import Callable
+from itertools import islice
+from types import SimpleNamespace
+
+import numpy as np
+
+from algorithms.core.network import Network
+from algorithms.engine.backends.loop import passes
+from algorithms.models import mlp
+from algorithms.training import local_sgd
+from attacks._shadows import Shadow
+from attacks.shadow_mia import Audit, Config, shadow_jobs, train_shadow
+from datasets.federation import Examples, Federation, Preparation
+
+CLIENTS, EACH, SHADOWS, NONMEMBERS, CLASSES, FEATURES = 6, 40, 400, 300, 10, 2000
+HALVES = np.array([0, 0, 0, 1, 1, 1])
+TRAINING = local_sgd.Config(optimizer="adam", lr=1e-3, batch_size=20)
+
+
+def seeds(seed: int = 0) -> Callable[..., int]:
+    def seed_for(purpose: str, *numbers: int) -> int:
+        return int.from_bytes(hashlib.sha256(repr((seed, purpose, numbers)).encode()).digest()[:7])
+
+    return seed_for
+
+
+def noise() -> Federation:
+    """Random vectors with random labels: whatever a model knows of them it learned by heart."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> Examples:
+        return Examples(rng.normal(size=(n, FEATURES)).astype(np.float32), rng.integers(0, CLASSES, n))
+
+    return _dealt(draw, Preparation(), amounts=[0] * CLIENTS)
+
+
+def images() -> Federation:
+    """Random images, turned by another angle for each client."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> Examples:
+        return Examples(rng.integers(0, 256, (n, 1, 8, 8), dtype=np.uint8), rng.integers(0, CLASSES, n))
+
+    return _dealt(draw, Preparation("rotation"), amounts=[30, 35, 40, 5, 10, 15])
+
+
+def _dealt(draw: Callable[[int], Examples], prepare: Preparation, amounts: list[float]) -> Federation:
+    """Six clients, the last three of whom are the minority, with records from ``draw(n)``."""
+    each, owner = np.array(amounts, np.float32), np.repeat(np.arange(CLIENTS), EACH)
+    train, test = draw(CLIENTS * EACH), draw(10)
+    return Federation(
+        name="toy",
+        classes=CLASSES,
+        train=Examples(prepare(train.x, each[owner]), train.y),
+        offsets=np.arange(CLIENTS + 1) * EACH,
+        groups=HALVES,
+        group_names=("majority", "minority"),
+        amounts=each,
+        record_amounts=each[owner],
+        test=Examples(prepare(test.x, np.zeros(10)), test.y),
+        test_owner=np.full(10, -1),
+        nonmembers=draw(NONMEMBERS),
+        nonmember_owner=np.full(NONMEMBERS, -1),
+        shadow=draw(SHADOWS),
+        prepare=prepare,
+    )
+
+
+def network_for(shape: tuple[int, ...], hidden: tuple[int, ...] = (64,), kind: type[Network] = Network) -> Network:
+    return kind(SimpleNamespace(module=mlp, config=mlp.Config(hidden=hidden)), shape, CLASSES)
+
+
+def memorised(network: Network, records: Examples, epochs: int = 5):
+    """Weights of a model that knows ``records`` by heart."""
+    rng = np.random.default_rng(7)
+    network.load(network.initial(rng))
+    for _ in islice(passes(network, records.x, records.y, TRAINING, rng), epochs):
+        pass
+    assert (network.logits(records.x).argmax(axis=1) == records.y).all()
+    return network.weights()
+
+
+def shadows_of(
+    config: Config, data: Federation, network: Network, accuracy: float = 1.0, cluster: int = 0
+) -> list[Shadow]:
+    jobs = shadow_jobs(config, data, cluster, HALVES, accuracy, seeds())
+    return [train_shadow(job, data.shadow, data.prepare, network, TRAINING) for job in jobs]
+
+
+def value(found: Audit, attack: str, metric: str) -> float:
+    (only,) = [v for a, m, v in found.measures if (a, m) == (attack, metric)]
+    return only

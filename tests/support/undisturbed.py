@@ -1,0 +1,29 @@
+"""A whole sweep in this process, one trial after another, without Ray, Tune and MLflow: what any other run must equal."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.results.folder import Folder
+from orchestrator.results.tables import write_trials
+from orchestrator.scheduling.trials import results_of, specs
+from orchestrator.trial.outcome import finish
+from tests.support.inline import inline_trial
+
+
+def undisturbed(sweep: Path, results: Path) -> Path:
+    """Run the sweep in the file ``sweep`` into ``results`` / its name; returns ``results``."""
+    import torch
+
+    torch.set_num_threads(1)  # as the client actors have it: more threads add in another order
+    loaded = load_sweep(sweep)
+    folder = Folder(results / loaded.name)
+    for spec in specs(loaded):
+        trial = inline_trial(spec.run, results / spec.id, root=loaded.data_root)
+        while not trial.done:
+            trial.advance()
+        finish(folder.trial(spec.id), trial, {"id": spec.id, "run": spec.run.to_dict(), "commit": None}, time.time())
+    write_trials(folder, results_of(folder, specs(loaded)))
+    return results

@@ -1,0 +1,165 @@
+"""Imports run one way: the layers are stated here, and neither a room nor a file may be part of a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("datasets", "algorithms", "attacks", "orchestrator")
+
+# From the bottom up. A room may import from its own line only what is its own, and anything from the lines above it here.
+LAYERS = (
+    ("datasets",),
+    ("algorithms.core",),
+    ("algorithms.curvature", "algorithms.metrics"),
+    (
+        "algorithms.models",
+        "algorithms.training",
+        "algorithms.clustering",
+        "algorithms.objectives",
+        "algorithms.aggregation",
+        "algorithms.privacy",
+    ),
+    ("algorithms.engine",),
+    ("attacks",),
+    ("orchestrator.exit_codes", "orchestrator.metric_names"),
+    ("orchestrator.config",),
+    ("orchestrator.results",),
+    ("orchestrator.trial",),
+    ("orchestrator.cluster", "orchestrator.tracking", "orchestrator.report"),
+    ("orchestrator.scheduling",),
+    ("orchestrator.dry_run",),
+    ("orchestrator.commands",),
+    ("orchestrator.cli",),
+)
+ROOMS = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+FREE = {"algorithms", "orchestrator", "orchestrator.__main__"}  # a package itself, which imports nothing that is ours
+
+Import = tuple[str, str]  # who imports, and what: dotted names of modules
+
+
+def module_name(path: Path) -> str:
+    dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return dotted.removesuffix(".__init__")
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {module_name(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
+
+
+def imported(name: str, tree: ast.AST) -> Iterator[str]:
+    """The modules of ours that ``tree`` imports, also inside functions and for types alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for one in found:
+            while one and one not in modules():
+                one = one.rpartition(".")[0]
+            if one and one != name:
+                yield one
+
+
+@cache
+def imports() -> frozenset[Import]:
+    return frozenset(
+        (name, other)
+        for name, path in modules().items()
+        for other in imported(name, ast.parse(path.read_text(encoding="utf-8")))
+    )
+
+
+def room(module: str) -> str | None:
+    """The longest stated room that ``module`` is in."""
+    parts = module.split(".")
+    return next((r for n in range(len(parts), 0, -1) if (r := ".".join(parts[:n])) in ROOMS), None)
+
+
+def circle(edges: frozenset[Import]) -> list[str]:
+    """Some circle of imports, or nothing."""
+    following: dict[str, list[str]] = {}
+    for one, other in sorted(edges):
+        following.setdefault(one, []).append(other)
+    done: set[str] = set()
+
+    def search(at: str, way: list[str]) -> list[str]:
+        if at in way:
+            return [*way[way.index(at) :], at]
+        if at in done:
+            return []
+        for other in following.get(at, ()):
+            if found := search(other, [*way, at]):
+                return found
+        done.add(at)
+        return []
+
+    return next((found for start in sorted(following) if (found := search(start, []))), [])
+
+
+def upward(edges: frozenset[Import]) -> list[str]:
+    """Imports against the layers."""
+    return [
+        f"{one} imports {other}"
+        for one, other in sorted(edges)
+        if (here := room(one)) and (there := room(other)) and here != there and ROOMS[there] >= ROOMS[here]
+    ]
+
+
+def test_every_module_is_in_a_room() -> None:
+    assert [name for name in modules() if room(name) is None and name not in FREE] == []
+
+
+def test_every_room_exists() -> None:
+    assert [name for name in ROOMS if name not in modules()] == []
+
+
+def test_no_import_runs_upward() -> None:
+    assert upward(imports()) == []
+
+
+def test_no_module_is_part_of_a_circle() -> None:
+    assert circle(imports()) == []
+
+
+def test_mathematics_knows_neither_ray_nor_mlflow_nor_the_terminal() -> None:
+    banned = ("ray", "mlflow", "rich", "orchestrator")
+    found = []
+    for name, path in modules().items():
+        if name.startswith("orchestrator"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [f"{name} imports {one}" for one in names if one.split(".")[0] in banned]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("edge", "complaint"),
+    [
+        (("datasets.files", "algorithms.core.noise"), "datasets.files imports algorithms.core.noise"),
+        (
+            ("orchestrator.config.run", "orchestrator.trial.loop"),
+            "orchestrator.config.run imports orchestrator.trial.loop",
+        ),
+        (
+            ("algorithms.models.mlp", "algorithms.training.dp_sgd"),
+            "algorithms.models.mlp imports algorithms.training.dp_sgd",
+        ),
+    ],
+)
+def test_an_import_against_the_layers_is_named(edge: Import, complaint: str) -> None:
+    assert upward(imports() | {edge}) == [complaint]
+
+
+def test_a_circle_is_found() -> None:
+    assert circle(frozenset({("a", "b"), ("b", "c"), ("c", "b")})) == ["b", "c", "b"]
