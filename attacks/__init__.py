@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """One row for each attack and attacked record: who owns it (-1: nobody), whether it was trained on, its score.
+    """One row for each attack and attacked example: who owns it (-1: nobody), whether it was trained on, its score.
 
     A score is the higher the more the attack believes in membership, and 0 or more where it says "member".
     """
@@ -32,24 +32,24 @@ class Audit:
     """What an attack found on one target.
 
     ``risk`` is the attack accuracy that may be published to the clients (None: it says nothing of risk), ``measures`` are
-    (attack, metric, value) triples for the researcher; ``facts`` are columns of the round's row. A value that could not
+    (attack, metric, value) triples for the researcher; ``metrics`` are columns of the round's row. A value that could not
     be determined is NaN.
     """
 
     risk: float | None
     measures: tuple[tuple[str, str, float], ...]
     scores: Scores
-    facts: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
     """What an attack on the clients' updates found in a round.
 
-    ``facts`` are columns of the round's row; ``clients`` are columns of the clients' table, [clients] each, NaN for who
+    ``metrics`` are columns of the round's row; ``clients`` are columns of the clients' table, [clients] each, NaN for who
     took no part; ``measures`` are (target, metric, value) triples for the researcher, with targets such as "client_3".
     """
 
-    facts: Mapping[str, float]
+    metrics: Mapping[str, float]
     clients: Mapping[str, NDArray[np.float64]]
     measures: tuple[tuple[str, str, float], ...]

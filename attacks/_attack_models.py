@@ -1,11 +1,11 @@
-"""Learned attacks: a small network that reads a softmax vector and says whether its record was trained on.
+"""Learned attacks: a small network that reads a softmax vector and says whether its example was trained on.
 
-    train it on   {(f_shadow(z), z in the shadow model's training half)}  for all shadow models and their records z
+    train it on   {(f_shadow(z), z in the shadow model's training half)}  for all shadow models and their examples z
     score         its log-odds of membership on f_target(x);  a member is who has 0 or more
 
 Every network here is a few branches of ReLU layers side by side, joined by one linear read-out, so forward and backward
 pass fit on a page. They are written in NumPy because a step is so small that the cost of calling an autograd engine is
-most of it: the plain network trains in less than a third of the time of PyTorch's fused optimiser (one CPU thread).
+most of it: the plain network trains in less than a third of the time of PyTorch's fused optimizer (one CPU thread).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 class Recipe:
     """Layer widths of the branch that reads the softmax vector and of the one that reads the one-hot label, if any.
 
-    ``standardised`` brings each entry of the softmax vector to mean 0 and deviation 1 over the shadows.
+    ``standardized`` brings each entry of the softmax vector to mean 0 and deviation 1 over the shadows.
     """
 
     lr: float
     softmax: tuple[int, ...]
     label: tuple[int, ...] = ()
-    standardised: bool = False
+    standardized: bool = False
 
 
 # Shokri et al. 2017 use 64 hidden units; the second network is that of the Adversarial Robustness Toolbox (ART).
 MLP = Recipe(lr=1e-3, softmax=(64,))
-ART = Recipe(lr=1e-4, softmax=(512, 100, 64), label=(256, 64), standardised=True)
+ART = Recipe(lr=1e-4, softmax=(512, 100, 64), label=(256, 64), standardized=True)
 
 
 def fit(name: str, shadow: Outputs, rng: np.random.Generator) -> Attack:
@@ -75,7 +75,7 @@ def _one_for_all(recipe: Recipe, shadow: Outputs, rng: np.random.Generator) -> A
 
 def _standard(recipe: Recipe, shadow: Outputs) -> tuple[Doubles, Doubles]:
     classes = shadow.logits.shape[1]
-    if not recipe.standardised:
+    if not recipe.standardized:
         return np.zeros(classes), np.ones(classes)
     seen = probabilities(shadow.logits)
     # A class that the shadows never predict has no spread to divide by.
@@ -83,7 +83,7 @@ def _standard(recipe: Recipe, shadow: Outputs) -> tuple[Doubles, Doubles]:
 
 
 def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
-    """Shokri et al.: a network for each true class. A class without shadow records on both sides scores 0."""
+    """Shokri et al.: a network for each true class. A class without shadow examples on both sides scores 0."""
     attacks = {}
     for label in np.unique(shadow.labels):
         own = shadow[shadow.labels == label]
@@ -103,7 +103,7 @@ def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
 class Branches:
     """ReLU branches that each read an input of its own, joined by a linear read-out with one output.
 
-    All weights and slopes are views into two vectors, so that one vector operation steps the optimiser.
+    All weights and gradients are views into two vectors, so that one vector operation steps the optimizer.
     """
 
     def __init__(self, branches: Sequence[tuple[int, ...]], width: int, rng: np.random.Generator) -> None:
@@ -113,9 +113,9 @@ class Branches:
         shapes.append((sum(widths[-1] for widths in branches), 1))
         bounds = [np.full((fan_in + 1) * fan_out, fan_in**-0.5) for fan_in, fan_out in shapes]
         self.params = (rng.uniform(-1, 1, sum(map(len, bounds))) * np.concatenate(bounds)).astype(np.float32)
-        self.slopes = np.zeros_like(self.params)
+        self.gradients = np.zeros_like(self.params)
         self.depths = [len(widths) for widths in branches]
-        self.layers, self.layer_slopes = _layers(self.params, shapes), _layers(self.slopes, shapes)
+        self.layers, self.layer_gradients = _layers(self.params, shapes), _layers(self.gradients, shapes)
 
     def _activations(self, inputs: Sequence[Floats]) -> list[list[Floats]]:
         """Of each branch its input and what each of its layers gives."""
@@ -136,14 +136,14 @@ class Branches:
         return (joined @ weights + bias)[:, 0]
 
     def backward(self, inputs: Sequence[Floats], targets: Floats, weights: Floats) -> None:
-        """Fill ``slopes`` with the gradient of the mean cross-entropy; ``targets`` and their ``weights`` are [n, 1]."""
+        """Fill ``gradients`` with the gradient of the mean cross-entropy; ``targets`` and their ``weights`` are [n, 1]."""
         paths = self._activations(inputs)
-        (read, bias), (read_slope, bias_slope) = self.layers[-1], self.layer_slopes[-1]
+        (read, bias), (read_gradient, bias_gradient) = self.layers[-1], self.layer_gradients[-1]
         joined = np.concatenate([path[-1] for path in paths], axis=1) if len(paths) > 1 else paths[0][-1]
         odds = joined @ read + bias
         error = (0.5 * np.tanh(0.5 * odds) + 0.5 - targets) * weights / np.float32(len(odds))
-        np.matmul(joined.T, error, out=read_slope)
-        np.sum(error, axis=0, out=bias_slope)
+        np.matmul(joined.T, error, out=read_gradient)
+        np.sum(error, axis=0, out=bias_gradient)
         back = error * read.T
         layer = len(self.layers) - 1
         for path in reversed(paths):
@@ -152,8 +152,8 @@ class Branches:
             for below, above in zip(path[-2::-1], path[:0:-1], strict=True):
                 layer -= 1
                 here = here * (above > 0)
-                np.matmul(below.T, here, out=self.layer_slopes[layer][0])
-                np.sum(here, axis=0, out=self.layer_slopes[layer][1])
+                np.matmul(below.T, here, out=self.layer_gradients[layer][0])
+                np.sum(here, axis=0, out=self.layer_gradients[layer][1])
                 if below is not path[0]:
                     here = here @ self.layers[layer][0].T
 
@@ -181,7 +181,7 @@ def train(
         for at in range(0, len(member), BATCH):
             *read, wanted, weight = (array[at : at + BATCH] for array in shuffled)
             net.backward(read, wanted, weight)
-            adam.step(net.params, net.slopes)
+            adam.step(net.params, net.gradients)
 
 
 class Adam:
@@ -191,13 +191,13 @@ class Adam:
         self.lr, self.steps = lr, 0
         self.mean, self.square, self.scratch = (np.zeros(size, np.float32) for _ in range(3))
 
-    def step(self, params: Floats, slopes: Floats) -> None:
-        """Move ``params`` in place against ``slopes``, both [d]."""
+    def step(self, params: Floats, gradients: Floats) -> None:
+        """Move ``params`` in place against ``gradients``, both [d]."""
         self.steps += 1
         first, second = ADAM_BETAS
         correction = (1 - second**self.steps) ** 0.5
-        self.mean += (1 - first) * (slopes - self.mean)
-        np.multiply(slopes, slopes, out=self.scratch)
+        self.mean += (1 - first) * (gradients - self.mean)
+        np.multiply(gradients, gradients, out=self.scratch)
         self.square += (1 - second) * (self.scratch - self.square)
         np.sqrt(self.square, out=self.scratch)
         self.scratch += ADAM_EPSILON * correction

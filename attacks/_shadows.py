@@ -1,4 +1,4 @@
-"""Shadow models: models that the server trains itself, so that it knows which records they were trained on.
+"""Shadow models: models that the server trains itself, so that it knows which examples they were trained on.
 
 A job holds all that its model depends on besides the shadow set, the model and the training, and nothing of the round.
 An unchanged cluster therefore gives an equal job, and a model that was trained for it before can be used again.
@@ -30,7 +30,7 @@ class ShadowJob:
 
     Attributes:
         members, nonmembers: positions in the shadow set, disjoint and equally many: trained on, and only looked at.
-        amounts: [n shadow] the transform amount of every record of the shadow set.
+        strengths: [n shadow] the transform strength of every example of the shadow set.
         target_accuracy: training stops after the first epoch that reaches it on the members...
         max_epochs: ... or after this many.
         seed: of the initial weights and of the order of batches.
@@ -39,7 +39,7 @@ class ShadowJob:
 
     members: Ints
     nonmembers: Ints
-    amounts: Floats
+    strengths: Floats
     target_accuracy: float
     max_epochs: int
     seed: int
@@ -50,7 +50,7 @@ class ShadowJob:
         digest = hashlib.sha256()
         scalars = (self.target_accuracy, self.max_epochs, self.seed, self.role, len(self.members), extra)
         digest.update(repr(scalars).encode())
-        for array, kind in ((self.members, np.int64), (self.nonmembers, np.int64), (self.amounts, np.float32)):
+        for array, kind in ((self.members, np.int64), (self.nonmembers, np.int64), (self.strengths, np.float32)):
             digest.update(np.ascontiguousarray(array, kind).tobytes())
         return digest.hexdigest()
 
@@ -76,7 +76,7 @@ def train_shadow(
 
     rng = np.random.default_rng(job.seed)
     drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
-    x, y = prepare(shadow.x[drawn], job.amounts[drawn]), shadow.y[drawn]
+    x, y = prepare(shadow.x[drawn], job.strengths[drawn]), shadow.y[drawn]
     network.load(network.initial(rng))
     accuracy, epochs = 0.0, 0
     for loss in islice(passes(network, x[:size], y[:size], training, rng, prepare), job.max_epochs):
@@ -89,7 +89,7 @@ def train_shadow(
     return Shadow(network.logits(x), y, np.arange(len(y)) < size, accuracy, epochs, job.role)
 
 
-def pooled(shadows: Sequence[Shadow], role: Role) -> Outputs:
+def pool_outputs(shadows: Sequence[Shadow], role: Role) -> Outputs:
     """The outputs of all models with ``role``, one after another."""
     chosen = [shadow for shadow in shadows if shadow.role == role]
     return Outputs(

@@ -1,6 +1,6 @@
 """Client inference attack (Sainz-Pardo Diaz et al. 2025, section 6): does the global model tell whether a client takes part?
 
-    published:  on 10 % of the target's training records,  difference = (loss_target - loss_clients) / loss_target
+    published:  on 10 % of the target's training examples,  difference = (loss_target - loss_clients) / loss_target
     paired:     train R federations with the target (IN) and R without (OUT), under other training and noise seeds
                 score = -loss_target, or -loss_target / loss_clients;  AUC of IN against OUT, balanced accuracy at a
                 threshold chosen on half of them
@@ -37,9 +37,9 @@ class Config(SlotConfig):
     target: int = Field(-1, ge=-1, description="the attacked client; -1 is the last one")
     shadow: Literal["subset", "disjoint"] = Field(
         "subset",
-        description="what is known of the target: some of its training records, or some of its own test records",
+        description="what is known of the target: some of its training examples, or some of its own test examples",
     )
-    shadow_share: float = Field(0.1, gt=0, le=1, description="share of those records that the attacker holds")
+    shadow_share: float = Field(0.1, gt=0, le=1, description="share of those examples that the attacker holds")
     # 16 give an AUC with a standard error of about 0.1; the paired test is off with 0.
     replicas: int = Field(16, ge=0, le=1000, description="federations with and as many without the target; 0: none")
     rounds: tuple[Annotated[int, Field(ge=1)], ...] = Field(
@@ -47,7 +47,7 @@ class Config(SlotConfig):
     )
     score: Literal["loss", "ratio"] = Field(
         "loss",
-        description="what is compared: the loss on the target's records, or its ratio to the other clients' loss",
+        description="what is compared: the loss on the target's examples, or its ratio to the other clients' loss",
     )
     bootstrap: int = Field(2000, ge=1, le=100_000, description="resamples behind the interval of the AUC")
 
@@ -99,18 +99,18 @@ def audit(
 ) -> Audit:
     """The published difference for the model ``weights``; it says nothing of membership, so there is no risk to publish."""
     losses = measure(config, data, network, weights)
-    facts = {
+    metrics = {
         "cia_aggregated_loss": losses["clients"],
         "cia_target_loss": losses["target"],
         "cia_difference": _ratio(losses["target"] - losses["clients"], losses["target"]),
     }
-    measures = tuple(("cia", name.removeprefix("cia_"), value) for name, value in facts.items())
+    measures = tuple(("cia", name.removeprefix("cia_"), value) for name, value in metrics.items())
     none = np.empty(0)
-    return Audit(None, measures, Scores(none.astype(str), none.astype(int), none.astype(bool), none), facts)
+    return Audit(None, measures, Scores(none.astype(str), none.astype(int), none.astype(bool), none), metrics)
 
 
-def held(config: Config, data: Federation) -> Examples:
-    """What the attacker knows of the target: a share of its training records, or of those that it tests on.
+def attacker_examples(config: Config, data: Federation) -> Examples:
+    """What the attacker knows of the target: a share of its training examples, or of those that it tests on.
 
     They are evenly spaced in the order in which they were dealt, so that every model is asked about the same ones. Raises
     DataError where there is none.
@@ -118,17 +118,17 @@ def held(config: Config, data: Federation) -> Examples:
     client = target(config, data)
     own = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
     if not len(own):
-        raise DataError(f"client {client} of {data.name} has no test records of its own; use shadow: subset")
+        raise DataError(f"client {client} of {data.name} has no test examples of its own; use shadow: subset")
     return own[np.linspace(0, len(own) - 1, max(1, round(config.shadow_share * len(own)))).round().astype(int)]
 
 
 def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
-    """Mean losses in nats of the model ``weights``: on the ``target``'s records that the attacker holds, on all ``clients``'
-    own test records (which weighs clients by their number), and on those of the ``others`` than the target."""
+    """Mean losses in nats of the model ``weights``: on the ``target``'s examples that the attacker holds, on all ``clients``'
+    own test examples (which weighs clients by their number), and on those of the ``others`` than the target."""
     from algorithms.engine.block import cross_entropies
 
     network.load(weights)
-    known = held(config, data)
+    known = attacker_examples(config, data)
     owned = data.test_owner >= 0 if (data.test_owner >= 0).any() else np.ones(len(data.test), bool)
     tests, owner = data.test[owned], data.test_owner[owned]
     losses = cross_entropies(network.logits(tests.x), tests.y)
@@ -157,23 +157,23 @@ def conclude(
 ) -> Exposure:
     """The paired test: ``found`` holds, for each replica, what `measure` said of its model by round; nothing
     of a federation that diverged. Fewer than two of either kind decide nothing."""
-    facts: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     measures: list[tuple[str, str, float]] = []
     for r in [r for r in config.rounds if any(r in by_round for _, by_round in found)]:
         scored = [(_score(config, by_round[r]), replica.inside) for replica, by_round in found if r in by_round]
         scores, inside = (np.array(column) for column in zip(*scored, strict=True))
-        values = paired(scores, inside, config.bootstrap, rng) | {"cia_federations": float(len(scored))}
+        values = paired_test(scores, inside, config.bootstrap, rng) | {"cia_federations": float(len(scored))}
         measures += [("client_target", f"{name}_round_{r}", value) for name, value in values.items()]
-        facts |= {f"{name}_round_{r}": value for name, value in values.items()}
-        facts = values | facts
-    return Exposure(facts=facts, clients={}, measures=tuple(measures))
+        metrics |= {f"{name}_round_{r}": value for name, value in values.items()}
+        metrics = values | metrics
+    return Exposure(metrics=metrics, clients={}, measures=tuple(measures))
 
 
 def _score(config: Config, losses: Mapping[str, float]) -> float:
     return -losses["target"] if config.score == "loss" else -_ratio(losses["target"], losses["others"])
 
 
-def paired(scores: np.ndarray, inside: np.ndarray, bootstrap: int, rng: np.random.Generator) -> dict[str, float]:
+def paired_test(scores: np.ndarray, inside: np.ndarray, bootstrap: int, rng: np.random.Generator) -> dict[str, float]:
     """AUC of IN against OUT scores with a 95 % bootstrap interval, and balanced accuracy by a threshold from one half.
 
     ``scores`` [federations] are the higher the likelier the target took part; ``inside`` [federations] says whether it did.

@@ -3,8 +3,8 @@
     for each model theta_j, every 5 rounds:
         transform the server's shadow set as the clients in cluster j see the world
         for k = 1..3:  train shadow model f_k from scratch on a random half of it, as accurate there as theta_j is on
-        its own train the attack A on {(f_k(z), z in the half of f_k)} for all k and all records z that were drawn for
-        f_k query theta_j with training records of cluster j (members) and equally many held-out records l_j = (TPR +
+        its own train the attack A on {(f_k(z), z in the half of f_k)} for all k and all examples z that were drawn for
+        f_k query theta_j with training examples of cluster j (members) and equally many held-out examples l_j = (TPR +
         TNR) / 2 of A
 
 Differences from the paper: as printed, theta_j is never queried, so its l would not depend on it, and TPR would need
@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import Field
 
 from attacks import Audit, Scores, _attack_models
-from attacks._shadows import Shadow, ShadowJob, pooled, train_shadow
+from attacks._shadows import Shadow, ShadowJob, pool_outputs, train_shadow
 from attacks.metrics import membership
 from attacks.metrics.membership import Outputs
 from datasets import transforms
@@ -54,18 +54,20 @@ class Config(SlotConfig):
     shadow_transform: Literal["cluster", "mixture", "none"] = Field(
         "cluster", description="whose transforms shadow images get: the cluster's clients', all clients' or none"
     )
-    # A model of few records overfits more; shadows of another size would teach the attack a different gap.
-    size_matched: bool = Field(True, description="train shadows on at most as many records as the cluster has")
+    # A model of few examples overfits more; shadows of another size would teach the attack a different gap.
+    size_matched: bool = Field(True, description="train shadows on at most as many examples as the cluster has")
     # The published FEMNIST set has 100 000 images; three shadows on half of them would cost more than the federation.
-    shadow_records: int = Field(10_000, ge=2, description="records drawn from the shadow set for each shadow, at most")
+    shadow_examples: int = Field(
+        10_000, ge=2, description="examples drawn from the shadow set for each shadow, at most"
+    )
     max_epochs: int = Field(50, ge=1, description="epochs after which a shadow stops, accurate enough or not")
     attack_model: Literal["mlp", "mlp_per_class", "art"] = Field(
         "mlp", description="network that reads softmax vectors: one for all classes, one for each, or ART's"
     )
     # Some 800 weights learn no more from further vectors, and the time of training grows with them.
-    attack_records: int = Field(10_000, ge=2, description="softmax vectors that the attack is trained on, at most")
+    attack_examples: int = Field(10_000, ge=2, description="softmax vectors that the attack is trained on, at most")
     signal: Literal["oracle", "server_only"] = Field(
-        "oracle", description="risk sent to clients: accuracy on their own records, or on one more shadow model"
+        "oracle", description="risk sent to clients: accuracy on their own examples, or on one more shadow model"
     )
     # Unrotated is a diagnosis: it shows how much of a published accuracy a mismatch of transforms can explain.
     nonmember_transform: Literal["cluster", "unrotated"] = Field(
@@ -94,9 +96,9 @@ def shadow_jobs(
 ) -> tuple[ShadowJob, ...]:
     """The shadow models that are needed to attack model ``cluster``, chosen by the clients with that ``assignment``.
 
-    ``accuracy`` is the model's on its clients' training records; it is rounded to whole percents, so that jobs
+    ``accuracy`` is the model's on its clients' training examples; it is rounded to whole percents, so that jobs
     differ whenever it moved by a point. All draws follow from ``seed_for(purpose, *integers)`` and from who is in the
-    cluster. Raises DataError for a shadow set of less than two records.
+    cluster. Raises DataError for a shadow set of less than two examples.
     """
     clients = np.flatnonzero(assignment == cluster)
     size = _half(config, data, clients)
@@ -104,7 +106,7 @@ def shadow_jobs(
     def seed(purpose: str, *numbers: int) -> int:
         return seed_for(purpose, *numbers, *clients.tolist())
 
-    amounts = _shadow_amounts(config, data, clients, np.random.default_rng(seed("shadow_amounts")))
+    strengths = _shadow_strengths(config, data, clients, np.random.default_rng(seed("shadow_strengths")))
     jobs = []
     for k in range(config.shadows + (config.signal == "server_only")):
         drawn = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
@@ -112,7 +114,7 @@ def shadow_jobs(
             ShadowJob(
                 members=np.sort(drawn[:size]),
                 nonmembers=np.sort(drawn[size : 2 * size]),
-                amounts=amounts,
+                strengths=strengths,
                 # Rounded twice, because 100 * 0.07 is a little above 7.
                 target_accuracy=round(100 * accuracy) / 100,
                 max_epochs=config.max_epochs,
@@ -124,30 +126,32 @@ def shadow_jobs(
 
 
 def _half(config: Config, data: Federation, clients: Ints) -> int:
-    """Number of records that a shadow model is trained on, and of those that it is not."""
-    half = min(config.shadow_records, len(data.shadow)) // 2
+    """Number of examples that a shadow model is trained on, and of those that it is not."""
+    half = min(config.shadow_examples, len(data.shadow)) // 2
     if half < 1:
-        raise DataError(f"a shadow model needs 2 records or more; the shadow set of {data.name} has {len(data.shadow)}")
+        raise DataError(
+            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
+        )
     return min(half, int(data.sizes[clients].sum())) if config.size_matched else half
 
 
-def _shadow_amounts(config: Config, data: Federation, clients: Ints, rng: np.random.Generator) -> Floats:
-    """Transform amounts of the whole shadow set, [n shadow]."""
+def _shadow_strengths(config: Config, data: Federation, clients: Ints, rng: np.random.Generator) -> Floats:
+    """Transform strengths of the whole shadow set, [n shadow]."""
     nobodys = np.full(len(data.shadow), NOBODY)
     if config.shadow_transform == "none":
         return _untransformed(data, nobodys)
     everyone = np.arange(data.clients)
-    return _worn(data, clients if config.shadow_transform == "cluster" else everyone, nobodys, rng)
+    return _matching_strengths(data, clients if config.shadow_transform == "cluster" else everyone, nobodys, rng)
 
 
 def _untransformed(data: Federation, owners: Ints) -> Floats:
     return np.full(len(owners), transforms.identity(data.prepare.transform), np.float32)
 
 
-def _worn(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
-    """Transform amounts [n] of records with these ``owners`` [n]: the owner's; without one, any of ``clients``'."""
+def _matching_strengths(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
+    """Transform strengths [n] of examples with these ``owners`` [n]: the owner's; without one, any of ``clients``'."""
     anyones = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
-    return data.draw_amounts(np.where(owners == NOBODY, anyones, owners), rng)
+    return data.draw_strengths(np.where(owners == NOBODY, anyones, owners), rng)
 
 
 def audit(
@@ -163,56 +167,56 @@ def audit(
     """Attack the model ``weights`` of ``cluster``, whose clients are those with that ``assignment``.
 
     ``shadows`` are the models of `shadow_jobs`. The measures are those of the oracle under either signal; with
-    ``server_only`` the risk is a function of the shadows alone. Raises DataError where no held-out record can serve.
+    ``server_only`` the risk is a function of the shadows alone. Raises DataError where no held-out example can serve.
     """
     clients = np.flatnonzero(assignment == cluster)
-    shadow = pooled(shadows, "shadow")
-    learned = _attack_models.fit(config.attack_model, _at_most(config.attack_records, shadow, rng), rng)
+    shadow = pool_outputs(shadows, "shadow")
+    learned = _attack_models.fit(config.attack_model, _at_most(config.attack_examples, shadow, rng), rng)
     network.load(weights)
-    target, owners = _queried(config, data, clients, network, rng)
+    target, owners = _query(config, data, clients, network, rng)
     scores = {
         "shadow_mia": learned(target),
         "loss_threshold": membership.loss_threshold(shadow, target),
         "confidence": membership.confidence(shadow, target),
     }
-    found = {attack: membership.measured(score, target.member) for attack, score in scores.items()}
-    found["maximum"] = membership.strongest(list(found.values()))
+    found = {attack: membership.measure(score, target.member) for attack, score in scores.items()}
+    found["maximum"] = membership.worst_case(list(found.values()))
     risk = found["shadow_mia"]["balanced_accuracy"]
     if config.signal == "server_only":
-        probe = pooled(shadows, "probe")
+        probe = pool_outputs(shadows, "probe")
         risk = membership.balanced_accuracy(learned(probe), probe.member)
-    return Audit(risk, _listed(found, target, shadows), _table(scores, target, owners))
+    return Audit(risk, _list_measures(found, target, shadows), _table(scores, target, owners))
 
 
 def _at_most(limit: int, outputs: Outputs, rng: np.random.Generator) -> Outputs:
     return outputs[np.sort(rng.choice(len(outputs), limit, replace=False))] if len(outputs) > limit else outputs
 
 
-def _queried(
+def _query(
     config: Config, data: Federation, clients: Ints, network: Network, rng: np.random.Generator
 ) -> tuple[Outputs, Ints]:
     """What the loaded model says of members and of equally many non-members, and the owner of each (-1: nobody)."""
     inside = np.flatnonzero(np.isin(data.owner(), clients))
-    # A record held out from a client looks like that client's; it is no fair opponent if the client is elsewhere.
+    # An example held out from a client looks like that client's; it is no fair opponent if the client is elsewhere.
     outside = np.flatnonzero((data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients))
     size = min(config.queries, len(inside), len(outside))
     if size < 1:
-        raise DataError(f"{data.name} has no held-out record to set against the {len(inside)} members of a cluster")
+        raise DataError(f"{data.name} has no held-out example to set against the {len(inside)} members of a cluster")
     inside = np.sort(rng.choice(inside, size, replace=False))
     outside = np.sort(rng.choice(outside, size, replace=False))
     held_out, holders = data.nonmembers[outside], data.nonmember_owner[outside]
     matched = config.nonmember_transform == "cluster"
-    amounts = _worn(data, clients, holders, rng) if matched else _untransformed(data, holders)
-    logits = [network.logits(data.train.x[inside]), network.logits(data.prepare(held_out.x, amounts))]
+    strengths = _matching_strengths(data, clients, holders, rng) if matched else _untransformed(data, holders)
+    logits = [network.logits(data.train.x[inside]), network.logits(data.prepare(held_out.x, strengths))]
     labels = np.concatenate([data.train.y[inside], held_out.y])
     owners = np.concatenate([data.owner()[inside], holders])
     return Outputs(np.concatenate(logits), labels, np.arange(2 * size) < size), owners
 
 
-def _listed(
+def _list_measures(
     found: dict[str, dict[str, float]], target: Outputs, shadows: Sequence[Shadow]
 ) -> tuple[tuple[str, str, float], ...]:
-    """All measures as triples, with the model's gap between trained and held-out records and the shadows' training."""
+    """All measures as triples, with the model's gap between trained and held-out examples and the shadows' training."""
     rows = [(attack, metric, value) for attack, measures in found.items() for metric, value in measures.items()]
     members = int(target.member.sum())
     for attack in found:
@@ -227,9 +231,9 @@ def _listed(
 
 
 def _table(scores: dict[str, np.ndarray], target: Outputs, owners: Ints) -> Scores:
-    attacks, records = len(scores), len(target)
+    attacks, examples = len(scores), len(target)
     return Scores(
-        attack=np.repeat(np.array(list(scores)), records),
+        attack=np.repeat(np.array(list(scores)), examples),
         client=np.tile(owners, attacks),
         member=np.tile(target.member, attacks),
         score=np.concatenate(list(scores.values())),

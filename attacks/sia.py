@@ -1,17 +1,17 @@
-"""Source inference (Hu et al. 2021; Zhao et al. 2025, eq. 5): whose record is this? His whose model loses least on it.
+"""Source inference (Hu et al. 2021; Zhao et al. 2025, eq. 5): whose example is this? His whose model loses least on it.
 
-    T_i   n training records of client i, drawn once for the run
+    T_i   n training examples of client i, drawn once for the run
     every round, before the server averages, with the models theta_k that it received:
         guess(x) = argmin_k CE(theta_k(x), y)                 ties: the lowest client
         SIA_i    = |{x in T_i : guess(x) = i}| / |T_i|        1 / clients is chance
     disparity: CoV, 1 / (1 + CoV^2) and max - min of SIA_i over clients; CoV of one owner's losses over models
 
-Differences from the paper: none in the attack. The released code draws HAR's targets from all of a client's records, of which
+Differences from the paper: none in the attack. The released code draws HAR's targets from all of a client's examples, of which
 some were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``). Max - min is biased upwards, so what
 it would be for equally exposed clients is given beside it, as ``eod_null``.
 
-A check on any result: if targets are not the owners' records, sum_i SIA_i = 1 in expectation whatever the models are. A mean of
-1 / clients with a wide spread is the mark of an attack on the wrong records.
+A check on any result: if targets are not the owners' examples, sum_i SIA_i = 1 in expectation whatever the models are.
+A mean of 1 / clients with a wide spread is the mark of an attack on the wrong examples.
 """
 
 from __future__ import annotations
@@ -44,24 +44,27 @@ class Config(SlotConfig):
     """Fields of source inference."""
 
     every: int = Field(1, ge=1, description="rounds from one attack to the next")
-    targets: int = Field(100, ge=1, description="attacked records of each client; at most what the smallest client has")
-    # A record that nobody trained on belongs to nobody's model, and only adds noise.
+    targets: int = Field(
+        100, ge=1, description="attacked examples of each client; at most what the smallest client has"
+    )
+    # An example that nobody trained on belongs to nobody's model, and only adds noise.
     pool: Literal["training", "all"] = Field(
-        "training", description="records that may be attacked: the client's training records, or its test records, too"
+        "training",
+        description="examples that may be attacked: the client's training examples, or its test examples, too",
     )
     rounded: bool = Field(False, description="round each client's attack accuracy to two decimals, as released")
 
 
 def targets(config: Config, data: Federation, stream: Stream) -> Ints:
-    """The attacked records of every client, [clients, n]: places among the training records followed by the test records.
+    """The attacked examples of every client, [clients, n]: places among the training examples followed by the test examples.
 
     They depend on the run's seed and not on the round. Every client has equally many. Raises DataError where a client has no
-    record to be attacked.
+    example to be attacked.
     """
     pools = [_pool(config, data, i) for i in range(data.clients)]
     size = min(config.targets, *map(len, pools))
     if size < 1:
-        raise DataError(f"source inference needs 1 training record or more of every client of {data.name}")
+        raise DataError(f"source inference needs 1 training example or more of every client of {data.name}")
     drawn = [stream("attack_targets", i).choice(own, size, replace=False) for i, own in enumerate(pools)]
     return np.sort(drawn, axis=1)
 
@@ -72,8 +75,8 @@ def _pool(config: Config, data: Federation, client: int) -> Ints:
     return trained_on if config.pool == "training" else np.concatenate([trained_on, tested_on])
 
 
-def _records(data: Federation, places: Ints) -> Examples:
-    """The records at ``places`` [n], counting the training records first and the test records after them."""
+def _examples_at(data: Federation, places: Ints) -> Examples:
+    """The examples at ``places`` [n], counting the training examples first and the test examples after them."""
     trained_on = places < len(data.train)
     x, y = np.empty((len(places), *data.shape), np.float32), np.empty(len(places), np.int64)
     for part, chosen, start in (data.train, trained_on, 0), (data.test, ~trained_on, len(data.train)):
@@ -92,24 +95,24 @@ def observe(
     clients: Sequence[int],
     stream: Stream,
 ) -> Doubles:
-    """Losses [c, clients * n] in nats of the models of a cohort's c ``clients`` on the targets of all, owner after owner.
+    """Losses [c, clients * n] in nats of the models of a block's c ``clients`` on the targets of all, owner after owner.
 
     Models are used as the server receives them (``params`` [c, d], ``buffers`` [c, b], among them a client's own running
-    statistics), in evaluation mode, and all are asked about the same records in the same order.
+    statistics), in evaluation mode, and all are asked about the same examples in the same order.
     """
     from algorithms.core.messages import Weights
 
-    attacked = _records(data, targets(config, data, stream).ravel())
+    attacked = _examples_at(data, targets(config, data, stream).ravel())
     losses = np.empty((len(clients), len(attacked)))
     for row, own, statistics in zip(losses, params, buffers, strict=True):
         network.load(Weights(own, statistics))
-        # Exact where the probability rounds to 1, or all models that overfit would tie at 0, in favour of the first.
+        # Exact where the probability rounds to 1, or all models that overfit would tie at 0, in favor of the first.
         row[:] = membership.losses(network.logits(attacked.x), attacked.y)
     return losses
 
 
 def guesses(losses: Doubles) -> Ints:
-    """Which of the models each record is traced to, [owners, n], from ``losses`` [models, owners, n].
+    """Which of the models each example is traced to, [owners, n], from ``losses`` [models, owners, n].
 
     The lowest loss wins, of equals the first. A model whose loss is not a number is not suspected.
     """
@@ -121,7 +124,7 @@ def conclude(
 ) -> Exposure:
     """The attack of one round, from what was observed of the ``clients`` [k] who took part: losses [k, all clients * n].
 
-    Only their records are attacked, and only they are suspected: a record of an absent client has no source in this round.
+    Only their examples are attacked, and only they are suspected: an example of an absent client has no source in this round.
     """
     losses = observed.reshape(len(clients), data.clients, -1)[:, clients]
     hits = guesses(losses) == np.arange(len(clients))[:, None]
@@ -130,13 +133,13 @@ def conclude(
     low, high = disparity.wilson(hits.sum(axis=1), n)
     columns = {"sia_accuracy": found, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
     return Exposure(
-        facts=facts(np.round(found, 2) if config.rounded else found, means, float(hits.mean()), n),
+        metrics=round_metrics(np.round(found, 2) if config.rounded else found, means, float(hits.mean()), n),
         clients={name: _spread(values, clients, data.clients) for name, values in columns.items()},
         measures=tuple((f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, found, strict=True)),
     )
 
 
-def facts(found: Doubles, means: Doubles, mean: float, n: int) -> dict[str, float]:
+def round_metrics(found: Doubles, means: Doubles, mean: float, n: int) -> dict[str, float]:
     """The round's metrics (Zhao et al. 2025, section 5.2), over the clients who took part.
 
     ``found`` [clients] is the attack's success on each, ``means`` [models, owners] every model's mean loss on every owner's

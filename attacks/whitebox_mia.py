@@ -1,18 +1,18 @@
 """White-box membership inference on clients' updates, by directions of gradients (as released by Zhao et al. 2025).
 
     feature_l(x, k) = cos( -grad_l CE(theta; x), (theta_k - theta)_l )     for each array l of the model theta that k was sent
-    one client, the trainer, is the attacker's own. 30 times: hold out some of its records, train theta on the rest;
-        the features of records trained on and held out, against this mock update, are the lessons
+    one client, the trainer, is the attacker's own. 30 times: hold out some of its examples, train theta on the rest;
+        the features of examples trained on and held out, against this mock update, are the lessons
     a random forest of 200 trees learns member or not from the lessons
-    and is asked about 50 training records and 50 records never trained on of every other client
+    and is asked about 50 training examples and 50 examples never trained on of every other client
 
 Differences from the paper: it has no such attack, and of the released one no more is known here than the numbers above. The
-rest is our reading: a mock update holds out half of at most 100 of the trainer's records, its training is plain SGD, and what a
-client never trained on are its own test records, else the non-members tied to it, else those of nobody.
+rest is our reading: a mock update holds out half of at most 100 of the trainer's examples, its training is plain SGD,
+and what a client never trained on are its own test examples, else the non-members tied to it, else those of nobody.
 
 A limit to know: the forest's threshold is learned on the trainer. Where clients have other labels, or local training is unlike
-the mock's, accuracy falls while the ranking of records (``auc``) may still be good; and where only anybody's records can be set
-against a client's, their labels may give them away.
+the mock's, accuracy falls while the ranking of examples (``auc``) may still be good; and where only anybody's examples
+can be set against a client's, their labels may give them away.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pydantic import Field
 
 from attacks import Exposure
 from attacks.metrics import disparity
-from attacks.metrics.membership import measured
+from attacks.metrics.membership import measure
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY
@@ -46,17 +46,17 @@ AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
 class Config(SlotConfig):
     """Fields of the white-box attack; those named mock are the attacker's guess at how clients train."""
 
-    # One attack takes a gradient for each attacked record and thirty short trainings.
+    # One attack takes a gradient for each attacked example and thirty short trainings.
     every: int = Field(10, ge=1, description="rounds from one attack to the next")
-    trainer: int = Field(0, ge=0, description="the client whose records the attacker knows and learns from")
+    trainer: int = Field(0, ge=0, description="the client whose examples the attacker knows and learns from")
     queries: int = Field(50, ge=1, description="members that are attacked of each client, and equally many non-members")
     mock_updates: int = Field(
-        30, ge=1, le=1000, description="trainings on the trainer's records, each without some of them"
+        30, ge=1, le=1000, description="trainings on the trainer's examples, each without some of them"
     )
-    mock_epochs: int = Field(1, ge=1, description="passes over the records of one such training")
+    mock_epochs: int = Field(1, ge=1, description="passes over the examples of one such training")
     # A cosine does not see how long an update is, so the rate matters little while it is small.
     mock_lr: float = Field(0.01, gt=0, le=100, description="learning rate of its plain SGD")
-    mock_batch_size: int = Field(50, ge=1, description="records per step; the last batch of a pass may be smaller")
+    mock_batch_size: int = Field(50, ge=1, description="examples per step; the last batch of a pass may be smaller")
     trees: int = Field(200, ge=1, le=10_000, description="trees of the random forest")
 
 
@@ -81,11 +81,11 @@ def observe(
     clients: Sequence[int],
     stream: Stream,
 ) -> dict[str, NDArray[Any]]:
-    """Features of the attacked records of a cohort's c ``clients``, and the lessons where the trainer is among them.
+    """Features of the attacked examples of a block's c ``clients``, and the lessons where the trainer is among them.
 
-    Returns ``members`` and ``nonmembers`` [c, queries, arrays], NaN beyond the records that a client has, ``lessons``
-    [m, arrays] and ``taught`` [m] (whether each was a member), with m = 0 in the other cohorts. Raises DataError where no
-    client but the trainer has a record that was not trained on, or the trainer has not two records.
+    Returns ``members`` and ``nonmembers`` [c, queries, arrays], NaN beyond the examples that a client has, ``lessons``
+    [m, arrays] and ``taught`` [m] (whether each was a member), with m = 0 in the other blocks. Raises DataError where no
+    client but the trainer has an example that was not trained on, or the trainer has not two examples.
     """
     _check(config, data)
     arrays = len(network.layout.names)
@@ -98,7 +98,7 @@ def observe(
             continue
         update = (params[i] - start.params)[None]
         network.load(start)
-        for part, asked in zip(features, attacked(config, data, client, stream), strict=True):
+        for part, asked in zip(features, attacked_examples(config, data, client, stream), strict=True):
             part[i, : len(asked)] = cosines(network, asked, update)[:, 0]
     return {"members": features[0], "nonmembers": features[1], "lessons": lessons, "taught": taught}
 
@@ -106,12 +106,12 @@ def observe(
 def _check(config: Config, data: Federation) -> None:
     others = np.delete(np.arange(data.clients), config.trainer)
     if not any(len(_outside(data, int(client))[1]) for client in others):
-        raise DataError(f"{data.name} has no record that could be set against the members of a client; hold some out")
+        raise DataError(f"{data.name} has no example that could be set against the members of a client; hold some out")
     if data.sizes[config.trainer] < 2:
-        raise DataError(f"whitebox_mia needs 2 training records or more of client {config.trainer}, its trainer")
+        raise DataError(f"whitebox_mia needs 2 training examples or more of client {config.trainer}, its trainer")
 
 
-def attacked(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Examples]:
+def attacked_examples(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Examples]:
     """Members and non-members of ``client``, ready for the model: equally many, the same in every round."""
     rng = stream("attack_targets", client, 1)
     tested, outside = _outside(data, client)
@@ -121,33 +121,33 @@ def attacked(config: Config, data: Federation, client: int, stream: Stream) -> t
     if tested:
         return data.client(client)[inside], data.test[outside]
     stored = data.nonmembers[outside]
-    amounts = data.draw_amounts(np.full(size, client), rng)
-    return data.client(client)[inside], Examples(data.prepare(stored.x, amounts), stored.y)
+    strengths = data.draw_strengths(np.full(size, client), rng)
+    return data.client(client)[inside], Examples(data.prepare(stored.x, strengths), stored.y)
 
 
 def _outside(data: Federation, client: int) -> tuple[bool, Ints]:
-    """Places of records that ``client`` never trained on, and whether they are places in the test set: the client's
-    own test records if it has any, else the non-members tied to it, else those of nobody."""
+    """Places of examples that ``client`` never trained on, and whether they are places in the test set: the client's
+    own test examples if it has any, else the non-members tied to it, else those of nobody."""
     if (data.test_owner == client).any():
         return True, np.flatnonzero(data.test_owner == client)
     tied = data.nonmember_owner == client
     return False, np.flatnonzero(tied if tied.any() else data.nonmember_owner == NOBODY)
 
 
-def cosines(network: Network, records: Examples, updates: Floats) -> Doubles:
-    """Cosine of each record's step downhill with each of ``updates`` [m, d], array by array: [n, m, arrays].
+def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
+    """Cosine of each example's step downhill with each of ``updates`` [m, d], array by array: [n, m, arrays].
 
-    The step is minus the gradient of the record's own loss at what ``network`` holds, in evaluation mode. Where either has
+    The step is minus the gradient of the example's own loss at what ``network`` holds, in evaluation mode. Where either has
     no direction (or the update diverged) the cosine is 0.
     """
-    found = np.zeros((len(records), len(updates), len(network.layout.names)))
+    found = np.zeros((len(examples), len(updates), len(network.layout.names)))
     with np.errstate(invalid="ignore", over="ignore"):
         lengths = np.stack([np.linalg.norm(own, axis=1) for own in _by_array(network, updates)], axis=1)
-        for row, gradient in zip(found, _gradients(network, records), strict=True):
+        for row, gradient in zip(found, _gradients(network, examples), strict=True):
             pieces = zip(_by_array(network, updates), _by_array(network, gradient), strict=True)
-            for array, (own, slope) in enumerate(pieces):
-                length = lengths[:, array] * np.linalg.norm(slope)
-                np.divide(-(own @ slope), length, out=row[:, array], where=np.isfinite(length) & (length > 0))
+            for array, (own, gradient) in enumerate(pieces):
+                length = lengths[:, array] * np.linalg.norm(gradient)
+                np.divide(-(own @ gradient), length, out=row[:, array], where=np.isfinite(length) & (length > 0))
     return np.clip(np.nan_to_num(found), -1, 1)
 
 
@@ -156,15 +156,15 @@ def _by_array(network: Network, vectors: Floats) -> list[Floats]:
     return np.split(vectors, np.cumsum(network.layout.sizes)[:-1], axis=-1)
 
 
-def _gradients(network: Network, records: Examples) -> Iterator[Floats]:
-    """The gradient [d] of each record's own loss; the array is filled anew for the next record."""
+def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
+    """The gradient [d] of each example's own loss; the array is filled anew for the next example."""
     from torch.nn.functional import cross_entropy
 
     from algorithms.core.network import as_tensor
 
     network.module.eval()
-    inputs, labels = network.inputs(records.x), as_tensor(records.y).to(network.device)
-    for i in range(len(records)):
+    inputs, labels = network.inputs(examples.x), as_tensor(examples.y).to(network.device)
+    for i in range(len(examples)):
         network.grads.zero_()
         cross_entropy(network.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
         yield network.grads.cpu().numpy()
@@ -173,7 +173,7 @@ def _gradients(network: Network, records: Examples) -> Iterator[Floats]:
 def _lessons(
     config: Config, own: Examples, network: Network, start: Weights, rng: np.random.Generator
 ) -> tuple[Doubles, Bools]:
-    """Features [m, arrays] of the trainer's records ``own`` against mock updates, and whether each was trained on, [m]."""
+    """Features [m, arrays] of the trainer's examples ``own`` against mock updates, and whether each was trained on, [m]."""
     asked = np.sort(rng.choice(len(own), min(2 * config.queries, len(own)), replace=False))
     updates = np.empty((config.mock_updates, len(start.params)), np.float32)
     member = np.ones((len(asked), config.mock_updates), bool)
@@ -187,22 +187,22 @@ def _lessons(
 
 
 def mock_update(
-    config: Config, records: Examples, network: Network, start: Weights, rng: np.random.Generator
+    config: Config, examples: Examples, network: Network, start: Weights, rng: np.random.Generator
 ) -> Floats:
-    """What a client with these ``records`` would send, [d]: plain SGD from ``start``."""
+    """What a client with these ``examples`` would send, [d]: plain SGD from ``start``."""
     from torch.nn.functional import cross_entropy
 
     from algorithms.core.network import as_tensor
 
     network.load(start)
     network.module.train()
-    labels = as_tensor(records.y).to(network.device)
+    labels = as_tensor(examples.y).to(network.device)
     for _ in range(config.mock_epochs):
-        order = rng.permutation(len(records))
+        order = rng.permutation(len(examples))
         for at in range(0, len(order), config.mock_batch_size):
             batch = order[at : at + config.mock_batch_size]
             network.grads.zero_()
-            cross_entropy(network.module(network.inputs(records.x[batch])), labels[batch]).backward()
+            cross_entropy(network.module(network.inputs(examples.x[batch])), labels[batch]).backward()
             network.params.add_(network.grads, alpha=-config.mock_lr)
     return network.weights().params - start.params
 
@@ -220,15 +220,15 @@ def conclude(
             there = ~np.isnan(asked).any(axis=1)
             if there.any():
                 member = (np.arange(len(asked)) < config.queries)[there]
-                found = measured(judge(asked[there]) - 0.5, member)
+                found = measure(judge(asked[there]) - 0.5, member)
                 accuracy[client] = found["balanced_accuracy"]
                 measures += [(f"client_{client}", metric, value) for metric, value in found.items()]
     known = accuracy[~np.isnan(accuracy)]
-    facts = dict.fromkeys(AVERAGED, float("nan"))
+    metrics = dict.fromkeys(AVERAGED, float("nan"))
     if len(known):
         values = float(known.mean()), disparity.cov(known), disparity.eod(known)
-        facts = dict(zip(AVERAGED, values, strict=True))
-    return Exposure(facts, {"whitebox_accuracy": accuracy}, tuple(measures))
+        metrics = dict(zip(AVERAGED, values, strict=True))
+    return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
 
 
 def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Generator) -> Callable[[Doubles], Doubles]:

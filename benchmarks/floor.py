@@ -2,7 +2,7 @@
 
     uv run python benchmarks/floor.py [--workload digits] [--data DIR] [--repeats 9]
 
-Half of a workload's clients train in this process on one thread, in the cohorts in which an actor would get them. No engine can
+Half of a workload's clients train in this process on one thread, in the blocks in which an actor would get them. No engine can
 be faster with these steps, so it tells how far a target of `run.py` is within reach.
 """
 
@@ -25,7 +25,7 @@ from fedpriv_trial import federation, flattened, given
 
 from algorithms.core.network import Network
 from orchestrator.config.run import resolve
-from orchestrator.trial.client_actors import cohorts
+from orchestrator.trial.client_actors import client_blocks
 from orchestrator.trial.worker_session import Session, keep_freed_memory
 
 
@@ -49,12 +49,12 @@ def trained(workload: Workload, data: Path | None, repeats: int) -> float:
     import torch
 
     torch.set_num_threads(1)
-    records = workload.records(data, False)
-    run = resolve(given(workload.work, records) | {"rounds": 1})
-    dealt = federation(workload.work, records)
+    examples = workload.examples(data, False)
+    run = resolve(given(workload.work, examples) | {"rounds": 1})
+    dealt = federation(workload.work, examples)
     session = Session(run, dealt, Network(run.model, dealt.shape, dealt.classes))
     start = flattened(initial(workload.work, dealt.shape))
-    blocks = cohorts(dealt.clients, run.training.config.cohort_size)
+    blocks = client_blocks(dealt.clients, run.training.config.clients_per_job)
     taken = []
     for turn in range(repeats + 1):
         began = time.perf_counter()

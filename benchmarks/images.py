@@ -2,7 +2,7 @@
 
     uv run python benchmarks/images.py [--model keras_cnn] [--side 128] [--batch 32] [--steps 6] [--threads 1]
 
-Forward and backward passes on random images, without an optimiser; the three settings take turns and the fastest turn of each
+Forward and backward passes on random images, without an optimizer; the three settings take turns and the fastest turn of each
 counts. fedpriv trains channels-last, in float32 or, with ``training.precision: bf16``, under autocast to bf16.
 """
 

@@ -37,7 +37,7 @@ def main() -> int:
     machine.use_cores(2)
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        lay(folder, workload, workload.records(options.data, options.small))
+        lay(folder, workload, workload.examples(options.data, options.small))
         with Contender(comparison.OURS, "fedpriv_trial.py", [scratch], folder / "log") as ours:
             ours.ready()
             held = [after_a_round(ours) for _ in range(options.rounds)]

@@ -2,7 +2,7 @@
 
     uv run python benchmarks/mia.py [--workload mnist --data DIR] [--workload digits] [--rounds 10] [--size quarter]
 
-Three federations with the same records and starting weights are asked in turn: IFCA, IFCA-MIR with an empty cache of shadow
+Three federations with the same examples and starting weights are asked in turn: IFCA, IFCA-MIR with an empty cache of shadow
 models (two clusters, three shadows each), and IFCA-MIR with the cache as another run of the same trial left it. Ten rounds
 after the first hold two attacks, before rounds 5 and 10; what counts is the mean over them. The first attack of a session also
 waits for Ray to start the task workers, which load torch: seconds that do not depend on the workload.
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--workload", choices=RUNS, default="mnist")
     parser.add_argument("--rounds", type=int, default=10, help="rounds that count (default 10, with two attacks)")
     parser.add_argument(
-        "--size", choices=SIZES, default="full", help="MNIST with all records, a quarter, or a fiftieth"
+        "--size", choices=SIZES, default="full", help="MNIST with all examples, a quarter, or a fiftieth"
     )
     parser.add_argument("--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)")
     options = parser.parse_args()
@@ -82,7 +82,7 @@ def main() -> int:
 def measured(scratch: Path, options: argparse.Namespace) -> comparison.Measured:
     """Rounds of all three, in turn."""
     workload = WORKLOADS["digits"]
-    lay(scratch / "work", workload, workload.records(None, True))  # how many processes; the records are the run's own
+    lay(scratch / "work", workload, workload.examples(None, True))  # how many processes; the examples are the run's own
     for clustering in ("ifca", "ifca_mir"):
         (scratch / f"{clustering}.json").write_text(json.dumps(described(options, clustering)))
     with started(scratch, "filling the cache", "ifca_mir", "warm", options) as filling:

@@ -26,7 +26,7 @@ from algorithms.core.layout import Layout
 from algorithms.core.messages import Weights, gather
 from algorithms.core.noise import Normals
 from algorithms.engine import server
-from algorithms.engine.block import Trained, summed
+from algorithms.engine.block import TrainedBlock, sum_updates
 from orchestrator.config.run import resolve
 from orchestrator.trial.worker_session import keep_freed_memory
 
@@ -39,7 +39,7 @@ class Federation:
     """A round's outcome: what was sent out, and what ``trained`` clients hold."""
 
     sent: Weights
-    trained: Trained
+    trained: TrainedBlock
     layout: Layout
 
 
@@ -76,18 +76,18 @@ def drawn(model: str, clients: int) -> Federation:
     params *= np.float32(20 / layout.size**0.5)
     params += sent
     none = np.empty((clients, 0), np.float32)
-    return Federation(Weights(sent, none[0]), Trained(params, none, np.zeros(clients)), layout)
+    return Federation(Weights(sent, none[0]), TrainedBlock(params, none, np.zeros(clients)), layout)
 
 
 def step(mode: str, model: str, federation: Federation) -> Callable[[Normals], Any]:
-    """From trained clients to the next model, as the cohort's process and the server do it together."""
+    """From trained clients to the next model, as the block's process and the server do it together."""
     privacy = {"name": mode} if mode == "none" else {"name": mode, "clip": 5.0, "noise_multiplier": 0.01}
     run = resolve({"rounds": 1, "data": "digits", "model": model, "privacy": privacy})
     clients = len(federation.trained.params)
     nobody, examples = np.zeros(clients, np.int64), np.full(clients, 100)
 
     def once(noise: Normals) -> Any:
-        parts = summed(run, federation.trained, range(clients), [federation.sent], nobody, examples)
+        parts = sum_updates(run, federation.trained, range(clients), [federation.sent], nobody, examples)
         received = gather(list(parts.values()), federation.layout, {})
         return server.step(run, server.begin(run, federation.sent), federation.sent, received, noise)
 

@@ -22,13 +22,13 @@ import machine
 import numpy as np
 from contender import Contender, Failed
 from environments import SHOWN, NoEnvironment, python_of, versions
-from workloads import WORKLOADS, Records, Workload, lay
+from workloads import WORKLOADS, Examples, Workload, lay
 
 RESULTS = Path("results/benchmarks")
 PEERS = ("bare", "flower", "pfl")
 SCRIPTS = {"flower": "flower_simulation.py", "pfl": "pfl_research.py"}
-# How far weights may be apart, as a share of the largest change: with one step on all of a client's records, no order of
-# records and so no random number is left, and only the order of additions differs.
+# How far weights may be apart, as a share of the largest change: with one step on all of a client's examples, no order of
+# examples and so no random number is left, and only the order of additions differs.
 AGREEMENT = 0.01
 TURN_SECONDS = 1.0  # rounds that are shorter are run in a row, as they are where somebody waits for a thousand of them
 
@@ -40,24 +40,24 @@ def main() -> int:
     machine.use_cores(2)
     for name in WORKLOADS if options.workload == "all" else [options.workload]:
         workload = WORKLOADS[name]
-        records = workload.records(options.data, options.small or options.check)
+        examples = workload.examples(options.data, options.small or options.check)
         with TemporaryDirectory() as scratch:
             if options.check:
-                failures += check(Path(scratch), workload, records, options)
+                failures += check(Path(scratch), workload, examples, options)
             else:
-                compare(Path(scratch), name, workload, records, told, options)
+                compare(Path(scratch), name, workload, examples, told, options)
     return 1 if failures else 0
 
 
 def compare(
-    scratch: Path, name: str, workload: Workload, records: Records, told: dict[str, Any], options: argparse.Namespace
+    scratch: Path, name: str, workload: Workload, examples: Examples, told: dict[str, Any], options: argparse.Namespace
 ) -> None:
     """One workload: measure, print, write."""
-    lay(scratch, workload, records)
+    lay(scratch, workload, examples)
     with ExitStack() as stack:
         contenders, missing = started(stack, scratch, name, workload, options)
         told = told | {peer: versions(python_of(peer), SHOWN[peer]) for peer in SHOWN if peer in named(contenders)}
-        print(f"\n{name}: {records.clients} clients, {len(records.y)} records", flush=True)
+        print(f"\n{name}: {examples.clients} clients, {len(examples.y)} examples", flush=True)
         measured = comparison.interleaved(contenders, options.laps, at_least=TURN_SECONDS, told=progress)
     measured.failed |= missing
     found = comparison.rows(measured, {} if options.small else workload.targets)  # targets are for the full size
@@ -103,10 +103,10 @@ def named(contenders: list[Contender]) -> list[str]:
     return [one.name for one in contenders]
 
 
-def check(scratch: Path, workload: Workload, records: Records, options: argparse.Namespace) -> int:
-    """Two rounds of one step on all of a client's records: everybody must come to the same weights. Returns failures."""
-    whole = replace(workload.work, batch_size=int(np.diff(records.offsets).max()))
-    lay(scratch, replace(workload, work=whole), records)
+def check(scratch: Path, workload: Workload, examples: Examples, options: argparse.Namespace) -> int:
+    """Two rounds of one step on all of a client's examples: everybody must come to the same weights. Returns failures."""
+    whole = replace(workload.work, batch_size=int(np.diff(examples.offsets).max()))
+    lay(scratch, replace(workload, work=whole), examples)
     with ExitStack() as stack:
         contenders, missing = started(stack, scratch, workload.work.name, workload, options)
         weights = {}

@@ -1,4 +1,4 @@
-"""The workloads: who trains what on which records, and the targets that the measured ratios are held against."""
+"""The workloads: who trains what on which examples, and the targets that the measured ratios are held against."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from contenders import work as written
-from contenders.work import Records, Work
+from contenders.work import ClientExamples, Work
 
 
 @dataclass(frozen=True)
@@ -21,26 +21,26 @@ class Target:
 
 @dataclass(frozen=True)
 class Workload:
-    """``records(data, small)`` gives the clients' records, real ones under the folder ``data`` where they are wanted."""
+    """``examples(data, small)`` gives the clients' examples, real ones under the folder ``data`` where they are wanted."""
 
     title: str
     work: Work
-    records: Callable[[Path | None, bool], Records]
+    examples: Callable[[Path | None, bool], ClientExamples]
     targets: dict[str, Target] = field(default_factory=dict)
     bare: tuple[str, ...] = ("bare",)  # ways of writing the plain loop that are run
 
 
-def digits(data: Path | None, small: bool, clients: int = 200, each: int = 64) -> Records:
+def digits(data: Path | None, small: bool, clients: int = 200, each: int = 64) -> ClientExamples:
     """Clients with ``each`` of scikit-learn's digits, drawn with replacement; float32 [n, 1, 8, 8] in [0, 1]."""
     from datasets.sources import digits as source
 
     given = source.load(source.Config(), Path())
     clients = 8 if small else clients
-    drawn = given.records(np.random.default_rng(0).integers(0, len(given), clients * each))
-    return Records(drawn.x, drawn.y, np.arange(clients + 1) * each)
+    drawn = given.examples(np.random.default_rng(0).integers(0, len(given), clients * each))
+    return ClientExamples(drawn.x, drawn.y, np.arange(clients + 1) * each)
 
 
-def mnist(data: Path | None, small: bool) -> Records:
+def mnist(data: Path | None, small: bool) -> ClientExamples:
     """40 clients with 256 images, float32 [n, 1, 28, 28] in [0, 1]; noisy patterns of that shape without real data."""
     clients, each = (4, 64) if small else (40, 256)
     count = clients * each
@@ -51,10 +51,10 @@ def mnist(data: Path | None, small: bool) -> Records:
         x, y = train.x.astype(np.float32) / 255, train.y
     else:
         x, y = patterns(count, (1, 28, 28), 10)
-    return Records(x, y, np.arange(clients + 1) * each)
+    return ClientExamples(x, y, np.arange(clients + 1) * each)
 
 
-def har(data: Path | None, small: bool) -> Records:
+def har(data: Path | None, small: bool) -> ClientExamples:
     """30 subjects with 281 to 409 windows, float32 [n, 9, 128]; noisy patterns of that shape without real data."""
     if data is not None and (data / "UCI HAR Dataset").is_dir():
         from datasets.sources import har as source
@@ -62,7 +62,7 @@ def har(data: Path | None, small: bool) -> Records:
         given = source.load(source.Config(), data)
         assert given.subjects is not None
         rows = np.argsort(given.subjects, kind="stable")
-        every = given.records(rows)
+        every = given.examples(rows)
         x, y, sizes = every.x, every.y, np.bincount(given.subjects)[1:]
     else:
         sizes = np.random.default_rng(0).integers(281, 410, 30)
@@ -70,11 +70,11 @@ def har(data: Path | None, small: bool) -> Records:
     if small:
         sizes = np.full(4, 70)
         x, y = x[: sizes.sum()], y[: sizes.sum()]
-    return Records(x, y, np.concatenate([[0], np.cumsum(sizes)]))
+    return ClientExamples(x, y, np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def patterns(count: int, shape: tuple[int, ...], classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Records [count, *shape] in [0, 1], one pattern for each class under noise, and their labels [count]."""
+    """Examples [count, *shape] in [0, 1], one pattern for each class under noise, and their labels [count]."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, classes, count)
     pattern = rng.random((classes, *shape), np.float32)
@@ -126,6 +126,6 @@ def initial(work: Work, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {name: array.detach().numpy() for name, array in build(work.network, shape, work.classes).named_parameters()}
 
 
-def lay(folder: Path, workload: Workload, records: Records) -> None:
+def lay(folder: Path, workload: Workload, examples: ClientExamples) -> None:
     """Write the workload where its contenders find it."""
-    written.write(folder, workload.work, records, initial(workload.work, records.x.shape[1:]))
+    written.write(folder, workload.work, examples, initial(workload.work, examples.x.shape[1:]))

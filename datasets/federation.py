@@ -16,7 +16,7 @@ from datasets import transforms
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-RECORDS_AT_ONCE = 10_000  # bounds the memory that preparing needs beside its result
+EXAMPLES_AT_ONCE = 10_000  # bounds the memory that preparing needs beside its result
 
 
 class DataError(ValueError):
@@ -25,7 +25,7 @@ class DataError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Records and their labels: ``x`` [n, ...] as stored (uint8 pixels or float32), ``y`` [n] in 0..classes-1."""
+    """Examples and their labels: ``x`` [n, ...] as stored (uint8 pixels or float32), ``y`` [n] in 0..classes-1."""
 
     x: NDArray[Any]
     y: Ints
@@ -43,7 +43,7 @@ class Source:
 
     ``mean`` and ``std`` (per channel) are applied after the pixels were scaled to [0, 1] and transformed; ``None`` means
     that nothing is subtracted or divided. ``fill`` is the value in [0, 1] of the background, used where a rotation
-    uncovers a corner. ``subjects`` [n train + n test] says whose record each is, where the publisher tells.
+    uncovers a corner. ``subjects`` [n train + n test] says whose example each is, where the publisher tells.
     """
 
     name: str
@@ -58,8 +58,8 @@ class Source:
     def __len__(self) -> int:
         return len(self.train) + len(self.test)
 
-    def records(self, rows: Ints) -> Examples:
-        """The records with these numbers [n], counting the training records first and the test records after them."""
+    def examples(self, rows: Ints) -> Examples:
+        """The examples with these numbers [n], counting the training examples first and the test examples after them."""
         from_train = rows < len(self.train)
         x = np.empty((len(rows), *self.train.x.shape[1:]), self.train.x.dtype)
         y = np.empty(len(rows), np.int64)
@@ -70,7 +70,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How stored records become model inputs: scale, the client's transform, normalisation. A pure function of both.
+    """How stored examples become model inputs: scale, the client's transform, normalization. A pure function of both.
 
     ``transform`` names a function of `datasets.transforms` ("rotation", "brightness" or "none").
     """
@@ -80,40 +80,40 @@ class Preparation:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
 
-    def __call__(self, x: NDArray[Any], amounts: NDArray[Any]) -> Floats:
-        """Inputs [n, ...] float32 from stored records ``x`` [n, ...] and one transform amount for each, [n]."""
-        pixels = transforms.scaled(x)
-        moved = transforms.apply(self.transform, pixels, amounts, fill=self.fill)
-        return transforms.normalised(moved, self.mean, self.std)
+    def __call__(self, x: NDArray[Any], strengths: NDArray[Any]) -> Floats:
+        """Inputs [n, ...] float32 from stored examples ``x`` [n, ...] and one transform strength for each, [n]."""
+        pixels = transforms.scale(x)
+        moved = transforms.apply(self.transform, pixels, strengths, fill=self.fill)
+        return transforms.normalize(moved, self.mean, self.std)
 
-    def records(self, source: Source, rows: Ints, amounts: NDArray[Any]) -> Examples:
-        """The records of ``source`` with these numbers [n], ready for the model, under one amount for each, [n]."""
+    def examples(self, source: Source, rows: Ints, strengths: NDArray[Any]) -> Examples:
+        """The examples of ``source`` with these numbers [n], ready for the model, under one strength for each, [n]."""
         x = np.empty((len(rows), *source.train.x.shape[1:]), np.float32)
         y = np.empty(len(rows), np.int64)
-        for start in range(0, len(rows), RECORDS_AT_ONCE):
-            part = slice(start, start + RECORDS_AT_ONCE)
-            stored = source.records(rows[part])
-            x[part], y[part] = self(stored.x, amounts[part]), stored.y
+        for start in range(0, len(rows), EXAMPLES_AT_ONCE):
+            part = slice(start, start + EXAMPLES_AT_ONCE)
+            stored = source.examples(rows[part])
+            x[part], y[part] = self(stored.x, strengths[part]), stored.y
         return Examples(x, y)
 
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """All data of a run, dealt so that no stored record serves two purposes.
+    """All data of a run, dealt so that no stored example serves two purposes.
 
     Attributes:
-        train: every client's training records, client after client, ready for the model (float32).
+        train: every client's training examples, client after client, ready for the model (float32).
         offsets: [clients + 1]; client i owns ``train[offsets[i]:offsets[i + 1]]``.
         groups: [clients] index of the client's true group in ``group_names``.
-        amounts: [clients] the transform amount of the client (degrees, brightness factor; 0 without transform): the one
-            drawn for it, or the mean over its training records where every image has its own.
-        record_amounts: [n train] the amount that each training record got (equal within a client unless drawn per image).
-        test: records on which accuracy is measured, ready for the model; ``test_owner`` [m] is the client in whose way
+        strengths: [clients] the transform strength of the client (degrees, brightness factor; 0 without transform): the one
+            drawn for it, or the mean over its training examples where every image has its own.
+        example_strengths: [n train] the strength that each training example got (equal within a client unless drawn per image).
+        test: examples on which accuracy is measured, ready for the model; ``test_owner`` [m] is the client in whose way
             each was transformed (-1: nobody's).
-        nonmembers: stored (untransformed) records never trained on, for the attacks; ``nonmember_owner`` [k] names the
-            client to whom a record is tied (held out from its own records), -1 where it belongs to nobody.
-        shadow: stored (untransformed) records of the server's shadow set.
-        prepare: turns stored records into inputs under given amounts.
+        nonmembers: stored (untransformed) examples never trained on, for the attacks; ``nonmember_owner`` [k] names the
+            client to whom an example is tied (held out from its own examples), -1 where it belongs to nobody.
+        shadow: stored (untransformed) examples of the server's shadow set.
+        prepare: turns stored examples into inputs under given strengths.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Federation:
     offsets: Ints
     groups: Ints
     group_names: tuple[str, ...]
-    amounts: Floats
-    record_amounts: Floats
+    strengths: Floats
+    example_strengths: Floats
     test: Examples
     test_owner: Ints
     nonmembers: Examples
@@ -137,22 +137,22 @@ class Federation:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one record as the model sees it, for example (1, 28, 28)."""
+        """Shape of one example as the model sees it, for example (1, 28, 28)."""
         return tuple(self.train.x.shape[1:])
 
     @property
     def sizes(self) -> Ints:
-        """[clients] number of training records of each client."""
+        """[clients] number of training examples of each client."""
         return np.diff(self.offsets)
 
     def client(self, i: int) -> Examples:
-        """The training records of client ``i``: a view, not a copy."""
+        """The training examples of client ``i``: a view, not a copy."""
         return self.train[slice(self.offsets[i], self.offsets[i + 1])]
 
     def without(self, client: int) -> "Federation":
         """The federation in which ``client`` takes no part; later clients move up by one.
 
-        Its records are left out wherever they are tied to it. Training records are viewed, not copied, where the client
+        Its examples are left out wherever they are tied to it. Training examples are viewed, not copied, where the client
         is the last one.
         """
         first, last, size = self.offsets[client], self.offsets[client + 1], self.sizes[client]
@@ -164,8 +164,8 @@ class Federation:
             train=self.train[kept],
             offsets=np.concatenate([self.offsets[: client + 1], self.offsets[client + 2 :] - size]),
             groups=np.delete(self.groups, client),
-            amounts=np.delete(self.amounts, client),
-            record_amounts=self.record_amounts[kept],
+            strengths=np.delete(self.strengths, client),
+            example_strengths=self.example_strengths[kept],
             test=self.test[tested],
             test_owner=moved_up(self.test_owner[tested]),
             nonmembers=self.nonmembers[held],
@@ -173,20 +173,20 @@ class Federation:
         )
 
     def owner(self) -> Ints:
-        """[n train] the client that owns each training record."""
+        """[n train] the client that owns each training example."""
         return np.repeat(np.arange(self.clients), self.sizes)
 
-    def draw_amounts(self, clients: Ints, rng: np.random.Generator) -> Floats:
-        """One transform amount for each entry of ``clients`` [n], drawn from that client's training records.
+    def draw_strengths(self, clients: Ints, rng: np.random.Generator) -> Floats:
+        """One transform strength for each entry of ``clients`` [n], drawn from that client's training examples.
 
-        This gives records that belong to nobody (shadow set, non-members) the transforms of given clients, whether an
-        amount was drawn per client or per image.
+        This gives examples that belong to nobody (shadow set, non-members) the transforms of given clients, whether an
+        strength was drawn per client or per image.
         """
         place = rng.random(len(clients)) * self.sizes[clients]
-        return self.record_amounts[self.offsets[clients] + place.astype(np.int64)]
+        return self.example_strengths[self.offsets[clients] + place.astype(np.int64)]
 
     def digest(self) -> str:
-        """32 hex digits of the shadow set and of how records are prepared: equal digests, equal shadow models."""
+        """32 hex digits of the shadow set and of how examples are prepared: equal digests, equal shadow models."""
         return self._digest
 
     @cached_property

@@ -33,16 +33,16 @@ def read(path: Path, md5: str | None = None) -> bytes:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if md5 is not None and found != md5:
-        raise damaged(path, f"the MD5 of its {len(content)} bytes is {found}, the published one is {md5}")
+        raise damage_error(path, f"the MD5 of its {len(content)} bytes is {found}, the published one is {md5}")
     return content
 
 
-def damaged(path: Path, why: object) -> DataError:
+def damage_error(path: Path, why: object) -> DataError:
     """The refusal of a file that is there but is not what it should be."""
     return DataError(f"{path} is damaged: {why}. Delete it and get it again")
 
 
-def absent(dataset: str, sought: str, remedy: str) -> DataError:
+def absence_error(dataset: str, sought: str, remedy: str) -> DataError:
     """The refusal of a data set of which what was ``sought`` is not there."""
     return DataError(f"{dataset} is absent: looked for {sought}. {remedy}")
 
@@ -54,14 +54,14 @@ def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> 
     ``allowed``, if the publisher does not answer, or if the download fails; nothing is tried twice.
     """
     if not allowed:
-        raise absent(dataset, sought, f"Downloading is off. {remedy}")
+        raise absence_error(dataset, sought, f"Downloading is off. {remedy}")
     try:
         with _patience(PATIENCE):
             _ask(PUBLISHERS[dataset])
             published = getattr(importlib.import_module("torchvision.datasets"), dataset)
             published(root, download=True)
     except (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile.TarError) as error:
-        raise absent(dataset, sought, f"Downloading it failed ({_reason(error)}). {remedy}") from error
+        raise absence_error(dataset, sought, f"Downloading it failed ({_reason(error)}). {remedy}") from error
 
 
 def _ask(address: str) -> None:

@@ -1,17 +1,17 @@
-"""Which record serves which purpose: training, measuring accuracy, non-members of the attacks, shadow set.
+"""Which example serves which purpose: training, measuring accuracy, non-members of the attacks, shadow set.
 
-No record serves two. A record of the shadow set has taught the attack, so that counting it again among the non-members
+No example serves two. An example of the shadow set has taught the attack, so that counting it again among the non-members
 would flatter the attack; duplicates are therefore the sources' to remove.
 
 There are two layouts. With a shared test set (digits, MNIST, FEMNIST):
 
-    training records  = shadow set | client 0 | client 1 | ... | left over
-    test records      = accuracy | non-members | left over
+    training examples  = shadow set | client 0 | client 1 | ... | left over
+    test examples      = accuracy | non-members | left over
 
-and, where all training records go to the clients and the published shadow set can only be the test set (CIFAR-10):
+and, where all training examples go to the clients and the published shadow set can only be the test set (CIFAR-10):
 
-    training records  = client 0 (accuracy | non-members | training) | client 1 (...) | ... | left over
-    test records      = shadow set | left over
+    training examples  = client 0 (accuracy | non-members | training) | client 1 (...) | ... | left over
+    test examples      = shadow set | left over
 """
 
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ NOBODY = -1
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """Record numbers (as in `Source.records`) by purpose, all of them different.
+    """Record numbers (as in `Source.examples`) by purpose, all of them different.
 
-    ``clients`` holds the training records of each client; ``test_owner`` and ``nonmember_owner`` name the client from
-    whose own records a record was held out, -1 for one that is nobody's.
+    ``clients`` holds the training examples of each client; ``test_owner`` and ``nonmember_owner`` name the client from
+    whose own examples an example was held out, -1 for one that is nobody's.
     """
 
     clients: tuple[Ints, ...]
@@ -41,12 +41,12 @@ class Roles:
 
     @property
     def sizes(self) -> Ints:
-        """[clients] number of training records of each client."""
+        """[clients] number of training examples of each client."""
         return np.array([len(rows) for rows in self.clients], np.int64)
 
     @property
     def owner(self) -> Ints:
-        """[n train] the client of each training record, client after client."""
+        """[n train] the client of each training example, client after client."""
         return np.repeat(np.arange(len(self.clients)), self.sizes)
 
 
@@ -114,13 +114,13 @@ def _examples_per_client(config: SourceConfig, available: int) -> int:
 
 
 def _test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
-    """Records for accuracy and for non-members."""
+    """Examples for accuracy and for non-members."""
     test, nonmembers = config.test_size, config.nonmember_size
     return available // 2 if test is None else test, available // 2 if nonmembers is None else nonmembers
 
 
 def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int]:
-    """Records that one client with ``each`` records holds out for accuracy and for non-members."""
+    """Examples that one client with ``each`` examples holds out for accuracy and for non-members."""
     held_out = round(config.held_out * each)
     return held_out - held_out // 2, held_out // 2
 
@@ -128,9 +128,9 @@ def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int]:
 def _too_few_for_clients(config: SourceConfig, source: Source, shadow: int) -> list[str]:
     total = len(source.train)
     if shadow > total:
-        return [f"data.shadow_size: {source.name} has {total} training records, fewer than {shadow}"]
+        return [f"data.shadow_size: {source.name} has {total} training examples, fewer than {shadow}"]
     available = total - shadow
-    left = f"{total} training records of {source.name}" + (f" less the shadow set of {shadow}" if shadow else "")
+    left = f"{total} training examples of {source.name}" + (f" less the shadow set of {shadow}" if shadow else "")
     if config.clients > available:
         return [f"data.clients: {config.clients} clients are more than the {available} examples there are ({left})"]
     wanted, most = config.examples_per_client, available // config.clients
@@ -145,8 +145,8 @@ def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
     test, nonmembers = _test_sizes(config, len(source.test))
     if 1 <= test <= len(source.test) - nonmembers:
         return []
-    wanted = f"{test} records for accuracy and {nonmembers} non-members (data.nonmember_size)"
-    return [f"data.test_size: {wanted} cannot be had from the {len(source.test)} test records of {source.name}"]
+    wanted = f"{test} examples for accuracy and {nonmembers} non-members (data.nonmember_size)"
+    return [f"data.test_size: {wanted} cannot be had from the {len(source.test)} test examples of {source.name}"]
 
 
 def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
@@ -160,6 +160,6 @@ def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
         )
     if config.shadow_size is not None and config.shadow_size > len(source.test):
         found.append(
-            f"data.shadow_size: {source.name} has {len(source.test)} test records, fewer than {config.shadow_size}"
+            f"data.shadow_size: {source.name} has {len(source.test)} test examples, fewer than {config.shadow_size}"
         )
     return found

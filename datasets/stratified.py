@@ -12,7 +12,7 @@ SEED = 0
 
 
 def one_in(n: int, y: Ints) -> NDArray[np.bool_]:
-    """Which records [len(y)] form a fixed random 1/n of all in which every class has its share, to within one record.
+    """Which examples [len(y)] form a fixed random 1/n of all in which every class has its share, to within one example.
 
     >>> picked = one_in(3, np.array([0, 1] * 6))
     >>> int(picked.sum()), int(picked[::2].sum())
@@ -26,6 +26,6 @@ def one_in(n: int, y: Ints) -> NDArray[np.bool_]:
 
 
 def split(x: NDArray[Any], y: Ints, n: int) -> tuple[Examples, Examples]:
-    """Training and test records, the latter a stratified 1/n of all."""
+    """Training and test examples, the latter a stratified 1/n of all."""
     test = one_in(n, y)
     return Examples(x[~test], y[~test]), Examples(x[test], y[test])

@@ -8,13 +8,13 @@ from datasets.roles import Roles
 GROUP_NAMES = ("all",)
 
 
-def federation(source: Source, dealt: Roles) -> Federation:
-    """The records of ``source`` by purpose, those of training and testing ready for the model."""
+def ungrouped_federation(source: Source, dealt: Roles) -> Federation:
+    """The examples of ``source`` by purpose, those of training and testing ready for the model."""
     prepare = Preparation("none", source.fill, source.mean, source.std)
     clients = len(dealt.clients)
 
     def ready(rows: Ints) -> Examples:
-        return prepare.records(source, rows, np.zeros(len(rows), np.float32))
+        return prepare.examples(source, rows, np.zeros(len(rows), np.float32))
 
     return Federation(
         name=source.name,
@@ -23,12 +23,12 @@ def federation(source: Source, dealt: Roles) -> Federation:
         offsets=np.concatenate([[0], np.cumsum(dealt.sizes)]),
         groups=np.zeros(clients, np.int64),
         group_names=GROUP_NAMES,
-        amounts=np.zeros(clients, np.float32),
-        record_amounts=np.zeros(len(dealt.owner), np.float32),
+        strengths=np.zeros(clients, np.float32),
+        example_strengths=np.zeros(len(dealt.owner), np.float32),
         test=ready(dealt.test),
         test_owner=dealt.test_owner,
-        nonmembers=source.records(dealt.nonmembers),
+        nonmembers=source.examples(dealt.nonmembers),
         nonmember_owner=dealt.nonmember_owner,
-        shadow=source.records(dealt.shadow),
+        shadow=source.examples(dealt.shadow),
         prepare=prepare,
     )

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.cluster.ray_session import Stalled
-from orchestrator.config.errors import Problem, Refusal
+from orchestrator.cluster.ray_session import StallError
+from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.results.folder import WriteError
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.command(options)
-    except Refusal as refusal:
+    except ConfigError as refusal:
         print("\n".join(str(problem) for problem in refusal.problems), file=sys.stderr)
         count = len(refusal.problems)
         print(f"{count} problem{'s' if count > 1 else ''}; nothing was started, nothing was written", file=sys.stderr)
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WriteError as error:
         print(f"{error}; what was saved before is whole, and the same command goes on from there", file=sys.stderr)
         return SOME_FAILED
-    except Stalled as error:
+    except StallError as error:
         print(error, file=sys.stderr)
         return SOME_FAILED
     except KeyboardInterrupt:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fedpriv",
-        description="Who in a federation is exposed to which inference attack, under which defence, at what cost in accuracy.",
+        description="Who in a federation is exposed to which inference attack, under which defense, at what cost in accuracy.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("folder", type=Path, help="RESULTS/<sweep>")
     report.set_defaults(command=_report)
     listing = commands.add_parser("list", add_help=False, help="data sets, models, slots, attacks: one line each")
-    listing.add_argument("name", nargs="?", help="a member, to see its fields")
+    listing.add_argument("name", nargs="?", help="a component, to see its fields")
     listing.add_argument("--help", "-h", nargs="?", const="", dest="asked", help="the same: --help NAME")
     listing.set_defaults(command=_list)
     ui = commands.add_parser("ui", help="the MLflow UI on what was run")
@@ -95,7 +95,7 @@ def _ui(options: argparse.Namespace) -> int:
     try:
         argv, environment = ui(options.results, options.port, options.host)
     except TrackingError as error:
-        raise Refusal([Problem(str(error), file="ui")]) from error
+        raise ConfigError([ConfigProblem(str(error), file="ui")]) from error
     # MLflow's own address opens on its pages for language models.
     print(f"open http://{options.host}:{options.port}/#/experiments?workflowType=machine_learning", flush=True)
     os.execvpe(argv[0], argv, environment)

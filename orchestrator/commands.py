@@ -15,19 +15,19 @@ from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
 from orchestrator.cluster.nodes import node_problems
 from orchestrator.cluster.placement import Placement, misfit, placement
-from orchestrator.cluster.ray_session import ClusterError, Stalled, local_nodes, ray_session
-from orchestrator.config.errors import Problem, Refusal
+from orchestrator.cluster.ray_session import ClusterError, StallError, local_nodes, ray_session
+from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.report import write_report
-from orchestrator.report.data import NoResults
+from orchestrator.report.data import NoResultsError
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim, obstacle
 from orchestrator.results.provenance import commit, origin
 from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import TrialSpec, remaining, results_of, specs
+from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_rows, trial_specs
 from orchestrator.scheduling.tuner import run_trials, tune_environment
-from orchestrator.tracking.events import Progress, Tracking
+from orchestrator.tracking.events import MlflowListener, TrialEvents
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.tracker import Tracker
 
@@ -43,21 +43,21 @@ def run(
     """Run the sweep in ``path``, or go on with it. Raises Refusal before anything is started or written."""
     sweep = load_sweep(path, sets)
     folder = Folder(results.expanduser().absolute() / sweep.name)
-    place = _fitting(sweep, specs(sweep))
+    place = _common_placement(sweep, trial_specs(sweep))
     problems = [] if dry else _folder_problems(folder, sweep)
     remote = address or os.environ.get("RAY_ADDRESS")
     if not remote:
         problems += _misfit(sweep, place, local_nodes(place))
     problems += data_problems(sweep, download=not problems and not dry)
     if problems:
-        raise Refusal(problems)
+        raise ConfigError(problems)
     search = _search(sweep, folder)
-    trials = search.replay() if search else specs(sweep)
+    trials = search.replay() if search else trial_specs(sweep)
     if dry:
         from orchestrator.dry_run import plan
 
         ahead = search.ahead() if search else []
-        missing = [*remaining(folder, trials, sweep.tune), *ahead]
+        missing = [*remaining_trials(folder, trials, sweep.tune), *ahead]
         Console(highlight=False).print(plan(sweep, [*trials, *ahead], missing, place))
         return FINISHED
     return _run(sweep, folder, trials, place, address, tracking_uri, search)
@@ -81,11 +81,11 @@ def _run(
     search: Search | None,
 ) -> int:
     tune_environment(os.environ)
-    missing = remaining(folder, trials, sweep.tune)
+    missing = remaining_trials(folder, trials, sweep.tune)
     undrawn = len(search.ahead()) if search else 0
     screen = Screen(len(missing) + undrawn)
     if not missing and not undrawn:
-        with _claimed(folder, sweep):
+        with _claim_folder(folder, sweep):
             screen.say(f"all {len(trials)} trials are complete; nothing was trained")
             tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
             code = _close(sweep, folder, trials, screen)
@@ -97,10 +97,10 @@ def _run(
         with ray_session(address, place) as nodes:
             for sentence in _ready(sweep, folder, place, nodes):
                 screen.say(sentence)
-            with _claimed(folder, sweep):
+            with _claim_folder(folder, sweep):
                 return _train(sweep, folder, trials, missing, place, nodes, screen, uri, search)
     except ClusterError as error:
-        raise Refusal([Problem(str(error), file="--address")]) from error
+        raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
 
 
 def _ready(sweep: Sweep, folder: Folder, place: Placement, nodes: list[dict[str, float]]) -> list[str]:
@@ -108,15 +108,15 @@ def _ready(sweep: Sweep, folder: Folder, place: Placement, nodes: list[dict[str,
     problems = _misfit(sweep, place, nodes)
     if not problems:
         sentences = node_problems(folder.path, sweep.resources.timeout_seconds)
-        problems = [Problem(sentence, file="--results") for sentence in sentences]
+        problems = [ConfigProblem(sentence, file="--results") for sentence in sentences]
     if problems:
-        raise Refusal(problems)
+        raise ConfigError(problems)
     try:
         told, problems = memory_check(sweep, on_a_gpu(sweep))
     except TimeoutError as error:
-        raise Refusal([Problem(str(error), file="--address")]) from error
+        raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
     if problems:
-        raise Refusal(problems)
+        raise ConfigError(problems)
     return told
 
 
@@ -136,15 +136,15 @@ def _train(
         screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
     tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
     tracker.sweep_started(origin(trials[0].run.training.config.device))
-    progress = Progress(folder, [Tracking(tracker, folder), screen])
-    write_trials(folder, results_of(folder, trials))
+    progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
+    write_trials(folder, trial_rows(folder, trials))
     with screen:
         try:
             for sentence in run_trials(sweep, folder, missing, place, nodes, progress, commit(), search):
                 screen.say(sentence)
-        except (KeyboardInterrupt, Stalled, WriteError) as error:
+        except (KeyboardInterrupt, StallError, WriteError) as error:
             with suppress(WriteError):
-                write_trials(folder, results_of(folder, trials))
+                write_trials(folder, trial_rows(folder, trials))
             tracker.sweep_finished([], "unfinished")
             if not isinstance(error, KeyboardInterrupt):
                 tracker.close(CLOSE_SECONDS)
@@ -161,7 +161,7 @@ def _train(
 def _close(
     sweep: Sweep, folder: Folder, trials: list[TrialSpec], screen: Screen, tracker: Tracker | None = None
 ) -> int:
-    rows = results_of(folder, trials)
+    rows = trial_rows(folder, trials)
     write_trials(folder, rows)
     screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=screen.console.width))
     files = write_report(folder.path)
@@ -192,35 +192,35 @@ def report(folder: Path) -> int:
     """Write the report of a results folder. Raises Refusal where there is nothing to report on."""
     try:
         files = write_report(folder)
-    except (NoResults, WriteError) as error:
-        raise Refusal([Problem(str(error), file=str(folder))]) from error
+    except (NoResultsError, WriteError) as error:
+        raise ConfigError([ConfigProblem(str(error), file=str(folder))]) from error
     for file in files:
         print(file)
     return FINISHED
 
 
-def _fitting(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
+def _common_placement(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
     """A placement that every trial fits into: one serves all, so that actors can be handed from trial to trial."""
     places = [placement(sweep.resources, trial.run.training.config) for trial in trials]
     return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
 
 
-def _misfit(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[Problem]:
+def _misfit(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
     sentence = misfit(place, nodes)
     return [sweep.problem(sentence, "resources")] if sentence else []
 
 
-def _folder_problems(folder: Folder, sweep: Sweep) -> list[Problem]:
+def _folder_problems(folder: Folder, sweep: Sweep) -> list[ConfigProblem]:
     sentence = obstacle(folder, sweep.name)
-    return [Problem(sentence, file="--results")] if sentence else []
+    return [ConfigProblem(sentence, file="--results")] if sentence else []
 
 
-def _claimed(folder: Folder, sweep: Sweep) -> Claim:
+def _claim_folder(folder: Folder, sweep: Sweep) -> Claim:
     try:
         text = sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in sweep.sets) + "\n"
-        return claim(folder, sweep.name, text, ",".join(sorted(trial.id for trial in specs(sweep))))
+        return claim(folder, sweep.name, text, ",".join(sorted(trial.id for trial in trial_specs(sweep))))
     except FolderError as error:
-        raise Refusal([Problem(str(error), file="--results")]) from error
+        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
 
 
 __all__ = ["report", "run"]

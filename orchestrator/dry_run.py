@@ -13,7 +13,7 @@ from rich.text import Text
 
 import datasets
 from datasets.federation import Federation
-from orchestrator.cluster.placement import Placement, together
+from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.run import Run
 from orchestrator.config.sweep_file import Sweep
@@ -43,7 +43,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
 
 def _at_once(sweep: Sweep, place: Placement) -> str:
     cpus = local_cpus()
-    count = together(place, [{"CPU": float(cpus), "GPU": 1.0}], sweep.resources.concurrent_trials)
+    count = concurrent_trials(place, [{"CPU": float(cpus), "GPU": 1.0}], sweep.resources.concurrent_trials)
     return f"{count} at a time on the {cpus} CPUs here"
 
 
@@ -52,7 +52,7 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> str:
         return "estimate: nothing is left to do"
     if place.gpu:
         return "no estimate: training on a GPU cannot be timed without starting it"
-    count = together(place, [{"CPU": float(local_cpus())}], sweep.resources.concurrent_trials)
+    count = concurrent_trials(place, [{"CPU": float(local_cpus())}], sweep.resources.concurrent_trials)
     known: dict[str, float] = {}
     total = 0.0
     for trial in missing:
@@ -66,41 +66,41 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> str:
 
 
 def _trial_seconds(run: Run, sweep: Sweep, place: Placement) -> float:
-    """Seconds of one trial: what its first cohort takes for a round, times cohorts and rounds; shadow models in proportion."""
+    """Seconds of one trial: what its first block takes for a round, times blocks and rounds; shadow models in proportion."""
     import torch
 
     from algorithms.core.network import Network
     from algorithms.engine import block as work
-    from orchestrator.trial.client_actors import cohorts
+    from orchestrator.trial.client_actors import client_blocks
 
     torch.set_num_threads(run.training.config.threads)
-    data = datasets.build(run.data, run.split, sweep.data_root, lambda purpose: stream(run.seed, purpose))
+    data = datasets.build_federation(run.data, run.split, sweep.data_root, lambda purpose: stream(run.seed, purpose))
     network = Network(run.model, data.shape, data.classes)
     clusters = run.clustering.config.clusters
     models = [network.initial(np.random.default_rng(j)) for j in range(clusters)]
-    blocks = cohorts(data.clients, run.training.config.cohort_size)
+    blocks = client_blocks(data.clients, run.training.config.clients_per_job)
     own, first = (lambda purpose, client: np.random.default_rng(client)), blocks[0]
     assignment = np.arange(len(first)) % clusters
-    train = _timed(lambda: work.train(run, data, network, first, models, assignment, 0, own, {}))
-    evaluate = _timed(lambda: work.evaluate(run, data, network, first, models, own))
-    test = clusters * _timed(lambda: network.logits(data.test.x[:500])) * len(data.test) / 500
+    train = _time(lambda: work.train(run, data, network, first, models, assignment, 0, own, {}))
+    evaluate = _time(lambda: work.evaluate(run, data, network, first, models, own))
+    test = clusters * _time(lambda: network.logits(data.test.x[:500])) * len(data.test) / 500
     rounds = run.rounds + (getattr(run.clustering.config, "restarts", 1) - 1) * getattr(
         run.clustering.config, "restart_rounds", 0
     )
     parallel = len(blocks) / min(len(blocks), place.actors)
-    per_record = train / max(1, sum(data.sizes[list(first)]) * run.training.config.epochs)
-    attacked = _attacks(run, data, per_record, place) + _replicas(run, (train + evaluate) * len(blocks), place)
+    per_example = train / max(1, sum(data.sizes[list(first)]) * run.training.config.epochs)
+    attacked = _attacks(run, data, per_example, place) + _replicas(run, (train + evaluate) * len(blocks), place)
     return rounds * ((train + evaluate) * parallel + test / place.actors) + attacked
 
 
-def _attacks(run: Run, data: Federation, per_record: float, place: Placement) -> float:
+def _attacks(run: Run, data: Federation, per_example: float, place: Placement) -> float:
     """Seconds of all shadow models, if each stops half way to its limit of epochs."""
     seconds = 0.0
     for attack in run.attacks:
         config: Any = attack.config
         times = run.rounds // config.every + 1
-        records = len(data.shadow) / 2 * getattr(config, "max_epochs", 0) / 2
-        seconds += times * run.clustering.config.clusters * getattr(config, "shadows", 0) * records * per_record
+        examples = len(data.shadow) / 2 * getattr(config, "max_epochs", 0) / 2
+        seconds += times * run.clustering.config.clusters * getattr(config, "shadows", 0) * examples * per_example
     return seconds / place.shadows
 
 
@@ -110,7 +110,7 @@ def _replicas(run: Run, round_seconds: float, place: Placement) -> float:
     return sum(one.rounds for one in wanted) * round_seconds / place.shadows
 
 
-def _timed(work: Callable[[], Any]) -> float:
+def _time(work: Callable[[], Any]) -> float:
     """Seconds of the second call: the first one warms up."""
     work()
     started = time.perf_counter()

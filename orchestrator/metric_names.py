@@ -99,8 +99,8 @@ _FAMILIES: dict[str, tuple[tuple[str, str, str, int], ...]] = {
         ("purity", "purity", "fraction", 3),
         ("clients_majority", "users of the majority model", "clients", 1),
         ("clients_minority", "users of the minority model", "clients", 1),
-        ("df", "df", "nats", 3),
-        ("dl", "dl", "fraction", 3),
+        ("loss_gap", "loss gap", "nats", 3),
+        ("risk_gap", "risk gap", "fraction", 3),
     ),
     "Group fairness": (
         ("demographic_parity", "demographic parity", "fraction", 3),
@@ -114,8 +114,8 @@ _FAMILIES: dict[str, tuple[tuple[str, str, str, int], ...]] = {
 }
 METRICS: dict[str, Metric] = {
     name: Metric(name, family, label, unit, digits)
-    for family, members in _FAMILIES.items()
-    for name, label, unit, digits in members
+    for family, listed in _FAMILIES.items()
+    for name, label, unit, digits in listed
 }
 
 # A metric of one round, or of one of several models.

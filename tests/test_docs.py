@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.core.messages import Received
-from datasets.components import members
+from algorithms.core.messages import ClientUpdates
+from datasets.components import components
 from orchestrator.cli import _parser
 from orchestrator.config.listing import listing
 from orchestrator.config.resources import Resources
@@ -25,7 +25,7 @@ from orchestrator.config.run import SLOTS
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import results_of, specs
+from orchestrator.scheduling.trials import trial_rows, trial_specs
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
 
@@ -113,7 +113,7 @@ def test_every_path_exists(name: str) -> None:
 def test_every_field_that_the_pages_name_is_one() -> None:
     known = {f"resources.{name}" for name in Resources.model_fields}
     for slot in SLOTS:
-        for name, module in members(slot.folder).items():
+        for name, module in components(slot.folder).items():
             above = f"{slot.key}.{name}" if slot.many else slot.key
             known |= {f"{above}.{field}" for field in [*module.Config.model_fields, "name"]}
     heads = {slot.key.split(".")[0] for slot in SLOTS} | {"resources"}
@@ -124,7 +124,7 @@ def test_every_field_that_the_pages_name_is_one() -> None:
     assert told <= known, told - known
 
 
-# What slots ask of their members
+# What slots ask of their components
 
 
 def test_the_signatures_in_contributing_are_those_of_the_members() -> None:
@@ -134,7 +134,7 @@ def test_the_signatures_in_contributing_are_those_of_the_members() -> None:
         folder = named.replace("/", ".") or folder
         for function, arguments in re.findall(r"(\w+)\(([^)]*)\)", cell if folder else ""):
             told = [argument.split("=")[0].strip() for argument in arguments.split(",")]
-            for module in members(folder).values():
+            for module in components(folder).values():
                 found = getattr(module, function, None)
                 assert found is None or list(inspect.signature(found).parameters) == told, f"{module}.{function}"
                 checked |= {f"{folder}.{function}"} if found else set()
@@ -162,7 +162,7 @@ def test_the_sweep_file_of_the_readme_is_eight_runs_and_shows_every_slot(tmp_pat
 
 @dataclass
 class Example:
-    """What the run with the example members left behind."""
+    """What the run with the example components left behind."""
 
     folder: TrialFolder
     record: dict[str, Any]
@@ -171,7 +171,7 @@ class Example:
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The example members, each as one file beside the folder of its slot; yields the names of their modules."""
+    """The example components, each as one file beside the folder of its slot; yields the names of their modules."""
     checkout = tmp_path_factory.mktemp("checkout")
     names = []
     folders = []
@@ -183,13 +183,13 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         package.__path__.append(str(path.parent))
         folders.append((package, str(path.parent)))
         names.append(".".join(Path(match["path"]).with_suffix("").parts))
-    members.cache_clear()
+    components.cache_clear()
     yield names
     for package, folder in folders:
         package.__path__.remove(folder)
     for name in names:
         sys.modules.pop(name, None)
-    members.cache_clear()
+    components.cache_clear()
 
 
 RUN = """
@@ -198,7 +198,7 @@ base:
   rounds: 2
   data: {name: bars, clients: 10, examples_per_client: 20, split: {minority_ratio: 0.3}}
   model: {name: mlp, hidden: [16]}
-  training: {lr: 0.2, epochs: 3, batch_size: 10, cohort_size: 4}
+  training: {lr: 0.2, epochs: 3, batch_size: 10, clients_per_job: 4}
   clustering: {name: ifca_mir, restarts: 1, warm_start_rounds: 1, signal: correctness}
   aggregation: {name: trimmed_mean, share: 0.2}
   attacks: [{name: correctness, every: 1}, {name: shadow_mia, every: 2, shadows: 1, max_epochs: 2}]
@@ -209,13 +209,13 @@ base:
 def trained(added: list[str], tmp_path_factory: pytest.TempPathFactory) -> Example:
     path = tmp_path_factory.mktemp("run")
     (path / "x.yaml").write_text(RUN)
-    (spec,) = specs(load_sweep(path / "x.yaml"))
+    (spec,) = trial_specs(load_sweep(path / "x.yaml"))
     trial = inline_trial(spec.run, path)
     while not trial.done:
         trial.advance()
     written = {"id": trial.folder.id, "run": spec.run.to_dict(), "commit": None}
     record = outcome.finish(trial.folder, trial, written, began=0.0)
-    write_trials(Folder(path), results_of(Folder(path), [replace(spec, id=trial.folder.id)]))
+    write_trials(Folder(path), trial_rows(Folder(path), [replace(spec, id=trial.folder.id)]))
     return Example(trial.folder, record, Folder(path).table)
 
 
@@ -225,10 +225,10 @@ def test_there_is_an_example_of_a_data_set_a_member_and_an_attack(added: list[st
 
 def test_the_examples_are_found_and_described(added: list[str]) -> None:
     for name in added:
-        folder, _, member = name.rpartition(".")
-        assert member in members(folder)
-        assert members(folder)[member].__doc__.split("\n")[0] in listing(None)
-        for field, described in members(folder)[member].Config.model_fields.items():
+        folder, _, component = name.rpartition(".")
+        assert component in components(folder)
+        assert components(folder)[component].__doc__.split("\n")[0] in listing(None)
+        for field, described in components(folder)[component].Config.model_fields.items():
             assert described.description, f"{name}.{field}"
 
 
@@ -241,9 +241,9 @@ def test_a_federation_trains_with_the_examples(trained: Example) -> None:
 
 
 def test_the_example_aggregation_shrugs_off_one_wild_client(added: list[str]) -> None:
-    trimmed = members("algorithms.aggregation")["trimmed_mean"]
+    trimmed = components("algorithms.aggregation")["trimmed_mean"]
     updates = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0], [4.0, 8.0], [1e6, -1e6]], np.float32)
-    received = Received(np.arange(5), np.full(5, 0.2), updates.mean(axis=0), np.zeros(0), updates)
+    received = ClientUpdates(np.arange(5), np.full(5, 0.2), updates.mean(axis=0), np.zeros(0), updates)
     moved, state, facts = trimmed.apply(trimmed.Config(share=0.2), {}, np.ones(2, np.float32), received)
     assert moved.tolist() == [4.0, 7.0]
     assert (moved.dtype, state, facts) == (np.float32, {}, {})

@@ -46,12 +46,12 @@ def variants(path: Path) -> dict[str, list[str]]:
     return found
 
 
-# Records of a client on average, where it is not said how many there should be.
+# Examples of a client on average, where it is not said how many there should be.
 DEALT = {"alzheimer": 1024, "cifar10": 2500, "har": 150}
 
 
 def cost(sweep: Sweep) -> int:
-    """Records that all trials train on and measure curvature with, over all rounds and federations."""
+    """Examples that all trials train on and measure curvature with, over all rounds and federations."""
     return sum(
         run.rounds * run.data.config.clients * _passes(run) * (1 + 2 * getattr(attack.config, "replicas", 0))
         for run in sweep.runs
@@ -60,13 +60,13 @@ def cost(sweep: Sweep) -> int:
 
 
 def _passes(run: Run) -> int:
-    """Records that one client takes through its network in a round, at least."""
-    records = run.data.config.examples_per_client or DEALT[run.data.name]
+    """Examples that one client takes through its network in a round, at least."""
+    examples = run.data.config.examples_per_client or DEALT[run.data.name]
     objective = run.objective.config
     if not isinstance(objective, CurvatureConfig):
-        return run.training.config.epochs * records
+        return run.training.config.epochs * examples
     products = objective.power_steps + (objective.probes if objective.trace == "hutchinson" else 0)
-    return run.training.config.epochs * records + products * min(records, objective.curvature_records)
+    return run.training.config.epochs * examples + products * min(examples, objective.curvature_examples)
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
@@ -125,7 +125,7 @@ RANGES = {
     "ifca_mir_femnist_ranges": (0.15, {((0, 20), (25, 45)), ((0, 25), (30, 55)), ((0, 30), (35, 65))}),
     "ifca_mir_cifar10_ranges": (0.2, {((0.5, 0.8), (0.8, 1.1)), ((0.5, 0.8), (0.85, 1.15)), ((0.5, 0.8), (0.9, 1.2))}),
 }
-# Clients, records of each, rounds, epochs, learning rate and its decay.
+# Clients, examples of each, rounds, epochs, learning rate and its decay.
 RECIPES = {
     "mnist": (200, 250, 50, 5, 0.05, 1.0),
     "femnist": (200, 3000, 50, 1, 0.05, 1.0),
@@ -155,7 +155,7 @@ def test_the_sweeps_of_the_paper_have_its_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("path", [path for path in SWEEPS if path not in IFCA_MIR], ids=lambda path: path.stem)
 def test_trials_of_one_global_model_share_the_deal_and_the_attack(path: Path) -> None:
-    """Seeds change training and noise; who holds which records, and who is attacked how, is the same for all."""
+    """Seeds change training and noise; who holds which examples, and who is attacked how, is the same for all."""
     runs = load_sweep(path).runs
     assert {run.clustering.name for run in runs} == {"none"}
     assert runs[0].data.config.split_seed is not None
@@ -223,7 +223,7 @@ def test_as_released_has_the_defects_and_sound_has_none(path: Path) -> None:
     for config in curvatures(path):
         assert (config.rho_alignment, config.solver, config.trace) == ("by_visit_order", "power", "hutchinson")
         assert (config.power_steps, config.probes, config.curvature_tolerance) == (100, 100, 0.001)
-        assert config.curvature_records >= 10_000, "all that a client can have"
+        assert config.curvature_examples >= 10_000, "all that a client can have"
     for run in load_sweep(path).runs:
         assert getattr(run.aggregation.config, "rho", "with_penalty") == "with_penalty"
         assert run.attacks[0].config.rounded

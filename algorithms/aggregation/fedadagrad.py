@@ -15,7 +15,7 @@ from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
 from algorithms.aggregation._server_optimizer import ServerConfig, State
-from algorithms.core.messages import Floats, Received
+from algorithms.core.messages import ClientUpdates, Floats
 
 NEEDS = "mean"
 
@@ -35,8 +35,10 @@ def begin(config: Config, params: Floats) -> State:
     return _server_optimizer.begin(params, "v")
 
 
-def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
+def apply(
+    config: Config, state: State, params: Floats, received: ClientUpdates
+) -> tuple[Floats, State, dict[str, Any]]:
     """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
     delta = _server_optimizer.difference(state, params, received)
     v = state["v"] + delta**2
-    return _server_optimizer.stepped(state, config.eta * delta / (np.sqrt(v) + config.tau), v=v)
+    return _server_optimizer.take_step(state, config.eta * delta / (np.sqrt(v) + config.tau), v=v)

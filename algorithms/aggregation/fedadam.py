@@ -17,7 +17,7 @@ from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
 from algorithms.aggregation._server_optimizer import ServerConfig, State
-from algorithms.core.messages import Floats, Received
+from algorithms.core.messages import ClientUpdates, Floats
 
 NEEDS = "mean"
 
@@ -56,10 +56,12 @@ def rate(config: Config, t: int) -> float:
     return float(config.eta * np.sqrt(1 - config.beta_2**s) / (1 - config.beta_1**s))
 
 
-def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
+def apply(
+    config: Config, state: State, params: Floats, received: ClientUpdates
+) -> tuple[Floats, State, dict[str, Any]]:
     """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
     delta, rounds = _server_optimizer.difference(state, params, received), state["rounds"] + 1
     m = config.beta_1 * state["m"] + (1 - config.beta_1) * delta
     v = config.beta_2 * state["v"] + (1 - config.beta_2) * delta**2
     step = rate(config, int(rounds[0])) * m / (np.sqrt(v) + config.tau)
-    return _server_optimizer.stepped(state, step, m=m, v=v, rounds=rounds)
+    return _server_optimizer.take_step(state, step, m=m, v=v, rounds=rounds)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.messages import Doubles, Ints, Received
+from algorithms.core.messages import ClientUpdates, Doubles, Ints
 from datasets.components import Config as SlotConfig
 
 NEEDS = "mean"
@@ -16,7 +16,9 @@ NEEDS = "mean"
 class Config(SlotConfig):
     """Fields of FedAvg."""
 
-    weights: Literal["examples", "uniform"] = Field("examples", description="a client counts by its records, or as one")
+    weights: Literal["examples", "uniform"] = Field(
+        "examples", description="a client counts by its examples, or as one"
+    )
 
 
 def begin(config: Config, params: np.ndarray) -> dict[str, np.ndarray]:
@@ -25,12 +27,12 @@ def begin(config: Config, params: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:
-    """Weights [clients] before normalisation, from the numbers of training records."""
+    """Weights [clients] before normalization, from the numbers of training examples."""
     return examples.astype(np.float64) if config.weights == "examples" else np.ones(len(examples))
 
 
 def apply(
-    config: Config, state: dict[str, np.ndarray], params: np.ndarray, received: Received
+    config: Config, state: dict[str, np.ndarray], params: np.ndarray, received: ClientUpdates
 ) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, Any]]:
     """New parameters [d] (float32, added in float64), the server's state, and nothing to report."""
     return (params + received.mean).astype(np.float32), state, {}

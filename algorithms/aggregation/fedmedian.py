@@ -16,7 +16,7 @@ import numpy as np
 
 from algorithms.aggregation import _server_optimizer
 from algorithms.aggregation._server_optimizer import State, WarmStart
-from algorithms.core.messages import Doubles, Floats, Ints, Received
+from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 
 NEEDS = "updates"
 PIECE = 1 << 17  # numbers that are ranked at a time, so that the updates are never copied as a whole
@@ -39,7 +39,9 @@ def weigh(config: Config, examples: Ints) -> Doubles:
     return np.ones(len(examples))
 
 
-def apply(config: Config, state: State, params: Floats, received: Received) -> tuple[Floats, State, dict[str, Any]]:
+def apply(
+    config: Config, state: State, params: Floats, received: ClientUpdates
+) -> tuple[Floats, State, dict[str, Any]]:
     """New parameters [d] (float32, computed in float64), the server's state, and nothing to report."""
     assert received.updates is not None  # asked for with NEEDS
     moved, scales = np.empty_like(params), received.scales[:, None]

@@ -6,7 +6,7 @@
 Sizes do not count, and a client that stands out most in eigenvalue and trace has no weight at all.
 
 Differences from the paper: weights are by size where it gives none: if all 1 - rho_j are zero, and for two clients, of whom
-neither can stand out. As released, rho is measured only if the clients are penalised with it, and is 1/2 for all otherwise,
+neither can stand out. As released, rho is measured only if the clients are penalized with it, and is 1/2 for all otherwise,
 which is the unweighted mean: ``rho: with_penalty``.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.core.configs import CurvatureConfig
-from algorithms.core.messages import Doubles, Floats, Ints, Received
+from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 
 NEEDS = "updates"
 NONE = 1e-9  # weights that add up to less are none
@@ -50,11 +50,11 @@ def begin(config: Config, params: Floats) -> dict[str, np.ndarray]:
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:
-    """The numbers of records [clients]: the weights where `reweigh` finds no others."""
+    """The numbers of examples [clients]: the weights where `reweigh` finds no others."""
     return examples.astype(np.float64)
 
 
-def reweigh(config: Config, received: Received) -> tuple[Doubles, dict[str, Any]]:
+def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, dict[str, Any]]:
     """Weights [clients] that sum to one from ``received.known["rho"]``; ``ala_fallback`` is 1 where they are by size."""
     clients = len(received.clients)
     if "rho" not in received.known:  # nobody measures it
@@ -65,7 +65,7 @@ def reweigh(config: Config, received: Received) -> tuple[Doubles, dict[str, Any]
 
 
 def apply(
-    config: Config, state: dict[str, np.ndarray], params: Floats, received: Received
+    config: Config, state: dict[str, np.ndarray], params: Floats, received: ClientUpdates
 ) -> tuple[Floats, dict[str, np.ndarray], dict[str, Any]]:
     """New parameters [d] (float32, added in float64), the server's state, and nothing to report."""
     return (params + received.mean).astype(np.float32), state, {}

@@ -25,8 +25,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.gram import ROUNDING, centred, gram, scaled
-from algorithms.core.messages import Doubles, Floats, Ints, Received
+from algorithms.core.gram import ROUNDING, center_products, gram, scale_products
+from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from datasets.components import Config as SlotConfig
 
 NEEDS = "updates"
@@ -51,24 +51,24 @@ def begin(config: Config, params: Floats) -> dict[str, np.ndarray]:
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:
-    """The numbers of records [clients]: the weights where `reweigh` finds no others."""
+    """The numbers of examples [clients]: the weights where `reweigh` finds no others."""
     return examples.astype(np.float64)
 
 
-def reweigh(config: Config, received: Received) -> tuple[Doubles, dict[str, Any]]:
-    """Weights [clients] that sum to one and minimise the objective, and facts.
+def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, dict[str, Any]]:
+    """Weights [clients] that sum to one and minimize the objective, and metrics.
 
     ``pca_objective`` is its value with distances in units of their root mean square from the mean model; ``pca_fallback`` is 1
     where the search failed, or an update is not finite, and the weights are by size. One client, or all updates equal: there
     is nothing to search for, the weights are by size and the objective is 0.
     """
     assert received.updates is not None  # asked for with NEEDS
-    products = scaled(gram(received.updates)[0], received.scales)
+    products = scale_products(gram(received.updates)[0], received.scales)
     whole = float(np.trace(products))
     if not np.isfinite(whole):
         return received.weights, {"pca_objective": float("nan"), "pca_fallback": 1.0}
     # Distances do not depend on where the origin lies; from the mean, the unit is the clients' spread.
-    products = centred(products)
+    products = center_products(products)
     spread = float(np.trace(products))
     if spread <= ROUNDING * whole:
         return received.weights, {"pca_objective": 0.0, "pca_fallback": 0.0}
@@ -104,26 +104,26 @@ def value_and_gradient(objective: Objective, products: Doubles, w: Doubles) -> t
 
     Where distances or all deviations are 0 the objective has a kink; their share of the gradient is then 0.
     """
-    p, slopes = distances(products, w)
-    deviations = p - p.mean()  # they sum to zero, so the mean's own slope drops out of their square's
+    p, gradients = distances(products, w)
+    deviations = p - p.mean()  # they sum to zero, so the mean's own gradient drops out of their square's
     squared = float(deviations @ deviations)
     if objective == "ssd":
-        return squared, 2 * deviations @ slopes
+        return squared, 2 * deviations @ gradients
     root = np.sqrt(squared)
     share = 1.0 if objective == "eq4" else np.sqrt(len(w))
     towards = deviations / root if root > 0 else deviations
-    return float(root + share * p.mean()), towards @ slopes + share * slopes.mean(axis=0)
+    return float(root + share * p.mean()), towards @ gradients + share * gradients.mean(axis=0)
 
 
 def distances(products: Doubles, w: Doubles) -> tuple[Doubles, Doubles]:
-    """p(w) [clients] and its slopes dp_k / dw_j [clients k, clients j], 0 for a client that the model coincides with."""
+    """p(w) [clients] and its gradients dp_k / dw_j [clients k, clients j], 0 for a client that the model coincides with."""
     ours = products @ w
     p = np.sqrt(np.maximum(np.diagonal(products) - 2 * ours + w @ ours, 0))
     return p, (ours - products) / np.where(p > 0, p, np.inf)[:, None]
 
 
 def apply(
-    config: Config, state: dict[str, np.ndarray], params: Floats, received: Received
+    config: Config, state: dict[str, np.ndarray], params: Floats, received: ClientUpdates
 ) -> tuple[Floats, dict[str, np.ndarray], dict[str, Any]]:
     """New parameters [d] (float32, added in float64), the server's state, and nothing to report."""
     return (params + received.mean).astype(np.float32), state, {}

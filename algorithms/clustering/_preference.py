@@ -1,4 +1,4 @@
-"""What every clustering member shares: the clients' tolerance of risk, and the view from which they choose a model."""
+"""What every clustering component shares: the clients' tolerance of risk, and the view from which they choose a model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ class Preferences:
 class View:
     """What the choice is made from.
 
-    ``losses`` [clients, clusters] mean cross-entropy in nats of every model on the client's selection records; ``risks``
-    [clusters] attack accuracy published with each model; ``previous`` [clients] last choice (-1: none); ``classes`` labels.
+    ``losses`` [clients, clusters] mean cross-entropy in nats of every model on the client's selection examples;
+    ``published_risks`` [clusters] attack accuracy published with each model; ``previous`` [clients] last choice (-1:
+    none); ``classes`` labels.
     """
 
     losses: Floats
-    risks: Floats
+    published_risks: Floats
     previous: Ints
     classes: int
 
@@ -44,7 +45,7 @@ def thresholds(config: ClusteringConfig, clients: int, rng: np.random.Generator)
 
 
 def indifferent(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Preferences:
-    """Tolerances as in every member, and no weight of risk: what clients have that choose by loss alone, or not at all."""
+    """Tolerances as in every component, and no weight of risk: what clients have that choose by loss alone, or not at all."""
     return Preferences(thresholds(config, clients, rng), np.zeros(clients))
 
 

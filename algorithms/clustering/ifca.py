@@ -1,12 +1,12 @@
 """IFCA, the iterative federated clustering algorithm (Ghosh et al. 2020), as the baseline of IFCA-MIR.
 
-    theta_1..theta_s: independent random initialisations
+    theta_1..theta_s: independent random initializations
     each round:  every client i chooses  j_i = argmin_j f(theta_j; D_i)
-                 trains theta_{j_i} on its own records and sends it back
+                 trains theta_{j_i} on its own examples and sends it back
                  theta_j <- mean of what the clients of cluster j sent; an empty cluster keeps its model
 
-Differences from the paper: a random partition in the first rounds and several initialisations of which the best is kept
-(both are switches); the loss is taken on all training records, as in the authors' code.
+Differences from the paper: a random partition in the first rounds and several initializations of which the best is kept
+(both are switches); the loss is taken on all training examples, as in the authors' code.
 """
 
 from __future__ import annotations

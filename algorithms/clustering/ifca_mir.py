@@ -31,8 +31,8 @@ class Config(ClusteredConfig):
         description="how beta is set: falls with the client's tolerance, the same for all, or drawn from U(0, 1)",
     )
     beta: float = Field(0.5, ge=0, le=1, description="weight of risk for every client under the constant preference")
-    scale: Literal["raw", "normalised"] = Field(
-        "raw", description="raw adds nats and accuracy as printed; normalised maps both to about [0, 1]"
+    scale: Literal["raw", "normalized"] = Field(
+        "raw", description="raw adds nats and accuracy as printed; normalized maps both to about [0, 1]"
     )
     signal: str = Field("shadow_mia", description="the attack of this run whose accuracy is published as risk")
 
@@ -66,8 +66,8 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
     With ``beta = 0`` the costs are the losses, bit for bit, and the choice is that of IFCA.
     """
     beta = preferences.beta[:, None]
-    f, risk = view.losses, view.risks[None, :]
-    if config.scale == "normalised":
+    f, risk = view.losses, view.published_risks[None, :]
+    if config.scale == "normalized":
         f, risk = f / math.log(view.classes), 2 * (risk - 0.5)
     costs = (1 - beta) * f + beta * risk
     return cheapest(costs, view.losses, view.previous), costs

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-# Which neighbours a sampler can be accounted for with.
+# Which neighbors a sampler can be accounted for with.
 SUPPORTED = {
     "all": ("add_or_remove_one", "replace_one"),
     "poisson": ("add_or_remove_one",),
@@ -30,20 +30,20 @@ LEAST = 1e-6
 WIDEST = 500.0  # nats; a cell of privacy losses may not be wider, because its exponential must be a number
 
 
-def unsupported(sampler: str, neighbouring: str) -> str | None:
+def unsupported(sampler: str, neighboring: str) -> str | None:
     """Why the pair cannot be accounted for, a sentence that names the pairs that can; None where it can."""
-    if neighbouring in SUPPORTED[sampler]:
+    if neighboring in SUPPORTED[sampler]:
         return None
     pairs = "; ".join(f"{name} with {' or '.join(relations)}" for name, relations in SUPPORTED.items())
-    return f"cannot be {neighbouring} where participation is {sampler}; accounts are kept for {pairs}"
+    return f"cannot be {neighboring} where participation is {sampler}; accounts are kept for {pairs}"
 
 
-def epsilon(events: Sequence[Mapping[str, Any]], delta: float, neighbouring: str) -> float:
+def epsilon(events: Sequence[Mapping[str, Any]], delta: float, neighboring: str) -> float:
     """Epsilon at ``delta`` after ``events``, in any order; infinite where one of them adds next to no noise, 0 for none.
 
-    An event has ``noise_multiplier`` (standard deviation over the sensitivity under ``neighbouring``), ``sampler`` (all,
+    An event has ``noise_multiplier`` (standard deviation over the sensitivity under ``neighboring``), ``sampler`` (all,
     poisson or fixed), ``sampling`` (probability or share that takes part) and ``clients``, how many did.
-    Raises ValueError for several samplers, or for one that does not go with ``neighbouring``.
+    Raises ValueError for several samplers, or for one that does not go with ``neighboring``.
 
     >>> round(epsilon([{"noise_multiplier": 1.0, "sampler": "all", "sampling": 1.0}], 1e-5, "replace_one"), 3)
     4.377
@@ -52,8 +52,8 @@ def epsilon(events: Sequence[Mapping[str, Any]], delta: float, neighbouring: str
     if len(samplers) > 1:
         raise ValueError(f"events must share one sampler, got {sorted(samplers)}")
     for sampler in samplers:
-        if refusal := unsupported(sampler, neighbouring):
-            raise ValueError(f"neighbouring {refusal}")
+        if refusal := unsupported(sampler, neighboring):
+            raise ValueError(f"neighboring {refusal}")
     bound = _gaussian([event["noise_multiplier"] for event in events], delta)
     if math.isinf(bound) or all(event["sampling"] == 1 for event in events):
         return bound
@@ -63,9 +63,9 @@ def epsilon(events: Sequence[Mapping[str, Any]], delta: float, neighbouring: str
 
 
 def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Epsilon at ``delta`` of one record after ``steps`` of DP-SGD (Abadi et al. 2016); neighbours have one record more.
+    """Epsilon at ``delta`` of one example after ``steps`` of DP-SGD (Abadi et al. 2016); neighbors have one example more.
 
-    Each step takes every record with probability ``sampling_rate``, clips its gradient to C and adds noise of standard
+    Each step takes every example with probability ``sampling_rate``, clips its gradient to C and adds noise of standard
     deviation ``noise_multiplier`` * C to their sum. Infinite without noise.
     """
     bound = _gaussian([noise_multiplier / math.sqrt(steps)] if steps else [], delta)

@@ -1,7 +1,7 @@
 """Mean cross-entropy of a batch, built from operations that `torch.func.vmap` knows.
 
 torch's own falls back, under vmap, to a slower form written in Python, and that form loads a package for symbolic algebra in
-every process before its first step. Values and slopes agree with it to the last digit or two.
+every process before its first step. Values and gradients agree with it to the last digit or two.
 """
 
 from __future__ import annotations

@@ -73,15 +73,15 @@ def distances(products: Doubles) -> Doubles:
 
 def pairwise(products: Doubles, scales: Doubles) -> Doubles:
     """`distances` after each row has been multiplied by its scale [clients]."""
-    return distances(scaled(products, scales))
+    return distances(scale_products(products, scales))
 
 
-def scaled(products: Doubles, scales: Doubles) -> Doubles:
+def scale_products(products: Doubles, scales: Doubles) -> Doubles:
     """Inner products [..., clients, clients] after each row has been multiplied by its scale [clients]."""
     return products * np.outer(scales, scales)
 
 
-def centred(products: Doubles) -> Doubles:
+def center_products(products: Doubles) -> Doubles:
     """Inner products [..., clients, clients] of the rows less their mean: C G C with C = I - 1/K."""
     mean = products.mean(axis=-1, keepdims=True)
     return products - mean - mean.swapaxes(-1, -2) + mean.mean(axis=-2, keepdims=True)

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def initialise(module: nn.Module, generator: torch.Generator) -> None:
+def initialize(module: nn.Module, generator: torch.Generator) -> None:
     """Fill every layer of ``module`` in place, in its own order.
 
     Linear and convolution layers follow PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, unless
     the layer carries ``init = "xavier"`` (uniform Glorot weights, zero bias) or ``"kaiming_fan_out"`` (normal weights of
-    variance 2 / fan_out, zero bias: the backward case of He et al. 2015). Normalisation layers start as the identity.
+    variance 2 / fan_out, zero bias: the backward case of He et al. 2015). Normalization layers start as the identity.
     """
     layer: Any
     for layer in module.modules():

@@ -27,8 +27,8 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Partial:
-    """The part of one cohort, for one cluster: sums in float64, taken in the order of client ids.
+class PartialSum:
+    """The part of one block, for one cluster: sums in float64, taken in the order of client ids.
 
     ``norms`` [clients] are the L2 norms of the updates (client weights minus what was sent), ``scales`` [clients] what the
     privacy slot multiplies each by; ``total`` [d] is the weighted sum of the scaled updates, ``buffers`` [b] that of the
@@ -46,25 +46,25 @@ class Partial:
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A cohort's round: the ``clients`` [c] that took part, their ``parts`` by cluster, what was ``known`` of each of them
+class BlockResult:
+    """A block's round: the ``clients`` [c] that took part, their ``parts`` by cluster, what was ``known`` of each of them
     afterwards ([c] by name), what attacks ``observed`` of their models ([c, ...], or several by name, by attack), and the
-    optimisers ``carried`` to the next round (arrays [c, ...] by name; empty unless the training slot keeps them)."""
+    optimizers ``carried`` to the next round (arrays [c, ...] by name; empty unless the training slot keeps them)."""
 
     clients: Ints
-    parts: Mapping[int, Partial]
+    parts: Mapping[int, PartialSum]
     known: Mapping[str, Doubles]
     observed: Mapping[str, Any]
     carried: Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Received:
+class ClientUpdates:
     """All that the clients of a cluster sent in a round, by client ``weights`` [clients] that sum to one.
 
     ``mean`` [d] is that of the scaled updates, ``buffers`` [b] that of the buffers; ``updates`` [clients, d] are as they
     arrived, before scaling, and None unless a slot asked for them (as are ``own_buffers`` [clients, b]); ``norms`` and
-    ``scales`` [clients] as in `Partial`. ``known`` holds what the server knows of each client by name, [clients] each
+    ``scales`` [clients] as in `PartialSum`. ``known`` holds what the server knows of each client by name, [clients] each
     (for example ``rho``); ``layout`` says where a model's arrays lie in [d].
     """
 
@@ -81,10 +81,10 @@ class Received:
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """Every model on the training records of some clients: ``losses`` (nats) and ``accuracies`` [clients, clusters].
+class Evaluation:
+    """Every model on the training examples of some clients: ``losses`` (nats) and ``accuracies`` [clients, clusters].
 
-    ``selection`` [clients, clusters] are the losses on the records that the next choice is made with.
+    ``selection`` [clients, clusters] are the losses on the examples that the next choice is made with.
     """
 
     losses: Doubles
@@ -92,8 +92,8 @@ class Evaluated:
     selection: Doubles
 
 
-def gather(parts: Sequence[Partial], layout: Layout, known: Mapping[str, Doubles]) -> Received:
-    """Join the cohorts' parts, in their order; ``known`` [all clients] is cut down to those who sent something.
+def gather(parts: Sequence[PartialSum], layout: Layout, known: Mapping[str, Doubles]) -> ClientUpdates:
+    """Join the blocks' parts, in their order; ``known`` [all clients] is cut down to those who sent something.
 
     Raises ValueError where the weights sum to nothing.
     """
@@ -102,13 +102,13 @@ def gather(parts: Sequence[Partial], layout: Layout, known: Mapping[str, Doubles
     if not whole > 0:
         raise ValueError("the clients' weights sum to zero")
     clients = np.concatenate([part.clients for part in parts])
-    return Received(
+    return ClientUpdates(
         clients=clients,
         weights=weights / whole,
         mean=_ordered_sum([part.total for part in parts]) / whole,
         buffers=_ordered_sum([part.buffers for part in parts]) / whole,
-        updates=_joined([part.updates for part in parts]),
-        own_buffers=_joined([part.own_buffers for part in parts]),
+        updates=_join([part.updates for part in parts]),
+        own_buffers=_join([part.own_buffers for part in parts]),
         norms=np.concatenate([part.norms for part in parts]),
         scales=np.concatenate([part.scales for part in parts]),
         known={name: values[clients] for name, values in known.items()},
@@ -116,10 +116,10 @@ def gather(parts: Sequence[Partial], layout: Layout, known: Mapping[str, Doubles
     )
 
 
-def nothing(d: int, buffers: Floats, layout: Layout) -> Received:
+def empty_updates(d: int, buffers: Floats, layout: Layout) -> ClientUpdates:
     """What a cluster received in a round in which nobody came: no clients, a mean update [d] of zero, its own ``buffers``."""
     nobody = np.empty(0)
-    return Received(
+    return ClientUpdates(
         clients=np.empty(0, np.int64),
         weights=nobody,
         mean=np.zeros(d),
@@ -132,7 +132,7 @@ def nothing(d: int, buffers: Floats, layout: Layout) -> Received:
     )
 
 
-def reweighted(received: Received, weights: Doubles) -> Received:
+def reweight(received: ClientUpdates, weights: Doubles) -> ClientUpdates:
     """``received`` under other client weights [clients], which must sum to one. Needs the updates themselves."""
     assert received.updates is not None and received.own_buffers is not None
     return replace(
@@ -153,7 +153,7 @@ def weighted_sum(weights: Doubles, rows: Floats) -> Doubles:
     return total
 
 
-def _joined(arrays: Sequence[Floats | None]) -> Floats | None:
+def _join(arrays: Sequence[Floats | None]) -> Floats | None:
     held = [array for array in arrays if array is not None]
     return (held[0] if len(held) == 1 else np.concatenate(held)) if held else None
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from algorithms.core.initialization import initialise
+from algorithms.core.initialization import initialize
 from algorithms.core.layout import buffer_layout, parameter_layout
 from algorithms.core.messages import Weights
 
@@ -25,7 +25,7 @@ AT_ONCE = 1 << 22  # input numbers that are predicted together: a network's acti
 class Network:
     """A module whose parameters, gradients and buffers are views into three flat vectors.
 
-    Filling the vectors fills the module; one vector operation steps an optimiser over the whole model.
+    Filling the vectors fills the module; one vector operation steps an optimizer over the whole model.
 
     Attributes:
         params, grads: [d] float32; ``params`` is what the module computes with, ``grads`` what ``backward`` adds to.
@@ -34,7 +34,7 @@ class Network:
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu") -> None:
-        """``model`` has ``module.build(config, shape, classes)`` and ``config``; ``shape`` is that of one record."""
+        """``model`` has ``module.build(config, shape, classes)`` and ``config``; ``shape`` is that of one example."""
         with torch.device("meta"):
             self.module: nn.Module = model.module.build(model.config, shape, classes)
         self.device = torch.device(device)
@@ -46,11 +46,11 @@ class Network:
         self._bind()
 
     def _bind(self) -> None:
-        values, slopes = self.layout.views(self.params), self.layout.views(self.grads)
+        values, gradients = self.layout.views(self.params), self.layout.views(self.grads)
         for name, blueprint in list(self.module.named_parameters()):
             owner, _, leaf = name.rpartition(".")
             parameter = nn.Parameter(values[name], requires_grad=blueprint.requires_grad)
-            parameter.grad = slopes[name]
+            parameter.grad = gradients[name]
             self.module.get_submodule(owner).register_parameter(leaf, parameter)
         statistics = self.buffer_layout.views(self.buffers)
         self.counters: list[torch.Tensor] = []
@@ -62,8 +62,8 @@ class Network:
             self.counters += [] if name in statistics else [own]
 
     def initial(self, rng: np.random.Generator) -> Weights:
-        """Freshly initialised weights, a function of ``rng`` alone."""
-        initialise(self.module, torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
+        """Freshly initialized weights, a function of ``rng`` alone."""
+        initialize(self.module, torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
         return self.weights()
 
     def load(self, weights: Weights) -> None:
@@ -86,13 +86,13 @@ class Network:
         return Weights(self.params.cpu().numpy().copy(), self.buffers.cpu().numpy().copy())
 
     def inputs(self, x: Floats | torch.Tensor) -> torch.Tensor:
-        """Records [n, ...] on the module's device, images with channels last in memory."""
+        """Examples [n, ...] on the module's device, images with channels last in memory."""
         tensor = as_tensor(x).to(self.device)
         return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
     @torch.no_grad()
     def logits(self, x: Floats, batch: int = 1000) -> Floats:
-        """Outputs [n, classes] for records ``x`` [n, ...] in evaluation mode, ``batch`` at a time, or fewer of large ones."""
+        """Outputs [n, classes] for examples ``x`` [n, ...] in evaluation mode, ``batch`` at a time, or fewer of large ones."""
         self.module.eval()
         batch = max(1, min(batch, AT_ONCE // max(1, math.prod(x.shape[1:]))))
         pieces = [self.module(self.inputs(x[at : at + batch])) for at in range(0, len(x), batch)]

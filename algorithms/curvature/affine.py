@@ -1,9 +1,9 @@
-"""The layers z = W a + b, linear or a convolution, by their products: W a, W' d, d a', and the length of each record's d a'.
+"""The layers z = W a + b, linear or a convolution, by their products: W a, W' d, d a', and the length of each example's d a'.
 
     linear:       || d a' ||^2 = || d ||^2 || a ||^2                                        (Goodfellow 2015)
     convolution:  || d a' ||^2 = || D U' ||^2,  D = d as [out, places],  U = the patches of a as [in kernel, places]
 
-``a`` goes in, ``d`` is the slope of a loss in what comes out: [n, channels, ...], with a linear layer's channels last.
+``a`` goes in, ``d`` is the gradient of a loss in what comes out: [n, channels, ...], with a linear layer's channels last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional, grad
 Affine = nn.Linear | nn.Conv1d | nn.Conv2d
 
 
-def known(layer: nn.Module) -> bool:
+def is_supported(layer: nn.Module) -> bool:
     """Whether what is here holds for ``layer``: not for groups, nor for other padding than a number of zeros."""
     if type(layer) is nn.Conv1d or type(layer) is nn.Conv2d:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
@@ -35,7 +35,7 @@ def apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tens
     return convolve(a, weight, bias, layer.stride, layer.padding, layer.dilation)
 
 
-def back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
+def pull_back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
     """W' d for any W, of the shape of ``a``."""
     if isinstance(layer, nn.Linear):
         return d @ weight
@@ -44,7 +44,7 @@ def back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
 
 
 def outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """d a' summed over records, of the shape of W: the loss's slope in W."""
+    """d a' summed over examples, of the shape of W: the loss's gradient in W."""
     if isinstance(layer, nn.Linear):
         return d.flatten(0, -2).mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
@@ -52,12 +52,12 @@ def outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
 
 
 def total(layer: Affine, d: Tensor) -> Tensor:
-    """``d`` summed over all but channels: the loss's slope in b."""
+    """``d`` summed over all but channels: the loss's gradient in b."""
     return d.movedim(channels(layer), 0).flatten(1).sum(1)
 
 
 def squared_lengths(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """Squared length [n], float64, of every record's slope in W and b."""
+    """Squared length [n], float64, of every example's gradient in W and b."""
     if isinstance(layer, nn.Linear) and a.dim() == 2:
         return _squared(d) * (_squared(a) + (layer.bias is not None))
     if isinstance(layer, nn.Linear):

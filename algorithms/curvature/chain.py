@@ -1,7 +1,7 @@
 """The Hessian H of a chain of layers, times a vector: Pearlmutter's R-operator (1994), written out.
 
     z_l = W_l a_l + b_l                  a_{l+1} = s_l(z_l)              s: ReLUs, poolings, reshapes
-    d_L = (p - y) / n                    d_l = s_l' W_{l+1}' d_{l+1}     slopes of the mean cross-entropy
+    d_L = (p - y) / n                    d_l = s_l' W_{l+1}' d_{l+1}     gradients of the mean cross-entropy
 
     R z_l = W_l R a_l + V_l a_l + c_l    R a_{l+1} = s_l' R z_l          along the vector (V, c); R a_1 = 0
     R d_L = (diag p - p p') R z_L / n    R d_l = s_l' (W_{l+1}' R d_{l+1} + V_{l+1}' d_{l+1})
@@ -57,8 +57,8 @@ class Link:
 
     Attributes:
         a: what goes into the layer.
-        d: slope of the loss in what comes out of the layer.
-        push, pull: products with s', the slope of what follows, and with its transpose.
+        d: gradient of the loss in what comes out of the layer.
+        push, pull: products with s', the gradient of what follows, and with its transpose.
     """
 
     layer: Affine
@@ -68,34 +68,34 @@ class Link:
     pull: Map = _same
 
 
-def covered(module: nn.Module) -> bool:
-    """Whether ``module`` is such a chain: each of its weights used once, records apart from each other, no hooks."""
+def is_chain(module: nn.Module) -> bool:
+    """Whether ``module`` is such a chain: each of its weights used once, examples apart from each other, no hooks."""
     if any(getattr(part, hooks) for part in module.modules() for hooks in HOOKS):
         return False
     steps = _steps(module)
-    layers = [step for step in steps if affine.known(step)]
-    others = [step for step in steps if not affine.known(step)]
-    # Neither Flatten nor Unflatten begins at the first dimension, that of the records.
+    layers = [step for step in steps if affine.is_supported(step)]
+    others = [step for step in steps if not affine.is_supported(step)]
+    # Neither Flatten nor Unflatten begins at the first dimension, that of the examples.
     apart = all(getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others)
     return apart and len(set(layers)) == len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
 
 
 class Chain:
-    """A network that is `covered`, in evaluation mode, with some of its ``records``: ``x`` [n, ...], ``y`` [n].
+    """A network that is `is_chain`, in evaluation mode, with some of its ``examples``: ``x`` [n, ...], ``y`` [n].
 
-    Slopes are of these records' share in the mean over all of them. The network must keep its weights for as long.
+    Slopes are of these examples' share in the mean over all of them. The network must keep its weights for as long.
 
     Attributes:
         p: the network's predictions [n, classes].
     """
 
     @torch.no_grad()
-    def __init__(self, network: Network, x: Tensor, y: Tensor, records: int) -> None:
-        self.network, self.records = network, records
+    def __init__(self, network: Network, x: Tensor, y: Tensor, examples: int) -> None:
+        self.network, self.examples = network, examples
         self.parameters = tuple(network.module.parameters())
         self.links: list[Link] = []
         self.p = self._forward(x).softmax(dim=1)
-        for link, d in zip(reversed(self.links), self._slopes((self.p - self._certain(y)) / records), strict=True):
+        for link, d in zip(reversed(self.links), self._gradients((self.p - self._certain(y)) / examples), strict=True):
             link.d = d
 
     def _forward(self, x: Tensor) -> Tensor:
@@ -109,40 +109,43 @@ class Chain:
         return self._go_on(between, x)
 
     def _go_on(self, steps: list[nn.Module], z: Tensor) -> Tensor:
-        """What ``steps`` make of ``z``; the layer that it came from keeps their slope."""
+        """What ``steps`` make of ``z``; the layer that it came from keeps their gradient."""
         if not steps or not self.links:
             return nn.Sequential(*steps)(z)
-        out, self.links[-1].push, self.links[-1].pull = _linearised(steps, z)
+        out, self.links[-1].push, self.links[-1].pull = _linearize(steps, z)
         return out
 
     def _certain(self, y: Tensor) -> Tensor:
         return functional.one_hot(y, self.p.shape[1])
 
-    def _slopes(self, d: Tensor) -> list[Tensor]:
-        """The slope in what comes out of every layer, from the last to the first; ``d`` [n, classes] is that in the logits."""
+    def _gradients(self, d: Tensor) -> list[Tensor]:
+        """The gradient in what comes out of every layer, from the last to the first.
+
+        ``d`` [n, classes] is that in the logits.
+        """
         found = []
         for link in reversed(self.links):
             found.append(link.pull(d))
             if link is not self.links[0]:
-                d = affine.back(link.layer, link.layer.weight, found[-1], link.a)
+                d = affine.pull_back(link.layer, link.layer.weight, found[-1], link.a)
         return found
 
     @torch.no_grad()
     def gradient(self) -> Tensor:
         """[d]"""
         found = torch.empty_like(self.network.params)
-        slopes = self._arrays(found)
+        gradients = self._arrays(found)
         for link in self.links:
-            slopes[link.layer.weight].copy_(affine.outer(link.layer, link.d, link.a))
+            gradients[link.layer.weight].copy_(affine.outer(link.layer, link.d, link.a))
             if link.layer.bias is not None:
-                slopes[link.layer.bias].copy_(affine.total(link.layer, link.d))
+                gradients[link.layer.bias].copy_(affine.total(link.layer, link.d))
         return found
 
     @torch.no_grad()
     def squared_lengths(self, y: Tensor) -> Tensor:
-        """|| grad CE(x_i, y_i) ||^2 of every record i [n], float64, were ``y`` [n] its label."""
-        slopes = zip(reversed(self.links), self._slopes(self.p - self._certain(y)), strict=True)
-        return torch.stack([affine.squared_lengths(link.layer, d, link.a) for link, d in slopes]).sum(0)
+        """|| grad CE(x_i, y_i) ||^2 of every example i [n], float64, were ``y`` [n] its label."""
+        gradients = zip(reversed(self.links), self._gradients(self.p - self._certain(y)), strict=True)
+        return torch.stack([affine.squared_lengths(link.layer, d, link.a) for link, d in gradients]).sum(0)
 
     @torch.no_grad()
     def times(self, vector: Tensor) -> Tensor:
@@ -152,7 +155,7 @@ class Chain:
         image = self._arrays(found)
         moved, r = self._moved(v)
         pr = self.p * r
-        r = (pr - self.p * pr.sum(dim=1, keepdim=True)) / self.records
+        r = (pr - self.p * pr.sum(dim=1, keepdim=True)) / self.examples
         for link, r_a in zip(reversed(self.links), reversed(moved), strict=True):
             layer, r = link.layer, link.pull(r)
             if layer.bias is not None:
@@ -161,7 +164,9 @@ class Chain:
                 image[layer.weight].copy_(affine.outer(layer, r, link.a))
                 break
             torch.add(affine.outer(layer, r, link.a), affine.outer(layer, link.d, r_a), out=image[layer.weight])
-            r = affine.back(layer, layer.weight, r, link.a).add_(affine.back(layer, v[layer.weight], link.d, link.a))
+            r = affine.pull_back(layer, layer.weight, r, link.a).add_(
+                affine.pull_back(layer, v[layer.weight], link.d, link.a)
+            )
         return found
 
     def _moved(self, v: Arrays) -> tuple[list[Tensor | None], Tensor]:
@@ -182,11 +187,11 @@ class Chain:
 
 
 def _steps(module: nn.Module) -> list[nn.Module]:
-    """The layers in the order in which records pass them."""
+    """The layers in the order in which examples pass them."""
     return [step for part in module for step in _steps(part)] if type(module) is nn.Sequential else [module]
 
 
-def _linearised(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
+def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """s(z), u -> s' u and its transpose."""
     selecting = all(type(step) in SELECTING for step in steps) and z[0].numel() < EXACT
     return (_selection if selecting else _through_autograd)(steps, z)
@@ -194,39 +199,39 @@ def _linearised(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
 
 @torch.enable_grad()
 def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
-    """Going back is linear in what it starts from, so that its own slope is s' again."""
+    """Going back is linear in what it starts from, so that its own gradient is s' again."""
     z = z.detach().requires_grad_()
     out = nn.Sequential(*steps)(z.clone())  # a step may work in place
     start = torch.zeros_like(out, requires_grad=True)
     back = torch.autograd.grad(out, z, start, create_graph=True)[0]
-    return out.detach(), partial(_slope, back, start), partial(_slope, out, z)
+    return out.detach(), partial(_directional, back, start), partial(_directional, out, z)
 
 
-def _slope(of: Tensor, at: Tensor, along: Tensor) -> Tensor:
+def _directional(of: Tensor, at: Tensor, along: Tensor) -> Tensor:
     return torch.autograd.grad(of, at, along, retain_graph=True)[0]
 
 
 def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
-    """Where outputs are chosen inputs or zero: places in a record, from 1 on, go the way of the numbers; none is 0."""
+    """Where outputs are chosen inputs or zero: places in an example, from 1 on, go the way of the numbers; none is 0."""
     n, size, before = len(z), z[0].numel(), z.shape
-    out, origin = z, _shaped(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before)
+    out, origin = z, _unflatten(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before)
     for step in steps:
-        out, origin = _selected(step, out, origin)
+        out, origin = _select(step, out, origin)
     after = origin.shape
-    chosen = _line(origin).long().view(n, -1)
+    chosen = _flatten(origin).long().view(n, -1)
     kept = (chosen > 0).view(-1)
     chosen = chosen.clamp_(min=1).add_(torch.arange(0, n * size, size, device=z.device)[:, None] - 1).view(-1)
 
     def push(u: Tensor) -> Tensor:
-        return _shaped(_line(u).index_select(0, chosen).mul_(kept), after)
+        return _unflatten(_flatten(u).index_select(0, chosen).mul_(kept), after)
 
     def pull(d: Tensor) -> Tensor:
-        return _shaped(d.new_zeros(n * size).index_add_(0, chosen, _line(d) * kept), before)
+        return _unflatten(d.new_zeros(n * size).index_add_(0, chosen, _flatten(d) * kept), before)
 
     return out, push, pull
 
 
-def _selected(step: nn.Module, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+def _select(step: nn.Module, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
     """What ``step`` makes of ``value``, and the places of what it has chosen."""
     if isinstance(step, nn.ReLU):
         origin = origin * (value > 0)
@@ -240,13 +245,13 @@ def _selected(step: nn.Module, value: Tensor, origin: Tensor) -> tuple[Tensor, T
     return out, origin.flatten(plane).gather(-1, chosen.flatten(plane)).view(out.shape)
 
 
-def _line(tensor: Tensor) -> Tensor:
+def _flatten(tensor: Tensor) -> Tensor:
     """All numbers in a row; those of images in the order in which they lie in memory, channels last."""
     return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).reshape(-1)
 
 
-def _shaped(line: Tensor, shape: torch.Size) -> Tensor:
-    """`_line` undone."""
+def _unflatten(line: Tensor, shape: torch.Size) -> Tensor:
+    """`_flatten` undone."""
     if len(shape) != 4:
         return line.view(shape)
     n, channels, height, width = shape

@@ -3,12 +3,12 @@
     H v = d/dw ( g(w) . v )                                                        (Pearlmutter 1994)
     lambda: power iteration, or Lanczos from the gradient
     tr H = E[ v' H v ] over v with entries +-1                                     (Hutchinson 1990)
-    tr H = mean over records of E[ || grad CE(x, y) ||^2 ] over y drawn from the model's own p(. | x)
+    tr H = mean over examples of E[ || grad CE(x, y) ||^2 ] over y drawn from the model's own p(. | x)
 
 The last is the trace of the Gauss-Newton matrix. It is that of the Hessian for every net made of linear maps (convolutions,
-and normalisation in evaluation mode, too), ReLUs and poolings: logits are then linear in each single weight, so the part of H
+and normalization in evaluation mode, too), ReLUs and poolings: logits are then linear in each single weight, so the part of H
 that Gauss-Newton leaves out has a diagonal of zeros (Schraudolph 2002 has the decomposition). With other activations, or
-with group normalisation, it is the trace of the Fisher information instead.
+with group normalization, it is the trace of the Fisher information instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from algorithms.curvature.chain import Chain
 
 Product = Callable[[Tensor], Tensor]
 
-BATCH = 64  # records whose graph fits into memory; of a single batch it is kept, which halves the cost of a product
+BATCH = 64  # examples whose graph fits into memory; of a single batch it is kept, which halves the cost of a product
 # The gradient lies almost within the top eigenvectors and saves two products; noise reaches what it may be orthogonal to.
 NOISE = 0.3
 TINY = 1e-6
@@ -41,7 +41,7 @@ def spectrum(
 ) -> tuple[float, float]:
     """Eigenvalue of largest magnitude, sign kept, and trace; NaN where the gradient is not finite."""
     network.module.eval()
-    here = Surroundings(network, network.inputs(x), as_tensor(y).to(network.device))
+    here = LossSurface(network, network.inputs(x), as_tensor(y).to(network.device))
     gradient = here.gradient()
     if not gradient.isfinite().all():
         return float("nan"), float("nan")
@@ -56,7 +56,7 @@ def spectrum(
     return top, hutchinson(here.times, gradient, config.probes, tolerance, rng)
 
 
-class Surroundings:
+class LossSurface:
     """The mean cross-entropy over ``x`` [n, ...] and ``y`` [n] near the weights that a network holds, in evaluation mode.
 
     Vectors are float64 outside of the net.
@@ -64,7 +64,7 @@ class Surroundings:
 
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
         self.network, self.x, self.y = network, x, y
-        self.kind = Chain if chain.covered(network.module) else Graph
+        self.kind = Chain if chain.is_chain(network.module) else Graph
         self.only = self._batch(0) if len(y) <= BATCH else None
 
     def _batch(self, start: int) -> Chain | Graph:
@@ -77,15 +77,15 @@ class Surroundings:
 
     def gradient(self) -> Tensor:
         """[d]"""
-        return _added(self._of_all(lambda batch: batch.gradient()))
+        return _add_up(self._of_all(lambda batch: batch.gradient()))
 
     def times(self, vector: Tensor) -> Tensor:
         """H v [d] for ``vector`` [d]."""
         direction = vector.to(self.network.params.dtype)
-        return _added(self._of_all(lambda batch: batch.times(direction)))
+        return _add_up(self._of_all(lambda batch: batch.times(direction)))
 
     def gauss_newton_trace(self, rng: np.random.Generator) -> float:
-        """Mean over records of the squared gradient norm for a label drawn from the model's own prediction, one each."""
+        """Mean over examples of the squared gradient norm for a label drawn from the model's own prediction, one each."""
         drawn = iter(torch.from_numpy(rng.random(len(self.y))).to(self.network.device).split(BATCH))
         lengths = self._of_all(lambda batch: batch.squared_lengths(_labels(batch.p, next(drawn))))
         return float(torch.cat(list(lengths)).mean())
@@ -94,8 +94,8 @@ class Surroundings:
 class Graph:
     """What `Chain` is, for any network: the gradient's own graph is kept, and gone back through once more for a product."""
 
-    def __init__(self, network: Network, x: Tensor, y: Tensor, records: int) -> None:
-        self.network, self.x, self.y, self.records = network, x, y, records
+    def __init__(self, network: Network, x: Tensor, y: Tensor, examples: int) -> None:
+        self.network, self.x, self.y, self.examples = network, x, y, examples
         self.at = network.params.detach().clone().requires_grad_()
 
     def _logits(self, x: Tensor) -> Tensor:
@@ -108,24 +108,24 @@ class Graph:
             return self._logits(self.x).softmax(dim=1)
 
     @cached_property
-    def _slope(self) -> Tensor:
-        loss = cross_entropy(self._logits(self.x), self.y, reduction="sum") / self.records
+    def _gradient(self) -> Tensor:
+        loss = cross_entropy(self._logits(self.x), self.y, reduction="sum") / self.examples
         return torch.autograd.grad(loss, self.at, create_graph=True)[0]
 
     def gradient(self) -> Tensor:
         """[d]"""
-        return self._slope.detach()
+        return self._gradient.detach()
 
     def times(self, vector: Tensor) -> Tensor:
         """H v [d] for ``vector`` [d]."""
-        return torch.autograd.grad(self._slope, self.at, vector, retain_graph=True)[0]
+        return torch.autograd.grad(self._gradient, self.at, vector, retain_graph=True)[0]
 
     def squared_lengths(self, y: Tensor) -> Tensor:
-        """Those of `Chain`, record after record: on ResNet-56 that is faster than vmap, which makes grouped convolutions."""
+        """Those of `Chain`, example after example: on ResNet-56 that is faster than vmap, which makes grouped convolutions."""
         found = []
-        for record, label in zip(self.x.split(1), y.split(1), strict=True):
-            (slope,) = torch.autograd.grad(cross_entropy(self._logits(record), label), self.at)
-            found.append(slope.double().square().sum())
+        for example, label in zip(self.x.split(1), y.split(1), strict=True):
+            (gradient,) = torch.autograd.grad(cross_entropy(self._logits(example), label), self.at)
+            found.append(gradient.double().square().sum())
         return torch.stack(found)
 
 
@@ -186,7 +186,7 @@ def _labels(p: Tensor, drawn: Tensor) -> Tensor:
     return below.clamp(max=p.shape[1] - 1)  # the last sum may be rounded to less than one
 
 
-def _added(parts: Iterable[Tensor]) -> Tensor:
+def _add_up(parts: Iterable[Tensor]) -> Tensor:
     return reduce(torch.add, (part.double() for part in parts))
 
 

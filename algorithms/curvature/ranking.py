@@ -6,7 +6,7 @@
 
 rho is how unlike the others a client is, not how sharp: of lambda = (1, 10, 10, 10, 10) the flattest gets rho = 1.
 
-Differences from the paper, each a switch: as released, the Hessian is of all records of a client, its eigenvalue comes from
+Differences from the paper, each a switch: as released, the Hessian is of all examples of a client, its eigenvalue comes from
 power iteration and its trace from random probes, and rho is handed out in the order of visiting, that is, to other clients.
 """
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
-from algorithms.training._batches import unfit
+from algorithms.training._batches import shape_problem
 from datasets.federation import Preparation
-from datasets.transforms import normalised
+from datasets.transforms import normalize
 
 if TYPE_CHECKING:
     import torch
@@ -39,16 +39,16 @@ class Crops:
     around: NDArray[np.float32]
 
 
-def drawn(
+def draw_crops(
     config: TrainingConfig, batches: Ints, shape: tuple[int, ...], prepare: Preparation, rng: np.random.Generator
 ) -> Crops | None:
-    """Random moves for ``batches`` [steps, batch] of records of ``shape``; None where nothing is to be moved.
+    """Random moves for ``batches`` [steps, batch] of examples of ``shape``; None where nothing is to be moved.
 
-    ``prepare`` tells what a data set's background looks like. Raises ValueError where records are no images.
+    ``prepare`` tells what a data set's background looks like. Raises ValueError where examples are no images.
     """
     if config.augment == "none":
         return None
-    complaint = unfit(config, shape)
+    complaint = shape_problem(config, shape)
     if complaint:
         raise ValueError(complaint)
     moves = rng.integers(0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8)
@@ -58,7 +58,7 @@ def drawn(
 def background(prepare: Preparation, channels: int) -> NDArray[np.float32]:
     """The value [channels] that the data set's background has when it reaches the model."""
     blank = np.full((1, channels), prepare.fill, np.float32)
-    return normalised(blank, prepare.mean, prepare.std)[0]
+    return normalize(blank, prepare.mean, prepare.std)[0]
 
 
 def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], around: NDArray[np.float32]) -> torch.Tensor:

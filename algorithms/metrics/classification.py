@@ -29,8 +29,8 @@ def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[flo
 def micro_roc(logits: Floats, labels: Ints) -> tuple[Doubles, Doubles]:
     """False and true positive rates [points] of all one-vs-rest decisions together, from logits [n, classes].
 
-    Every pair of record and class is one decision, scored by the class's softmax probability; points on a straight line
-    between their neighbours are left out.
+    Every pair of example and class is one decision, scored by the class's softmax probability; points on a straight line
+    between their neighbors are left out.
     """
     shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     scores = (shifted / shifted.sum(axis=1, keepdims=True)).ravel()
@@ -53,7 +53,7 @@ def area(false: Doubles, true: Doubles) -> float:
     return float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
 
 
-def thinned(false: Doubles, true: Doubles, points: int = 500) -> tuple[Doubles, Doubles]:
+def thin(false: Doubles, true: Doubles, points: int = 500) -> tuple[Doubles, Doubles]:
     """At most ``points`` of the curve's points, evenly spaced by number, both ends among them."""
     chosen = np.unique(np.linspace(0, len(false) - 1, min(points, len(false))).round().astype(np.int64))
     return false[chosen], true[chosen]

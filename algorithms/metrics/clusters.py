@@ -1,7 +1,7 @@
 """How clients sort themselves among the server's models.
 
 Groups are the clients' true ones and given as indices, 0 the majority (the paper's S = 1) and 1 the minority (S = 0). Models
-have names, because which index a model has is an accident of its initialisation. What cannot be determined is NaN.
+have names, because which index a model has is an accident of its initialization. What cannot be determined is NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def purity(assignment: Ints, groups: Ints, clusters: int) -> float:
     >>> purity(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]), 2)
     0.75
     """
-    return float(_members(assignment, groups, clusters).max(axis=1).sum() / len(assignment))
+    return float(_count_clients(assignment, groups, clusters).max(axis=1).sum() / len(assignment))
 
 
 def name_models(
@@ -46,7 +46,7 @@ def name_models(
     >>> name_models(np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]), clusters=2)
     ('minority', 'majority')
     """
-    counts = _members(assignment, groups, clusters, len(names))
+    counts = _count_clients(assignment, groups, clusters, len(names))
     before = previous or [""] * clusters
     candidates = [*range(clusters), *[None] * (len(names) - clusters)]
 
@@ -59,7 +59,9 @@ def name_models(
     return tuple(found.get(j, f"other_{j}") for j in range(clusters))
 
 
-def migrated(assignment: Ints, groups: Ints, models: Sequence[str], group: int = 1, name: str = MINORITY) -> float:
+def count_migrated(
+    assignment: Ints, groups: Ints, models: Sequence[str], group: int = 1, name: str = MINORITY
+) -> float:
     """Number of clients of ``group`` who use a model that is not named after it; ``models`` are those of `name_models`.
 
     NaN where no model bears the group's ``name``, so that nobody could have stayed.
@@ -88,7 +90,7 @@ def risk_gap(risks: Doubles, models: Sequence[str]) -> float:
     return float(risks[models.index(MINORITY)] - risks[models.index(MAJORITY)])
 
 
-def _members(assignment: Ints, groups: Ints, clusters: int, kinds: int | None = None) -> Ints:
+def _count_clients(assignment: Ints, groups: Ints, clusters: int, kinds: int | None = None) -> Ints:
     """Number of clients [clusters, groups] of each true group in each cluster."""
     kinds = int(groups.max()) + 1 if kinds is None else kinds
     return np.bincount(assignment * kinds + groups, minlength=clusters * kinds).reshape(clusters, kinds)

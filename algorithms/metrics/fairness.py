@@ -13,7 +13,7 @@ NAN = float("nan")
 
 
 def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> dict[str, float]:
-    """Demographic parity, equal opportunity and equalized odds over many classes, between two groups of test records.
+    """Demographic parity, equal opportunity and equalized odds over many classes, between two groups of test examples.
 
     With d the rate in the privileged group minus that in the other, one class c against the rest:
 
@@ -22,11 +22,11 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
         equalized_odds     = mean_c (|d P(Yhat = c | Y = c)| + |d P(Yhat = c | Y != c)|) / 2
 
     0 is fair. The same without absolute values end in ``_signed``; that of demographic parity is always 0, because the
-    shares of all classes add up to 1 in either group. Classes that one group has no record of are left out of the
-    latter two; NaN where a group is empty. Meaningful only if both groups' records have the same distribution of
+    shares of all classes add up to 1 in either group. Classes that one group has no example of are left out of the
+    latter two; NaN where a group is empty. Meaningful only if both groups' examples have the same distribution of
     labels.
 
-    ``predicted`` and ``labels`` [n] in 0..classes-1; ``privileged`` [n]. Each record is to be predicted by the model
+    ``predicted`` and ``labels`` [n] in 0..classes-1; ``privileged`` [n]. Each example is to be predicted by the model
     that its client really uses.
     """
     ours = _rates(predicted[privileged], labels[privileged], classes)
@@ -45,8 +45,8 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
 def _rates(predicted: Ints, labels: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
     """Share of predictions, true positive rate and false positive rate of each class [classes], NaN where undefined."""
     confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
-    said, is_so, right, records = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal(), confusion.sum()
-    return _ratio(said, records), _ratio(right, is_so), _ratio(said - right, records - is_so)
+    said, is_so, right, examples = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal(), confusion.sum()
+    return _ratio(said, examples), _ratio(right, is_so), _ratio(said - right, examples - is_so)
 
 
 def _ratio(part: Ints, whole: Ints | np.int64) -> Doubles:

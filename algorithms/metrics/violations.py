@@ -12,7 +12,7 @@ Bools = NDArray[np.bool_]
 NAN = float("nan")
 
 
-def violated(thresholds: Doubles, risks: Doubles, assignment: Ints) -> Bools:
+def is_violated(thresholds: Doubles, risks: Doubles, assignment: Ints) -> Bools:
     """Which clients [clients] use a model whose attack accuracy is strictly above what they tolerate.
 
     ``thresholds`` [clients] and ``risks`` [clusters] are fractions; ``assignment`` [clients] is the model of each.
@@ -28,7 +28,7 @@ def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Boo
     chosen = np.ones(len(assignment), bool) if among is None else among
     if np.isnan(risks[assignment[chosen]]).any():
         return NAN
-    return float(violated(thresholds, risks, assignment)[chosen].sum())
+    return float(is_violated(thresholds, risks, assignment)[chosen].sum())
 
 
 def expected_violations(clients: int, risk: float, lowest: float = 0.5, highest: float = 0.8) -> float:

@@ -2,6 +2,6 @@
 
 ``CONVOLUTIONAL`` and ``BATCH_NORM`` say what the network is made of, so that a configuration can be judged without torch.
 
-Where a paper has a max pool after a ReLU, the ReLU comes last here: the same numbers and slopes to the bit, and a quarter of
+Where a paper has a max pool after a ReLU, the ReLU comes last here: the same numbers and gradients to the bit, and a quarter of
 the memory to walk through.
 """

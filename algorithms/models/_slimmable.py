@@ -1,7 +1,7 @@
 """Residual networks whose layers can also be run narrow, on the first channels of their own weights.
 
 Slimmable layers are Yu et al.'s (2019). A narrow pass is a function of slices of the full weights, so the weights may be views
-into a vector, and its gradient lands where they lie. Normalisation keeps running statistics for the full width alone; a narrow
+into a vector, and its gradient lands where they lie. Normalization keeps running statistics for the full width alone; a narrow
 pass uses those of its batch (as FedAlign does, Mendieta et al. 2022).
 """
 
@@ -39,7 +39,7 @@ class Conv(nn.Conv2d):
 
 
 class Norm(nn.BatchNorm2d):
-    """Batch normalisation; below full width by the batch's own statistics, of which nothing is kept."""
+    """Batch normalization; below full width by the batch's own statistics, of which nothing is kept."""
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
         """[n, c, h, w] to the same shape; c is the number of channels at this ``width``."""

@@ -1,4 +1,4 @@
-"""FEMNIST network of FinP's later released code (Zhao et al. 2025): group normalisation, GELU, convolutions for pools."""
+"""FEMNIST network of FinP's later released code (Zhao et al. 2025): group normalization, GELU, convolutions for pools."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Config(SlotConfig):
     """No fields: the released code fixes the network."""
 
 
-def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
     if len(shape) == 3 and min(shape[1:]) >= 4:
         return None
-    return f"femnist_net halves images twice and needs 4x4 pixels or more; records have shape {shape}"
+    return f"femnist_net halves images twice and needs 4x4 pixels or more; examples have shape {shape}"
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

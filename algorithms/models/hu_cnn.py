@@ -17,11 +17,11 @@ class Config(SlotConfig):
     """No fields: the paper fixes the network."""
 
 
-def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
     if len(shape) == 3 and min(shape[1:]) >= 16:
         return None
-    return f"hu_cnn does not pad and needs images of 16x16 pixels or more; records have shape {shape}"
+    return f"hu_cnn does not pad and needs images of 16x16 pixels or more; examples have shape {shape}"
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

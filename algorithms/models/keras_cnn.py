@@ -36,14 +36,14 @@ class Config(SlotConfig):
     dropout: float = Field(0.1, ge=0, lt=1, description="probability that a unit of a hidden dense layer is left out")
 
 
-def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
     smallest = 4 if config.padding == "same" else 18
     if len(shape) == 3 and min(shape[1:]) >= smallest:
         return None
     return (
         f"keras_cnn with padding {config.padding} needs images of {smallest}x{smallest} pixels or more; "
-        f"records have shape {shape}"
+        f"examples have shape {shape}"
     )
 
 

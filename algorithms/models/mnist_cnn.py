@@ -1,4 +1,4 @@
-"""MNIST network of IFCA-MIR (Jung et al., appendix): two padded 3x3 convolutions, one Glorot-initialised linear layer."""
+"""MNIST network of IFCA-MIR (Jung et al., appendix): two padded 3x3 convolutions, one Glorot-initialized linear layer."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ class Config(SlotConfig):
     block: Literal["bottleneck", "basic"] = Field("bottleneck", description="three convolutions a block, or two")
 
 
-def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why records of ``shape`` cannot be used, in a sentence; None if they can.
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why examples of ``shape`` cannot be used, in a sentence; None if they can.
 
-    Images of fewer pixels are a single pixel in the last stage, and a batch of one record could not be normalised there.
+    Images of fewer pixels are a single pixel in the last stage, and a batch of one example could not be normalized there.
     """
     if len(shape) == 3 and min(shape[1:]) >= 5:
         return None
-    return f"resnet56 halves images twice and needs 5x5 pixels or more; records have shape {shape}"
+    return f"resnet56 halves images twice and needs 5x5 pixels or more; examples have shape {shape}"
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

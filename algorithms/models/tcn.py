@@ -35,16 +35,16 @@ class Config(SlotConfig):
     causal: bool = Field(False, description="pad two zeros on the left, so that no output sees a later sample")
 
 
-def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
     shortest = 4 if config.causal else 10
     if len(shape) >= 2 and math.prod(shape[1:]) >= shortest:
         return None
-    return f"tcn needs records [channels, length] with a length of {shortest} or more; records have shape {shape}"
+    return f"tcn needs examples [channels, length] with a length of {shortest} or more; examples have shape {shape}"
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for records [channels, length]; 25 670 parameters for 9x128 and 6 classes (26 438 causal)."""
+    """Module for examples [channels, length]; 25 670 parameters for 9x128 and 6 classes (26 438 causal)."""
     from torch import nn
 
     channels, length = shape[0], math.prod(shape[1:])

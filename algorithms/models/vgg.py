@@ -1,4 +1,4 @@
-"""VGG with batch normalisation (Simonyan and Zisserman 2015), with the head that IFCA-MIR describes for CIFAR-10."""
+"""VGG with batch normalization (Simonyan and Zisserman 2015), with the head that IFCA-MIR describes for CIFAR-10."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Config(SlotConfig):
     depth: Literal[11, 13, 16, 19] = Field(11, description="number of weighted layers in the original naming")
 
 
-def unfit(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why records of ``shape`` cannot be used, in a sentence; None if they can."""
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
     large_enough = len(shape) == 3 and min(shape[1:]) >= 32
     return (
         None
         if large_enough
-        else f"vgg halves images five times and needs 32x32 pixels or more; records have shape {shape}"
+        else f"vgg halves images five times and needs 32x32 pixels or more; examples have shape {shape}"
     )
 
 

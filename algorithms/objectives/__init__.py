@@ -1,4 +1,4 @@
-"""The ``objective`` slot: what a client minimises.
+"""The ``objective`` slot: what a client minimizes.
 
 Each module has ``Config`` and ``loss(config, forward, arrays, x, y, context)``: ``arrays`` are the parameters by name,
 ``forward(arrays, x)`` gives logits [batch, classes], labels of -100 mark padding, ``context`` holds what the server told the

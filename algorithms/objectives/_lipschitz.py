@@ -2,10 +2,10 @@
 
     rows      sum_l log max_i || W_l[i, :] ||_2            W_l: each weight array, reshaped to (out, rest)
     spectral  sum_l log sigma_max(W_l)
-    jacobian  log mean_b sigma_max( d logits / d x_b )     b: the first records of a batch
+    jacobian  log mean_b sigma_max( d logits / d x_b )     b: the first examples of a batch
 
 Logarithms, because a product over the 59 layers of a ResNet-56 leaves the range of float32. Activations and poolings count as
-1, as released (it gives sigmoid 1/4, which no model here has; a constant factor is lost in FinP's normalisation anyway).
+1, as released (it gives sigmoid 1/4, which no model here has; a constant factor is lost in FinP's normalization anyway).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch.linalg import vector_norm
 Arrays = dict[str, Tensor]
 Forward = Callable[[Arrays, Tensor], Tensor]
 
-RECORDS = 16  # whose Jacobians are looked at: more would make a step cost more than three plain ones of 64 records
+EXAMPLES = 16  # whose Jacobians are looked at: more would make a step cost more than three plain ones of 64 examples
 JACOBIAN_STEPS = 3  # of power iteration: from below, good to a few per cent
 FIRST_STEPS = 10  # of power iteration on the weights, where a round begins; one for each batch from then on
 TINY = 1e-12  # an array of zeros has this norm, and no gradient
 
 
 def matrices(arrays: Arrays) -> Arrays:
-    """The weights by name as [out, rest]: every array of two or more dimensions, for biases and normalisation have one."""
+    """The weights by name as [out, rest]: every array of two or more dimensions, for biases and normalization have one."""
     return {name: array.flatten(1) for name, array in arrays.items() if array.dim() >= 2}
 
 
@@ -53,14 +53,14 @@ def directions(arrays: Arrays, generator: torch.Generator | None = None) -> Arra
     """
     found = {}
     for name, weight in matrices(arrays).items():
-        start = _drawn((weight.shape[1],), generator, weight)
+        start = _draw((weight.shape[1],), generator, weight)
         found[f"u.{name}"], found[f"v.{name}"] = weight.new_zeros(len(weight)), start / vector_norm(start)
     for _ in range(FIRST_STEPS):
-        found = advanced(arrays, found)
+        found = advance(arrays, found)
     return found
 
 
-def advanced(arrays: Arrays, directions: Arrays) -> Arrays:
+def advance(arrays: Arrays, directions: Arrays) -> Arrays:
     """``directions`` after one step: u = W v, v = W' u, each at length one."""
     found = {}
     for name, weight in matrices(arrays).items():
@@ -71,21 +71,21 @@ def advanced(arrays: Arrays, directions: Arrays) -> Arrays:
 
 
 def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Directions [16, *shape] in the space of records, each of length one; without ``generator`` fixed ones."""
-    return _unit(_drawn((RECORDS, *shape), generator, like), dims=len(shape))
+    """Directions [16, *shape] in the space of examples, each of length one; without ``generator`` fixed ones."""
+    return _unit(_draw((EXAMPLES, *shape), generator, like), dims=len(shape))
 
 
 def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start: Tensor) -> Tensor:
-    """Log of the mean largest singular value of d logits / d x over the first 16 records of ``x`` [batch, *shape].
+    """Log of the mean largest singular value of d logits / d x over the first 16 examples of ``x`` [batch, *shape].
 
     ``present`` [batch] is False for padding; ``start`` [16, *shape]. u = J v and v = J' u are repeated with the weights held
     constant, then sigma = || J v || is differentiated in them.
     """
-    x, present = x[:RECORDS].detach(), present[:RECORDS]
+    x, present = x[:EXAMPLES].detach(), present[:EXAMPLES]
     dims, v = x.dim() - 1, start[: len(x)]
 
-    def logits(records: Tensor) -> Tensor:
-        return forward(arrays, records)
+    def logits(examples: Tensor) -> Tensor:
+        return forward(arrays, examples)
 
     with torch.no_grad():
         # One forward pass serves all steps: its pull-back is u -> J' u, and the pull-back of that is v -> J v.
@@ -108,7 +108,7 @@ def _unit(vectors: Tensor, dims: int = 1) -> Tensor:
     return vectors / vector_norm(vectors, dim=tuple(range(-dims, 0)), keepdim=True).clamp(min=TINY)
 
 
-def _drawn(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
+def _draw(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
     """Standard normal numbers, or without ``generator`` numbers that no weight is likely to be orthogonal to."""
     if generator is None:
         return torch.arange(1, 1 + torch.Size(shape).numel(), device=like.device).sqrt().cos().reshape(shape)

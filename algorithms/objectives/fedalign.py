@@ -2,8 +2,8 @@
 
     x2, x3  <- features behind stages 2 and 3, full width;  CE <- cross-entropy of the logits
     x2', x3' <- the first ``width`` of x2's channels, and stage 3 at that width on them (x2 held constant)
-    G(A, D) = pool(A) D^T / (h w) for each record [C1, C2], A pooled to D's h x w;   s(A, D) = sigma_max(G)
-    L_align = mean over records of ( s(x2', x3') - stopgrad s(x2, x3) )^2
+    G(A, D) = pool(A) D^T / (h w) for each example [C1, C2], A pooled to D's h x w;   s(A, D) = sigma_max(G)
+    L_align = mean over examples of ( s(x2', x3') - stopgrad s(x2, x3) )^2
     loss    = CE + mu * stopgrad(CE / L_align) * L_align
 
 Its value is therefore (1 + mu) CE, or CE where the two agree exactly: only the gradient knows of L_align.
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from datasets.components import Config as SlotConfig
-from datasets.components import members
+from datasets.components import components
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     Arrays = dict[str, Tensor]
 
-VMAP = False  # its models have batch normalisation
+VMAP = False  # its models have batch normalization
 MODEL = "resnet56"  # a model that it can be tried with
 TINY = 1e-12
 
@@ -47,7 +47,7 @@ def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     """What cannot be combined: (field, sentence) pairs."""
     if getattr(run.model.module, "SLIM", False):
         return []
-    able = [name for name, module in members("algorithms.models").items() if getattr(module, "SLIM", False)]
+    able = [name for name, module in components("algorithms.models").items() if getattr(module, "SLIM", False)]
     return [("name", f"fedalign runs a model's last stage narrow; {run.model.name} cannot, {', '.join(able)} can")]
 
 
@@ -59,7 +59,7 @@ def loss(
     y: Tensor,
     context: dict[str, Any],
 ) -> Tensor:
-    """The loss in nats over the records whose label is not -100; ``forward`` passes features and narrow on to the model."""
+    """The loss in nats over the examples whose label is not -100; ``forward`` passes features and narrow on to the model."""
     import torch
 
     from algorithms.core.cross_entropy import IGNORED, mean_cross_entropy

@@ -1,8 +1,8 @@
 """FedProx (Li et al. 2020, eq. 2): the client's loss and a pull towards the weights that it was sent.
 
-    h(w) = f(w) + mu/2 * ||w - w_sent||^2        over all parameters, biases and normalisation too
+    h(w) = f(w) + mu/2 * ||w - w_sent||^2        over all parameters, biases and normalization too
 
-**By default this is FedAvg**: ``mode: inactive`` leaves the term out, and results must be labelled "as FedAvg".
+**By default this is FedAvg**: ``mode: inactive`` leaves the term out, and results must be labeled "as FedAvg".
 
 Differences from the papers: Li et al. let clients stop early, which here is a matter of ``training``. Sainz-Pardo Diaz et al.
 (2025) print rows called FedProx, but in the code that the group published only the server knows mu and the clients ignore it,
@@ -46,7 +46,7 @@ def loss(
     y: Tensor,
     context: dict[str, Any],
 ) -> Tensor:
-    """Mean cross-entropy in nats over the records whose label is not -100, and where active the proximal term.
+    """Mean cross-entropy in nats over the examples whose label is not -100, and where active the proximal term.
 
     ``context["sent"]`` holds the weights that the client started from, by name; only ``active`` looks at them.
     """

@@ -35,27 +35,27 @@ class Config(CurvatureConfig):
 
     # The paper's value for ResNet-56 and the fairest one for its CNN on CIFAR-10 (0.05 to 0.5 there, 2 on UCI HAR).
     beta: float = Field(0.1, ge=0, le=1000, description="strength of the penalty; 0 is plain training")
-    regulariser: Literal["row_norm_product", "spectral_product", "input_jacobian"] = Field(
+    regularizer: Literal["row_norm_product", "spectral_product", "input_jacobian"] = Field(
         "row_norm_product",
         description="what is made small: product of the layers' largest row norms or spectral norms, or the Jacobian's",
     )
-    normalise: Literal["ce_over_lip", "none"] = Field(
+    normalize: Literal["ce_over_lip", "none"] = Field(
         "ce_over_lip", description="scale the penalty to the cross-entropy (as released), or add it as it is"
     )
 
 
 def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     """What cannot be combined: (field, sentence) pairs."""
-    if config.regulariser != "input_jacobian":
+    if config.regularizer != "input_jacobian":
         return []
     model, found = run.model, []
     if model.module.BATCH_NORM:
-        found.append(f"needs outputs that depend on one record each; {model.name} has batch normalisation")
+        found.append(f"needs outputs that depend on one example each; {model.name} has batch normalization")
     if getattr(model.module, "RANDOM", False):
         found.append(f"needs the same outputs at every call; {model.name} draws random numbers")
     if getattr(run.training.config, "precision", "float32") != "float32":
         found.append("cannot be differentiated twice in bf16; use training.precision float32")
-    return [("regulariser", f"input_jacobian {sentence}") for sentence in found]
+    return [("regularizer", f"input_jacobian {sentence}") for sentence in found]
 
 
 def loss(
@@ -66,7 +66,7 @@ def loss(
     y: Tensor,
     context: dict[str, Any],
 ) -> Tensor:
-    """Penalised mean cross-entropy in nats over the records whose label is not -100.
+    """Penalised mean cross-entropy in nats over the examples whose label is not -100.
 
     ``context`` holds ``rho``, a number in [0, 1] (1/2 where it is missing), and ``carry`` from `advance`; without it the
     iterations begin at fixed vectors.
@@ -78,7 +78,7 @@ def loss(
         return entropy
     log_lip = _log_lipschitz(config, forward, arrays, x, y, context)
     strength = config.beta * context.get("rho", INITIAL_RHO)
-    if config.normalise == "none":
+    if config.normalize == "none":
         return entropy + strength * log_lip.exp()
     return entropy + strength * entropy.detach() * (log_lip - log_lip.detach()).exp()
 
@@ -90,12 +90,12 @@ def carry(
     shape: tuple[int, ...],
     generator: torch.Generator,
 ) -> Arrays:
-    """What a client's iterations begin with in a round: singular vectors of its weights, or directions for 16 records."""
+    """What a client's iterations begin with in a round: singular vectors of its weights, or directions for 16 examples."""
     from algorithms.objectives import _lipschitz
 
-    if config.beta == 0 or config.regulariser == "row_norm_product":
+    if config.beta == 0 or config.regularizer == "row_norm_product":
         return {}
-    if config.regulariser == "spectral_product":
+    if config.regularizer == "spectral_product":
         return _lipschitz.directions(arrays, generator)
     return {"start": _lipschitz.starts(tuple(shape), next(iter(arrays.values())), generator)}
 
@@ -103,10 +103,10 @@ def carry(
 def advance(
     config: Config, forward: Callable[[Arrays, Tensor], Tensor], arrays: Arrays, carry: Arrays, x: Tensor
 ) -> Arrays:
-    """One step of power iteration on the weights; directions for records stay, because every batch has others."""
+    """One step of power iteration on the weights; directions for examples stay, because every batch has others."""
     from algorithms.objectives import _lipschitz
 
-    return _lipschitz.advanced(arrays, carry) if config.regulariser == "spectral_product" else carry
+    return _lipschitz.advance(arrays, carry) if config.regularizer == "spectral_product" else carry
 
 
 def _log_lipschitz(
@@ -120,9 +120,9 @@ def _log_lipschitz(
     from algorithms.objectives import _lipschitz
 
     carried = context.get("carry")
-    if config.regulariser == "row_norm_product":
+    if config.regularizer == "row_norm_product":
         return _lipschitz.rows(arrays)
-    if config.regulariser == "spectral_product":
+    if config.regularizer == "spectral_product":
         return _lipschitz.spectral(arrays, carried or _lipschitz.directions(arrays))
     start = carried["start"] if carried else _lipschitz.starts(tuple(x.shape[1:]), x)
     return _lipschitz.jacobian(forward, arrays, x, y != -100, start)

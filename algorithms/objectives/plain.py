@@ -25,7 +25,7 @@ def loss(
     y: Tensor,
     context: Arrays,
 ) -> Tensor:
-    """Mean cross-entropy in nats over the records whose label is not -100."""
+    """Mean cross-entropy in nats over the examples whose label is not -100."""
     from algorithms.core.cross_entropy import mean_cross_entropy
 
     return mean_cross_entropy(forward(arrays, x), y)

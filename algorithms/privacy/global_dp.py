@@ -5,8 +5,8 @@
     account: what the rounds spent, as the epsilon of one client at delta
 
 An epsilon is stated only where C max w is what one client can move, otherwise None and the reason in ``guarantee``. It protects
-one client (all of its records) against whoever sees every model that was sent, and it takes for granted that the number of
-clients and of their records is public:
+one client (all of its examples) against whoever sees every model that was sent, and it takes for granted that the number of
+clients and of their examples is public:
 
     participation all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator
                            changes; it can move the mean by C w_i. replace_one: by 2 C w_i.
@@ -16,8 +16,8 @@ clients and of their records is public:
                            would tell who took part.
 
 Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n for the sensitivity of any weighted mean, median or
-server optimiser (``sensitivity: uniform``, as released by Flower). As there, noise is added to parameters after the server
-optimiser, which keeps its own copy without noise. What other slots publish (risks, tables of results) is not accounted for.
+server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to parameters after the server
+optimizer, which keeps its own copy without noise. What other slots publish (risks, tables of results) is not accounted for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.core import accounting
-from algorithms.core.messages import Doubles, Floats, Received
+from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
 from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
@@ -37,7 +37,7 @@ from algorithms.privacy._server_noise import ServerNoiseConfig
 NEEDS, NOISY = "mean", True
 # Aggregations under which the next model is the sent one plus the mean update and nothing else.
 MEANS = ("fedavg", "fedopt")
-RESTARTED = "none: initialisations are compared by losses without noise; clustering.restarts 1 compares none"
+RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
 SEVERAL = "none: clients choose among models by their data, which is seen; the epsilon per cluster leaves that out"
 
 
@@ -48,7 +48,7 @@ class Config(ServerNoiseConfig):
     noise_divisor: float = Field(
         1.0, gt=0, description="z is divided by it: mean distance of a metric_dp run as control"
     )
-    neighbouring: Literal["auto", "add_or_remove_one", "replace_one"] = Field(
+    neighboring: Literal["auto", "add_or_remove_one", "replace_one"] = Field(
         "auto", description="federations that must look alike; auto: replace_one where participation is fixed"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly")
@@ -58,21 +58,21 @@ class Config(ServerNoiseConfig):
 
 
 def resolved(config: Config, run: Any) -> Config:
-    """``neighbouring`` by the participation; ``divisor`` the expected number of clients where the account needs it."""
-    neighbouring, divisor = config.neighbouring, config.divisor
-    if neighbouring == "auto":
-        neighbouring = "replace_one" if _sampler(run) == "fixed" else "add_or_remove_one"
+    """``neighboring`` by the participation; ``divisor`` the expected number of clients where the account needs it."""
+    neighboring, divisor = config.neighboring, config.divisor
+    if neighboring == "auto":
+        neighboring = "replace_one" if _sampler(run) == "fixed" else "add_or_remove_one"
     if divisor == "auto":
         poisson = _sampler(run) == "poisson" and _divisible(run)
         divisor = run.participation_rate * run.data.config.clients if poisson else "received"
-    return config.model_copy(update={"neighbouring": neighbouring, "divisor": divisor})
+    return config.model_copy(update={"neighboring": neighboring, "divisor": divisor})
 
 
 def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     """What cannot be combined: (field, sentence) pairs."""
     found = []
-    if refusal := accounting.unsupported(_sampler(run), config.neighbouring):
-        found.append(("neighbouring", refusal))
+    if refusal := accounting.unsupported(_sampler(run), config.neighboring):
+        found.append(("neighboring", refusal))
     if isinstance(config.divisor, float) and not (_sampler(run) == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
         found.append(("divisor", f"{only}; got {config.divisor:g}"))
@@ -84,19 +84,19 @@ def bound(config: Config, norms: Doubles) -> Doubles:
     return _server_noise.scales(config.clip, norms)
 
 
-def release(config: Config, params: Floats, received: Received, noise: Normals) -> tuple[Floats, dict[str, Any]]:
+def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals) -> tuple[Floats, dict[str, Any]]:
     """Noisy parameters [d], and the noise beside the norms of the updates."""
     sd = _standard_deviation(config, received)
     if isinstance(config.divisor, float):
         share = len(received.clients) / config.divisor
         params = (params + (share - 1) * received.mean).astype(np.float32)
-    return _server_noise.noisy(params, sd, noise), _server_noise.facts(config, received, sd)
+    return _server_noise.add_noise(params, sd, noise), _server_noise.noise_metrics(config, received, sd)
 
 
-def event(config: Config, received: Received, run: Any) -> dict[str, Any]:
+def event(config: Config, received: ClientUpdates, run: Any) -> dict[str, Any]:
     """What a round adds to the account: its noise over what one client can truly move, and how clients were sampled."""
     sampler, clients = _sampler(run), len(received.clients)
-    moved = _largest_move(config, received) * (2 if config.neighbouring == "replace_one" else 1)
+    moved = _largest_move(config, received) * (2 if config.neighboring == "replace_one" else 1)
     sampling = {"all": 1.0, "poisson": getattr(run, "participation_rate", 1.0)}
     return {
         "noise_multiplier": _standard_deviation(config, received) / moved,
@@ -132,7 +132,7 @@ def guarantee(config: Config, run: Any) -> str:
     reasons = (
         (config.noise_multiplier == 0, "none: no noise is added"),
         (aggregation.name not in MEANS, f"none: {aggregation.name} has no known sensitivity; fedavg has"),
-        (run.model.module.BATCH_NORM, "none: running statistics of batch normalisation are averaged without noise"),
+        (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are averaged without noise"),
         (
             "rho" in getattr(run.objective.module, "CONTEXT", ()),
             f"none: {run.objective.name} tells clients how they rank among others, without noise",
@@ -152,18 +152,18 @@ def guarantee(config: Config, run: Any) -> str:
 
 
 def _epsilon(config: Config, events: list[dict[str, Any]]) -> float | None:
-    epsilon = accounting.epsilon(events, config.delta, config.neighbouring)
+    epsilon = accounting.epsilon(events, config.delta, config.neighboring)
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _largest_move(config: Config, received: Received) -> float:
+def _largest_move(config: Config, received: ClientUpdates) -> float:
     """L2 distance by which the aggregate moves, at most, when one client sends zero; true whatever `sensitivity` says."""
     if isinstance(config.divisor, float):
         return config.clip / config.divisor
     return config.clip * float(received.weights.max())
 
 
-def _standard_deviation(config: Config, received: Received) -> float:
+def _standard_deviation(config: Config, received: ClientUpdates) -> float:
     multiplier = config.noise_multiplier / config.noise_divisor
     if isinstance(config.divisor, float):
         return multiplier * config.clip / config.divisor

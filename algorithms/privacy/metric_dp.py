@@ -21,8 +21,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.gram import distances, gram, scaled
-from algorithms.core.messages import Doubles, Floats, Received
+from algorithms.core.gram import distances, gram, scale_products
+from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
 from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
@@ -52,19 +52,19 @@ def bound(config: Config, norms: Doubles) -> Doubles:
     return _server_noise.scales(config.clip, norms)
 
 
-def release(config: Config, params: Floats, received: Received, noise: Normals) -> tuple[Floats, dict[str, Any]]:
+def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals) -> tuple[Floats, dict[str, Any]]:
     """Noisy parameters [d], and both distances beside the noise. Clients start from one model: u_i - u_j = w_i - w_j."""
     assert received.updates is not None  # asked for with NEEDS
     products = gram(received.updates, received.layout.sizes)
     if config.arrays == "layers":
-        products = joined(products, received.layout.names)
-    apart = {"pre_clip": spread(products), "post_clip": spread(scaled(products, received.scales))}
+        products = join_layers(products, received.layout.names)
+    apart = {"pre_clip": spread(products), "post_clip": spread(scale_products(products, received.scales))}
     guarded = not apart[config.order] > 0
     d = 1.0 if guarded else apart[config.order]
     sd = config.noise_multiplier / d * _server_noise.sensitivity(config, received)
     measured = {"distance": d, "distance_pre_clip": apart["pre_clip"], "distance_post_clip": apart["post_clip"]}
-    more = _server_noise.facts(config, received, sd) | measured | {"metric_guard": float(guarded)}
-    return _server_noise.noisy(params, sd, noise), more
+    more = _server_noise.noise_metrics(config, received, sd) | measured | {"metric_guard": float(guarded)}
+    return _server_noise.add_noise(params, sd, noise), more
 
 
 def spread(products: Doubles) -> float:
@@ -76,7 +76,7 @@ def spread(products: Doubles) -> float:
     return float(distances(products).mean(axis=0).max())
 
 
-def joined(products: Doubles, names: tuple[str, ...]) -> Doubles:
+def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
     """``products`` [layers, clients, clients] of arrays whose names are equal up to the last dot: inner products add up."""
     layers: dict[str, Doubles] = {}
     for name, product in zip(names, products, strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.core.messages import Doubles, Floats, Received
+from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from datasets.components import Config as SlotConfig
 
 NEEDS, NOISY = "mean", False
@@ -21,6 +21,6 @@ def bound(config: Config, norms: Doubles) -> Doubles:
     return np.ones(len(norms))
 
 
-def release(config: Config, params: Floats, received: Received, noise: None) -> tuple[Floats, dict[str, Any]]:
+def release(config: Config, params: Floats, received: ClientUpdates, noise: None) -> tuple[Floats, dict[str, Any]]:
     """The parameters [d], unchanged, and nothing to report."""
     return params, {}

@@ -22,11 +22,11 @@ def conflicts(config: TrainingConfig) -> list[tuple[str, str]]:
     return found
 
 
-def unfit(config: TrainingConfig, shape: tuple[int, ...]) -> str | None:
-    """Why records of ``shape`` cannot be trained on, in a sentence; None if they can."""
+def shape_problem(config: TrainingConfig, shape: tuple[int, ...]) -> str | None:
+    """Why examples of ``shape`` cannot be trained on, in a sentence; None if they can."""
     if config.augment == "none" or len(shape) == 3:
         return None
-    return f"training.augment {config.augment} moves images [channels, height, width]; records have shape {shape}"
+    return f"training.augment {config.augment} moves images [channels, height, width]; examples have shape {shape}"
 
 
 def learning_rate(config: TrainingConfig, round_: int) -> float:
@@ -34,19 +34,19 @@ def learning_rate(config: TrainingConfig, round_: int) -> float:
     return config.lr * config.lr_decay**round_
 
 
-def one_pass(records: int, batch_size: int, rng: np.random.Generator, drop_last: bool = False) -> Ints:
+def one_pass(examples: int, batch_size: int, rng: np.random.Generator, drop_last: bool = False) -> Ints:
     """The batches of one epoch: positions [batches, batch_size] of one permutation, the last row padded with -1.
 
     ``drop_last`` leaves that row out where it is padded, unless it is the only one.
     """
-    batches = -(-records // batch_size)
+    batches = -(-examples // batch_size)
     rows = np.full(batches * batch_size, PADDING, dtype=np.int64)
-    rows[:records] = rng.permutation(records)
-    full = records // batch_size
+    rows[:examples] = rng.permutation(examples)
+    full = examples // batch_size
     return rows.reshape(batches, batch_size)[: full if drop_last and full else batches]
 
 
-def several(passes: list[Ints], batch_size: int) -> Ints:
+def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
     """The batches of ``passes`` one after another; [0, batch_size] where there are none. A single one is given back itself."""
     if len(passes) == 1:
         return passes[0]
@@ -63,7 +63,7 @@ def without_vmap(run: Any) -> str | None:
     """What of ``run`` cannot be computed for many clients at once, as the end of a sentence; None if all can."""
     model, objective = run.model, run.objective
     if model.module.BATCH_NORM:
-        return f"{model.name}, which has batch normalisation"
+        return f"{model.name}, which has batch normalization"
     if getattr(model.module, "RANDOM", False):
         return f"{model.name}, which has dropout"
     return None if getattr(objective.module, "VMAP", True) else f"with the objective {objective.name}"

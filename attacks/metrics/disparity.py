@@ -137,11 +137,11 @@ def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles
     """
     n = np.asarray(targets, np.float64)
     share = np.asarray(hits, np.float64) / n
-    centre = share + z**2 / (2 * n)
+    center = share + z**2 / (2 * n)
     reach = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     shrunk = 1 + z**2 / n
     # Rounding must not push a rate that was never (or always) seen out of its own interval.
-    return np.clip((centre - reach) / shrunk, 0, share), np.clip((centre + reach) / shrunk, share, 1)
+    return np.clip((center - reach) / shrunk, 0, share), np.clip((center + reach) / shrunk, share, 1)
 
 
 # Association
@@ -153,12 +153,12 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
     >>> spearman([1, 2, 3, 4], [10, 100, 30, 1000])
     0.8
     """
-    x, y = (_centred_ranks(np.asarray(values, np.float64)) for values in (a, b))
+    x, y = (_centered_ranks(np.asarray(values, np.float64)) for values in (a, b))
     spread = float(np.sqrt((x @ x) * (y @ y)))
     return float(x @ y) / spread if spread > 0 else NAN
 
 
-def _centred_ranks(values: Doubles) -> Doubles:
+def _centered_ranks(values: Doubles) -> Doubles:
     """Ranks less their mean, which does not depend on ties; NaN where a value has no place in the order."""
     if np.isnan(values).any():
         return np.full(len(values), NAN)

@@ -1,6 +1,6 @@
-"""Membership inference as arithmetic: signals of a record, two reference attacks, and how well any attack does.
+"""Membership inference as arithmetic: signals of an example, two reference attacks, and how well any attack does.
 
-Everywhere a score is the higher the more a record looks like training data. The attacks shift theirs so that the
+Everywhere a score is the higher the more an example looks like training data. The attacks shift theirs so that the
 decision "member" is ``score >= 0``; hence thresholds are tuned in one place, and all attacks are measured alike.
 """
 
@@ -21,7 +21,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What an attacker sees of a model: ``logits`` [n, classes] for records of known ``labels`` [n].
+    """What an attacker sees of a model: ``logits`` [n, classes] for examples of known ``labels`` [n].
 
     ``member`` [n] says which of them the model was trained on: known on shadow models, the answer sought on the target.
     """
@@ -46,7 +46,7 @@ def probabilities(logits: NDArray) -> Doubles:
 def confidences(logits: NDArray, labels: Ints) -> Doubles:
     """Confidence in the true class on the logit scale, ``log(p_y / (1 - p_y))`` [n] (Carlini et al. 2022).
 
-    It is taken from the logits without forming ``1 - p_y``, so it still tells records apart where p_y rounds to 1.
+    It is taken from the logits without forming ``1 - p_y``, so it still tells examples apart where p_y rounds to 1.
     Needs at least two classes.
 
     >>> float(confidences(np.log([[0.8, 0.1, 0.1]]), np.array([0]))[0].round(4))
@@ -78,8 +78,8 @@ def loss_threshold(shadow: Outputs, target: Outputs) -> Doubles:
 def confidence(shadow: Outputs, target: Outputs) -> Doubles:
     """Scores [n target] of the confidence attack (Song and Mittal 2021): one threshold per class on the true class.
 
-    With a single threshold it would be the loss attack again, because loss and confidence rank records alike. A class
-    whose shadow records are all in or all out takes the threshold that does best over all classes.
+    With a single threshold it would be the loss attack again, because loss and confidence rank examples alike. A class
+    whose shadow examples are all in or all out takes the threshold that does best over all classes.
     """
     signal, member = confidences(shadow.logits, shadow.labels), shadow.member
     thresholds = np.full(shadow.logits.shape[1], best_threshold(signal, member))
@@ -146,11 +146,11 @@ def rates(said: Bools, member: Bools) -> tuple[float, float]:
 
 def balanced_accuracy(scores: Doubles, member: Bools) -> float:
     """(TPR + TNR) / 2 of the decision ``score >= 0``; 0.5 is chance, less is possible (Jung et al., algorithm 2)."""
-    return measured(scores, member)["balanced_accuracy"]
+    return measure(scores, member)["balanced_accuracy"]
 
 
-def measured(scores: Doubles, member: Bools) -> dict[str, float]:
-    """Every measure of one attack. All are NaN where a score is NaN or one kind of record is absent."""
+def measure(scores: Doubles, member: Bools) -> dict[str, float]:
+    """Every measure of one attack. All are NaN where a score is NaN or one kind of example is absent."""
     if np.isnan(scores).any() or not 0 < member.sum() < len(member):
         return dict.fromkeys(MEASURES, NAN)
     tpr, tnr = rates(scores >= 0, member)
@@ -164,7 +164,7 @@ def measured(scores: Doubles, member: Bools) -> dict[str, float]:
     }
 
 
-def strongest(attacks: list[dict[str, float]]) -> dict[str, float]:
+def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
     """The worst case over several attacks: each measure's maximum, but the pair (TPR, TNR) of the most accurate attack.
 
     A maximum of noisy values leans upwards: three attacks at chance on n members and n non-members give on average

@@ -16,7 +16,7 @@ import torch
 import torch.multiprocessing as processes
 from plain_training import PlainTraining
 from protocol import own_stdout, serve
-from work import read_initial, read_records, read_work
+from work import read_examples, read_initial, read_work
 
 Arrays = dict[str, torch.Tensor]
 
@@ -24,17 +24,17 @@ Arrays = dict[str, torch.Tensor]
 def train_share(folder: Path, channels_last: bool, first: int, sent: Arrays, total: Arrays, pipe: Any) -> None:
     """A process of its own: every ``processes``-th client, from ``first`` on, whenever ``pipe`` asks for a round.
 
-    Writes the sum of the clients' weights times their records into ``total`` and sends how many records those were.
+    Writes the sum of the clients' weights times their examples into ``total`` and sends how many examples those were.
     """
     torch.set_num_threads(1)
-    work, records = read_work(folder), read_records(folder)
-    training = PlainTraining(work, records, channels_last)
+    work, examples = read_work(folder), read_examples(folder)
+    training = PlainTraining(work, examples, channels_last)
     pipe.send("ready")
     while pipe.recv() == "round":
         seen = 0
         for array in total.values():
             array.zero_()
-        for client in range(first, records.clients, work.processes):
+        for client in range(first, examples.clients, work.processes):
             training.load(sent)
             count = training.train(client)
             seen += count

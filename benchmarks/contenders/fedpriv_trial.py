@@ -2,12 +2,12 @@
 
     python fedpriv_trial.py FOLDER [--run RUN.json] [--data DIR] [--cache DIR]
 
-FOLDER holds the work of all contenders. With ``--run`` its records are left alone and the federation is the run's own, dealt
+FOLDER holds the work of all contenders. With ``--run`` its examples are left alone and the federation is the run's own, dealt
 from the data sets under ``--data``; ``--cache`` is where shadow models are kept.
 
 What is left out of a sweep: Tune, which calls the trial, and MLflow, which hears of it in another process. What is in it and
 not in the other contenders': the tables, the saved state, and any evaluation that the engine makes between two rounds. The test
-records are never evaluated (``evaluate_every`` is out of reach). An answer to ``round`` holds the seconds of each part.
+examples are never evaluated (``evaluate_every`` is out of reach). An answer to ``round`` holds the seconds of each part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import ray
 from protocol import own_stdout, serve
 from ray.util import placement_group
-from work import Records, Work, read_initial, read_records, read_work
+from work import ClientExamples, Work, read_examples, read_initial, read_work
 
 import datasets
 from algorithms.core.messages import Weights
@@ -36,37 +36,37 @@ from orchestrator.config.resources import Resources
 from orchestrator.config.run import Run, resolve
 from orchestrator.results.folder import Folder
 from orchestrator.scheduling.tuner import tune_environment
-from orchestrator.trial.client_actors import Clients
+from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.loop import Trial
 from orchestrator.trial.random_streams import stream
-from orchestrator.trial.shadow_tasks import Shadows
+from orchestrator.trial.shadow_tasks import ShadowTasks
 from orchestrator.trial.worker_session import Setup
 
 ENDLESS = 10**9  # rounds of a trial that is only ever asked for one more
 PARTS = ("_attack", "_choose", "_train", "_learn", "_aggregate", "_evaluate", "_record")
 
 
-def given(work: Work, records: Records) -> dict[str, Any]:
+def given(work: Work, examples: ClientExamples) -> dict[str, Any]:
     """The run that is the work of all contenders; every slot that is not named has its default."""
-    each, split = len(records.y) // records.clients, {"minority_ratio": 0.5}
-    data = {"name": "digits", "clients": records.clients, "examples_per_client": each, "split": split}
+    each, split = len(examples.y) // examples.clients, {"minority_ratio": 0.5}
+    data = {"name": "digits", "clients": examples.clients, "examples_per_client": each, "split": split}
     training = {name: getattr(work, name) for name in ("optimizer", "lr", "epochs", "batch_size", "precision")}
     return {"data": data, "model": work.network, "training": training}
 
 
-def federation(work: Work, records: Records) -> Federation:
-    """The records of the work as fedpriv's data. One record stands for the test part, which is never looked at."""
-    none, clients = Examples(records.x[:0], records.y[:0]), records.clients
+def federation(work: Work, examples: ClientExamples) -> Federation:
+    """The examples of the work as fedpriv's data. One example stands for the test part, which is never looked at."""
+    none, clients = Examples(examples.x[:0], examples.y[:0]), examples.clients
     return Federation(
         name=work.name,
         classes=work.classes,
-        train=Examples(records.x, records.y),
-        offsets=records.offsets,
+        train=Examples(examples.x, examples.y),
+        offsets=examples.offsets,
         groups=np.zeros(clients, np.int64),
         group_names=("all",),
-        amounts=np.zeros(clients, np.float32),
-        record_amounts=np.zeros(len(records.y), np.float32),
-        test=Examples(records.x[:1], records.y[:1]),
+        strengths=np.zeros(clients, np.float32),
+        example_strengths=np.zeros(len(examples.y), np.float32),
+        test=Examples(examples.x[:1], examples.y[:1]),
         test_owner=np.array([-1]),
         nonmembers=none,
         nonmember_owner=np.empty(0, np.int64),
@@ -76,7 +76,7 @@ def federation(work: Work, records: Records) -> Federation:
 
 def dealt(run: Run, data: Path | None) -> Federation:
     """The federation that the run itself asks for."""
-    return datasets.build(run.data, run.split, data or Path(), lambda purpose: stream(run.seed, purpose))
+    return datasets.build_federation(run.data, run.split, data or Path(), lambda purpose: stream(run.seed, purpose))
 
 
 def flattened(arrays: dict[str, np.ndarray]) -> Weights:
@@ -119,7 +119,7 @@ def stored() -> float:
 def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     """Start everything, then answer."""
     work = read_work(options.folder)
-    described = json.loads(options.run.read_text()) if options.run else given(work, read_records(options.folder))
+    described = json.loads(options.run.read_text()) if options.run else given(work, read_examples(options.folder))
     run = resolve(described | {"rounds": ENDLESS, "evaluate_every": ENDLESS})
     resources = Resources(client_actors=work.processes)
     place = placement(resources, run.training.config)
@@ -127,9 +127,11 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     with ray_session("local", place):
         group = placement_group(place.bundles)  # what Tune would reserve for the trial
         ray.get(group.ready())
-        clients = Clients(place.actor_options(group), resources.timeout_seconds)
-        shadows = Shadows(options.cache or scratch / "shadows", place.shadow_options(group), resources.timeout_seconds)
-        data = ray.put(dealt(run, options.data) if options.run else federation(work, read_records(options.folder)))
+        clients = ClientPool(place.actor_options(group), resources.timeout_seconds)
+        shadows = ShadowTasks(
+            options.cache or scratch / "shadows", place.shadow_options(group), resources.timeout_seconds
+        )
+        data = ray.put(dealt(run, options.data) if options.run else federation(work, read_examples(options.folder)))
         trial = Trial(
             run, Setup.of("benchmark", run, data), ray.get(data), clients, shadows, Folder(scratch).trial("t")
         )

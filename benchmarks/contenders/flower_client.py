@@ -13,7 +13,7 @@ import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from plain_training import PlainTraining
-from work import read_records, read_work
+from work import read_examples, read_work
 
 FOLDER = "FEDPRIV_BENCHMARK_FOLDER"  # environment variable; Flower hands its actors no arguments
 
@@ -22,10 +22,10 @@ app = ClientApp()
 
 @cache
 def training() -> PlainTraining:
-    """This process' module and records."""
+    """This process' module and examples."""
     torch.set_num_threads(1)
     folder = Path(os.environ[FOLDER])
-    return PlainTraining(read_work(folder), read_records(folder))
+    return PlainTraining(read_work(folder), read_examples(folder))
 
 
 @app.train()

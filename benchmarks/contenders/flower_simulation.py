@@ -24,7 +24,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from protocol import own_stdout, requests, say
-from work import read_initial, read_records, read_work
+from work import read_examples, read_initial, read_work
 
 ENDLESS = 10**6  # rounds that are asked of Flower; the end of the input ends them
 
@@ -64,20 +64,20 @@ class OneAtATime(FedAvg):
 def main() -> None:
     out = own_stdout()
     folder = Path(sys.argv[1])
-    work, records = read_work(folder), read_records(folder)
+    work, examples = read_work(folder), read_examples(folder)
     os.environ[flower_client.FOLDER] = str(folder)
-    module = networks.build(work.network, records.x.shape[1:], work.classes)
+    module = networks.build(work.network, examples.x.shape[1:], work.classes)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in read_initial(folder).items()})
     server = ServerApp()
 
     @server.main()
     def run(grid: Grid, context: Context) -> None:
-        OneAtATime(records.clients, out).start(grid, ArrayRecord(module.state_dict()), num_rounds=ENDLESS)
+        OneAtATime(examples.clients, out).start(grid, ArrayRecord(module.state_dict()), num_rounds=ENDLESS)
 
     run_simulation(
         server_app=server,
         client_app=flower_client.app,
-        num_supernodes=records.clients,
+        num_supernodes=examples.clients,
         backend_config={
             "init_args": {"address": "local", "num_cpus": work.processes},
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},

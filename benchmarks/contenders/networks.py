@@ -8,7 +8,7 @@ from torch import nn
 
 
 def build(network: str, shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """The network of that name for records of ``shape``. Raises KeyError for another name."""
+    """The network of that name for examples of ``shape``. Raises KeyError for another name."""
     return {"mlp": _mlp, "mnist_cnn": _mnist_cnn, "tcn": _tcn}[network](shape, classes)
 
 

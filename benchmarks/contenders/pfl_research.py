@@ -1,4 +1,4 @@
-"""Apple's pfl-research: two ranks with a thread each, its own FedAvg weighted by records, evaluation switched off.
+"""Apple's pfl-research: two ranks with a thread each, its own FedAvg weighted by examples, evaluation switched off.
 
     python pfl_research.py FOLDER
 
@@ -76,7 +76,7 @@ def turns(out: IO[str] | None, others: list[subprocess.Popen[str]], save: Callab
 
 
 def main() -> None:
-    from work import read_initial, read_records, read_work
+    from work import read_examples, read_initial, read_work
 
     folder = Path(sys.argv[1])
     work = read_work(folder)
@@ -101,14 +101,14 @@ def main() -> None:
 
     torch.set_num_threads(1)
     np.random.seed(0)  # every rank must draw the same users
-    records = read_records(folder)
-    module = networks.build(work.network, records.x.shape[1:], work.classes)
+    examples = read_examples(folder)
+    module = networks.build(work.network, examples.x.shape[1:], work.classes)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in read_initial(folder).items()})
     module.loss = lambda x, y: cross_entropy(module(x), y)
     module.metrics = lambda x, y: {"loss": Weighted(module.loss(x, y).item() * len(y), len(y))}
     users = [
-        PyTorchTensorDataset(tuple(torch.from_numpy(array) for array in records.of(client)), user_id=str(client))
-        for client in range(records.clients)
+        PyTorchTensorDataset(tuple(torch.from_numpy(array) for array in examples.of(client)), user_id=str(client))
+        for client in range(examples.clients)
     ]
     optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[work.optimizer]
     model = PyTorchModel(
@@ -117,7 +117,7 @@ def main() -> None:
         central_optimizer=torch.optim.SGD(module.parameters(), lr=1.0),
         amp_dtype=torch.bfloat16 if work.precision == "bf16" else None,
     )
-    federation = FederatedDataset(users.__getitem__, get_user_sampler("minimize_reuse", list(range(records.clients))))
+    federation = FederatedDataset(users.__getitem__, get_user_sampler("minimize_reuse", list(range(examples.clients))))
 
     def save(path: str) -> None:
         np.savez(path, **{name: array.detach().numpy() for name, array in module.named_parameters()})
@@ -137,7 +137,7 @@ def main() -> None:
             return not self.next_round(), Metrics()
 
     FederatedAveraging().run(
-        NNAlgorithmParams(ENDLESS, evaluation_frequency=ENDLESS, train_cohort_size=records.clients, val_cohort_size=0),
+        NNAlgorithmParams(ENDLESS, evaluation_frequency=ENDLESS, train_cohort_size=examples.clients, val_cohort_size=0),
         SimulatedBackend(federation, federation, postprocessors=[WeightByDatapoints()]),
         model,
         NNTrainHyperParams(local_num_epochs=work.epochs, local_learning_rate=work.lr, local_batch_size=work.batch_size),

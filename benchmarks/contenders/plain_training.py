@@ -1,6 +1,6 @@
 """Local training as a researcher writes it in bare PyTorch: no framework, and nothing that only slows it down.
 
-One module per process, filled for each client; records in memory, no DataLoader; one permutation per epoch; an optimiser
+One module per process, filled for each client; examples in memory, no DataLoader; one permutation per epoch; an optimizer
 made anew for each client, because its state must not outlive the client. bare PyTorch and Flower's clients train with it.
 """
 
@@ -13,17 +13,17 @@ from functools import partial
 import networks
 import torch
 from torch.nn.functional import cross_entropy
-from work import Records, Work
+from work import ClientExamples, Work
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
 class PlainTraining:
-    """One process' module and records. ``channels_last`` puts images and kernels into that memory format."""
+    """One process' module and examples. ``channels_last`` puts images and kernels into that memory format."""
 
-    def __init__(self, work: Work, records: Records, channels_last: bool = False) -> None:
-        self.work, self.records, self.channels_last = work, records, channels_last
-        self.module = networks.build(work.network, records.x.shape[1:], work.classes)
+    def __init__(self, work: Work, examples: ClientExamples, channels_last: bool = False) -> None:
+        self.work, self.examples, self.channels_last = work, examples, channels_last
+        self.module = networks.build(work.network, examples.x.shape[1:], work.classes)
         if channels_last:
             self.module = self.module.to(memory_format=torch.channels_last)
         self.autocast = (
@@ -37,8 +37,8 @@ class PlainTraining:
             parameter.copy_(weights[name])
 
     def train(self, client: int) -> int:
-        """Train the client from what the module holds; returns how many records it has."""
-        x, y = (torch.from_numpy(array) for array in self.records.of(client))
+        """Train the client from what the module holds; returns how many examples it has."""
+        x, y = (torch.from_numpy(array) for array in self.examples.of(client))
         optimizer = OPTIMIZERS[self.work.optimizer](self.module.parameters(), lr=self.work.lr)
         for _ in range(self.work.epochs):
             for rows in torch.randperm(len(y)).split(self.work.batch_size):

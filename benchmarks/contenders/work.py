@@ -1,7 +1,7 @@
-"""The work of a round as every contender reads it: a folder with the clients' records and how they are trained on.
+"""The work of a round as every contender reads it: a folder with the clients' examples and how they are trained on.
 
     work.json                    the fields of `Work`
-    x.npy, y.npy, offsets.npy    records of all clients, client after client; offsets [clients + 1]
+    x.npy, y.npy, offsets.npy    examples of all clients, client after client; offsets [clients + 1]
     initial.npz                  the global weights that everybody starts from, by their names in the torch module
 
 Needs NumPy alone, so that it can be read in the environments of the peers.
@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Work:
-    """How every client trains, in every round: ``epochs`` passes over its records from the global weights.
+    """How every client trains, in every round: ``epochs`` passes over its examples from the global weights.
 
     Attributes:
         network: a name in `networks`.
@@ -39,8 +39,8 @@ class Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
-    """The records ``x`` [n, ...] float32 and ``y`` [n] int64 of all clients; client i owns ``offsets[i]:offsets[i + 1]``."""
+class ClientExamples:
+    """The examples ``x`` [n, ...] float32 and ``y`` [n] int64 of all clients; client i owns ``offsets[i]:offsets[i + 1]``."""
 
     x: np.ndarray
     y: np.ndarray
@@ -51,17 +51,17 @@ class Records:
         return len(self.offsets) - 1
 
     def of(self, client: int) -> tuple[np.ndarray, np.ndarray]:
-        """Records and labels of one client, as views."""
+        """Examples and labels of one client, as views."""
         mine = slice(self.offsets[client], self.offsets[client + 1])
         return self.x[mine], self.y[mine]
 
 
-def write(folder: Path, work: Work, records: Records, initial: dict[str, np.ndarray]) -> None:
+def write(folder: Path, work: Work, examples: ClientExamples, initial: dict[str, np.ndarray]) -> None:
     """Lay the work where the contenders find it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "work.json").write_text(json.dumps(asdict(work), indent=1))
     for name in ("x", "y", "offsets"):
-        np.save(folder / f"{name}.npy", getattr(records, name))
+        np.save(folder / f"{name}.npy", getattr(examples, name))
     np.savez(folder / "initial.npz", **initial)
 
 
@@ -69,8 +69,8 @@ def read_work(folder: Path) -> Work:
     return Work(**json.loads((folder / "work.json").read_text()))
 
 
-def read_records(folder: Path) -> Records:
-    return Records(*(np.load(folder / f"{name}.npy") for name in ("x", "y", "offsets")))
+def read_examples(folder: Path) -> ClientExamples:
+    return ClientExamples(*(np.load(folder / f"{name}.npy") for name in ("x", "y", "offsets")))
 
 
 def read_initial(folder: Path) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Alzheimer MRI, 6 400 grey brain slices of 128x128 in 4 classes: mild, moderate, non, very mild demented (Salieh 2023).
+"""Alzheimer MRI, 6 400 gray brain slices of 128x128 in 4 classes: mild, moderate, non, very mild demented (Salieh 2023).
 
 Recipe of Sainz-Pardo Diaz et al. 2025: the 5 120 training images go to 4 clients (3 in the attack's scenario), which hold out
 a fifth each; of the 1 280 test images one half is the server's own, on which it may pre-train, and the other its test. Pixels
@@ -39,9 +39,9 @@ class Config(HeldOutConfig):
     clients: int = Field(4, ge=1, description="number of clients")
     # The clients of the paper are one fixed draw, whatever the seed of a run; 42 is our choice.
     split_seed: int | None = Field(42, ge=0, description="seed of the deal to the clients; null: the run's seed")
-    held_out: float = Field(0.2, gt=0, lt=1, description="share of a client's records that it never trains on")
+    held_out: float = Field(0.2, gt=0, lt=1, description="share of a client's examples that it never trains on")
     shadow_size: int | None = Field(
-        640, ge=0, description="test records that the server keeps for itself; null: all of them"
+        640, ge=0, description="test examples that the server keeps for itself; null: all of them"
     )
     # The set has not been seen to change since 2023; a commit's 40 digits pin it for whoever runs the file after you.
     revision: str = Field(
@@ -70,11 +70,13 @@ def parse(content: bytes, path: Path) -> Examples:
     x = np.empty((len(encoded), 1, SIDE, SIDE), np.uint8)
     for row, (image, label) in enumerate(zip(encoded, labels, strict=True)):
         try:
-            x[row, 0] = _decoded(image)
+            x[row, 0] = _decode(image)
         except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
-            raise files.damaged(path, f"the image in row {row} cannot be read ({error})") from error
+            raise files.damage_error(path, f"the image in row {row} cannot be read ({error})") from error
         if label not in range(CLASSES):
-            raise files.damaged(path, f"the label in row {row} is {label}; it must be an integer in 0..{CLASSES - 1}")
+            raise files.damage_error(
+                path, f"the label in row {row} is {label}; it must be an integer in 0..{CLASSES - 1}"
+            )
     return Examples(x, np.array(labels, np.int64))
 
 
@@ -86,20 +88,20 @@ def _columns(content: bytes, path: Path) -> tuple[list[bytes | None], list[int |
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read()
     except (ValueError, OSError) as error:  # pyarrow's own errors are one or the other
-        raise files.damaged(path, " ".join(str(error).split())) from error
+        raise files.damage_error(path, " ".join(str(error).split())) from error
     names = set(table.column_names)
     if not {"image", "label"} <= names:
-        raise files.damaged(path, f"it has the columns {', '.join(sorted(names))} and not image and label")
+        raise files.damage_error(path, f"it has the columns {', '.join(sorted(names))} and not image and label")
     image, label = table.schema.field("image").type, table.schema.field("label").type
     if not (pa.types.is_struct(image) and image.get_field_index("bytes") >= 0 and pa.types.is_integer(label)):
-        raise files.damaged(
+        raise files.damage_error(
             path, f"image must be a struct with bytes and label an integer; they are {image} and {label}"
         )
     return table["image"].combine_chunks().field("bytes").to_pylist(), table["label"].to_pylist()
 
 
-def _decoded(encoded: bytes | None) -> NDArray[np.uint8]:
-    """The grey levels [128, 128] of an encoded image."""
+def _decode(encoded: bytes | None) -> NDArray[np.uint8]:
+    """The gray levels [128, 128] of an encoded image."""
     from PIL import Image
 
     if encoded is None:
@@ -118,7 +120,7 @@ def _only(folder: Path, part: str) -> Path:
     """The one file of this part. Raises DataError if there is none or more than one."""
     found = _found(folder, part)
     if not found:
-        raise files.absent("Alzheimer MRI", _sought(folder, [part]), REMEDY)
+        raise files.absence_error("Alzheimer MRI", _sought(folder, [part]), REMEDY)
     if len(found) > 1:
         names = " and ".join(path.name for path in found)
         raise DataError(f"{folder} has {names}, and only one can be the data set. Delete the other")
@@ -132,7 +134,7 @@ def _sought(folder: Path, parts: list[str]) -> str:
 def _fetch(folder: Path, revision: str, sought: str, allowed: bool) -> None:
     """Download the parquet files of ``revision`` into ``folder``. Raises DataError where that is not ``allowed`` or fails."""
     if not allowed:
-        raise files.absent("Alzheimer MRI", sought, f"Downloading is off. {REMEDY}")
+        raise files.absence_error("Alzheimer MRI", sought, f"Downloading is off. {REMEDY}")
     try:
         hub = importlib.import_module("huggingface_hub")
         hub.snapshot_download(
@@ -144,4 +146,4 @@ def _fetch(folder: Path, revision: str, sought: str, allowed: bool) -> None:
         )
     except Exception as error:  # its errors are those of whichever HTTP library it was built on
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise files.absent("Alzheimer MRI", sought, f"Downloading it failed ({reason}). {REMEDY}") from error
+        raise files.absence_error("Alzheimer MRI", sought, f"Downloading it failed ({reason}). {REMEDY}") from error

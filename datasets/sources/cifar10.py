@@ -1,4 +1,4 @@
-"""CIFAR-10, 60 000 colour images of 32x32 in 10 classes (Krizhevsky 2009), in its python or its binary version.
+"""CIFAR-10, 60 000 color images of 32x32 in 10 classes (Krizhevsky 2009), in its python or its binary version.
 
 Recipe of Jung et al. 2025: 100 clients share the 50 000 training images, 500 each, and the
 10 000 shadow images can only be the test set. Nothing would be left to measure on, so that each client holds out 10 %
@@ -55,7 +55,7 @@ class Config(HeldOutConfig):
         None, ge=0, description="test images that are the shadow set; null: all of them (split dirichlet: none)"
     )
     # Zhao et al. 2025 release 0.5 and 0.5 for their small network, as Hu et al. before them.
-    normalisation: Literal["channel", "half"] = Field(
+    normalization: Literal["channel", "half"] = Field(
         "channel", description="mean and std taken off: each channel's own of the training images, or 0.5 and 0.5"
     )
 
@@ -75,7 +75,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         batches = [parse_python(files.read(python / name, md5)) for name, md5 in PYTHON.items()]
     *train, test = batches
     together = Examples(np.concatenate([batch.x for batch in train]), np.concatenate([batch.y for batch in train]))
-    mean, std = NORMALISATIONS[config.normalisation]
+    mean, std = NORMALISATIONS[config.normalization]
     return Source("cifar10", 10, together, test, mean=mean, std=std)
 
 

@@ -1,4 +1,4 @@
-"""Handwritten digits, 1 797 grey images of 8x8 in 10 classes: the data set that scikit-learn carries in its package.
+"""Handwritten digits, 1 797 gray images of 8x8 in 10 classes: the data set that scikit-learn carries in its package.
 
 Nothing is downloaded and scikit-learn is not imported (which takes seconds): its compressed table is read directly. The
 publisher's test part is not told apart in it, so that a fixed stratified third (599) serves as the test set.
@@ -18,14 +18,14 @@ from datasets import files, stratified
 from datasets.federation import DataError, Source
 from datasets.sources import SharedTestConfig
 
-RECORDS, PIXELS = 1797, 64
-GREYEST = 16  # pixels count the dark ones of a 4x4 block
+EXAMPLES, PIXELS = 1797, 64
+GRAYEST = 16  # pixels count the dark ones of a 4x4 block
 
 
 class Config(SharedTestConfig):
-    """Defaults leave 800 training records for the clients: 20 clients with 40 each."""
+    """Defaults leave 800 training examples for the clients: 20 clients with 40 each."""
 
-    shadow_size: int = Field(398, ge=0, description="training records that the server keeps as its shadow set")
+    shadow_size: int = Field(398, ge=0, description="training examples that the server keeps as its shadow set")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -34,7 +34,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises DataError if scikit-learn or its table is missing or damaged.
     """
     table = read(_place())
-    x = (table[:, :PIXELS] / GREYEST).astype(np.float32).reshape(-1, 1, 8, 8)
+    x = (table[:, :PIXELS] / GRAYEST).astype(np.float32).reshape(-1, 1, 8, 8)
     train, test = stratified.split(x, table[:, PIXELS].astype(np.int64), 3)
     return Source("digits", 10, train, test)
 
@@ -46,10 +46,10 @@ def read(path: Path) -> np.ndarray:
         lines = gzip.decompress(content).decode().split()
         table = np.array([line.split(",") for line in lines], np.float64)
     except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise files.damaged(path, error) from error
-    highest = np.array([GREYEST] * PIXELS + [9])
-    if table.shape != (RECORDS, PIXELS + 1) or not ((table >= 0) & (table <= highest) & (table % 1 == 0)).all():
-        raise files.damaged(path, f"expected {RECORDS} rows of {PIXELS} pixels in 0..{GREYEST} and a digit")
+        raise files.damage_error(path, error) from error
+    highest = np.array([GRAYEST] * PIXELS + [9])
+    if table.shape != (EXAMPLES, PIXELS + 1) or not ((table >= 0) & (table <= highest) & (table % 1 == 0)).all():
+        raise files.damage_error(path, f"expected {EXAMPLES} rows of {PIXELS} pixels in 0..{GRAYEST} and a digit")
     return table.astype(np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""FEMNIST, some 805 000 grey images of handwritten characters, 28x28 in 62 classes, by 3 550 writers (LEAF, 2018).
+"""FEMNIST, some 805 000 gray images of handwritten characters, 28x28 in 62 classes, by 3 550 writers (LEAF, 2018).
 
 Recipe of Jung et al. 2025: all writers are pooled and their images dealt evenly at random, so
 that writers play no part. 200 clients share 600 000 training images and 100 000 are the server's shadow set (a part of
@@ -45,7 +45,7 @@ class Config(SharedTestConfig):
     """Defaults are the paper's, for the whole data set; everything can be made smaller."""
 
     clients: int = Field(200, ge=1, description="number of clients")
-    shadow_size: int = Field(100_000, ge=0, description="training records that the server keeps as its shadow set")
+    shadow_size: int = Field(100_000, ge=0, description="training examples that the server keeps as its shadow set")
     # Learning from white on black is what MNIST does, but the paper does not speak of inverting.
     invert: bool = Field(False, description="turn black on white into white on black, as in MNIST")
 
@@ -59,8 +59,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     place = next((place for place in places if _files(place, "train")), None)
     if place is None:
         sought = f"train/*.json and train*.parquet in {', '.join(map(str, places))}"
-        raise files.absent("FEMNIST", sought, REMEDY)
-    train, test = _pooled(_files(place, "train")), _pooled(_files(place, "test"))
+        raise files.absence_error("FEMNIST", sought, REMEDY)
+    train, test = _pool(_files(place, "train")), _pool(_files(place, "test"))
     first = _first_occurrences(np.concatenate([train.x, test.x]))
     train, test = train[first[: len(train)]], test[first[len(train) :]]
     if not len(test):
@@ -75,7 +75,7 @@ def _files(place: Path, part: str) -> list[Path]:
     return sorted((place / part).glob("*.json")) or sorted(place.glob(f"{part}*.parquet"))
 
 
-def _pooled(paths: list[Path]) -> Examples:
+def _pool(paths: list[Path]) -> Examples:
     """The images of all files, uint8 [n, 1, 28, 28], whoever wrote them. Raises DataError for a damaged file."""
     x, y = [np.empty((0, SIDE * SIDE), np.uint8)], [np.empty(0, np.int64)]
     for path in paths:
@@ -83,11 +83,11 @@ def _pooled(paths: list[Path]) -> Examples:
         read = leaf if path.suffix == ".json" else parquet
         try:
             for images, labels in read(content):
-                x.append(_grey_levels(images))
+                x.append(_gray_levels(images))
                 y.append(_labels(labels, len(images)))
         # PIL reports some damaged images as SyntaxError.
         except (ValueError, KeyError, TypeError, AttributeError, OSError, SyntaxError) as error:
-            raise files.damaged(path, f"{type(error).__name__}: {error}") from error
+            raise files.damage_error(path, f"{type(error).__name__}: {error}") from error
     return Examples(np.concatenate(x).reshape(-1, 1, SIDE, SIDE), np.concatenate(y))
 
 
@@ -112,14 +112,14 @@ def parquet(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     for batch in table.iter_batches(columns=["image", label]):
         images = batch.column("image")
         if pa.types.is_struct(images.type):
-            pixels = np.stack([_decoded(encoded) for encoded in images.field("bytes").to_pylist()])
+            pixels = np.stack([_decode(encoded) for encoded in images.field("bytes").to_pylist()])
         else:
             pixels = images.flatten().to_numpy(zero_copy_only=False).reshape(len(images), -1)
         yield pixels, batch.column(label).to_numpy(zero_copy_only=False)
 
 
-def _decoded(encoded: bytes) -> NDArray[np.uint8]:
-    """The 784 grey levels of an encoded image."""
+def _decode(encoded: bytes) -> NDArray[np.uint8]:
+    """The 784 gray levels of an encoded image."""
     from PIL import Image
 
     image = Image.open(io.BytesIO(encoded)).convert("L")
@@ -128,7 +128,7 @@ def _decoded(encoded: bytes) -> NDArray[np.uint8]:
     return np.asarray(image).ravel()
 
 
-def _grey_levels(images: NDArray[Any]) -> NDArray[np.uint8]:
+def _gray_levels(images: NDArray[Any]) -> NDArray[np.uint8]:
     """Pixels in 0..1 (floats) or 0..255 (integers) as the latter: exact for LEAF, which made its pixels from bytes."""
     if images.ndim != 2 or images.shape[1] != SIDE * SIDE:
         raise ValueError(f"images must be lists of {SIDE * SIDE} pixels; got the shape {images.shape}")

@@ -1,7 +1,7 @@
 """UCI HAR, 10 299 windows of a phone's motion sensors by 30 subjects in 6 activities (Anguita et al. 2013).
 
 A window is 128 samples at 50 Hz of nine signals, [9, 128]: acceleration of the body (x, y, z), angular velocity
-(x, y, z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and not normalised. It overlaps the window
+(x, y, z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and not normalized. It overlaps the window
 before it by half.
 
 Recipe of Zhao et al. 2025: with the split `subjects`, 10 of the subjects are the clients. Any other split also serves; the
@@ -53,7 +53,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     missing = [path for part in PARTS for path in _paths(folder, part) if not path.is_file()]
     if missing:
         more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
-        raise files.absent("UCI HAR", f"{missing[0]}{more}", REMEDY)
+        raise files.absence_error("UCI HAR", f"{missing[0]}{more}", REMEDY)
     (train, of_train), (test, of_test) = (_windows(folder, part) for part in PARTS)
     return Source("har", ACTIVITIES, train, test, subjects=np.concatenate([of_train, of_test]))
 
@@ -87,16 +87,16 @@ def table(path: Path, columns: int) -> Floats:
             try:
                 rows.append(np.fromstring(line, sep=" "))
             except (ValueError, DeprecationWarning) as error:
-                raise files.damaged(path, f"line {number} holds something that is no number") from error
+                raise files.damage_error(path, f"line {number} holds something that is no number") from error
             if len(rows[-1]) != columns:
-                raise files.damaged(path, f"line {number} has {len(rows[-1])} numbers instead of {columns}")
+                raise files.damage_error(path, f"line {number} has {len(rows[-1])} numbers instead of {columns}")
     if not rows:
-        raise files.damaged(path, "it is empty")
+        raise files.damage_error(path, "it is empty")
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite and is refused
         values = np.stack(rows).astype(np.float32)
     if not np.isfinite(values).all():
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
-        raise files.damaged(path, f"line {wrong[0] + 1} holds a number that is not finite")
+        raise files.damage_error(path, f"line {wrong[0] + 1} holds a number that is not finite")
     return values
 
 
@@ -106,11 +106,13 @@ def _integers(path: Path, most: int | None = None) -> Ints:
     wrong = np.flatnonzero((values != np.rint(values)) | (values < 1) | (values > (np.inf if most is None else most)))
     if len(wrong):
         allowed = "1 or more" if most is None else f"1 to {most}"
-        raise files.damaged(path, f"line {wrong[0] + 1} is {values[wrong[0]]:g}; integers from {allowed} are allowed")
+        raise files.damage_error(
+            path, f"line {wrong[0] + 1} is {values[wrong[0]]:g}; integers from {allowed} are allowed"
+        )
     return values.astype(np.int64)
 
 
 def _same_length(path: Path, lines: int, other: Path, others: int) -> None:
     """Raises DataError unless both files have one line per window."""
     if lines != others:
-        raise files.damaged(path, f"it has {lines} lines, but {other.name} has {others}; each has one per window")
+        raise files.damage_error(path, f"it has {lines} lines, but {other.name} has {others}; each has one per window")

@@ -1,8 +1,8 @@
-"""MNIST, 70 000 grey images of handwritten digits, 28x28 in 10 classes (LeCun et al. 1998).
+"""MNIST, 70 000 gray images of handwritten digits, 28x28 in 10 classes (LeCun et al. 1998).
 
 Recipe of Jung et al. 2025: 200 clients with 250 of 50 000 training images each, the other
 10 000 are the server's shadow set; half of the 10 000 test images measure accuracy, the other half are non-members.
-Pixels are divided by 255 and not normalised further.
+Pixels are divided by 255 and not normalized further.
 
 The four IDX files lie in ROOT/MNIST/raw as torchvision puts them, unpacked or as published (.gz).
 """
@@ -31,7 +31,7 @@ class Config(SharedTestConfig):
     """Defaults are the paper's; everything can be made smaller."""
 
     clients: int = Field(200, ge=1, description="number of clients")
-    shadow_size: int = Field(10_000, ge=0, description="training records that the server keeps as its shadow set")
+    shadow_size: int = Field(10_000, ge=0, description="training examples that the server keeps as its shadow set")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -67,7 +67,7 @@ def _examples(folder: Path, part: str) -> Examples:
 def _read(folder: Path, name: str) -> np.ndarray:
     path = _find(folder, name)
     if path is None:
-        raise files.absent("MNIST", f"{name} (or .gz) in {folder}", REMEDY)
+        raise files.absence_error("MNIST", f"{name} (or .gz) in {folder}", REMEDY)
     unpacked, packed = MD5[name]
     if path.suffix == ".gz":
         return parse_idx(gzip.decompress(files.read(path, packed)))

@@ -1,6 +1,6 @@
 """The slot ``data.split``: one module for each way of dealing a data set to clients, found by its file name.
 
-A member has ``Config`` and
+A component has ``Config`` and
 
 * ``problems(config, data_config) -> list[str]`` (may be left out): what is wrong with the configuration by itself;
 * ``shortages(config, data_config, source) -> list[str]``: that, and whatever the data set cannot give;

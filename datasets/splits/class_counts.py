@@ -1,20 +1,20 @@
-"""Exact numbers of records of each class for each client: printed tables, or shares of a stratified deal.
+"""Exact numbers of examples of each class for each client: printed tables, or shares of a stratified deal.
 
 The presets homogeneous, non_iid and cia are the clients of Sainz-Pardo Diaz et al. 2025 (tables 2, 3 and 8), for alzheimer.
-For any data set there are custom, a table of one's own, and shares, which deals all records class by class in given
-proportions: clients differ in size and, to within a record or two, not in their mixture of classes.
+For any data set there are custom, a table of one's own, and shares, which deals all examples class by class in given
+proportions: clients differ in size and, to within an example or two, not in their mixture of classes.
 
-    training records  = server's own (shared test set only) | client 0 (tests | trains on) | client 1 (...) | ... | left over
-    test records      = server's own | server's test                                       data set with held-out records
+    training examples  = server's own (shared test set only) | client 0 (tests | trains on) | client 1 (...) | ... | left over
+    test examples      = server's own | server's test                                       data set with held-out examples
                       = server's test | non-members | left over                            data set with a shared test set
 
-Each "|" cuts every class, so that all parts are stratified. The server's own records are the federation's shadow set. Where the
-data set names no non-members (held-out records), those left over are the non-members. Clients form a single group.
+Each "|" cuts every class, so that all parts are stratified. The server's own examples are the federation's shadow set.
+Where the data set names no non-members (held-out examples), those left over are the non-members. Clients form a single group.
 
-Differences from the paper: table 8 as printed deals more records of class 0 than there are (824 of 724). Client 2 has 80 of
+Differences from the paper: table 8 as printed deals more examples of class 0 than there are (824 of 724). Client 2 has 80 of
 them here instead of 180, which restores its sums. The paper does not say that the two halves of the test set are stratified.
 
-Streams of random numbers: "deal" for the training records, "validation" for the test records.
+Streams of random numbers: "partition" for the training examples, "validation" for the test examples.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Config(SlotConfig):
     counts: tuple[Row, ...] | None = Field(
         None,
         min_length=1,
-        description="for custom: records of each class, a row per client or one for all",
+        description="for custom: examples of each class, a row per client or one for all",
     )
     shares: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
         None, strict=False, min_length=1, description="for shares: clients' sizes relative to one another; null: equal"
@@ -60,7 +60,7 @@ class Config(SlotConfig):
         None,
         gt=0,
         lt=1,
-        description="share of its records that a client tests on; null: data.held_out if it exists, or 0.2",
+        description="share of its examples that a client tests on; null: data.held_out if it exists, or 0.2",
     )
 
     @field_validator("counts", mode="before")
@@ -82,7 +82,7 @@ class Config(SlotConfig):
             )
         empty = [i for i, row in enumerate(value or ()) if not sum(row)]
         if empty:
-            raise ValueError(f"every client must have a record; row {empty[0]} has none")
+            raise ValueError(f"every client must have an example; row {empty[0]} has none")
         return value
 
 
@@ -99,7 +99,7 @@ def problems(config: Config, data_config: SourceConfig) -> list[str]:
     if rows not in (None, clients):
         found.append(f"data.clients: {_origin(config)} describes {rows} clients; got {clients}")
     if config.preset != "shares" and data_config.examples_per_client is not None:
-        found.append("data.examples_per_client: the class counts say how many records a client has; leave it out")
+        found.append("data.examples_per_client: the class counts say how many examples a client has; leave it out")
     return found
 
 
@@ -114,8 +114,8 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     kept = _servers_own(data_config, source).sum() if isinstance(data_config, SharedTestConfig) else 0
     less = f" less the {kept} that the server keeps" if kept else ""
     found += [
-        f"{place}: the clients ask for {wanted} records of class {c}, and {source.name} has {available} for them "
-        f"(of {len(source.train)} training records{less})"
+        f"{place}: the clients ask for {wanted} examples of class {c}, and {source.name} has {available} for them "
+        f"(of {len(source.train)} training examples{less})"
         for c, (wanted, available) in enumerate(zip(asked.sum(axis=0), _available(data_config, source), strict=True))
         if wanted > available
     ]
@@ -123,23 +123,23 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     for i, (total, tests) in enumerate(zip(asked.sum(axis=1), _own_tests(asked, share).sum(axis=1), strict=True)):
         if not 0 < tests < total:
             found.append(
-                f"data.split.test_share: of {total} records of client {i}, {share:g} leaves {total - tests} to train on and "
+                f"data.split.test_share: of {total} examples of client {i}, {share:g} leaves {total - tests} to train on and "
                 f"{tests} to test on; each must be at least 1"
             )
     return found
 
 
-def deal(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
+def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """The federation of one group. Deterministic in ``rng_for``; `shortages` must have found none."""
-    return ungrouped.federation(source, assign(config, data_config, source, rng_for))
+    return ungrouped.ungrouped_federation(source, assign(config, data_config, source, rng_for))
 
 
 def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:
-    """Which record serves which purpose, with the cuts shown above; `shortages` must have found none."""
+    """Which example serves which purpose, with the cuts shown above; `shortages` must have found none."""
     asked, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
     tests = _own_tests(asked, _test_share(config, data_config))
     table = np.vstack([_servers_own(data_config, source), tests, asked - tests])
-    shadow, *hands, left = cut(source.train.y, table, rng_for("deal"))
+    shadow, *hands, left = cut(source.train.y, table, rng_for("partition"))
     own_tests, own = hands[: len(asked)], hands[len(asked) :]
     parts = cut(source.test.y, _of_the_test_set(data_config, source), rng_for("validation"))
     first, second, _ = (part + len(source.train) for part in parts)
@@ -175,7 +175,8 @@ def portions(available: Ints, size: int) -> Ints:
 
 
 def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:
-    """[clients, classes] a deal of all records: every class in proportion to ``shares``, as far as that goes in whole records.
+    """[clients, classes] a deal of all examples: every class in proportion to ``shares``, as far as that goes in whole
+    examples.
 
     Each of the others goes to the client that is furthest behind its share of what has been dealt so far.
 
@@ -209,7 +210,7 @@ def _origin(config: Config) -> str:
 
 
 def _asked(config: Config, data_config: SourceConfig, source: Source) -> Ints:
-    """[clients, classes] the records of each client, those it tests on among them."""
+    """[clients, classes] the examples of each client, those it tests on among them."""
     if config.preset != "shares":
         rows = np.array(PRESETS.get(config.preset, config.counts), np.int64)
         return np.broadcast_to(rows, (data_config.clients, rows.shape[1]))
@@ -226,7 +227,7 @@ def _test_share(config: Config, data_config: SourceConfig) -> float:
 
 
 def _own_tests(asked: Ints, share: float) -> Ints:
-    """[clients, classes] the records that each client tests on."""
+    """[clients, classes] the examples that each client tests on."""
     return np.array([portions(row, round(share * row.sum())) for row in asked])
 
 
@@ -235,18 +236,18 @@ def _counted(y: Ints, source: Source) -> Ints:
 
 
 def _servers_own(data_config: SourceConfig, source: Source) -> Ints:
-    """[classes] training records that the server keeps."""
+    """[classes] training examples that the server keeps."""
     size = data_config.shadow_size if isinstance(data_config, SharedTestConfig) else 0
     return portions(_counted(source.train.y, source), size)
 
 
 def _available(data_config: SourceConfig, source: Source) -> Ints:
-    """[classes] training records for the clients."""
+    """[classes] training examples for the clients."""
     return _counted(source.train.y, source) - _servers_own(data_config, source)
 
 
 def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
-    """[2, classes] the two parts that the test records are cut into before some may be left over."""
+    """[2, classes] the two parts that the test examples are cut into before some may be left over."""
     counted, total = _counted(source.test.y, source), len(source.test)
     if isinstance(data_config, SharedTestConfig):
         given = data_config.test_size, data_config.nonmember_size
@@ -268,8 +269,8 @@ def _too_few(data_config: SourceConfig, source: Source) -> list[str]:
     if each is not None and clients * each > total:
         found.append(
             f"data.examples_per_client: {clients} clients can have at most {total // clients} each on average, not {each} "
-            f"({total} training records of {source.name})"
+            f"({total} training examples of {source.name})"
         )
     if data_config.shadow_size is not None and data_config.shadow_size > tests:
-        found.append(f"data.shadow_size: {source.name} has {tests} test records, fewer than {data_config.shadow_size}")
+        found.append(f"data.shadow_size: {source.name} has {tests} test examples, fewer than {data_config.shadow_size}")
     return found

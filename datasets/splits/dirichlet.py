@@ -1,28 +1,28 @@
 """Clients of different label mixtures and sizes: every class is divided by a draw from a Dirichlet distribution.
 
-Of Zhao et al. 2025 (`capped`), Hu et al. 2021 (`plain`) and FedML, He et al. 2020 (`fedml`). K clients, N records:
+Of Zhao et al. 2025 (`capped`), Hu et al. 2021 (`plain`) and FedML, He et al. 2020 (`fedml`). K clients, N examples:
 
-    for each class c, with n_c records in random order:
+    for each class c, with n_c examples in random order:
         q ~ n_c * Dirichlet(alpha, ..., alpha)
-        capped, plain: for client u = 0..K-1: give it the next min(left of c, round(q_u), cap) records
+        capped, plain: for client u = 0..K-1: give it the next min(left of c, round(q_u), cap) examples
                        cap = n_c // K (capped), n_c (plain)
-        fedml:         q_u = 0 where u holds N / K records or more; scale q up to n_c again; cut the class at the sums of q
-    fedml: all over again until every client has at least `min_size` records
+        fedml:         q_u = 0 where u holds N / K examples or more; scale q up to n_c again; cut the class at the sums of q
+    fedml: all over again until every client has at least `min_size` examples
 
 Under the cap much is never given away: with alpha 0.5 some 46 % of CIFAR-10. What else there is depends on the data set:
 
-* whose clients hold out records of their own (CIFAR-10, UCI HAR): the published test set measures accuracy, in place of
-  ``data.held_out``, less ``data.shadow_size`` records (here null means none) and ``nonmember_size`` non-members. Training
-  records that the cap (or ``data.examples_per_client``) leaves over are non-members, too; they are of the classes that
+* whose clients hold out examples of their own (CIFAR-10, UCI HAR): the published test set measures accuracy, in place of
+  ``data.held_out``, less ``data.shadow_size`` examples (here null means none) and ``nonmember_size`` non-members. Training
+  examples that the cap (or ``data.examples_per_client``) leaves over are non-members, too; they are of the classes that
   their clients have most of, not of the mixture of any client.
 * with a shared test set (digits, MNIST, FEMNIST): all is as for other splits; what is left over goes unused.
 
-``data.examples_per_client`` bounds a client's records from above: a client that was dealt more keeps that many at random.
+``data.examples_per_client`` bounds a client's examples from above: a client that was dealt more keeps that many at random.
 
 Differences from the paper: it speaks of the plain draw, and the cap is in its released code only. `generator: numpy` with
 ``data.split_seed: 42`` replays that code on CIFAR-10 (see `shares`); the draws of FedML are not replayed, and its cuts are
-rounded instead of truncated, which gave clients with a share of 0 a record now and then. A class of fewer than K records would
-have a cap of 0; here it is at least 1. A client that is left without a record is refused.
+rounded instead of truncated, which gave clients with a share of 0 an example now and then. A class of fewer than K
+examples would have a cap of 0; here it is at least 1. A client that is left without an example is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,13 +52,13 @@ class Config(SlotConfig):
     algorithm: Literal["capped", "plain", "fedml"] = Field(
         "capped", description="how a class is cut: at most n_c / K for each client, as drawn, or as FedML does"
     )
-    min_size: int = Field(10, ge=1, description="fedml: deal again until every client has so many records")
+    min_size: int = Field(10, ge=1, description="fedml: deal again until every client has so many examples")
     # As in every other split; NumPy's is for laying a run beside the published tables.
     generator: Literal["stream", "numpy"] = Field(
         "stream", description="random numbers: the run's stream, or NumPy's default_rng(data.split_seed) as released"
     )
     nonmember_size: int = Field(
-        0, ge=0, description="test records that are non-members, for data sets without a nonmember_size of their own"
+        0, ge=0, description="test examples that are non-members, for data sets without a nonmember_size of their own"
     )
 
 
@@ -75,7 +75,7 @@ def problems(config: Config, data_config: SourceConfig) -> list[str]:
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
     """Why ``source`` cannot be dealt like this, one sentence each, `problems` among them.
 
-    That a client is left empty is known here only with `generator: numpy` and all training records for the clients.
+    That a client is left empty is known here only with `generator: numpy` and all training examples for the clients.
     """
     found = problems(config, data_config) + _too_few_for_test(config, data_config, source)
     if found:
@@ -86,31 +86,31 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     if data_config.clients * least > available:
         return [
             f"data.clients: {data_config.clients} clients of at least {least} each cannot be had from the {available} "
-            f"records of {source.name} that may be trained on"
+            f"examples of {source.name} that may be trained on"
         ]
     if config.generator == "numpy" and not shared:
         try:
-            _dealt(config, data_config, source, lambda purpose: np.random.default_rng(0))
+            _assign(config, data_config, source, lambda purpose: np.random.default_rng(0))
         except DataError as empty:
             return [str(empty)]
     return []
 
 
-def deal(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
+def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """The federation of one group; `shortages` must have found none. Raises DataError if a client is left empty."""
-    return ungrouped.federation(source, _dealt(config, data_config, source, rng_for))
+    return ungrouped.ungrouped_federation(source, _assign(config, data_config, source, rng_for))
 
 
-def _dealt(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:
-    """Every record's purpose."""
-    stream = rng_for("deal")
+def _assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:
+    """Every example's purpose."""
+    stream = rng_for("partition")
     pool = _pool(config, data_config, source, stream)
     rng = stream if config.generator == "stream" else np.random.default_rng(data_config.split_seed)
     (training,) = pool.clients
     by_class = [training[source.train.y[training] == label] for label in range(source.classes)]
     dealt = shares(config, data_config.clients, by_class, rng)
     _refuse_empty(config, data_config, dealt)
-    # In random order, so that the first records of a client are not all of one class.
+    # In random order, so that the first examples of a client are not all of one class.
     limit = data_config.examples_per_client
     clients = tuple(rng.permutation(rows)[:limit] for rows in dealt)
     left = np.setdiff1d(training, np.concatenate(clients))
@@ -122,7 +122,7 @@ def _dealt(config: Config, data_config: SourceConfig, source: Source, rng_for: R
 
 
 def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
-    """Every record's purpose before the deal: what may be trained on, in the publisher's order, is a single client's."""
+    """Every example's purpose before the deal: what may be trained on, in the publisher's order, is a single client's."""
     if isinstance(data_config, SharedTestConfig):
         dealt = roles.assign(_single(data_config), source, rng)
         return replace(dealt, clients=(np.sort(dealt.clients[0]),))
@@ -139,7 +139,7 @@ def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.ran
 
 
 def shares(config: Config, clients: int, by_class: Sequence[Ints], rng: np.random.Generator) -> list[Ints]:
-    """The records of each client, out of the records of each class. Raises DataError where fedml comes to no end.
+    """The examples of each client, out of the examples of each class. Raises DataError where fedml comes to no end.
 
     The sizes are those of the released code on 5 000 images of each of 10 classes:
 
@@ -155,7 +155,7 @@ def shares(config: Config, clients: int, by_class: Sequence[Ints], rng: np.rando
             return dealt
     raise DataError(
         f"data.split.min_size: {ATTEMPTS} draws with alpha {config.alpha:g} left some of {clients} clients with fewer "
-        f"than {config.min_size} records each time; lower it or data.clients, or raise data.split.alpha"
+        f"than {config.min_size} examples each time; lower it or data.clients, or raise data.split.alpha"
     )
 
 
@@ -164,10 +164,10 @@ def _in_turn(
 ) -> list[Ints]:
     """capped, plain: client after client takes its quota of what is left of a class, rounded and up to the cap."""
     given: list[list[Ints]] = [[] for _ in range(clients)]
-    for records in by_class:
-        left = rng.permutation(records)
-        cap = max(1, len(records) // clients) if capped else len(records)
-        quota = len(records) * rng.dirichlet(np.full(clients, alpha))
+    for examples in by_class:
+        left = rng.permutation(examples)
+        cap = max(1, len(examples) // clients) if capped else len(examples)
+        quota = len(examples) * rng.dirichlet(np.full(clients, alpha))
         for u in range(clients):
             taken, left = np.split(left, [min(len(left), round(quota[u]), cap)])
             given[u].append(taken)
@@ -178,12 +178,12 @@ def _fedml(by_class: Sequence[Ints], clients: int, alpha: float, rng: np.random.
     """fedml, one attempt: who holds an equal part or more gets no further class; None if only such are drawn."""
     equal_part = sum(map(len, by_class)) / clients
     given = [np.empty(0, np.int64) for _ in range(clients)]
-    for records in filter(len, by_class):
-        shuffled = rng.permutation(records)
+    for examples in filter(len, by_class):
+        shuffled = rng.permutation(examples)
         q = rng.dirichlet(np.full(clients, alpha)) * [len(rows) < equal_part for rows in given]
         if not q.sum():
             return None
-        cuts = np.rint(np.cumsum(q / q.sum()) * len(records)).astype(np.int64)[:-1]
+        cuts = np.rint(np.cumsum(q / q.sum()) * len(examples)).astype(np.int64)[:-1]
         given = [np.concatenate(rows) for rows in zip(given, np.split(shuffled, cuts), strict=True)]
     return given
 
@@ -193,21 +193,21 @@ def _single(data_config: SharedTestConfig) -> SharedTestConfig:
 
 
 def _shadow_size(data_config: SourceConfig) -> int:
-    """Records of the shadow set: of the published test set, or cut off the training records."""
+    """Examples of the shadow set: of the published test set, or cut off the training examples."""
     return getattr(data_config, "shadow_size", None) or 0
 
 
 def _too_few_for_test(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """What the shared or the published test set, and a shadow set cut off the training records, are too small for."""
+    """What the shared or the published test set, and a shadow set cut off the training examples, are too small for."""
     if isinstance(data_config, SharedTestConfig):
         return roles.shortages(_single(data_config), source)
-    shadow, records = _shadow_size(data_config), len(source.test)
-    if shadow + config.nonmember_size < records:
+    shadow, examples = _shadow_size(data_config), len(source.test)
+    if shadow + config.nonmember_size < examples:
         return []
-    key = "data.split.nonmember_size" if shadow < records else "data.shadow_size"
+    key = "data.split.nonmember_size" if shadow < examples else "data.shadow_size"
     return [
-        f"{key}: {shadow} records for the shadow set and {config.nonmember_size} non-members leave none of the "
-        f"{records} test records of {source.name} to measure accuracy on"
+        f"{key}: {shadow} examples for the shadow set and {config.nonmember_size} non-members leave none of the "
+        f"{examples} test examples of {source.name} to measure accuracy on"
     ]
 
 
@@ -216,7 +216,7 @@ def _refuse_empty(config: Config, data_config: SourceConfig, dealt: Sequence[Int
     if empty:
         seed = "the run's seed" if data_config.split_seed is None else f"data.split_seed {data_config.split_seed}"
         raise DataError(
-            f"data.split.alpha: with alpha {config.alpha:g} and {seed} client {empty[0]} is dealt no record"
+            f"data.split.alpha: with alpha {config.alpha:g} and {seed} client {empty[0]} is dealt no example"
             + (f", and neither are {len(empty) - 1} others" if len(empty) > 1 else "")
             + "; raise data.split.alpha, lower data.clients, or set another data.split_seed"
         )

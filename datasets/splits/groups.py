@@ -1,15 +1,15 @@
 """Two groups of clients that differ by a transform: a majority and a minority (Jung et al. 2025).
 
-Records are dealt to the clients evenly at random. A share of the clients is the minority; every client draws one amount
+Examples are dealt to the clients evenly at random. A share of the clients is the minority; every client draws one strength
 (degrees, brightness factor) from the range of its group, uniformly, and all its images get it.
 
-Where the data set has a shared test set, the *same* test records are prepared once for either group, each in the way of
+Where the data set has a shared test set, the *same* test examples are prepared once for either group, each in the way of
 one of the group's clients (evenly spread), so that the groups have equal label distributions, as the fairness metrics
-need. Where clients hold out their own records, label distributions are equal in expectation only.
+need. Where clients hold out their own examples, label distributions are equal in expectation only.
 
-Streams of random numbers: "deal", "groups", "amounts", "test_owners", "test_amounts". They are separate so that a sweep
-changes nothing but what it sweeps: a higher ratio keeps the minority and adds to it, and a shifted range keeps every
-client's place within it.
+Streams of random numbers: "partition", "groups", "strengths", "test_owners", "test_strengths". They are separate so
+that a sweep changes nothing but what it sweeps: a higher ratio keeps the minority and adds to it, and a shifted range
+keeps every client's place within it.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from datasets.transforms import Transform
 
 GROUP_NAMES = ("majority", "minority")
 MINORITY = GROUP_NAMES.index("minority")
-RECORDS_AT_ONCE = 10_000  # bounds the memory that preparing needs beside its result
+EXAMPLES_AT_ONCE = 10_000  # bounds the memory that preparing needs beside its result
 
 RngFor = Callable[[str], np.random.Generator]
 
@@ -43,7 +43,7 @@ class Config(SlotConfig):
     minority: tuple[float, float] = Field((0.0, 25.0), strict=False, description="range [low, high] of the minority")
     majority: tuple[float, float] = Field((25.0, 50.0), strict=False, description="range [low, high] of the majority")
     # "Per client" is the paper's wording.
-    draw: Literal["per_client", "per_image"] = Field("per_client", description="what draws an amount from the range")
+    draw: Literal["per_client", "per_image"] = Field("per_client", description="what draws a strength from the range")
 
     @field_validator("minority", "majority")
     @classmethod
@@ -83,30 +83,30 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     return found + roles.shortages(data_config, source)
 
 
-def deal(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
+def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """The federation of two groups. Deterministic in ``rng_for``; `shortages` must have found none."""
-    dealt = roles.assign(data_config, source, rng_for("deal"))
+    dealt = roles.assign(data_config, source, rng_for("partition"))
     groups = _groups(config, data_config.clients, rng_for("groups"))
-    amounts, record_amounts = _amounts(config, groups, dealt.owner, rng_for("amounts"))
+    strengths, example_strengths = _strengths(config, groups, dealt.owner, rng_for("strengths"))
     test_rows, test_owner = _tests(dealt, groups, rng_for("test_owners"))
-    test_amounts = amounts[test_owner]
+    test_strengths = strengths[test_owner]
     if config.draw == "per_image":
-        test_amounts = _within(config, groups[test_owner], rng_for("test_amounts").random(len(test_owner)))
+        test_strengths = _within(config, groups[test_owner], rng_for("test_strengths").random(len(test_owner)))
     prepare = Preparation(config.transform, source.fill, source.mean, source.std)
     return Federation(
         name=source.name,
         classes=source.classes,
-        train=_prepared(source, np.concatenate(dealt.clients), record_amounts, prepare),
+        train=_prepare(source, np.concatenate(dealt.clients), example_strengths, prepare),
         offsets=np.concatenate([[0], np.cumsum(dealt.sizes)]),
         groups=groups,
         group_names=GROUP_NAMES,
-        amounts=amounts,
-        record_amounts=record_amounts,
-        test=_prepared(source, test_rows, test_amounts, prepare),
+        strengths=strengths,
+        example_strengths=example_strengths,
+        test=_prepare(source, test_rows, test_strengths, prepare),
         test_owner=test_owner,
-        nonmembers=source.records(dealt.nonmembers),
+        nonmembers=source.examples(dealt.nonmembers),
         nonmember_owner=dealt.nonmember_owner,
-        shadow=source.records(dealt.shadow),
+        shadow=source.examples(dealt.shadow),
         prepare=prepare,
     )
 
@@ -122,18 +122,18 @@ def _groups(config: Config, clients: int, rng: np.random.Generator) -> Ints:
     return groups
 
 
-def _amounts(config: Config, groups: Ints, owner: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """The amount of each client [clients] and of each training record [n train]."""
+def _strengths(config: Config, groups: Ints, owner: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """The strength of each client [clients] and of each training example [n train]."""
     if config.draw == "per_client":
-        amounts = _within(config, groups, rng.random(len(groups)))
-        return amounts, amounts[owner]
-    record_amounts = _within(config, groups[owner], rng.random(len(owner)))
-    means = np.bincount(owner, record_amounts, len(groups)) / np.bincount(owner, minlength=len(groups))
-    return means.astype(np.float32), record_amounts
+        strengths = _within(config, groups, rng.random(len(groups)))
+        return strengths, strengths[owner]
+    example_strengths = _within(config, groups[owner], rng.random(len(owner)))
+    means = np.bincount(owner, example_strengths, len(groups)) / np.bincount(owner, minlength=len(groups))
+    return means.astype(np.float32), example_strengths
 
 
 def _within(config: Config, groups: Ints, place: NDArray[np.float64]) -> Floats:
-    """Places in [0, 1) within the range of each entry's group, as amounts."""
+    """Places in [0, 1) within the range of each entry's group, as strengths."""
     if config.transform == "none":
         return np.zeros(len(groups), np.float32)
     low, high = np.array([config.majority, config.minority])[groups].T
@@ -141,22 +141,22 @@ def _within(config: Config, groups: Ints, place: NDArray[np.float64]) -> Floats:
 
 
 def _tests(dealt: roles.Roles, groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """The record numbers of the test set and the client in whose way each is prepared."""
+    """The example numbers of the test set and the client in whose way each is prepared."""
     if not (dealt.test_owner == roles.NOBODY).all():
         return dealt.test, dealt.test_owner
     owners = []
     for group in range(len(GROUP_NAMES)):
-        members = rng.permutation(np.flatnonzero(groups == group))
-        owners.append(rng.permutation(np.resize(members, len(dealt.test))))
+        clients = rng.permutation(np.flatnonzero(groups == group))
+        owners.append(rng.permutation(np.resize(clients, len(dealt.test))))
     return np.tile(dealt.test, len(GROUP_NAMES)), np.concatenate(owners)
 
 
-def _prepared(source: Source, rows: Ints, amounts: Floats, prepare: Preparation) -> Examples:
-    """Records as the model sees them."""
+def _prepare(source: Source, rows: Ints, strengths: Floats, prepare: Preparation) -> Examples:
+    """Examples as the model sees them."""
     x = np.empty((len(rows), *source.train.x.shape[1:]), np.float32)
     y = np.empty(len(rows), np.int64)
-    for start in range(0, len(rows), RECORDS_AT_ONCE):
-        part = slice(start, start + RECORDS_AT_ONCE)
-        stored = source.records(rows[part])
-        x[part], y[part] = prepare(stored.x, amounts[part]), stored.y
+    for start in range(0, len(rows), EXAMPLES_AT_ONCE):
+        part = slice(start, start + EXAMPLES_AT_ONCE)
+        stored = source.examples(rows[part])
+        x[part], y[part] = prepare(stored.x, strengths[part]), stored.y
     return Examples(x, y)

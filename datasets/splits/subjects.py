@@ -1,13 +1,13 @@
-"""One client per subject: everybody's own records, as in Zhao et al. 2025 for human activity recognition.
+"""One client per subject: everybody's own examples, as in Zhao et al. 2025 for human activity recognition.
 
     subjects: data.clients of them, drawn without replacement, in the order of their numbers
     for each subject:
         for each activity: keep n ~ Uniform{1..count} of its windows, the others are non-members     activity_sample
         of what is kept, hold out test_share at random (or one of `folds` parts) for testing, train on the rest
 
-    records = client 0 (testing | training | non-members) | client 1 (...) | ... | shadow set (all other subjects)
+    examples = client 0 (testing | training | non-members) | client 1 (...) | ... | shadow set (all other subjects)
 
-The publisher's own division into training and test records plays no part. A client's non-members are the windows that the
+The publisher's own division into training and test examples plays no part. A client's non-members are the windows that the
 activity sample (or ``data.examples_per_client``, which bounds what is kept) passed over: they look like the client's, as
 hard non-members should, but adjacent windows of UCI HAR overlap by half, so that an attack sees a half of many of them
 among the members. Without the activity sample there are none. The shadow set is of other people and is empty where every
@@ -57,14 +57,14 @@ class Config(SlotConfig):
 
 
 def problems(config: Config, data_config: SourceConfig) -> list[str]:
-    """Nothing can be told from the configuration alone: whose records are whose is known to the data set."""
+    """Nothing can be told from the configuration alone: whose examples are whose is known to the data set."""
     return []
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
     """Why ``source`` cannot be dealt to its subjects, one sentence each."""
     if source.subjects is None or not isinstance(data_config, HeldOutConfig):
-        reason = "whose record each is" if source.subjects is None else "that clients hold out records of their own"
+        reason = "whose example each is" if source.subjects is None else "that clients hold out examples of their own"
         return [f"data.split.name: subjects needs a data set that says {reason}, as har does; {source.name} does not"]
     subjects, clients = len(np.unique(source.subjects)), data_config.clients
     if clients > subjects:
@@ -74,14 +74,14 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     return []
 
 
-def deal(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
+def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """The federation of subjects, in the order of their numbers; `shortages` must have found none.
 
-    Raises DataError if the draw leaves a client without a record to train or to test on, or the shadow set too small.
+    Raises DataError if the draw leaves a client without an example to train or to test on, or the shadow set too small.
     """
     assert source.subjects is not None and isinstance(data_config, HeldOutConfig)
     labels, subjects = np.concatenate([source.train.y, source.test.y]), np.unique(source.subjects)
-    who, *of_subject = rng_for("deal").spawn(1 + len(subjects))
+    who, *of_subject = rng_for("partition").spawn(1 + len(subjects))
     chosen = np.sort(who.permutation(len(subjects))[: data_config.clients])
     training, testing, passed_over = [], [], []
     for s in chosen:
@@ -94,7 +94,7 @@ def deal(config: Config, data_config: SourceConfig, source: Source, rng_for: Rng
         testing.append(kept[held_out])
         training.append(kept[~held_out])
         passed_over.append(np.setdiff1d(own, kept))
-    return ungrouped.federation(
+    return ungrouped.ungrouped_federation(
         source,
         Roles(
             clients=tuple(training),

@@ -25,13 +25,13 @@ def node_problems(path: Path, timeout: float) -> list[str]:
     others = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] != here and _works(node["Resources"])]
     if not others:
         return []
-    folder = _existing(path)
+    folder = _existing_parent(path)
     token = folder / f"{HIDDEN}-{uuid.uuid4().hex}.tmp"
     try:
         token.write_text(token.name)
-        asked = {_asked(node["NodeID"], token): node for node in others}
+        asked = {_ask(node["NodeID"], token): node for node in others}
         answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=timeout)
-        found = [_judged(ref, path, token, asked[ref]) for ref in answered]
+        found = [_judge(ref, path, token, asked[ref]) for ref in answered]
         found += [f"node {_name(asked[ref])} did not run a first task within {timeout:g} s" for ref in silent]
         return [sentence for sentence in found if sentence]
     finally:
@@ -44,13 +44,13 @@ def _works(resources: dict[str, float]) -> bool:
     return bool(resources.get("CPU") or resources.get("GPU"))
 
 
-def _existing(path: Path) -> Path:
+def _existing_parent(path: Path) -> Path:
     while not path.is_dir():
         path = path.parent
     return path
 
 
-def _asked(node: str, token: Path) -> Any:
+def _ask(node: str, token: Path) -> Any:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -72,7 +72,7 @@ def answer(token: str, node: str) -> tuple[str, dict[str, str]]:
     return "", versions()
 
 
-def _judged(ref: Any, path: Path, token: Path, node: dict[str, Any]) -> str:
+def _judge(ref: Any, path: Path, token: Path, node: dict[str, Any]) -> str:
     import ray
 
     name = _name(node)

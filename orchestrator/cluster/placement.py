@@ -67,7 +67,7 @@ def placement(resources: Resources, training: Any) -> Placement:
 
 def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
     """Why one trial cannot be placed on ``nodes`` (resources of each), in a sentence; None if it can."""
-    if _held(place.bundles[0], nodes) >= len(place.bundles):
+    if _capacity(place.bundles[0], nodes) >= len(place.bundles):
         return None
     need = {name: sum(bundle[name] for bundle in place.bundles) for name in place.bundles[0]}
     have = {name: sum(node.get(name, 0) for node in nodes) for name in need}
@@ -77,13 +77,13 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
     )
 
 
-def together(place: Placement, nodes: Sequence[dict[str, float]], wanted: int | str) -> int:
+def concurrent_trials(place: Placement, nodes: Sequence[dict[str, float]], wanted: int | str) -> int:
     """How many trials run at the same time: as many as fit, or ``wanted`` if that is fewer."""
-    fit = _held(place.bundles[0], nodes) // len(place.bundles)
+    fit = _capacity(place.bundles[0], nodes) // len(place.bundles)
     return max(1, fit if wanted == "auto" else min(fit, int(wanted)))
 
 
-def _held(bundle: dict[str, float], nodes: Sequence[dict[str, float]]) -> int:
+def _capacity(bundle: dict[str, float], nodes: Sequence[dict[str, float]]) -> int:
     """How many bundles like this one the nodes hold; each lies on one node."""
     # A hair is added because nine times a ninth of a GPU is a little more than the whole in floating point.
     return sum(min(int(node.get(name, 0) / need + 1e-9) for name, need in bundle.items()) for node in nodes)

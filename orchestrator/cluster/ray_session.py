@@ -19,7 +19,7 @@ LOCAL_RAY = {
     # A worker that has loaded torch is worth keeping: shadow tasks come back every few rounds and loading costs seconds.
     "idle_worker_killing_time_threshold_ms": 10 * 60 * 1000,
     "num_workers_soft_limit": 64,
-    # Bytes of a result or an argument that travels in the message itself. A cohort's sums are some hundred kilobytes. Beyond
+    # Bytes of a result or an argument that travels in the message itself. A block's sums are some hundred kilobytes. Beyond
     # 100 kB Ray would lay them into its store, and an actor on a busy machine waits for that before it begins its next job.
     "max_direct_call_object_size": 2 << 20,
     # Without a dashboard nobody asks for the history of tasks and for metrics, and every job would add to them.
@@ -54,7 +54,7 @@ def _gpus() -> int:
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
-class Stalled(RuntimeError):
+class StallError(RuntimeError):
     """No trial finds a place on the cluster any more. The message is a sentence."""
 
 

@@ -1,6 +1,6 @@
 """Refusing input: all problems at once, each with its place, its key, the value, what is allowed, the nearest name.
 
-Sentences are made from a field's declared type and range, so that they are the same for every field of every member and
+Sentences are made from a field's declared type and range, so that they are the same for every field of every component and
 do not depend on the wording of the library that checks them.
 """
 
@@ -37,7 +37,7 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConfigProblem:
     """One thing that is wrong with the input.
 
     Attributes:
@@ -54,21 +54,21 @@ class Problem:
     line: int | None = None
     misnamed: bool = False
 
-    def under(self, *above: str | int) -> Problem:
+    def under(self, *above: str | int) -> ConfigProblem:
         """The same problem seen from further up."""
         return replace(self, key=(*above, *self.key))
 
     def __str__(self) -> str:
         """One line of printable characters."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        text = ": ".join(part for part in (place, dotted(self.key), self.sentence) if part)
+        text = ": ".join(part for part in (place, dotted_key(self.key), self.sentence) if part)
         return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-class Refusal(Exception):  # noqa: N818
+class ConfigError(Exception):  # noqa: N818
     """The input cannot be used. ``problems`` holds all that was found; the text is one line for each."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__(self.problems)
 
@@ -76,7 +76,7 @@ class Refusal(Exception):  # noqa: N818
         return "\n".join(map(str, self.problems))
 
 
-def dotted(key: Key) -> str:
+def dotted_key(key: Key) -> str:
     """``key`` as it is written on the command line.
 
     >>> dotted(("base", "attacks", 0, "every"))
@@ -85,16 +85,16 @@ def dotted(key: Key) -> str:
     return ".".join(_cut(str(part)) for part in key)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """``value`` as it would be written in the file, in one line, shortened where it is long.
 
     >>> shown({"name": "ifca", "clusters": None})
     "{name: 'ifca', clusters: null}"
     """
-    return _cut(_written(value, depth=0))
+    return _cut(_write(value, depth=0))
 
 
-def _written(value: Any, depth: int) -> str:
+def _write(value: Any, depth: int) -> str:
     if isinstance(value, str):
         return repr(value[: SHOWN + 1])
     if isinstance(value, Mapping):
@@ -102,12 +102,12 @@ def _written(value: Any, depth: int) -> str:
             "..."
             if depth > 2
             else ", ".join(
-                f"{dotted((key,))}: {_written(entry, depth + 1)}" for key, entry in list(value.items())[:SHOWN]
+                f"{dotted_key((key,))}: {_write(entry, depth + 1)}" for key, entry in list(value.items())[:SHOWN]
             )
         )
         return f"{{{inside}}}"
     if isinstance(value, (list, tuple)):
-        inside = "..." if depth > 2 else ", ".join(_written(entry, depth + 1) for entry in value[:SHOWN])
+        inside = "..." if depth > 2 else ", ".join(_write(entry, depth + 1) for entry in value[:SHOWN])
         return f"[{inside}]"
     return json.dumps(value, default=repr)
 
@@ -116,7 +116,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence with the known name nearest to ``name``, or nothing if none is near.
 
     >>> meant("ifca-mri", ["ifca", "ifca_mir"])
@@ -130,15 +130,15 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {plain[near[0]]!r}?" if near else ""
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     """The sentence for a name that is not one of ``known``; ``what`` says what it should have been the name of."""
     names = sorted(known)
-    return " ".join(part for part in (f"{what}.", meant(name, names), f"Known: {', '.join(names)}") if part)
+    return " ".join(part for part in (f"{what}.", suggest(name, names), f"Known: {', '.join(names)}") if part)
 
 
-def validated(
+def validate(
     model: type[Model], fields: Mapping[str, Any], known: Iterable[str] | None = None
-) -> tuple[Model | None, list[Problem]]:
+) -> tuple[Model | None, list[ConfigProblem]]:
     """``model`` filled with JSON-like ``fields``, or None and every problem, with keys relative to ``fields``.
 
     Types are strict in JSON's sense: a list fills a tuple and an integer a float, but "5", true and 5.0 are not 5.
@@ -146,16 +146,16 @@ def validated(
     """
     known = model.model_fields if known is None else known
     strange = [name for name in fields if name not in model.model_fields]
-    problems = [Problem(unknown("unknown key", name, known), (name,), misnamed=True) for name in strange]
+    problems = [ConfigProblem(unknown_name("unknown key", name, known), (name,), misnamed=True) for name in strange]
     given = {name: value for name, value in fields.items() if name in model.model_fields}
     try:
         filled = model.model_validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
-        return None, problems + translated(error, model, given)
+        return None, problems + translate(error, model, given)
     return (None if problems else filled), problems
 
 
-def translated(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> list[Problem]:
+def translate(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> list[ConfigProblem]:
     """``error`` in our words, one problem per key: alternatives of a type are one problem, not one each."""
     try:
         schema = model.model_json_schema()
@@ -163,26 +163,26 @@ def translated(error: ValidationError, model: type[BaseModel], fields: Mapping[s
         schema = {}
     found: dict[Key, str] = {}
     for detail in error.errors(include_url=False):
-        key, part, value = _reached(detail["loc"], fields, schema)
+        key, part, value = _follow(detail["loc"], fields, schema)
         found.setdefault(key, _sentence(detail, part, schema.get("$defs", {}), value))
-    return [Problem(sentence, key) for key, sentence in found.items()]
+    return [ConfigProblem(sentence, key) for key, sentence in found.items()]
 
 
 def _sentence(detail: Any, part: Schema, shared: Schema, value: Any) -> str:
     if detail["type"] in ("value_error", "assertion_error"):
         return str(detail["ctx"]["error"])
     if detail["type"] == "extra_forbidden":
-        return unknown("unknown key", str(detail["loc"][-1]), part.get("properties", ()))
-    allowed = described(part, shared)
+        return unknown_name("unknown key", str(detail["loc"][-1]), part.get("properties", ()))
+    allowed = describe(part, shared)
     must = f"must be {allowed}" if allowed else "is not allowed"
     if value is _ABSENT:
         return f"is missing; it {must}" if allowed else "is missing"
     quotes = "; put it in quotes" if allowed == "a text" and isinstance(value, (bool, int, float)) else ""
-    near = meant(value, _options(part, shared)) if isinstance(value, str) else ""
-    return f"{must}, got {shown(value)}{quotes}" + (f". {near}" if near else "")
+    near = suggest(value, _options(part, shared)) if isinstance(value, str) else ""
+    return f"{must}, got {format_value(value)}{quotes}" + (f". {near}" if near else "")
 
 
-def _reached(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, Schema, Any]:
+def _follow(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, Schema, Any]:
     """How far ``steps`` lead into the given value and into the schema: the key, its schema and its value."""
     key: Key = ()
     part = schema
@@ -201,10 +201,10 @@ def _reached(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, S
 
 def _inner(part: Schema, step: Any, shared: Schema) -> Schema | None:
     """The schema of an entry of a map or list, or None; of alternatives the only one that is not null is entered."""
-    part = _named(part, shared)
+    part = _dereference(part, shared)
     filled = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
     if len(filled) == 1:
-        part = _named(filled[0], shared)
+        part = _dereference(filled[0], shared)
     if isinstance(step, int):
         positions = part.get("prefixItems", ())
         return positions[step] if step < len(positions) else part.get("items")
@@ -212,11 +212,11 @@ def _inner(part: Schema, step: Any, shared: Schema) -> Schema | None:
     return part.get("properties", {}).get(step, rest if isinstance(rest, dict) else None)
 
 
-def _named(part: Schema, shared: Schema) -> Schema:
+def _dereference(part: Schema, shared: Schema) -> Schema:
     return shared[part["$ref"].rsplit("/", 1)[-1]] if "$ref" in part else part
 
 
-def described(part: Schema, shared: Schema | None = None) -> str:
+def describe(part: Schema, shared: Schema | None = None) -> str:
     """What a JSON schema allows, in words; empty where it says nothing.
 
     >>> described({"type": "integer", "minimum": 1})
@@ -225,21 +225,21 @@ def described(part: Schema, shared: Schema | None = None) -> str:
     "a number in (0, 1] or 'auto'"
     """
     shared = shared or {}
-    part = _named(part, shared)
+    part = _dereference(part, shared)
     if "anyOf" in part:
-        return " or ".join(words for one in part["anyOf"] if (words := described(one, shared)))
+        return " or ".join(words for one in part["anyOf"] if (words := describe(one, shared)))
     if "const" in part:
-        return shown(part["const"])
+        return format_value(part["const"])
     if "enum" in part:
-        return f"one of {', '.join(map(shown, part['enum']))}"
+        return f"one of {', '.join(map(format_value, part['enum']))}"
     kind = part.get("type")
     if kind == "array":
-        return _described_list(part, shared)
+        return _describe_list(part, shared)
     return " ".join(words for words in (KINDS.get(str(kind), ""), _range(part)) if words)
 
 
-def _described_list(part: Schema, shared: Schema) -> str:
-    entries = [described(one, shared) for one in part.get("prefixItems", [part.get("items", {})])]
+def _describe_list(part: Schema, shared: Schema) -> str:
+    entries = [describe(one, shared) for one in part.get("prefixItems", [part.get("items", {})])]
     fewest, most = part.get("minItems", 0), part.get("maxItems")
     amount = (
         f" of {most}"
@@ -269,7 +269,7 @@ def _range(part: Schema) -> str:
 
 
 def _options(part: Schema, shared: Schema) -> list[str]:
-    part = _named(part, shared)
+    part = _dereference(part, shared)
     options = [
         part.get("const"),
         *part.get("enum", ()),

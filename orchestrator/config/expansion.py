@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.config.errors import Key, Problem, shown
-from orchestrator.config.overrides import Unreachable, assigned, located, present, slot_test
+from orchestrator.config.errors import ConfigProblem, Key, format_value
+from orchestrator.config.overrides import KeyPathError, assign, has_key, locate, slot_test
 from orchestrator.config.run import Run, Slot, check, trial_id
 from orchestrator.config.search_space import Axis, Choice, Point
 
-Made = tuple[Run, dict[str, Any]]
+ExpandedTrial = tuple[Run, dict[str, Any]]
 """The run of a trial, and the values of its swept keys."""
 
 
@@ -23,38 +23,40 @@ class Space:
     axes: tuple[Axis, ...]
     slots: tuple[Slot, ...]
 
-    def at(self, values: Mapping[str, Any]) -> Made | None:
+    def at(self, values: Mapping[str, Any]) -> ExpandedTrial | None:
         """The trial with these values of the swept keys; None where they cannot be combined."""
-        swept = _swapped(self.base, self.axes, self.slots)
+        swept = _swept_names(self.base, self.axes, self.slots)
         point = {key: Choice(value, ("sweep", key)) for key, value in values.items()}
         run, keys, _ = _trial(self.base, point, self.slots, swept)
         return (run, _values(run if swept else None, point, keys)) if run else None
 
 
-def related(one: Key, other: Key) -> bool:
+def is_related(one: Key, other: Key) -> bool:
     """Whether one key is the other or lies inside it."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 
 
-def reached(tree: Any, key: Key) -> Any:
+def value_at(tree: Any, key: Key) -> Any:
     """The value at ``key``, which must be there."""
     for step in key:
         tree = tree[step]
     return tree
 
 
-def checked(
+def check_trials(
     base: Any, found: Sequence[Axis], spanned: list[Point], slots: Sequence[Slot], lost: list[tuple[str, ...]]
-) -> tuple[list[Made], list[Problem]]:
+) -> tuple[list[ExpandedTrial], list[ConfigProblem]]:
     """The trial at every point, and each problem once; one of base that only some trials have says which."""
-    swept = _swapped(base, found, slots)
+    swept = _swept_names(base, found, slots)
     trials = []
-    count: dict[Problem, int] = {}
-    first: dict[Problem, Point] = {}
+    count: dict[ConfigProblem, int] = {}
+    first: dict[ConfigProblem, Point] = {}
     for point in spanned:
         run, keys, wrong = _trial(base, point, slots, swept)
-        for problem in dict.fromkeys(one for one in wrong if not any(related(_inside(one.key), key) for key in lost)):
+        for problem in dict.fromkeys(
+            one for one in wrong if not any(is_related(_inside(one.key), key) for key in lost)
+        ):
             count[problem] = count.get(problem, 0) + 1
             first.setdefault(problem, point)
         if run is not None:
@@ -62,7 +64,7 @@ def checked(
     problems = []
     for problem, times in count.items():
         if problem.key[0] == "base" and times < len(spanned):
-            where = ", ".join(f"{key}: {shown(choice.value)}" for key, choice in first[problem].items())
+            where = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in first[problem].items())
             told = f"{problem.sentence} (in {times} of {len(spanned)} trials, first that of {where})"
             problem = replace(problem, sentence=told)
         problems.append(problem)
@@ -74,15 +76,15 @@ def _inside(key: Key) -> Key:
     return tuple(str(key[1]).split(".")) if key[:1] == ("sweep",) else key[1:]
 
 
-def _swapped(base: Any, found: Sequence[Axis], slots: Sequence[Slot]) -> dict[Key, list[Any]]:
+def _swept_names(base: Any, found: Sequence[Axis], slots: Sequence[Slot]) -> dict[Key, list[Any]]:
     """The names that the sweep puts into each slot whose ``name`` is swept."""
     is_slot = slot_test(slots)
     swept: dict[Key, list[Any]] = {}
     for axis in found:
         *slot, last = axis.key.split(".")
         try:
-            key = located(base, slot)
-        except Unreachable:
+            key = locate(base, slot)
+        except KeyPathError:
             continue
         if last == "name" and is_slot(key):
             swept[key] = list(axis.arguments)
@@ -91,34 +93,34 @@ def _swapped(base: Any, found: Sequence[Axis], slots: Sequence[Slot]) -> dict[Ke
 
 def _trial(
     base: Any, point: Point, slots: Sequence[Slot], swept: Mapping[Key, Sequence[Any]]
-) -> tuple[Run | None, dict[str, Key], list[Problem]]:
+) -> tuple[Run | None, dict[str, Key], list[ConfigProblem]]:
     """The run at ``point``, where in it each swept key is, and the problems with keys from the top of the file."""
     is_slot = slot_test(slots)
     run, keys, problems = base, {}, []
     for swept_key in sorted(point, key=lambda key: key.count(".")):
         try:
-            key = located(run, swept_key.split("."))
-            problems += _overwritten(base, key, swept_key, point[swept_key]) if is_slot(key) else []
-            run = assigned(run, key, point[swept_key].value, is_slot)
+            key = locate(run, swept_key.split("."))
+            problems += _overwrite_problems(base, key, swept_key, point[swept_key]) if is_slot(key) else []
+            run = assign(run, key, point[swept_key].value, is_slot)
             keys[swept_key] = key
-        except Unreachable as error:
-            problems.append(Problem(str(error), ("sweep", swept_key)))
+        except KeyPathError as error:
+            problems.append(ConfigProblem(str(error), ("sweep", swept_key)))
     resolved, found = check(run, slots, swept)
     problems += [replace(one, key=_origin(one, base, point, keys)) for one in found]
     return (None if problems else resolved), keys, problems
 
 
-def _overwritten(base: Any, key: Key, swept_key: str, choice: Choice) -> list[Problem]:
+def _overwrite_problems(base: Any, key: Key, swept_key: str, choice: Choice) -> list[ConfigProblem]:
     """The problem of a bare name in place of a slot whose fields base gives: whether they stay is not clear."""
-    held = reached(base, key) if present(base, key) else None
+    held = value_at(base, key) if has_key(base, key) else None
     if not isinstance(choice.value, str) or not isinstance(held, dict) or set(held) <= {"name"}:
         return []
     fields = ", ".join(name for name in held if name != "name")
     sentence = f"sweep {swept_key}.name to keep {fields} of base, or write {{name: {choice.value}}} to begin anew"
-    return [Problem(sentence, choice.key)]
+    return [ConfigProblem(sentence, choice.key)]
 
 
-def _origin(problem: Problem, base: Any, point: Point, keys: Mapping[str, Key]) -> Key:
+def _origin(problem: ConfigProblem, base: Any, point: Point, keys: Mapping[str, Key]) -> Key:
     """Where in the file that part of a trial stands which ``problem`` is about."""
     key = problem.key
     putting = [one for one in keys if key[: len(keys[one])] == keys[one]]
@@ -126,17 +128,17 @@ def _origin(problem: Problem, base: Any, point: Point, keys: Mapping[str, Key]) 
         one = max(putting, key=lambda one: len(keys[one]))
         misnamed = problem.misnamed and key == keys[one]
         return ("sweep", one) if misnamed else (*point[one].key, *key[len(keys[one]) :])
-    making = [] if present(base, key) else [one for one in keys if keys[one][: len(key)] == key]
+    making = [] if has_key(base, key) else [one for one in keys if keys[one][: len(key)] == key]
     return ("sweep", making[0]) if making else ("base", *key)
 
 
 def _values(run: Run | None, point: Point, keys: Mapping[str, Key]) -> dict[str, Any]:
-    """The swept values; None in place of those that the members in ``run`` have no field for."""
+    """The swept values; None in place of those that the components in ``run`` have no field for."""
     written = run.to_dict() if run else None
-    return {key: choice.value if not run or present(written, keys[key]) else None for key, choice in point.items()}
+    return {key: choice.value if not run or has_key(written, keys[key]) else None for key, choice in point.items()}
 
 
-def repeated(trials: list[Made]) -> list[Problem]:
+def repeated_trials(trials: list[ExpandedTrial]) -> list[ConfigProblem]:
     """The problem of trials that are the same run although their points differ."""
     first: dict[str, dict[str, Any]] = {}
     twins = []
@@ -147,9 +149,10 @@ def repeated(trials: list[Made]) -> list[Problem]:
         return []
     one, other = twins[0]
     return [
-        Problem(
-            f"{len(twins)} of {len(trials)} trials repeat another one: {shown(one)} is the same run as {shown(other)}. "
-            "Where not every member has a field, sweep it together with its member: "
+        ConfigProblem(
+            f"{len(twins)} of {len(trials)} trials repeat another one: {format_value(one)} is the same run as "
+            f"{format_value(other)}. "
+            "Where not every component has a field, sweep it together with its component: "
             "clustering: {grid_search: [none, {name: ifca, clusters: 2}]}",
             ("sweep",),
         )

@@ -1,6 +1,6 @@
 """Dotted keys: reaching into nested maps and lists, and putting a value there without changing the original.
 
-A list is entered by position, or by the name of a member in it: ``attacks.0.every`` and ``attacks.shadow_mia.every``.
+A list is entered by position, or by the name of a component in it: ``attacks.0.every`` and ``attacks.shadow_mia.every``.
 A slot that is filled by a bare name (``model: mlp``) is entered as the map it stands for (``{name: mlp}``).
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.config.errors import Key, Problem, Refusal, dotted, shown
+from orchestrator.config.errors import ConfigError, ConfigProblem, Key, dotted_key, format_value
 from orchestrator.config.run import SLOTS, Slot
 from orchestrator.config.search_space import WORDS
 from orchestrator.config.yaml_reader import Document, read
@@ -18,18 +18,18 @@ from orchestrator.config.yaml_reader import Document, read
 SlotTest = Callable[[Key], bool]
 
 
-class Unreachable(ValueError):  # noqa: N818
+class KeyPathError(ValueError):  # noqa: N818
     """A dotted key leads into something that has no entries, or to an entry that a list does not have."""
 
 
 def slot_test(slots: Sequence[Slot] = SLOTS, top: Key = ()) -> SlotTest:
-    """A function that says whether a member stands at a key; ``top`` is where the run stands in the tree."""
+    """A function that says whether a component stands at a key; ``top`` is where the run stands in the tree."""
     single = {(*top, *slot.path) for slot in slots if not slot.many}
     several = {(*top, *slot.path) for slot in slots if slot.many}
     return lambda key: key in single or (key[:-1] in several and isinstance(key[-1], int))
 
 
-def located(tree: Any, key: Iterable[str | int]) -> Key:
+def locate(tree: Any, key: Iterable[str | int]) -> Key:
     """``key`` with the steps into lists as positions. Raises Unreachable if a list has no such entry."""
     found: Key = ()
     for step in key:
@@ -51,10 +51,10 @@ def _position(entries: list[Any], step: str | int, at: Key) -> int:
     have = ", ".join(f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str)) or str(
         len(entries)
     )
-    raise Unreachable(f"{dotted(at)} has no entry {dotted((step,))}; its entries: {have}")
+    raise KeyPathError(f"{dotted_key(at)} has no entry {dotted_key((step,))}; its entries: {have}")
 
 
-def present(tree: Any, key: Key) -> bool:
+def has_key(tree: Any, key: Key) -> bool:
     """Whether there is a value at ``key``."""
     for step in key:
         entries: Any = dict(enumerate(tree)) if isinstance(tree, list) else tree
@@ -64,10 +64,10 @@ def present(tree: Any, key: Key) -> bool:
     return True
 
 
-def assigned(tree: Any, key: Key, value: Any, is_slot: SlotTest, at: Key = ()) -> Any:
+def assign(tree: Any, key: Key, value: Any, is_slot: SlotTest, at: Key = ()) -> Any:
     """``tree`` with ``value`` at ``key``; maps that are not there are made. Raises Unreachable.
 
-    ``key`` comes from `located`. Only what lies on the way is copied.
+    ``key`` comes from `locate`. Only what lies on the way is copied.
     """
     if not key:
         return value
@@ -77,10 +77,10 @@ def assigned(tree: Any, key: Key, value: Any, is_slot: SlotTest, at: Key = ()) -
     if tree is None:
         tree = {}
     if isinstance(tree, list) and isinstance(step, int):
-        return [*tree[:step], assigned(tree[step], rest, value, is_slot, (*at, step)), *tree[step + 1 :]]
+        return [*tree[:step], assign(tree[step], rest, value, is_slot, (*at, step)), *tree[step + 1 :]]
     if isinstance(tree, dict):
-        return {**tree, step: assigned(tree.get(step), rest, value, is_slot, (*at, step))}
-    raise Unreachable(f"{dotted(at)} is {shown(tree)}, which has no {dotted((step,))} in it")
+        return {**tree, step: assign(tree.get(step), rest, value, is_slot, (*at, step))}
+    raise KeyPathError(f"{dotted_key(at)} is {format_value(tree)}, which has no {dotted_key((step,))} in it")
 
 
 @dataclass
@@ -98,17 +98,17 @@ class Places:
                 del known[other]
         self.sets[key] = option
 
-    def place(self, problem: Problem) -> Problem:
+    def place(self, problem: ConfigProblem) -> ConfigProblem:
         """``problem`` with file and line of its key, or of what is nearest around it, unless it has a place."""
         if problem.file:
             return problem
         for length in range(len(problem.key), 0, -1):
             key = problem.key[:length]
             if key in self.sets:
-                return Problem(problem.sentence, problem.key, self.sets[key])
+                return ConfigProblem(problem.sentence, problem.key, self.sets[key])
             if key in self.lines:
-                return Problem(problem.sentence, problem.key, self.file, self.lines[key])
-        return Problem(problem.sentence, problem.key, self.file)
+                return ConfigProblem(problem.sentence, problem.key, self.file, self.lines[key])
+        return ConfigProblem(problem.sentence, problem.key, self.file)
 
 
 def sweep_step(parts: Sequence[str]) -> Key:
@@ -123,9 +123,9 @@ def sweep_step(parts: Sequence[str]) -> Key:
     return (".".join(parts),)
 
 
-def overridden(
+def apply_overrides(
     document: Document, places: Places, sets: Sequence[str], slots: Sequence[Slot] = SLOTS
-) -> tuple[Any, list[Problem]]:
+) -> tuple[Any, list[ConfigProblem]]:
     """The values of ``document`` after every ``key=value`` in ``sets``, later ones last, and all problems so far.
 
     ``places`` is filled with where each key now comes from.
@@ -139,14 +139,14 @@ def overridden(
         parts = [part.strip() for part in name.split(".")]
         if not equals or not all(parts):
             sentence = "must be key=value, the key dotted and from the top of the file, such as base.rounds=4"
-            problems.append(Problem(sentence, file=option))
+            problems.append(ConfigProblem(sentence, file=option))
             continue
         try:
             key, value, found = _set(tree, parts, written, option)
-            tree = assigned(tree, key, value, is_slot)
-        except Unreachable as error:
-            problems.append(Problem(str(error), file=option))
-        except Refusal as refusal:
+            tree = assign(tree, key, value, is_slot)
+        except KeyPathError as error:
+            problems.append(ConfigProblem(str(error), file=option))
+        except ConfigError as refusal:
             problems += [replace(problem, key=(), line=None) for problem in refusal.problems]
         else:
             places.replace(key, option)
@@ -154,14 +154,14 @@ def overridden(
     return tree, problems
 
 
-def _set(tree: Any, parts: list[str], written: str, option: str) -> tuple[Key, Any, list[Problem]]:
+def _set(tree: Any, parts: list[str], written: str, option: str) -> tuple[Key, Any, list[ConfigProblem]]:
     """Where an option puts what value, and the problems in that value."""
     if not written.strip():
-        raise Unreachable("has no value after '='; write null for none")
+        raise KeyPathError("has no value after '='; write null for none")
     document = read(written, option)
     value = document.value
     in_sweep = parts[0] == "sweep" and len(parts) > 1
-    key = located(tree, ("sweep", *sweep_step(parts[1:])) if in_sweep else parts)
+    key = locate(tree, ("sweep", *sweep_step(parts[1:])) if in_sweep else parts)
     found = [replace(problem, key=(*key, *problem.key), line=None) for problem in document.problems]
     if in_sweep and key[2:] and not key[3:]:  # one word takes the place of another
         return key[:2], {str(key[2]): value}, found

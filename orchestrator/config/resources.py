@@ -22,7 +22,7 @@ class Resources(Config):
         "auto", description="trials that run at the same time; auto: as many as fit"
     )
     reserve_gpu: bool = Field(False, description="ask for a share of a GPU even where clients train on the CPU")
-    # Longer than any cohort of the published runs takes on one core; short enough to notice a hung node the same day.
+    # Longer than any block of the published runs takes on one core; short enough to notice a hung node the same day.
     timeout_seconds: float = Field(
         1800.0, gt=0, description="longest wait for one job of an actor before it counts as lost"
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from orchestrator.config.errors import Key, Problem, shown, unknown
+from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown_name
 
 GRID = "grid_search"
 SEARCH: Key = ("tune", "search")
@@ -70,10 +70,10 @@ RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
 WORDS = (GRID, *RANDOM)
 
 
-def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list[Problem]]:
+def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list[ConfigProblem]]:
     """The swept keys in the order of the file, and every problem with them; ``samples`` is the key beside ``sweep``."""
     found: list[Axis] = []
-    problems: list[Problem] = []
+    problems: list[ConfigProblem] = []
     for key, given in section.items():
         axis, wrong = _axis(key, given)
         problems += wrong
@@ -83,11 +83,13 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     ]
     if random and samples is None:
         problems.append(
-            Problem(f"is missing; it must be the number of random draws, which {random[0]} asks for", ("samples",))
+            ConfigProblem(
+                f"is missing; it must be the number of random draws, which {random[0]} asks for", ("samples",)
+            )
         )
     if samples is not None and not random:
         problems.append(
-            Problem(
+            ConfigProblem(
                 f"is the number of random draws, but no swept key has one of the words {', '.join(RANDOM)}",
                 ("samples",),
             )
@@ -95,29 +97,37 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     return found, problems
 
 
-def _axis(key: str, given: Any) -> tuple[Axis | None, list[Problem]]:
+def _axis(key: str, given: Any) -> tuple[Axis | None, list[ConfigProblem]]:
     place: Key = ("sweep", key)
     if key == "base" or key.startswith("base."):
         short = key[5:] or "rounds"
-        return None, [Problem(f"the keys of a sweep start inside base; write {shown(short)}", place)]
+        return None, [ConfigProblem(f"the keys of a sweep start inside base; write {format_value(short)}", place)]
     if not all(key.split(".")):
-        return None, [Problem(f"must be names joined by dots, such as training.lr, got {shown(key)}", place)]
+        return None, [
+            ConfigProblem(f"must be names joined by dots, such as training.lr, got {format_value(key)}", place)
+        ]
     if not isinstance(given, dict) or len(given) != 1:
         return None, [
-            Problem(f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {shown(given)}", place)
+            ConfigProblem(
+                f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {format_value(given)}", place
+            )
         ]
     ((word, arguments),) = given.items()
     if word not in WORDS:
-        return None, [Problem(unknown(f"unknown word {shown(word)}", word, WORDS), place)]
+        return None, [ConfigProblem(unknown_name(f"unknown word {format_value(word)}", word, WORDS), place)]
     if not isinstance(arguments, list):
         allowed = "a list of values" if word == GRID else RANDOM[word][1]
-        return None, [Problem(f"must be {allowed}, got {shown(arguments)}", (*place, word))]
+        return None, [ConfigProblem(f"must be {allowed}, got {format_value(arguments)}", (*place, word))]
     axis = Axis(key, word, tuple(arguments))
-    sentences = _listed(arguments, repeats=word == "choice") if word in (GRID, "choice") else _bounded(word, arguments)
-    return (axis if not sentences else None), [Problem(text, (*place, word, *inner)) for inner, text in sentences]
+    sentences = (
+        _list_problems(arguments, repeats=word == "choice")
+        if word in (GRID, "choice")
+        else _bound_problems(word, arguments)
+    )
+    return (axis if not sentences else None), [ConfigProblem(text, (*place, word, *inner)) for inner, text in sentences]
 
 
-def _listed(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
+def _list_problems(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
     """Problems of a list of values; ``repeats``: a value may be listed twice, to be drawn more often."""
     if not values:
         return [((), "is empty; it must be a list with at least one value")]
@@ -126,12 +136,12 @@ def _listed(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
     for place, value in enumerate(values):
         text = json.dumps(value, sort_keys=True)
         if text in first and not repeats:
-            found.append(((place,), f"{shown(value)} is listed twice; equal trials are run once"))
+            found.append(((place,), f"{format_value(value)} is listed twice; equal trials are run once"))
         first.setdefault(text, place)
     return found
 
 
-def _bounded(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
+def _bound_problems(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
     """Problems of the bounds of a random word."""
     kinds = (int,) if word == "randint" else (int, float)
     right = len(bounds) == (3 if word == "quniform" else 2) and all(type(bound) in kinds for bound in bounds)
@@ -145,10 +155,10 @@ def _bounded(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
         allowed, right = f"{allowed} and step > 0", right and bounds[2] > 1e-9 * max(abs(bounds[0]), abs(bounds[1]))
     if right and bounds[0] < bounds[1] and math.isfinite(bounds[1] - bounds[0]):
         return []
-    return [((), f"must be {allowed}, got {shown(bounds)}")]
+    return [((), f"must be {allowed}, got {format_value(bounds)}")]
 
 
-def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Problem]]:
+def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[ConfigProblem]]:
     """Every combination of the axes' values: for each draw, the product of the grids in the order of the file.
 
     A draw is combined with every point of the grids, so that what the grids compare is compared at equal random values.
@@ -163,24 +173,24 @@ def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Pr
     problems = []
     if number > MOST_TRIALS:
         key: Key = ("sweep",)
-        problems.append(Problem(f"asks for {number} trials; the most in one file are {MOST_TRIALS}", key))
+        problems.append(ConfigProblem(f"asks for {number} trials; the most in one file are {MOST_TRIALS}", key))
         grids, draws = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids], 1
     combinations = [
         dict(zip([axis.key for axis in grids], combination, strict=True))
         for combination in product(*(_grid(axis) for axis in grids))
     ]
     order = [axis.key for axis in found]
-    drawn = _drawn(random, draws)
+    drawn = _draw_points(random, draws)
     merged = [{**combination, **draw} for draw in drawn for combination in combinations]
     return [{key: point[key] for key in order} for point in merged], problems
 
 
-def unsearchable(found: list[Axis]) -> list[Problem]:
+def search_problems(found: list[Axis]) -> list[ConfigProblem]:
     """What keeps a search from drawing the swept keys."""
     if not found:
-        return [Problem(f"has nothing to draw: no swept key has one of the words {', '.join(RANDOM)}", SEARCH)]
+        return [ConfigProblem(f"has nothing to draw: no swept key has one of the words {', '.join(RANDOM)}", SEARCH)]
     sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) for {GRID}"
-    return [Problem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
+    return [ConfigProblem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
 
 
 def corners(found: list[Axis]) -> list[Point]:
@@ -205,7 +215,7 @@ def _grid(axis: Axis) -> list[Choice]:
     return [Choice(value, ("sweep", axis.key, GRID, place)) for place, value in enumerate(axis.arguments)]
 
 
-def _drawn(random: list[Axis], draws: int) -> list[Point]:
+def _draw_points(random: list[Axis], draws: int) -> list[Point]:
     """``draws`` points on the random axes, without those that repeat an earlier one."""
     if not random:
         return [{}]

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from datasets.components import Config
-from orchestrator.config.errors import Key, Problem, shown, unknown, validated
+from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown_name, validate
 from orchestrator.metric_names import METRICS
 
 
@@ -80,52 +80,62 @@ KINDS: dict[str, dict[str, type[Config]]] = {
     "search": {"optuna": Optuna},
 }
 PACKAGES = {"optuna": "optuna"}
-TYPO = 0.85  # names this near to a known one are slips; a member's own metrics may be called as they like
+TYPO = 0.85  # names this near to a known one are slips; a component's own metrics may be called as they like
 
 
-def tuning(given: Any) -> tuple[Tune | None, list[Problem]]:
+def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     """The section ``tune``, or None and its problems with keys from the top of the file; None alone where there is none."""
     if given is None:
         return None, []
     if not isinstance(given, Mapping):
-        return None, [Problem(f"must be a map of {', '.join(Tune.model_fields)}, got {shown(given)}", ("tune",))]
+        return None, [
+            ConfigProblem(f"must be a map of {', '.join(Tune.model_fields)}, got {format_value(given)}", ("tune",))
+        ]
     own = {key: value for key, value in given.items() if key not in KINDS}
-    goal, problems = validated(Goal, own, known=Tune.model_fields)
+    goal, problems = validate(Goal, own, known=Tune.model_fields)
     if goal and goal.metric not in METRICS:
         near = difflib.get_close_matches(goal.metric, METRICS, n=1, cutoff=TYPO)
-        problems += [Problem(f"no metric {shown(goal.metric)}. Did you mean {near[0]!r}?", ("metric",))] if near else []
+        problems += (
+            [ConfigProblem(f"no metric {format_value(goal.metric)}. Did you mean {near[0]!r}?", ("metric",))]
+            if near
+            else []
+        )
     chosen: dict[str, Any] = {}
     for kind in KINDS:
         if given.get(kind) is not None:
-            chosen[kind], found = _chosen(kind, given[kind])
+            chosen[kind], found = _choose(kind, given[kind])
             problems += found
     if not any(given.get(kind) is not None for kind in KINDS):
         known = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
-        problems.append(Problem(f"tunes nothing: it must name {known}"))
+        problems.append(ConfigProblem(f"tunes nothing: it must name {known}"))
     tune = Tune(**goal.model_dump(), **chosen) if goal and not problems else None
     return tune, [problem.under("tune") for problem in problems]
 
 
-def _chosen(kind: str, given: Any) -> tuple[Config | None, list[Problem]]:
-    """The member of ``kind`` that ``given`` names, as text or as a map with fields."""
+def _choose(kind: str, given: Any) -> tuple[Config | None, list[ConfigProblem]]:
+    """The component of ``kind`` that ``given`` names, as text or as a map with fields."""
     known, key = KINDS[kind], (kind,)
     fields = {"name": given} if isinstance(given, str) else given
     if not isinstance(fields, Mapping) or not isinstance(fields.get("name"), str):
-        return None, [Problem(f"must be one of {', '.join(known)}, or a map with that name, got {shown(given)}", key)]
+        return None, [
+            ConfigProblem(f"must be one of {', '.join(known)}, or a map with that name, got {format_value(given)}", key)
+        ]
     name = fields["name"]
     at: Key = key if isinstance(given, str) else (*key, "name")
     if name not in known:
-        return None, [Problem(unknown(f"unknown {kind} {shown(name)}", name, known), at)]
-    member, problems = validated(known[name], fields)
+        return None, [ConfigProblem(unknown_name(f"unknown {kind} {format_value(name)}", name, known), at)]
+    component, problems = validate(known[name], fields)
     package = PACKAGES.get(name, "")
     if package and find_spec(package) is None:
-        problems.append(Problem(f"needs the package {package}, which is not installed here: uv pip install {package}"))
-    return member, [problem.under(kind) for problem in problems]
+        problems.append(
+            ConfigProblem(f"needs the package {package}, which is not installed here: uv pip install {package}")
+        )
+    return component, [problem.under(kind) for problem in problems]
 
 
-def pointless(tune: Tune, rounds: int) -> list[Problem]:
+def scheduler_problems(tune: Tune, rounds: int) -> list[ConfigProblem]:
     """The problem of a scheduler that cannot stop any trial, where the longest has ``rounds``."""
     if tune.scheduler is None or tune.scheduler.grace_period < rounds:
         return []
     sentence = f"must be less than the {rounds} rounds of the longest trial, or nothing is ever stopped"
-    return [Problem(f"{sentence}, got {tune.scheduler.grace_period}", ("tune", "scheduler", "grace_period"))]
+    return [ConfigProblem(f"{sentence}, got {tune.scheduler.grace_period}", ("tune", "scheduler", "grace_period"))]

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from yaml import events
 
-from orchestrator.config.errors import Key, Problem, Refusal, dotted, meant, shown
+from orchestrator.config.errors import ConfigError, ConfigProblem, Key, dotted_key, format_value, suggest
 
 # A sweep file is a page or two. PyYAML reads about 200 kB per second, so these limits also bound the time to a refusal.
 MOST_BYTES = 256 * 1024
@@ -53,7 +53,7 @@ class Document:
 
     value: Any
     lines: dict[Key, int]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ConfigProblem, ...] = ()
 
 
 def contents(path: Path) -> str:
@@ -63,21 +63,21 @@ def contents(path: Path) -> str:
         with path.open("rb") as stream:
             raw = stream.read(MOST_BYTES + 1)
     except FileNotFoundError:
-        raise Refusal([Problem(f"no such file.{_sibling(path)}", file=file)]) from None
+        raise ConfigError([ConfigProblem(f"no such file.{_sibling(path)}", file=file)]) from None
     except IsADirectoryError:
-        raise Refusal([Problem("is a directory; a YAML file is needed", file=file)]) from None
+        raise ConfigError([ConfigProblem("is a directory; a YAML file is needed", file=file)]) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise Refusal([Problem(f"cannot be read: {reason}", file=file)]) from None
+        raise ConfigError([ConfigProblem(f"cannot be read: {reason}", file=file)]) from None
     if len(raw) > MOST_BYTES:
-        raise Refusal([Problem(f"is longer than {MOST_BYTES // 1024} KiB, the most that is read", file=file)])
+        raise ConfigError([ConfigProblem(f"is longer than {MOST_BYTES // 1024} KiB, the most that is read", file=file)])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         column = error.start - raw.rfind(b"\n", 0, error.start)
         sentence = f"is not UTF-8 text: byte 0x{raw[error.start]:02x} in column {column}"
-        raise Refusal([Problem(sentence, file=file, line=line)]) from None
+        raise ConfigError([ConfigProblem(sentence, file=file, line=line)]) from None
 
 
 def _sibling(path: Path) -> str:
@@ -85,7 +85,7 @@ def _sibling(path: Path) -> str:
     try:
         if not path.parent.is_dir():
             return f" The folder {path.parent} does not exist."
-        near = meant(path.name, [other.name for other in path.parent.iterdir() if other.suffix in (".yaml", ".yml")])
+        near = suggest(path.name, [other.name for other in path.parent.iterdir() if other.suffix in (".yaml", ".yml")])
     except OSError:
         return ""
     return f" {near}" if near else ""
@@ -100,35 +100,37 @@ def read(text: str, file: str) -> Document:
     try:
         value = reader.document(yaml.parse(text, Loader=yaml.SafeLoader))
     except _Stop as stop:
-        raise Refusal([*reader.problems, stop.problem]) from None
+        raise ConfigError([*reader.problems, stop.problem]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise Refusal([Problem(f"holds a character that is no text: U+{code:04X}", file=file, line=line)]) from None
+        raise ConfigError(
+            [ConfigProblem(f"holds a character that is no text: U+{code:04X}", file=file, line=line)]
+        ) from None
     except yaml.MarkedYAMLError as error:
-        raise Refusal([*reader.problems, _syntax(error, file)]) from None
+        raise ConfigError([*reader.problems, _syntax(error, file)]) from None
     except (yaml.YAMLError, ValueError, OverflowError):  # PyYAML's scanner lets the ValueError of chr() escape
         sentence = "is not valid YAML: a \\U escape names no character"
-        raise Refusal([*reader.problems, Problem(sentence, file=file)]) from None
+        raise ConfigError([*reader.problems, ConfigProblem(sentence, file=file)]) from None
     return Document(value, reader.lines, tuple(reader.problems))
 
 
-def _syntax(error: yaml.MarkedYAMLError, file: str) -> Problem:
+def _syntax(error: yaml.MarkedYAMLError, file: str) -> ConfigProblem:
     mark = error.problem_mark or error.context_mark
     problem = error.problem or error.context or "it cannot be parsed"
     if r"'\t'" in problem:
         problem = "a tab where only spaces may stand"
     if mark is None:
-        return Problem(f"is not valid YAML: {problem}", file=file)
+        return ConfigProblem(f"is not valid YAML: {problem}", file=file)
     start = error.context_mark
     where = f"column {mark.column + 1}"
     if start is not None and start.line < mark.line:
         where += f", {error.context} from line {start.line + 1}"
-    return Problem(f"is not valid YAML: {problem} ({where})", file=file, line=mark.line + 1)
+    return ConfigProblem(f"is not valid YAML: {problem} ({where})", file=file, line=mark.line + 1)
 
 
 class _Stop(Exception):  # noqa: N818
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ConfigProblem) -> None:
         self.problem = problem
 
 
@@ -148,7 +150,7 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.lines: dict[Key, int] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[ConfigProblem] = []
         self.anchors: dict[str, _Anchor] = {}
         self.values = 0
 
@@ -165,8 +167,8 @@ class _Reader:
                 value = self.node((), next(stream))
         return value
 
-    def problem(self, key: Key, event: events.Event, sentence: str) -> Problem:
-        return Problem(sentence, key, self.file, _line(event))
+    def problem(self, key: Key, event: events.Event, sentence: str) -> ConfigProblem:
+        return ConfigProblem(sentence, key, self.file, _line(event))
 
     def stop(self, key: Key, event: events.Event, sentence: str) -> _Stop:
         return _Stop(self.problem(key, event, sentence))
@@ -250,9 +252,9 @@ class _Reader:
         elif isinstance(name, str):
             return name
         elif isinstance(name, (dict, list)):
-            self.complain(key, event, f"a key must be a text, got {shown(name)}")
+            self.complain(key, event, f"a key must be a text, got {format_value(name)}")
         else:
-            self.complain(key, event, f"a key must be a text, got {shown(name)}; put it in quotes")
+            self.complain(key, event, f"a key must be a text, got {format_value(name)}; put it in quotes")
         return None
 
     def tagged(self, key: Key, event: Any, value: Any) -> Any:
@@ -260,7 +262,7 @@ class _Reader:
         if event.tag is None:
             return value
         if event.tag not in CORE_TAGS:
-            tag = dotted((event.tag.replace("tag:yaml.org,2002:", "!!"),))
+            tag = dotted_key((event.tag.replace("tag:yaml.org,2002:", "!!"),))
             self.complain(key, event, f"the tag {tag} is not allowed; a file holds plain values only")
             return None
         wanted = CORE_TAGS[event.tag]
@@ -269,7 +271,7 @@ class _Reader:
         if wanted is float and type(value) is int:
             return float(value)
         if type(value) is not wanted:
-            self.complain(key, event, f"is tagged !!{event.tag[18:]}, got {shown(value)}")
+            self.complain(key, event, f"is tagged !!{event.tag[18:]}, got {format_value(value)}")
             return None
         return value
 
@@ -295,13 +297,13 @@ class _Reader:
             number: int | float = int(text, base) if len(text) <= 40 else math.inf
             if abs(number) <= LARGEST_INTEGER:
                 return number
-            self.complain(key, event, f"integers are at most 2^63 - 1 in size, got {shown(text)[1:-1]}")
+            self.complain(key, event, f"integers are at most 2^63 - 1 in size, got {format_value(text)[1:-1]}")
             return None
         if FLOAT.fullmatch(text):
             number = float(text) + 0.0  # minus zero becomes zero, so that both give the same trial
             if math.isfinite(number):
                 return number
-            self.complain(key, event, f"must be a finite number, got {shown(text)[1:-1]}")
+            self.complain(key, event, f"must be a finite number, got {format_value(text)[1:-1]}")
             return None
         return text
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from orchestrator.report.data import NoResults, read_results, read_trials
+from orchestrator.report.data import NoResultsError, read_results, read_trials
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.results.folder import Folder, write_atomically
 
-__all__ = ["NoResults", "read_trials", "summary_table", "write_report"]
+__all__ = ["NoResultsError", "read_trials", "summary_table", "write_report"]
 
 
 def write_report(folder: Path, published: bool = True) -> list[Path]:
@@ -23,18 +23,18 @@ def write_report(folder: Path, published: bool = True) -> list[Path]:
     A figure appears only if its data exist, and one left from an earlier report whose data are gone is removed.
 
     Raises:
-        NoResults: there is nothing to report on.
+        NoResultsError: there is nothing to report on.
         WriteError: the report cannot be written.
     """
-    from orchestrator.report.figures.catalogue import FIGURES, figures
+    from orchestrator.report.figures.catalog import FIGURES, figures
     from orchestrator.report.figures.drawing import save
-    from orchestrator.report.tables.comparison import beside, published_csv, published_markdown
+    from orchestrator.report.tables.comparison import compare, published_csv, published_markdown
     from orchestrator.report.tables.summary import summary_csv, summary_markdown
 
     results = read_results(Path(folder))
     texts = {"summary.csv": summary_csv(results), "summary.md": summary_markdown(results)}
     if published:
-        comparison = beside(results)
+        comparison = compare(results)
         texts |= {"published.csv": published_csv(comparison), "published.md": published_markdown(results, comparison)}
     target = Folder(results.folder).report
     for name, content in texts.items():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from orchestrator.metric_names import METRICS, ordered
-from orchestrator.report.swept import SLOT_NAMES, swept
+from orchestrator.report.swept import SLOT_NAMES, swept_settings
 from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 BOOKKEEPING = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "clients_global", *SLOT_NAMES}
 
 
-class NoResults(ValueError):  # noqa: N818
+class NoResultsError(ValueError):  # noqa: N818
     """A folder holds nothing to report on. The message says what was looked for, and where."""
 
 
@@ -130,21 +130,21 @@ def read_trials(folder: Path) -> pd.DataFrame:
 
     path = Path(folder) / "trials.parquet"
     if not path.is_file():
-        raise NoResults(f"{folder} holds no results: there is no {path.name} in it (run the sweep first)")
+        raise NoResultsError(f"{folder} holds no results: there is no {path.name} in it (run the sweep first)")
     try:
         trials = pd.read_parquet(path)
     except (OSError, ValueError) as error:
-        raise NoResults(f"{path} cannot be read as a Parquet table: {error}") from error
+        raise NoResultsError(f"{path} cannot be read as a Parquet table: {error}") from error
     missing = [column for column in ("id", "status") if column not in trials]
     if missing:
-        raise NoResults(f"{path} is not a table of trials: it has no column {' and no column '.join(missing)}")
+        raise NoResultsError(f"{path} is not a table of trials: it has no column {' and no column '.join(missing)}")
     if trials.empty:
-        raise NoResults(f"{path} lists no trial (run the sweep first)")
+        raise NoResultsError(f"{path} lists no trial (run the sweep first)")
     return trials
 
 
 def read_results(folder: Path) -> Results:
-    """Everything that the reports need of ``RESULTS/<sweep>``; raises `NoResults` like `read_trials`."""
+    """Everything that the reports need of ``RESULTS/<sweep>``; raises `NoResultsError` like `read_trials`."""
     folder = Path(folder)
     table = rows(read_trials(folder))
     declared = _mapping(folder / "sweep.yaml").get("sweep")
@@ -154,9 +154,9 @@ def read_results(folder: Path) -> Results:
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:
     """`Results` from rows in memory; ``declared`` are the swept keys in the order of the sweep's file."""
-    table, keys = swept(table, tuple(declared), configs)
+    table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if "." not in name} - BOOKKEEPING - set(keys)
-    measured = {name for name in names if name in METRICS or _is_measured(name, table)}
+    measured = {name for name in names if name in METRICS or _is_numeric(name, table)}
     trials = [trial for setting in settings(table, keys) for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
@@ -195,7 +195,7 @@ def rows(table: Trials) -> list[Row]:
     return [{name: plain(row.get(name)) for name in names} for row in held]
 
 
-def _is_measured(column: str, table: list[Row]) -> bool:
+def _is_numeric(column: str, table: list[Row]) -> bool:
     numbers = [isinstance(row[column], int | float) for row in table if row[column] is not None]
     return bool(numbers) and all(numbers)
 

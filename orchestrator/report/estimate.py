@@ -53,7 +53,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, quantile(n - 1) * deviation / math.sqrt(n), n)
 
 
-def drawn(values: Sequence[float]) -> Estimate:
+def plottable(values: Sequence[float]) -> Estimate:
     """What a figure shows of values: the estimate, but for two values their range in place of the interval.
 
     With one degree of freedom the interval is nine times as wide as the two values are apart (t = 12.7), and the axis

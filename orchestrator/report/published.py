@@ -40,7 +40,7 @@ class Counterpart:
         where: dotted keys of a run and the value that a trial must have (a tuple: any of these values).
         metrics: final metrics whose mean is the number.
         over: swept keys over whose settings the number is averaged; ``data.split`` stands for all keys inside it.
-        facts: what the paper ran with, by dotted key. A trial that deviates is compared all the same; the
+        context: what the paper ran with, by dotted key. A trial that deviates is compared all the same; the
             deviation is stated.
         repetitions: runs behind the printed number, if the paper says so.
         scale: factor from the printed unit to ours, 0.01 for percent.
@@ -51,7 +51,7 @@ class Counterpart:
     where: Mapping[str, Any]
     metrics: tuple[str, ...]
     over: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
     repetitions: int | None = None
     scale: float = 1.0
     against: Mapping[str, Any] | None = None

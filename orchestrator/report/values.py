@@ -8,7 +8,7 @@ from typing import Any
 Value = Any  # None, bool, int, float, str, or lists and dicts of these
 Row = dict[str, Value]
 
-BASELINES = ("none", "plain", "fedavg")  # members that add nothing of their own
+BASELINES = ("none", "plain", "fedavg")  # components that add nothing of their own
 
 
 def plain(value: Any) -> Value:
@@ -40,7 +40,7 @@ def text(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.10g}"
     if isinstance(value, list | dict):
-        return json.dumps(_rounded(value), sort_keys=True)
+        return json.dumps(_round(value), sort_keys=True)
     return str(value)
 
 
@@ -56,7 +56,7 @@ def sort_key(value: Value) -> tuple:
 
 
 def lookup(config: Value, path: str) -> Value:
-    """The value at a dotted path of a run, None if absent; a list of members is entered by name or position."""
+    """The value at a dotted path of a run, None if absent; a list of components is entered by name or position."""
     for part in path.split("."):
         if isinstance(config, list):
             named = {str(i): item for i, item in enumerate(config)} | {
@@ -68,11 +68,11 @@ def lookup(config: Value, path: str) -> Value:
     return config
 
 
-def _rounded(value: Value) -> Value:
+def _round(value: Value) -> Value:
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: _round(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_rounded(item) for item in value]
+        return [_round(item) for item in value]
     if isinstance(value, float):
         short = float(f"{value:.10g}")
         return int(short) if short.is_integer() else short

@@ -1,6 +1,6 @@
-"""Words of the reports: what keys and members are called in a heading, and the colours that they keep.
+"""Words of the reports: what keys and components are called in a heading, and the colors that they keep.
 
-A key or member that is missing from these tables still appears, under its own name, after the known ones.
+A key or component that is missing from these tables still appears, under its own name, after the known ones.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ KEYS = {
 }
 UNITS = {"data.split.minority_ratio": "fraction of clients"}
 
-MEMBERS = {
+COMPONENTS = {
     "ifca": "IFCA",
     "ifca_mir": "IFCA-MIR",
     "digits": "digits",
@@ -55,17 +55,17 @@ METHODS = {
 PAIR = ("objective.name", "aggregation.name")
 UNPROTECTED = "vanilla"  # what a federation without protection is called beside those that have one
 
-# Okabe and Ito's colours, told apart with every common colour blindness; their yellow is too pale for lines on white.
+# Okabe and Ito's colors, told apart with every common color blindness; their yellow is too pale for lines on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
-# An algorithm keeps its colour whatever else is in the sweep, so that figures of two sweeps can be laid side by side.
-COLOURS = {"ifca": PALETTE[0], "ifca_mir": PALETTE[1], "none": PALETTE[2]}
-COLOURS |= {"global_dp": PALETTE[0], "metric_dp": PALETTE[1], UNPROTECTED: PALETTE[2]}
-COLOURS |= {"plain": PALETTE[2], "finp": PALETTE[3], "fedavg": PALETTE[2]}
+# An algorithm keeps its color whatever else is in the sweep, so that figures of two sweeps can be laid side by side.
+COLORS = {"ifca": PALETTE[0], "ifca_mir": PALETTE[1], "none": PALETTE[2]}
+COLORS |= {"global_dp": PALETTE[0], "metric_dp": PALETTE[1], UNPROTECTED: PALETTE[2]}
+COLORS |= {"plain": PALETTE[2], "finp": PALETTE[3], "fedavg": PALETTE[2]}
 # FinP's methods: the baseline, the client's part alone, and the two kinds of weights (blue, orange), alone paler.
-COLOURS |= {"FedAvg": PALETTE[2], "FinP_client": PALETTE[3]}
-COLOURS |= {"FinP_server (PCA)": PALETTE[4], "FinP (PCA)": PALETTE[0]}
-COLOURS |= {"FinP_server (ALA)": PALETTE[5], "FinP (ALA)": PALETTE[1]}
-GROUP_COLOURS = {"majority": PALETTE[2], "minority": PALETTE[3]}
+COLORS |= {"FedAvg": PALETTE[2], "FinP_client": PALETTE[3]}
+COLORS |= {"FinP_server (PCA)": PALETTE[4], "FinP (PCA)": PALETTE[0]}
+COLORS |= {"FinP_server (ALA)": PALETTE[5], "FinP (ALA)": PALETTE[1]}
+GROUP_COLORS = {"majority": PALETTE[2], "minority": PALETTE[3]}
 
 
 def key_label(key: str) -> str:
@@ -82,11 +82,11 @@ def key_labels(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def value_label(key: str, value: Value) -> str:
-    """A value of ``key`` as a reader wants it: members by their usual names, two numbers as a range."""
+    """A value of ``key`` as a reader wants it: components by their usual names, two numbers as a range."""
     if key.endswith(".name") and isinstance(value, str):
         if (key, value) == ("privacy.name", "none"):
             return UNPROTECTED
-        return f"no {key_label(key)}" if value == "none" else MEMBERS.get(value, value)
+        return f"no {key_label(key)}" if value == "none" else COMPONENTS.get(value, value)
     if isinstance(value, list) and len(value) == 2 and all(isinstance(v, int | float) for v in value):
         return f"{text(value[0])}–{text(value[1])}"
     return text(value)
@@ -100,7 +100,8 @@ def setting_label(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
 
 
 def method_label(keys: tuple[str, ...], values: Sequence[Value]) -> str:
-    """What a combination of members, and of the fields that tell them apart, is called; the usual members go without saying.
+    """What a combination of components, and of the fields that tell them apart, is called; the usual components go
+    without saying.
 
     >>> method_label(("objective.name", "aggregation.name", "objective.beta"), ["finp", "finp_pca", 0.3])
     'FinP (PCA), beta 0.3'
@@ -111,15 +112,15 @@ def method_label(keys: tuple[str, ...], values: Sequence[Value]) -> str:
     pair = METHODS.get((text(held.get(PAIR[0])), text(held.get(PAIR[1]))))
     order = sorted((key for key in keys if key.endswith(".name")), key=lambda key: key == "privacy.name")
     names = [text(held[key]) for key in order if not (pair and key in PAIR)]
-    told = ([pair] if pair else []) + [MEMBERS.get(name, name) for name in names if name not in USUAL]
+    told = ([pair] if pair else []) + [COMPONENTS.get(name, name) for name in names if name not in USUAL]
     usual = "FedAvg" if PAIR[1] in keys else value_label(order[0], held[order[0]]) if order else ""
     fields = {key: value for key, value in held.items() if key not in order}
     return ", ".join(filter(None, (" + ".join(told) or usual, setting_label(tuple(fields), tuple(fields.values())))))
 
 
-def colours(values: list[Value]) -> dict[str, str]:
-    """A colour for each value (by `text`): the algorithm's own, or the next free one of the palette in sorted order."""
+def colors(values: list[Value]) -> dict[str, str]:
+    """A color for each value (by `text`): the algorithm's own, or the next free one of the palette in sorted order."""
     names = sorted({text(value) for value in values})
-    free = [colour for colour in PALETTE if colour not in {COLOURS[n] for n in names if n in COLOURS}]
-    unnamed = [name for name in names if name not in COLOURS]
-    return {n: COLOURS[n] for n in names if n in COLOURS} | {n: free[i % len(free)] for i, n in enumerate(unnamed)}
+    free = [color for color in PALETTE if color not in {COLORS[n] for n in names if n in COLORS}]
+    unnamed = [name for name in names if name not in COLORS]
+    return {n: COLORS[n] for n in names if n in COLORS} | {n: free[i % len(free)] for i, n in enumerate(unnamed)}

@@ -219,7 +219,7 @@ def claim(folder: Folder, name: str, text: str, digest: str) -> Claim:
     lock = None
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        lock = _locked(folder)
+        lock = _lock(folder)
         before = json.loads(folder.record.read_text()) if folder.record.exists() else None
         record = {"name": name, "id": before["id"] if before else uuid.uuid4().hex, "digest": digest}
         write_atomically(folder.record, json.dumps(record).encode())
@@ -243,7 +243,7 @@ def _undo(folder: Folder, made: list[Path], lock: IO[str] | None) -> None:
             path.rmdir()
 
 
-def _locked(folder: Folder) -> IO[str]:
+def _lock(folder: Folder) -> IO[str]:
     """An open file whose lock says that this process writes here. The system lets go of it when the process ends."""
     lock = open(folder.path / f"{HIDDEN}.lock", "a+")  # noqa: SIM115 (open as long as the claim)
     try:

@@ -19,7 +19,7 @@ def read_record(folder: TrialFolder) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:
+def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:
     """Whether the trial with this record has come to a result; what failed is tried again.
 
     A stopped trial has as long as the sweep stops trials by the same rule; otherwise it goes on from where it was stopped.

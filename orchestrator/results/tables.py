@@ -60,7 +60,7 @@ def _column(name: str, values: Sequence[Any] | np.ndarray | pa.Array) -> pa.Arra
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return _array(name, values)
     with _about(name):
-        kind, convert = _kept(frozenset(map(type, values)))
+        kind, convert = _kept_type(frozenset(map(type, values)))
     if convert:
         values = [None if value is None else convert(value) for value in values]
     return pa.array(values, type=kind, from_pandas=True)
@@ -76,7 +76,7 @@ def _about(column: str) -> Iterator[None]:
 
 
 @cache
-def _kept(types: frozenset[type]) -> tuple[pa.DataType, Callable[[Any], Any] | None]:
+def _kept_type(types: frozenset[type]) -> tuple[pa.DataType, Callable[[Any], Any] | None]:
     """In which Arrow type values of these Python and NumPy types are kept, and what must be done to them first."""
     kind = _widest(_kind(each) for each in types)
     convert = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}.get(kind, str)
@@ -123,7 +123,7 @@ def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     raise TypeError(f"column {name!r}: values of type {kind} are neither numbers, truth values nor text")
 
 
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
+def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all ``tables``, which `as_table` has made: the table that it makes of all these rows together."""
     kinds: dict[str, set[pa.DataType]] = {}
     for schema in dict.fromkeys(table.schema for table in tables):
@@ -136,10 +136,10 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     schema = pa.schema(fields)
     if not tables:
         return schema.empty_table()
-    return pa.concat_tables([_conformed(table, schema) for table in tables]).combine_chunks()
+    return pa.concat_tables([_conform(table, schema) for table in tables]).combine_chunks()
 
 
-def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.schema.equals(schema):
         return table
     held = set(table.column_names)
@@ -204,7 +204,7 @@ class Parts:
     def read(self, table: str, start: int = 0) -> pa.Table:
         """The rows of all rounds from ``start`` on, in the order of rounds."""
         contents = [self._file(table, round).read_bytes() for round in self.rounds(table) if round >= start]
-        return joined([pa.ipc.open_file(pa.py_buffer(content)).read_all() for content in contents])
+        return join_tables([pa.ipc.open_file(pa.py_buffer(content)).read_all() for content in contents])
 
     def merge(self, table: str, path: Path) -> pa.Table:
         """Write all rows of ``table`` to the Parquet file ``path`` and return them.

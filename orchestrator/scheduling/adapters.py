@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 
 from orchestrator.config.tune_section import Asha, Tune
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import ended, read_record
+from orchestrator.results.record import has_ended, read_record
 from orchestrator.results.tables import read_table
 from orchestrator.scheduling.search import Search
 from orchestrator.scheduling.trials import TrialSpec
@@ -22,13 +22,13 @@ FOREVER: Any = math.inf
 
 
 @dataclass(frozen=True)
-class Known:
+class TrialHandle:
     """A trial as the schedulers know it, by its own id; Tune gives it another one in every session."""
 
     trial_id: str
 
 
-class Stopping(FIFOScheduler):
+class StoppingScheduler(FIFOScheduler):
     """Asks one of Tune's schedulers about every round of every trial, those of earlier sessions included.
 
     Attributes:
@@ -46,12 +46,12 @@ class Stopping(FIFOScheduler):
         """Go through the rounds that trials have left in ``folder`` as if they were reported now."""
         for spec in trials:
             table = folder.trial(spec.id).table("rounds")
-            if ended(read_record(folder.trial(spec.id)) or {}, self.goal) and table.exists():
+            if has_ended(read_record(folder.trial(spec.id)) or {}, self.goal) and table.exists():
                 self.decide(spec.id, read_table(table).to_pylist())
 
     def decide(self, trial: str, rows: Iterable[Mapping[str, Any]]) -> str:
         """What the scheduler says after these rounds. Rounds in which the metric was not measured are passed over."""
-        known, decision = Known(trial), TrialScheduler.CONTINUE
+        known, decision = TrialHandle(trial), TrialScheduler.CONTINUE
         for row in rows:
             value = row.get(self.goal.metric)
             if value is None or value != value or (trial in self.last and row["round"] <= self.last[trial][0]):
@@ -91,7 +91,7 @@ def _scheduler(goal: Tune, longest: int) -> Any:
     return MedianStoppingRule(min_samples_required=chosen.fewest, min_time_slice=FOREVER, **common)
 
 
-class Drawing(Searcher):
+class SearchAdapter(Searcher):
     """Hands the trials of a `Search` to Tune, without those that have come to a result already."""
 
     def __init__(self, search: Search, configured: Callable[[TrialSpec], dict[str, Any]]) -> None:
@@ -111,7 +111,7 @@ class Drawing(Searcher):
         for spec in self.search.specs:
             if spec.id not in self.given and spec.id not in self.search.over:
                 self.given.add(spec.id)
-                if not ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
+                if not has_ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
                     return {"trial": self.configured(spec)}
         return Searcher.FINISHED if self.search.complete else None
 

@@ -18,12 +18,12 @@ import datasets
 from orchestrator.cluster.placement import Placement
 from orchestrator.config.run import resolve
 from orchestrator.results.folder import Folder, WriteError, write_atomically
-from orchestrator.results.record import ended, read_record
+from orchestrator.results.record import has_ended, read_record
 from orchestrator.trial import outcome
-from orchestrator.trial.client_actors import Clients
-from orchestrator.trial.loop import Diverged, Trial
+from orchestrator.trial.client_actors import ClientPool
+from orchestrator.trial.loop import DivergenceError, Trial
 from orchestrator.trial.random_streams import stream
-from orchestrator.trial.shadow_tasks import Shadows
+from orchestrator.trial.shadow_tasks import ShadowTasks
 from orchestrator.trial.state import load_state, save_state
 from orchestrator.trial.worker_session import Setup
 
@@ -39,8 +39,8 @@ class Driver(tune.Trainable):
         """Start the actors, then take up the first trial. Nothing is started a second time for later trials."""
         config = config["trial"]
         place, group, timeout = Placement(**config["placement"]), get_current_placement_group(), config["timeout"]
-        self.clients = Clients(place.actor_options(group), timeout)
-        self.shadows = Shadows(Folder(Path(config["sweep"])).shadows, place.shadow_options(group), timeout)
+        self.clients = ClientPool(place.actor_options(group), timeout)
+        self.shadows = ShadowTasks(Folder(Path(config["sweep"])).shadows, place.shadow_options(group), timeout)
         self._data: tuple[str, Any] = ("", None)
         self._take_up(config)
 
@@ -64,7 +64,7 @@ class Driver(tune.Trainable):
             wanted = repr((run.data, run.split, seed, self.spec["data_root"]))
             if self._data[0] != wanted:
                 root = Path(self.spec["data_root"])
-                dealt = datasets.build(run.data, run.split, root, lambda purpose: stream(seed, purpose))
+                dealt = datasets.build_federation(run.data, run.split, root, lambda purpose: stream(seed, purpose))
                 self._data = (wanted, ray.put(dealt))
             setup = Setup.of(self.spec["id"], run, self._data[1])
             self.trial = Trial(run, setup, ray.get(self._data[1]), self.clients, self.shadows, self.folder)
@@ -78,7 +78,7 @@ class Driver(tune.Trainable):
             return {"rows": [], "done": True, "unwritable": (error.errno, str(error))}
 
     def _step(self) -> dict[str, Any]:
-        if self.trial is None and (record := read_record(self.folder)) and ended(record):
+        if self.trial is None and (record := read_record(self.folder)) and has_ended(record):
             # The process before this one died between the trial's end and the news of it.
             return {"rows": [], "done": True, "summary": record}
         try:
@@ -100,7 +100,7 @@ class Driver(tune.Trainable):
         cause = _cause(error)
         if isinstance(cause, WriteError):
             raise cause
-        diverged = isinstance(cause, Diverged | FloatingPointError)
+        diverged = isinstance(cause, DivergenceError | FloatingPointError)
         reason = str(cause) if diverged else f"{type(cause).__name__}: {cause}"
         if not diverged:
             write_atomically(self.folder.path / "error.txt", traceback.format_exc().encode())

@@ -17,7 +17,7 @@ from orchestrator.config.run import trial_id
 from orchestrator.config.search_space import Axis
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import ended, read_record
+from orchestrator.results.record import has_ended, read_record
 from orchestrator.scheduling.trials import TrialSpec
 
 TRIES = 100  # draws in a row that repeat a trial or cannot be combined; then the space holds nothing new
@@ -98,7 +98,7 @@ class Search:
 
         spec, asked = self.specs[self._told], self._asked[self._told]
         record = read_record(self.folder.trial(spec.id)) or {}
-        if not (ended(record, self.tune) or (record and spec.id in self.over)):
+        if not (has_ended(record, self.tune) or (record and spec.id in self.over)):
             return False
         value = record["metrics"].get(self.tune.metric)
         if record["status"] == "finished" and value is not None and math.isfinite(value):

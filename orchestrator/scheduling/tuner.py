@@ -7,15 +7,15 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cluster.placement import Placement, together
+from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.folder import Folder, WriteError
-from orchestrator.scheduling.trials import TrialSpec, specs
-from orchestrator.tracking.events import Progress
+from orchestrator.scheduling.trials import TrialSpec, trial_specs
+from orchestrator.tracking.events import TrialEvents
 
 if TYPE_CHECKING:
-    from orchestrator.scheduling.adapters import Stopping
-    from orchestrator.scheduling.callback import Hearing
+    from orchestrator.scheduling.adapters import StoppingScheduler
+    from orchestrator.scheduling.callback import TuneCallback
     from orchestrator.scheduling.search import Search
 
 TUNE_FOLDER = ".fedpriv-tune"
@@ -27,7 +27,7 @@ def run_trials(
     trials: list[TrialSpec],
     place: Placement,
     nodes: list[dict[str, float]],
-    progress: Progress,
+    progress: TrialEvents,
     commit: str | None,
     search: Search | None = None,
 ) -> list[str]:
@@ -36,11 +36,14 @@ def run_trials(
     With a ``search`` the trials are those that it draws, and ``trials`` what it has drawn so far. Returns what there is
     to complain about. Raises WriteError where results cannot be kept, and Stalled where the cluster has no room left.
     """
-    from orchestrator.scheduling.callback import Hearing
+    from orchestrator.scheduling.callback import TuneCallback
 
-    retries, concurrent = sweep.resources.trial_retries, together(place, nodes, sweep.resources.concurrent_trials)
-    stopping = _stopping(sweep, folder, search)
-    hearing = Hearing(progress, str(place), sweep.resources.timeout_seconds, stopping)
+    retries, concurrent = (
+        sweep.resources.trial_retries,
+        concurrent_trials(place, nodes, sweep.resources.concurrent_trials),
+    )
+    stopping = _scheduler(sweep, folder, search)
+    hearing = TuneCallback(progress, str(place), sweep.resources.timeout_seconds, stopping)
     if search:
         search.over, search.dropped = progress.statuses, hearing.dropped
     while True:
@@ -54,7 +57,7 @@ def run_trials(
 
 
 def _fit(
-    folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], retries: int, hearing: Hearing
+    folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], retries: int, hearing: TuneCallback
 ) -> None:
     """One pass of Tune over the trials of ``space``, in this order."""
     from ray import tune
@@ -66,7 +69,7 @@ def _fit(
         tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
         param_space=space,
         tune_config=tune.TuneConfig(
-            reuse_actors=True, trial_name_creator=_named, trial_dirname_creator=_named, **order
+            reuse_actors=True, trial_name_creator=_trial_name, trial_dirname_creator=_trial_name, **order
         ),
         run_config=tune.RunConfig(
             name="tune",
@@ -79,7 +82,7 @@ def _fit(
     try:
         tuner.fit()
     except TuneError as error:
-        # What `Hearing` raises arrives wrapped in a traceback.
+        # What `TuneCallback` raises arrives wrapped in a traceback.
         if isinstance(error.__context__, WriteError):
             raise error.__context__ from None
         raise
@@ -87,14 +90,14 @@ def _fit(
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
 
 
-def _stopping(sweep: Sweep, folder: Folder, search: Search | None) -> Stopping | None:
+def _scheduler(sweep: Sweep, folder: Folder, search: Search | None) -> StoppingScheduler | None:
     """The scheduler, which knows the trials of earlier sessions."""
     if not sweep.tune or not sweep.tune.scheduler:
         return None
-    from orchestrator.scheduling.adapters import Stopping
+    from orchestrator.scheduling.adapters import StoppingScheduler
 
-    stopping = Stopping(sweep.tune, max(run.rounds for run in sweep.runs))
-    stopping.recall(folder, search.specs if search else specs(sweep))
+    stopping = StoppingScheduler(sweep.tune, max(run.rounds for run in sweep.runs))
+    stopping.recall(folder, search.specs if search else trial_specs(sweep))
     return stopping
 
 
@@ -103,7 +106,7 @@ def _trials(
     folder: Folder,
     trials: list[TrialSpec],
     place: Placement,
-    progress: Progress,
+    progress: TrialEvents,
     commit: str | None,
     search: Search | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -118,25 +121,27 @@ def _trials(
     }
 
     def configured(trial: TrialSpec) -> dict[str, Any]:
-        progress.planned(trial.id, trial.title, trial.run.to_dict())
+        progress.on_planned(trial.id, trial.title, trial.run.to_dict())
         return {"id": trial.id, "run": trial.run.to_dict()} | common
 
-    return _drawn(search, configured) if search else (_listed(trials, configured), {})
+    return _draw_trials(search, configured) if search else (_list_trials(trials, configured), {})
 
 
-def _listed(trials: list[TrialSpec], configured: Callable[[TrialSpec], dict[str, Any]]) -> dict[str, Any]:
+def _list_trials(trials: list[TrialSpec], configured: Callable[[TrialSpec], dict[str, Any]]) -> dict[str, Any]:
     from ray import tune
 
     return {"trial": tune.grid_search([configured(trial) for trial in trials])}
 
 
-def _drawn(search: Search, configured: Callable[[TrialSpec], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    from orchestrator.scheduling.adapters import Drawing
+def _draw_trials(
+    search: Search, configured: Callable[[TrialSpec], dict[str, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    from orchestrator.scheduling.adapters import SearchAdapter
 
-    return {}, {"search_alg": Drawing(search, configured), "num_samples": search.samples}
+    return {}, {"search_alg": SearchAdapter(search, configured), "num_samples": search.samples}
 
 
-def _named(trial: Any) -> str:
+def _trial_name(trial: Any) -> str:
     return trial.config["trial"]["id"]
 
 

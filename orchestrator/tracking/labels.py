@@ -46,7 +46,7 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def flat(config: Mapping[str, Any], above: str = "") -> dict[str, str]:
+def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, str]:
     """Nested maps and lists of maps as dotted keys with texts; other lists as JSON.
 
     >>> flat({"model": {"name": "mlp"}, "attacks": [{"every": 5}], "seed": 1})
@@ -57,13 +57,13 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, str]:
         if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
             value = {str(i): item for i, item in enumerate(value)}
         if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{above}{name}.")
+            found |= flatten(value, f"{above}{name}.")
         else:
             found[f"{above}{name}"] = value if isinstance(value, str) else json.dumps(value, default=str)
     return found
 
 
-def scalars(row: Mapping[str, Any]) -> dict[str, float]:
+def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
     """The entries that are finite numbers: a missing or infinite value is no metric, and neither is text.
 
     >>> scalars({"accuracy": 0.5, "loss": float("nan"), "purity": None, "model": "majority"})

@@ -51,20 +51,20 @@ class TrackingError(Exception):
     """MLflow cannot be used as asked. The message is a sentence."""
 
 
-def settle() -> None:
+def configure_environment() -> None:
     """Set what MLflow and Ray read from the environment, before either is imported; what the user has set stays."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 
 
-def named(tracking_uri: str | None) -> str | None:
+def name_metrics(tracking_uri: str | None) -> str | None:
     """The server that the user wants, by an argument or by MLFLOW_TRACKING_URI."""
     return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
 
 
 def address(results: Path, tracking_uri: str | None) -> str:
-    """Where runs are kept: the server that was `named`, or else the store in ``results``. Raises TrackingError."""
-    return named(tracking_uri) or _local(results)
+    """Where runs are kept: the server that was `name_metrics`, or else the store in ``results``. Raises TrackingError."""
+    return name_metrics(tracking_uri) or _local(results)
 
 
 def _local(results: Path) -> str:
@@ -149,7 +149,7 @@ class Store:
 
     def exists(self) -> bool:
         """Whether the store, if it is ours and no server, has been made."""
-        return named(self._asked) is not None or (self.results / "mlflow.db").exists()
+        return name_metrics(self._asked) is not None or (self.results / "mlflow.db").exists()
 
     def forget(self) -> None:
         """Know nothing any more: what became of an operation that failed is asked of MLflow before the next."""
@@ -159,9 +159,9 @@ class Store:
     def client(self) -> MlflowClient:
         """The connection, made when it is first needed; raises whatever MLflow raises where it is not there."""
         if self._client is None:
-            settle()
+            configure_environment()
             uri = address(self.results, self._asked)
-            local = named(self._asked) is None or uri == _local(self.results)
+            local = name_metrics(self._asked) is None or uri == _local(self.results)
             with _lock(self.results / ".mlflow.lock") if local else nullcontext():
                 self._connect(uri, local)
         assert self._client is not None

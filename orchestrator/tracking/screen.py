@@ -17,7 +17,7 @@ RECENT = 8  # finished trials that stay visible in the live table
 
 
 @dataclass
-class Shown:
+class ScreenTrial:
     """One trial on the screen."""
 
     title: str
@@ -29,13 +29,13 @@ class Shown:
 
 
 class Screen:
-    """A listener of `orchestrator.tracking.events.Progress` that prints. ``live`` draws a table that renews itself."""
+    """A listener of `orchestrator.tracking.events.TrialEvents` that prints. ``live`` draws a table that renews itself."""
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         """``total``: number of trials that are to run."""
         self.total = total
         self.console = console or Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-        self.trials: dict[str, Shown] = {}
+        self.trials: dict[str, ScreenTrial] = {}
         self.began = time.monotonic()
         self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self._table)
 
@@ -51,26 +51,26 @@ class Screen:
         """Print one line; the live table stays below it."""
         self.console.print(Text(sentence), soft_wrap=True)
 
-    def planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
-        self.trials[trial] = Shown(title, run["rounds"])
+    def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+        self.trials[trial] = ScreenTrial(title, run["rounds"])
 
-    def started(self, trial: str) -> None:
+    def on_started(self, trial: str) -> None:
         self.trials[trial].status = "running"
 
-    def rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
+    def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         shown = self.trials[trial]
         shown.row, shown.note = rows[-1], ""
         if not self.console.is_terminal:
             for row in rows:
                 self.say(f"{self._done()}  {shown.title}  round {row['round'] + 1}/{shown.rounds}  {_scalars(row)}")
 
-    def noted(self, trial: str, note: str) -> None:
+    def on_note(self, trial: str, note: str) -> None:
         shown = self.trials[trial]
         shown.note = note
         if not self.console.is_terminal:
             self.say(f"{self._done()}  {shown.title}  {note}")
 
-    def ended(self, trial: str, record: dict[str, Any]) -> None:
+    def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         shown = self.trials[trial]
         shown.status, shown.reason = record["status"], record.get("reason")
         if shown.status != "finished":

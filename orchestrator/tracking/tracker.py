@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.results.folder import Folder, TrialFolder, write_atomically
-from orchestrator.tracking.labels import flat, reason, run_tags, scalars, trial_name, without_password
-from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Rounds, Store, named, settle, ui
+from orchestrator.tracking.labels import flatten, reason, run_tags, scalar_metrics, trial_name, without_password
+from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Rounds, Store, configure_environment, name_metrics, ui
 
-__all__ = ["Tracker", "settle", "trial_name", "ui"]
+__all__ = ["Tracker", "configure_environment", "trial_name", "ui"]
 
 IDLE_SECONDS = 20.0  # until something is worth sending the start of a sweep has the machine for itself
 GATHER_SECONDS = 1.0  # rounds that end within it share a batch: 30 metrics cost 15 ms, 600 in one batch 60 ms
@@ -43,7 +43,7 @@ REFUSAL = "MLflow refuses a run: {} does not take {!r} ({}). The sweep goes on, 
 
 
 @dataclass
-class Wanted:
+class PendingTrial:
     """What MLflow should hold of one run, as far as this process knows.
 
     Attributes:
@@ -106,15 +106,15 @@ class Tracker:
     def __init__(
         self, results: Path, sweep_name: str, tracking_uri: str | None = None, warn: Callable[[str], object] = print
     ) -> None:
-        settle()
+        configure_environment()
         results = Path(os.path.abspath(results))
         self.folder = Folder(results / sweep_name)
-        self._where = without_password(named(tracking_uri) or "mlflow.db")
+        self._where = without_password(name_metrics(tracking_uri) or "mlflow.db")
         self._store = Store(results, sweep_name, self.folder.identity(), tracking_uri)
         self._warn, self._warned = warn, set[str]()
         self._lock = threading.RLock()
-        self._trials: dict[str, Wanted] = {}
-        self._sweep = _recorded(self.folder) or Wanted("", sweep_name, {}, started=_now())
+        self._trials: dict[str, PendingTrial] = {}
+        self._sweep = _recorded(self.folder) or PendingTrial("", sweep_name, {}, started=_now())
         self._sweep.sent = self._sweep.version
         self._wake, self._closing, self._done = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
@@ -133,8 +133,8 @@ class Tracker:
         folder = self.folder.trial(trial_id)
         with self._lock:
             known = self._trials.get(trial_id) or _recorded(folder)
-            wanted = self._trials[trial_id] = known or Wanted(trial_id, name, {}, folder=folder)
-            wanted.name, wanted.params, wanted.tags = name, flat(params), run_tags(tags, folder.path)
+            wanted = self._trials[trial_id] = known or PendingTrial(trial_id, name, {}, folder=folder)
+            wanted.name, wanted.params, wanted.tags = name, flatten(params), run_tags(tags, folder.path)
             wanted.finals = {}
             wanted.begin()
             _record(folder, wanted)
@@ -148,7 +148,7 @@ class Tracker:
                 return
             for row in rows:
                 if row.get(ROUND) is not None:
-                    wanted.rows[int(row[ROUND])] = (now, scalars(row))
+                    wanted.rows[int(row[ROUND])] = (now, scalar_metrics(row))
             if len(wanted.rows) > ROWS_IN_MEMORY:
                 wanted.rows, wanted.on_disk = {}, True
             wanted.version += 1
@@ -160,7 +160,7 @@ class Tracker:
             wanted = self._trials.get(trial_id)
             if wanted is None:
                 return
-            wanted.finals, wanted.folder, wanted.on_disk = scalars(finals or {}), TrialFolder(Path(folder)), True
+            wanted.finals, wanted.folder, wanted.on_disk = scalar_metrics(finals or {}), TrialFolder(Path(folder)), True
             wanted.end(status, _now())
             _record(wanted.folder, wanted)
         self._wake.set()
@@ -213,7 +213,7 @@ class Tracker:
         with self._lock:
             return all(wanted.version == wanted.sent for wanted in (*self._trials.values(), self._sweep))
 
-    def _pending(self) -> list[Wanted]:
+    def _pending(self) -> list[PendingTrial]:
         """The runs of which MLflow lacks something, those without trouble first, so that none waits for another."""
         with self._lock:
             pending = [wanted for wanted in (*self._trials.values(), self._sweep) if wanted.pending]
@@ -250,7 +250,7 @@ class Tracker:
                     self._say(REFUSAL.format(self._where, wanted.name, reason(error)))
         return True
 
-    def _send(self, wanted: Wanted) -> None:
+    def _send(self, wanted: PendingTrial) -> None:
         """Make MLflow hold what is wanted of one run, as it is wanted now. Raises what MLflow raises."""
         store, sweep = self._store, self._sweep
         with self._lock:
@@ -295,19 +295,19 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _record(folder: Folder | TrialFolder, wanted: Wanted) -> None:
+def _record(folder: Folder | TrialFolder, wanted: PendingTrial) -> None:
     """Keep beside the tables what they do not hold, so that another process can tell MLflow all of it."""
     names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there")
     with suppress(OSError):  # whoever writes the tables says so when the folder cannot be written
         write_atomically(folder.tracking, json.dumps({name: getattr(wanted, name) for name in names}).encode())
 
 
-def _recorded(folder: Folder | TrialFolder) -> Wanted | None:
+def _recorded(folder: Folder | TrialFolder) -> PendingTrial | None:
     """What `_record` has kept; None where there is nothing that can be read."""
     trial = folder if isinstance(folder, TrialFolder) else None
     with suppress(OSError, ValueError, TypeError):
         kept = json.loads(folder.tracking.read_text())
-        return Wanted(trial.id if trial else "", folder=trial, live=False, **kept)
+        return PendingTrial(trial.id if trial else "", folder=trial, live=False, **kept)
     return None
 
 
@@ -318,7 +318,7 @@ def saved_rows(folder: TrialFolder, started: int) -> Rounds:
     rounds, passed = {}, 0.0
     for row in read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").exists() else ():
         passed += row.get("seconds") or 0.0
-        rounds[int(row[ROUND])] = (started + int(passed * 1000), scalars(row))
+        rounds[int(row[ROUND])] = (started + int(passed * 1000), scalar_metrics(row))
     return rounds
 
 

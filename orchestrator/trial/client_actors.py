@@ -1,4 +1,4 @@
-"""The client actors: each hosts any number of clients, runs whichever cohort it is handed, and keeps nothing of its own."""
+"""The client actors: each hosts any number of clients, runs whichever block it is handed, and keeps nothing of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import ray
 
 from algorithms.core.layout import Layout
-from algorithms.core.messages import Evaluated, Ints, Sent, Weights
+from algorithms.core.messages import BlockResult, Evaluation, Ints, Weights
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Setup, session
 
@@ -18,26 +18,26 @@ SMALL = 1 << 16  # bytes that every job may carry along; on a cluster Ray writes
 PIPELINE = 2  # jobs handed to an actor at a time: the second travels while the first is computed
 
 
-def cohorts(clients: int, size: int) -> list[tuple[int, ...]]:
+def client_blocks(clients: int, size: int) -> list[tuple[int, ...]]:
     """All clients in blocks of ``size``, by id: the fixed units in which work is handed out, summed and repeated."""
     return [tuple(range(at, min(at + size, clients))) for at in range(0, clients, size)]
 
 
 class ClientActor:
-    """Trains and evaluates cohorts. Every method is a function of its arguments, so any actor may run any job again."""
+    """Trains and evaluates blocks. Every method is a function of its arguments, so any actor may run any job again."""
 
     def __init__(self) -> None:
         import algorithms.engine.block  # noqa: F401 (loads torch while the driver still prepares the data)
 
     def initial(self, setup: Setup, attempt: int, clusters: int) -> list[Weights]:
-        """Independent initial models, one for each cluster; trained on the server's records where the aggregation wants it."""
+        """Independent initial models, one for each cluster; trained on the server's examples where the aggregation wants it."""
         from algorithms.engine import block as work
 
         mine, models = session(setup), []
         for j in range(clusters):
             mine.network.load(mine.network.initial(stream(mine.run.seed, "initial_weights", attempt, j)))
             rng = stream(mine.run.seed, "pretraining", attempt, j)
-            models.append(work.pretrained(mine.run, mine.data, mine.network, rng))
+            models.append(work.pretrain(mine.run, mine.data, mine.network, rng))
         return models
 
     def layout(self, setup: Setup) -> Layout:
@@ -48,44 +48,42 @@ class ClientActor:
         self,
         setup: Setup,
         models: list[Weights],
-        cohort: tuple[int, ...],
+        block: tuple[int, ...],
         assignment: Ints,
         round_: int,
         told: dict[str, np.ndarray],
         carried: dict[str, np.ndarray],
         attacks: tuple[str, ...],
-    ) -> Sent:
-        """A round of the cohort: local training, what is measured on its outcome, what ``attacks`` see of it, its sums.
+    ) -> BlockResult:
+        """A round of the block: local training, what is measured on its outcome, what ``attacks`` see of it, its sums.
 
-        ``assignment``, ``told`` (what the server knows of them) and ``carried`` (their optimisers) are the cohort's alone.
+        ``assignment``, ``told`` (what the server knows of them) and ``carried`` (their optimizers) are the block's alone.
         """
         from algorithms.engine import block as work
 
         mine = session(setup)
         run, data, network = mine.run, mine.data, mine.network
-        trained = work.train(
-            run, data, network, cohort, models, assignment, round_, mine.streams(round_), told, carried
-        )
-        known = work.curvatures(run, data, network, cohort, trained, mine.fixed) | {"train_loss": trained.loss}
+        trained = work.train(run, data, network, block, models, assignment, round_, mine.streams(round_), told, carried)
+        known = work.measure_curvatures(run, data, network, block, trained, mine.fixed) | {"train_loss": trained.loss}
         observed = {
             attack.name: attack.module.observe(
-                attack.config, data, network, models, assignment, trained.params, trained.buffers, cohort, mine.fixed
+                attack.config, data, network, models, assignment, trained.params, trained.buffers, block, mine.fixed
             )
             for attack in run.attacks
             if attack.name in attacks
         }
-        parts = work.summed(run, trained, cohort, models, assignment, data.sizes[list(cohort)])
-        return Sent(np.array(cohort), parts, known, observed, trained.carried)
+        parts = work.sum_updates(run, trained, block, models, assignment, data.sizes[list(block)])
+        return BlockResult(np.array(block), parts, known, observed, trained.carried)
 
-    def evaluate(self, setup: Setup, models: list[Weights], cohort: tuple[int, ...], round_: int) -> Evaluated:
-        """Every model on the cohort's training records, as the choice of round ``round_`` needs it."""
+    def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:
+        """Every model on the block's training examples, as the choice of round ``round_`` needs it."""
         from algorithms.engine import block as work
 
         mine = session(setup)
-        return work.evaluate(mine.run, mine.data, mine.network, cohort, models, mine.streams(round_))
+        return work.evaluate(mine.run, mine.data, mine.network, block, models, mine.streams(round_))
 
     def predict(self, setup: Setup, models: list[Weights], model: int, first: int, last: int) -> np.ndarray:
-        """Outputs [last - first, classes] of one model on a stretch of the test records."""
+        """Outputs [last - first, classes] of one model on a stretch of the test examples."""
         mine = session(setup)
         mine.network.load(models[model])
         return mine.network.logits(mine.data.test.x[first:last])
@@ -109,7 +107,7 @@ class Job:
     args: tuple[Any, ...]
 
 
-class Clients:
+class ClientPool:
     """The trial's actors. A job goes to whichever is free; results come back in the order of the jobs."""
 
     def __init__(self, options: Sequence[dict[str, Any]], timeout: float) -> None:
@@ -153,7 +151,7 @@ class Clients:
         if not answered:
             raise TimeoutError(
                 f"{len(pending)} jobs wait for {len(self.actors)} client actors and none was answered within "
-                f"{self.timeout:g} s; raise resources.timeout_seconds if a cohort takes that long"
+                f"{self.timeout:g} s; raise resources.timeout_seconds if a block takes that long"
             )
         return answered
 

@@ -11,8 +11,8 @@ from orchestrator.trial.client_actors import ClientActor, Job
 from orchestrator.trial.worker_session import Session, Setup, _sessions
 
 
-class OwnClients:
-    """Stands for `orchestrator.trial.client_actors.Clients` where there is one worker, this process."""
+class LocalClients:
+    """Stands for `orchestrator.trial.client_actors.ClientPool` where there is one worker, this process."""
 
     def __init__(self) -> None:
         self.actor = ClientActor()
@@ -26,7 +26,7 @@ class OwnClients:
         return [getattr(self.actor, job.method)(setup, *job.args) for job in jobs]
 
 
-def settled(key: str, run: Run, data: Federation) -> Setup:
+def prepare_session(key: str, run: Run, data: Federation) -> Setup:
     """The setup of a run whose session is made here and now; a session of this process that was there is dropped."""
     from algorithms.core.network import Network
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.clustering._preference import View, random_partition
-from algorithms.core.messages import Evaluated, Ints, Sent, gather, nothing
+from algorithms.core.messages import BlockResult, Evaluation, Ints, empty_updates, gather
 from algorithms.core.noise import Normals
 from algorithms.engine import server
 from datasets.federation import Federation
@@ -18,17 +18,17 @@ from orchestrator.results.folder import TrialFolder
 from orchestrator.results.tables import Parts
 from orchestrator.trial import attack_round, metric_rows
 from orchestrator.trial.attack_round import AttackTasks, Findings
-from orchestrator.trial.client_actors import Clients, Job, cohorts
-from orchestrator.trial.local_clients import OwnClients
+from orchestrator.trial.client_actors import ClientPool, Job, client_blocks
+from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.state import RunState, load_state, save_state
 from orchestrator.trial.worker_session import Setup
 
-TEST_BLOCK = 2000  # test records that one prediction job covers; fixed, because it decides how batches are cut
-UNTRAINED_RISK = 0.5  # an attack on a model that has seen no record can only guess
+TEST_BLOCK = 2000  # test examples that one prediction job covers; fixed, because it decides how batches are cut
+UNTRAINED_RISK = 0.5  # an attack on a model that has seen no example can only guess
 
 
-class Diverged(Exception):
+class DivergenceError(Exception):
     """A loss or a weight is no longer a number."""
 
 
@@ -40,13 +40,13 @@ class Trial:
         run: Run,
         setup: Setup,
         data: Federation,
-        clients: Clients | OwnClients,
+        clients: ClientPool | LocalClients,
         shadows: AttackTasks,
         folder: TrialFolder,
     ) -> None:
         self.run, self.setup, self.data = run, setup, data
         self.clients, self.shadows, self.folder = clients, shadows, folder
-        self.cohorts = cohorts(data.clients, run.training.config.cohort_size)
+        self.blocks = client_blocks(data.clients, run.training.config.clients_per_job)
         self.clustering = run.clustering
         self.preferences = self.clustering.module.preferences(
             self.clustering.config, data.clients, stream(run.seed, "preferences")
@@ -64,7 +64,7 @@ class Trial:
 
     @property
     def exploring(self) -> bool:
-        """Whether initialisations are still being compared."""
+        """Whether initializations are still being compared."""
         return self.attempts > 1 and not self.state.explored
 
     @property
@@ -73,11 +73,11 @@ class Trial:
 
     @property
     def parts(self) -> Parts:
-        """The rows so far; every initialisation has its own until one of them is chosen."""
+        """The rows so far; every initialization has its own until one of them is chosen."""
         return Parts(self.folder.state / f"attempt-{self.state.attempt}")
 
     def news(self) -> list[dict[str, Any]]:
-        """The rows of all rounds that have not been asked for yet; none while initialisations are compared."""
+        """The rows of all rounds that have not been asked for yet; none while initializations are compared."""
         if self.exploring or self.told >= self.state.round:
             return []
         rows = self.parts.read("rounds", start=self.told).to_pylist()
@@ -85,13 +85,13 @@ class Trial:
         return rows
 
     def advance(self) -> None:
-        """One round, and where it is the last of an initialisation's trial, the comparison; then the state is saved.
+        """One round, and where it is the last of an initialization's trial, the comparison; then the state is saved.
 
-        Raises Diverged where the run, or every one of its initialisations, comes to losses that are no numbers.
+        Raises Diverged where the run, or every one of its initializations, comes to losses that are no numbers.
         """
         try:
             self._round()
-        except (Diverged, FloatingPointError):
+        except (DivergenceError, FloatingPointError):
             if not self.exploring:
                 raise
             self.state.losses = np.full_like(self.state.losses, np.inf)
@@ -107,14 +107,16 @@ class Trial:
         found = self._attack(state.round)
         # 2. Every client chooses a model,
         self._choose(state.round)
-        # 3. those who take part train it on their own records, and what they send is attacked, too.
+        # 3. those who take part train it on their own examples, and what they send is attacked, too.
         noise = self._noise()
         sent = self._train(state.round)
-        found.exposures += attack_round.exposed(self.run, self.data, sent, state.round).exposures if sent else []
+        found.exposures += (
+            attack_round.conclude_updates(self.run, self.data, sent, state.round).exposures if sent else []
+        )
         # 4. The server learns how the clients stand to each other, and moves each model by what its clients sent.
         self._learn(sent)
-        facts = self._aggregate(sent, noise)
-        # 5. Models are compared on every client's records and on the test records.
+        metrics = self._aggregate(sent, noise)
+        # 5. Models are compared on every client's examples and on the test examples.
         self._evaluate(state.round + 1)
         state.round += 1
         seconds = time.monotonic() - started
@@ -122,10 +124,10 @@ class Trial:
             found.audits += self._attack(state.round).audits
             found.exposures += self._replicate()
             self._choose(state.round)
-        self._record(found, facts, seconds)
+        self._record(found, metrics, seconds)
 
     def note(self) -> str | None:
-        """What is going on while there is no news: rounds of an initialisation count only if it is chosen."""
+        """What is going on while there is no news: rounds of an initialization count only if it is chosen."""
         state = self.state
         return f"start {state.attempt + 1} of {self.attempts}, round {state.round}" if self.exploring else None
 
@@ -150,11 +152,11 @@ class Trial:
             accuracies=empty,
             selection=empty,
             assignment=np.full(clients, -1, np.int64),
-            risks=np.full(clusters, UNTRAINED_RISK),
-            audits=np.full(clusters, np.nan),
+            published_risks=np.full(clusters, UNTRAINED_RISK),
+            measured_risks=np.full(clusters, np.nan),
             names=[],
             attempt=attempt,
-            known=server.unknown(self.run, clients),
+            known=server.initial_statistics(self.run, clients),
         )
         self.state = state
         self._evaluate(0)
@@ -167,15 +169,15 @@ class Trial:
             (attack.name for attack in self.run.attacks if getattr(attack.module, "RISK", False)), None
         )
         for attack in attack_round.models_due(self.run, round_):
-            accuracies = metric_rows.own_accuracies(state.accuracies, state.assignment)
+            accuracies = metric_rows.cluster_accuracies(state.accuracies, state.assignment)
             audits = self.shadows.audit(
                 self.setup, self.run, attack, self.data, state.models, state.assignment, accuracies, round_
             )
             for cluster, audit in audits.items():
                 found.audits.append((attack.name, round_, cluster, audit))
                 if attack.name == signal:
-                    state.risks[cluster] = audit.risk
-                    state.audits[cluster] = metric_rows.measured(audit, attack.name, "balanced_accuracy")
+                    state.published_risks[cluster] = audit.risk
+                    state.measured_risks[cluster] = metric_rows.measure_of(audit, attack.name, "balanced_accuracy")
         return found
 
     def _replicate(self) -> list[tuple[str, int, Any]]:
@@ -191,26 +193,26 @@ class Trial:
             state.assignment = random_partition(config.clusters, self.data.clients, rng)
             self.costs = state.selection
             return
-        # While initialisations are compared risk has no say, so that every algorithm compares the same ones.
+        # While initializations are compared risk has no say, so that every algorithm compares the same ones.
         neutral = replace(self.preferences, beta=np.zeros(self.data.clients))
         preferences = neutral if self.exploring else self.preferences
-        view = View(state.selection, state.risks, state.assignment, self.data.classes)
+        view = View(state.selection, state.published_risks, state.assignment, self.data.classes)
         state.assignment, self.costs = self.clustering.module.choose(config, view, preferences)
 
-    def _train(self, round_: int) -> list[Sent]:
-        """Local training of the clients that take part, cohort by cohort; their losses and optimisers are kept."""
+    def _train(self, round_: int) -> list[BlockResult]:
+        """Local training of the clients that take part, block by block; their losses and optimizers are kept."""
         state, run = self.state, self.run
         rng = stream(run.seed, "participation", round_, state.attempt)
-        present = set(server.participants(run.participation, run.participation_rate, self.data.clients, rng).tolist())
+        present = set(server.sample_cohort(run.participation, run.participation_rate, self.data.clients, rng).tolist())
         attacks = tuple(attack.name for attack in attack_round.updates_due(run, round_))
         models, jobs = self.clients.share(state.models), []
-        for cohort in self.cohorts:
-            mine = [client for client in cohort if client in present]
+        for block in self.blocks:
+            mine = [client for client in block if client in present]
             if mine:
                 told = {name: values[mine] for name, values in state.known.items()}
                 carried = {name: values[mine] for name, values in state.carried.items()}
                 jobs.append(Job("train", (models, tuple(mine), state.assignment[mine], round_, told, carried, attacks)))
-        sent: list[Sent] = self.clients.run(self.setup, jobs)
+        sent: list[BlockResult] = self.clients.run(self.setup, jobs)
         for one in sent:
             self._keep(state.carried, one.clients, one.carried)
         return sent
@@ -219,11 +221,11 @@ class Trial:
         """What will be added to each model, drawn while the clients are waited for."""
         state, seed = self.state, self.run.seed
         return [
-            server.ahead(self.run, self.layout.size, stream(seed, "noise", state.round, j, state.attempt))
+            server.draw_noise(self.run, self.layout.size, stream(seed, "noise", state.round, j, state.attempt))
             for j in range(len(state.models))
         ]
 
-    def _learn(self, sent: list[Sent]) -> None:
+    def _learn(self, sent: list[BlockResult]) -> None:
         """Take down what was measured of the clients, and how they stand to each other by it."""
         state = self.state
         for one in sent:
@@ -231,7 +233,7 @@ class Trial:
         if sent:
             took_part = np.concatenate([one.clients for one in sent])
             rng = stream(self.run.seed, "participation", state.round, state.attempt, 1)
-            state.known |= server.relative_risks(self.run, state.known, took_part, state.assignment, rng)
+            state.known |= server.rank_clients(self.run, state.known, took_part, state.assignment, rng)
 
     def _keep(self, where: dict[str, np.ndarray], clients: Ints, values: Any) -> None:
         """Put ``values`` [c, ...] of these clients into the arrays of all clients; who was never measured is NaN."""
@@ -242,12 +244,12 @@ class Trial:
             where[name] = where[name].copy()  # what was sent to a job may still be read by it
             where[name][clients] = own
 
-    def _aggregate(self, sent: list[Sent], noise: list[Normals | None]) -> dict[int, dict[str, Any]]:
+    def _aggregate(self, sent: list[BlockResult], noise: list[Normals | None]) -> dict[int, dict[str, Any]]:
         """Move every model that has clients; an empty cluster keeps its model. Returns what each cluster reports.
 
         Where it must not show who came, noise is also added for nobody.
         """
-        state, facts = self.state, {}
+        state, metrics = self.state, {}
         weights = np.zeros(self.data.clients)
         hidden = isinstance(getattr(self.run.privacy.config, "divisor", None), float)
         for j, model in enumerate(state.models):
@@ -255,16 +257,16 @@ class Trial:
             if parts:
                 received = gather(parts, self.layout, state.known)
             elif hidden:
-                received = nothing(self.layout.size, model.buffers, self.layout)
+                received = empty_updates(self.layout.size, model.buffers, self.layout)
             else:
                 continue
             after = server.step(self.run, state.servers[j], state.models[j], received, noise[j])
-            state.models[j], state.servers[j], facts[j] = after.model, after.state, after.facts
+            state.models[j], state.servers[j], metrics[j] = after.model, after.state, after.metrics
             weights[received.clients] = after.weights
             if after.spent is not None:
                 state.spent.append({"round": state.round, "cluster": j, "attempt": state.attempt} | after.spent)
         state.known["weight"] = weights
-        return facts
+        return metrics
 
     def _evaluate(self, round_: int) -> None:
         """Fill in losses and predictions of the models as they are now, for the choice of round ``round_``.
@@ -274,30 +276,30 @@ class Trial:
         """
         state, models = self.state, len(self.state.models)
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
-            raise Diverged(f"a weight is no longer a number in round {state.round}")
+            raise DivergenceError(f"a weight is no longer a number in round {state.round}")
         reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
         if models == 1 and not reported and not attack_round.models_due(self.run, round_):
             state.losses, state.accuracies = np.full((2, self.data.clients, 1), np.nan)
             self.outputs = np.empty((1, 0, self.data.classes), np.float32)
             return
         sent, tests = self.clients.share(state.models), len(self.data.test) if reported else 0
-        evaluations = [Job("evaluate", (sent, cohort, round_)) for cohort in self.cohorts]
+        evaluations = [Job("evaluate", (sent, block, round_)) for block in self.blocks]
         blocks = [(at, min(at + TEST_BLOCK, tests)) for at in range(0, tests, TEST_BLOCK)]
         predictions = [Job("predict", (sent, j, *block)) for j in range(models) for block in blocks]
         answers = self.clients.run(self.setup, evaluations + predictions)
-        evaluated: list[Evaluated] = answers[: len(evaluations)]
+        evaluated: list[Evaluation] = answers[: len(evaluations)]
         blank = np.empty((0, classes := self.data.classes), np.float32)
         self.outputs = np.concatenate(answers[len(evaluations) :] or [blank]).reshape(models, tests, classes)
         for name in ("losses", "accuracies", "selection"):
             setattr(state, name, np.concatenate([getattr(part, name) for part in evaluated]))
         if not np.isfinite(state.losses).all():
-            raise Diverged(f"a training loss is no longer a number in round {state.round}")
+            raise DivergenceError(f"a training loss is no longer a number in round {state.round}")
 
-    def _record(self, found: Findings, facts: dict[int, dict[str, Any]], seconds: float) -> None:
+    def _record(self, found: Findings, metrics: dict[int, dict[str, Any]], seconds: float) -> None:
         snapshot = metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
-        self.state.names = metric_rows.named(snapshot)
+        self.state.names = metric_rows.name_models(snapshot)
         row = {"round": self.state.round - 1} | metric_rows.round_row(snapshot)
-        row |= metric_rows.fact_columns(facts, self.state.names) | metric_rows.found_columns(found)
+        row |= metric_rows.slot_columns(metrics, self.state.names) | metric_rows.attack_columns(found)
         row |= {"attacked": bool(found), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:
@@ -312,9 +314,9 @@ class Trial:
             self.parts.append(table, self.state.round - 1, rows)
 
     def _compare(self) -> None:
-        """One initialisation has had its rounds: keep it if it is the best, then try the next or go on with the best."""
+        """One initialization has had its rounds: keep it if it is the best, then try the next or go on with the best."""
         state = self.state
-        loss = float(np.mean(metric_rows.own(state.losses, state.assignment)))
+        loss = float(np.mean(metric_rows.of_own_model(state.losses, state.assignment)))
         if np.isfinite(loss) and (state.best is None or loss < state.best[0]):
             state.best = (loss, state.attempt)
             save_state(state, self.best)
@@ -322,7 +324,7 @@ class Trial:
             self.state = self._begin(state.attempt + 1)
             self.state.best, self.state.spent = state.best, state.spent  # what was left off has been sent out, too
         elif state.best is None:
-            raise Diverged(f"all {self.attempts} initialisations diverged")
+            raise DivergenceError(f"all {self.attempts} initializations diverged")
         else:
             self.state = load_state(self.best)
             self.state.explored, self.state.spent = True, state.spent

@@ -24,7 +24,7 @@ GROUPED = (sorting.MAJORITY, sorting.MINORITY)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A round after its evaluation; ``outputs`` [clusters, m, classes] are every model's logits on the test records."""
+    """A round after its evaluation; ``outputs`` [clusters, m, classes] are every model's logits on the test examples."""
 
     data: Federation
     state: RunState
@@ -34,7 +34,7 @@ class Snapshot:
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
-        """[clusters, m] every model's class for each test record."""
+        """[clusters, m] every model's class for each test example."""
         return self.outputs.argmax(axis=2)
 
     @property
@@ -52,23 +52,23 @@ class Snapshot:
 
     @cached_property
     def hits(self) -> NDArray[np.bool_]:
-        """[clusters, m] whether each model is right on each test record."""
+        """[clusters, m] whether each model is right on each test example."""
         return self.predictions == self.data.test.y
 
     @cached_property
     def test_group(self) -> NDArray[np.int64]:
-        """[m] true group of each test record's owner, -1 where nobody owns it."""
+        """[m] true group of each test example's owner, -1 where nobody owns it."""
         return np.where(self.data.test_owner < 0, -1, self.data.groups[self.data.test_owner])
 
     @cached_property
     def used(self) -> NDArray[np.int64]:
-        """[m] the model that each test record's owner uses; the most used one for records of nobody."""
+        """[m] the model that each test example's owner uses; the most used one for examples of nobody."""
         common = int(np.bincount(self.state.assignment).argmax())
         return np.where(self.data.test_owner < 0, common, self.state.assignment[self.data.test_owner])
 
     @cached_property
     def judged(self) -> NDArray[np.int64]:
-        """Places of the test records that belong to nobody, on which a server judges its model; of all if there are none."""
+        """Places of the test examples that belong to nobody, on which a server judges its model; of all if there are none."""
         nobodys = np.flatnonzero(self.data.test_owner < 0)
         return nobodys if len(nobodys) else np.arange(len(self.data.test))
 
@@ -78,18 +78,18 @@ class Snapshot:
         return self.hits[self.used, np.arange(len(self.used))]
 
 
-def own(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
+def of_own_model(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
     """[clients] of ``values`` [clients, clusters], what belongs to each client's own model."""
     return values[np.arange(len(assignment)), assignment]
 
 
-def own_accuracies(accuracies: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
+def cluster_accuracies(accuracies: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
     """[clusters] mean training accuracy of every model over the clients that use it, NaN where nobody does."""
-    mine, clusters = own(accuracies, assignment), accuracies.shape[1]
+    mine, clusters = of_own_model(accuracies, assignment), accuracies.shape[1]
     return np.array([mine[assignment == j].mean() if (assignment == j).any() else np.nan for j in range(clusters)])
 
 
-def named(shot: Snapshot) -> list[str]:
+def name_models(shot: Snapshot) -> list[str]:
     """Names of the models: after groups where there are groups, else by number."""
     state, clusters = shot.state, shot.state.losses.shape[1]
     if clusters == 1 or not shot.two_groups:
@@ -101,9 +101,9 @@ def named(shot: Snapshot) -> list[str]:
 def round_row(shot: Snapshot) -> dict[str, Any]:
     """The scalars of a round. What does not exist (an empty cluster's accuracy, an unmeasured risk) is left out."""
     state = shot.state
-    row: dict[str, Any] = {"loss": float(own(state.losses, state.assignment).mean())}
-    row["train_accuracy"] = float(own(state.accuracies, state.assignment).mean())
-    row |= (_accuracies(shot) | _judged(shot)) if shot.evaluated else {}
+    row: dict[str, Any] = {"loss": float(of_own_model(state.losses, state.assignment).mean())}
+    row["train_accuracy"] = float(of_own_model(state.accuracies, state.assignment).mean())
+    row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
     if "lambda_max" in state.known:  # two measures of one curvature: 1 where they rank the clients alike
         row["rho_spearman"] = spearman(state.known["lambda_max"], state.known["hessian_trace"])
     if shot.two_groups:
@@ -113,10 +113,10 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
 
 
 def _accuracies(shot: Snapshot) -> dict[str, float]:
-    """Accuracy by true group under the model that each client uses, and of each model on its own group's records.
+    """Accuracy by true group under the model that each client uses, and of each model on its own group's examples.
 
     ``accuracy`` counts every group by its clients, so that test sets of equal size do not make groups equal;
-    ``aggregated_accuracy`` counts every client by its test records.
+    ``aggregated_accuracy`` counts every client by its test examples.
     """
     row: dict[str, float] = {}
     right, counted = 0.0, 0
@@ -134,8 +134,8 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
     return {"accuracy": right / counted if counted else float(shot.used_hits.mean())} | row
 
 
-def _judged(shot: Snapshot) -> dict[str, float]:
-    """Accuracy, loss, macro F1 and precision on the server's test records, under the model that each one's owner uses."""
+def _server_test(shot: Snapshot) -> dict[str, float]:
+    """Accuracy, loss, macro F1 and precision on the server's test examples, under the model that each one's owner uses."""
     logits, y = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged], shot.data.test.y[shot.judged]
     predicted = logits.argmax(axis=1)
     f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
@@ -151,14 +151,14 @@ def _judged(shot: Snapshot) -> dict[str, float]:
 def _risks(shot: Snapshot) -> dict[str, Any]:
     state, groups = shot.state, shot.data.groups
     row: dict[str, Any] = {}
-    for name, risk in zip(shot.names, state.audits, strict=True):
+    for name, risk in zip(shot.names, state.measured_risks, strict=True):
         occupied = (state.assignment == shot.names.index(name)).any()
         row[f"mia_accuracy_{name}"] = float(risk) if occupied else None
     tau = shot.preferences.threshold
-    row["violations"] = violations.violations(tau, state.audits, state.assignment)
+    row["violations"] = violations.violations(tau, state.measured_risks, state.assignment)
     for g, name in enumerate(shot.data.group_names):
-        row[f"violations_{name}"] = violations.violations(tau, state.audits, state.assignment, groups == g)
-    return row | {"dl": sorting.risk_gap(state.audits, shot.names)}
+        row[f"violations_{name}"] = violations.violations(tau, state.measured_risks, state.assignment, groups == g)
+    return row | {"risk_gap": sorting.risk_gap(state.measured_risks, shot.names)}
 
 
 def _sorting(shot: Snapshot) -> dict[str, Any]:
@@ -167,8 +167,8 @@ def _sorting(shot: Snapshot) -> dict[str, Any]:
     gaps = sorting.loss_gap(state.losses, shot.names)[groups == 1]
     return {
         "purity": sorting.purity(state.assignment, groups, clusters),
-        "migrated": sorting.migrated(state.assignment, groups, shot.names) if clusters > 1 else 0,
-        "df": float(np.mean(gaps)) if len(gaps) else float("nan"),
+        "migrated": sorting.count_migrated(state.assignment, groups, shot.names) if clusters > 1 else 0,
+        "loss_gap": float(np.mean(gaps)) if len(gaps) else float("nan"),
     }
 
 
@@ -191,14 +191,14 @@ def client_rows(shot: Snapshot, found: Findings) -> dict[str, Any]:
         "cluster": state.assignment,
         "model": np.array(shot.names)[state.assignment].tolist(),
         "examples": data.sizes,
-        "amount": data.amounts,
-        "loss": own(state.losses, state.assignment),
-        "accuracy": own(state.accuracies, state.assignment),
+        "transform_strength": data.strengths,
+        "loss": of_own_model(state.losses, state.assignment),
+        "accuracy": of_own_model(state.accuracies, state.assignment),
         "test_accuracy": np.divide(right, owned, out=np.full(data.clients, np.nan), where=owned > 0),
         "threshold": shot.preferences.threshold,
         "beta": shot.preferences.beta,
-        "cost": own(shot.costs, state.assignment),
-        "risk": state.risks[state.assignment],
+        "choice_cost": of_own_model(shot.costs, state.assignment),
+        "published_risk": state.published_risks[state.assignment],
     }
     for j, name in enumerate(shot.names):
         columns[f"loss_{name}"] = state.losses[:, j]
@@ -207,31 +207,31 @@ def client_rows(shot: Snapshot, found: Findings) -> dict[str, Any]:
     return columns | state.known
 
 
-def fact_columns(facts: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
+def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
     """What the slots report of a round: the mean over models and, where there are several, each model's own."""
     row: dict[str, Any] = {}
-    for fact in dict.fromkeys(name for own_facts in facts.values() for name in own_facts):
-        row[fact] = float(np.mean([own_facts[fact] for own_facts in facts.values() if fact in own_facts]))
+    for fact in dict.fromkeys(name for own_facts in metrics.values() for name in own_facts):
+        row[fact] = float(np.mean([own_facts[fact] for own_facts in metrics.values() if fact in own_facts]))
         if len(names) > 1:
-            row |= {f"{fact}_{names[j]}": value[fact] for j, value in facts.items() if fact in value}
+            row |= {f"{fact}_{names[j]}": value[fact] for j, value in metrics.items() if fact in value}
     return row
 
 
-def found_columns(found: Findings) -> dict[str, Any]:
+def attack_columns(found: Findings) -> dict[str, Any]:
     """What attacks contribute to a round's row."""
     row: dict[str, Any] = {}
     for _, _, exposure in found.exposures:
-        row |= exposure.facts
+        row |= exposure.metrics
     for _, _, _, audit in found.audits:
-        row |= audit.facts
+        row |= audit.metrics
     return row
 
 
 def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
-    """The columns of ``roc.parquet``, the micro-averaged one-vs-rest ROC curve on the server's test records, and its area."""
+    """The columns of ``roc.parquet``, the micro-averaged one-vs-rest ROC curve on the server's test examples, and its area."""
     logits = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged]
     false, true = classification.micro_roc(logits, shot.data.test.y[shot.judged])
-    columns = dict(zip(("false_positive_rate", "true_positive_rate"), classification.thinned(false, true), strict=True))
+    columns = dict(zip(("false_positive_rate", "true_positive_rate"), classification.thin(false, true), strict=True))
     return columns, classification.area(false, true)
 
 
@@ -250,7 +250,7 @@ def attack_rows(found: Findings, names: list[str]) -> list[dict[str, Any]]:
 
 
 def score_rows(found: Findings, names: list[str]) -> dict[str, Any]:
-    """The columns of ``scores.parquet``: the score of every attacked record. ``found`` must hold an audit."""
+    """The columns of ``scores.parquet``: the score of every attacked example. ``found`` must hold an audit."""
     columns: dict[str, list[Any]] = {name: [] for name in ("attack", "round", "target", "client", "member", "score")}
     for _, round_, cluster, audit in found.audits:
         scores = audit.scores
@@ -263,7 +263,7 @@ def score_rows(found: Findings, names: list[str]) -> dict[str, Any]:
     return columns | {name: np.concatenate(columns[name]) for name in ("client", "member", "score")}
 
 
-def measured(audit: Any, attack: str, metric: str) -> float:
+def measure_of(audit: Any, attack: str, metric: str) -> float:
     """One of an audit's measures."""
     return next(value for name, what, value in audit.measures if (name, what) == (attack, metric))
 
@@ -271,7 +271,7 @@ def measured(audit: Any, attack: str, metric: str) -> float:
 def final_metrics(
     run: Run, rows: list[dict[str, Any]], spent: list[dict[str, Any]], sizes: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """A run's final metrics: the last round's, what is taken over rounds, and what members make of them.
+    """A run's final metrics: the last round's, what is taken over rounds, and what components make of them.
 
     ``violations_last_half`` is the mean over the attacked rounds in the last half.
     """
@@ -289,9 +289,9 @@ def final_metrics(
     last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
     if hasattr(run.training.module, "final"):
         last |= run.training.module.final(run.training.config, run, rows, sizes)
-    for member in (run.objective, run.aggregation, *run.attacks):
-        if hasattr(member.module, "final"):
-            last |= member.module.final(member.config, run, rows)
+    for component in (run.objective, run.aggregation, *run.attacks):
+        if hasattr(component.module, "final"):
+            last |= component.module.final(component.config, run, rows)
     if hasattr(run.privacy.module, "final"):
         last |= run.privacy.module.final(run.privacy.config, run, rows, spent)
     # In its first round a process loads packages and data, which is no property of the run.

@@ -32,7 +32,7 @@ def finish(folder: TrialFolder, trial: Trial, spec: dict[str, Any], began: float
     write_atomically(folder.model, save(trial.arrays()))
     rows = trial.parts.read("rounds").to_pylist()
     metrics = metric_rows.final_metrics(trial.run, rows, trial.state.spent, trial.data.sizes)
-    return record(folder, "finished", spec, began, metrics=metrics)
+    return write_record(folder, "finished", spec, began, metrics=metrics)
 
 
 def give_up(
@@ -42,7 +42,7 @@ def give_up(
     if trial is not None:
         for table in TABLES:
             trial.parts.merge(table, folder.table(table))
-    return record(folder, status, spec, began, reason=reason)
+    return write_record(folder, status, spec, began, reason=reason)
 
 
 def stop(
@@ -56,12 +56,12 @@ def stop(
     for table in TABLES:
         parts.merge(table, folder.table(table))
     reason = f"{by['name']} in round {round_ + 1} of {spec['run']['rounds']}, {by['metric']} {value:.4g}"
-    return record(
+    return write_record(
         folder, "stopped", spec, began, reason=reason, stopped={"by": by, "round": round_ + 1, "value": value}
     )
 
 
-def record(
+def write_record(
     folder: TrialFolder,
     status: str,
     spec: dict[str, Any],

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from orchestrator.config.run import Member, Run, trial_id
+from orchestrator.config.run import Component, Run, trial_id
 from orchestrator.results.folder import Folder, write_atomically
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.worker_session import Setup, session
@@ -18,11 +18,11 @@ from orchestrator.trial.worker_session import Setup, session
 if TYPE_CHECKING:
     from orchestrator.trial.attack_round import AttackTasks
 
-Gathered = Callable[[Any, str, Sequence[tuple[Any, ...]]], list[Any]]
+GatherTasks = Callable[[Any, str, Sequence[tuple[Any, ...]]], list[Any]]
 """Results of a function for every one of several calls on behalf of an attack, in their order."""
 
 
-def tested(gathered: Gathered, cache: Path, setup: Setup, run: Run, attack: Member) -> Any:
+def run_replicas(gathered: GatherTasks, cache: Path, setup: Setup, run: Run, attack: Component) -> Any:
     """What ``attack`` concludes from its replicas of the run; None where it wants none. ``gathered`` runs the tasks."""
     module, wanted = attack.module, attack.module.replicas(attack.config, run.rounds)
     if not wanted:
@@ -34,36 +34,36 @@ def tested(gathered: Gathered, cache: Path, setup: Setup, run: Run, attack: Memb
 def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, dict[str, float]]:
     """Train one federation in this process, and measure its model after the rounds that the attack looks at."""
     mine = session(setup)
-    member = next(one for one in mine.run.attacks if one.name == attack)
+    component = next(one for one in mine.run.attacks if one.name == attack)
     run = replace(mine.run, attacks=(), rounds=replica.rounds, seed=integer(mine.run.seed, "replicas", replica.number))
-    told = json.dumps([trial_id(mine.run), trial_id(run), member.to_dict(), asdict(replica)], sort_keys=True)
+    told = json.dumps([trial_id(mine.run), trial_id(run), component.to_dict(), asdict(replica)], sort_keys=True)
     path = Path(cache) / f"replica-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
     if path.exists():
         return {int(round_): values for round_, values in json.loads(path.read_text()).items()}
-    measured = _measured(mine, run, member, replica)
+    measured = _measure(mine, run, component, replica)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(measured).encode())
     return measured
 
 
-def _measured(mine: Any, run: Run, member: Member, replica: Any) -> dict[int, dict[str, float]]:
-    from orchestrator.trial.local_clients import OwnClients, settled
-    from orchestrator.trial.loop import Diverged, Trial
+def _measure(mine: Any, run: Run, component: Component, replica: Any) -> dict[int, dict[str, float]]:
+    from orchestrator.trial.local_clients import LocalClients, prepare_session
+    from orchestrator.trial.loop import DivergenceError, Trial
 
     whole = mine.data
-    data = whole if replica.inside else whole.without(member.module.target(member.config, whole))
-    clients, no_attacks, measured = OwnClients(), cast("AttackTasks", None), {}
+    data = whole if replica.inside else whole.without(component.module.target(component.config, whole))
+    clients, no_attacks, measured = LocalClients(), cast("AttackTasks", None), {}
     with tempfile.TemporaryDirectory() as folder:
-        setup = settled(f"replica of {run.seed}", run, data)
+        setup = prepare_session(f"replica of {run.seed}", run, data)
         trial = Trial(run, setup, data, clients, no_attacks, Folder(Path(folder)).trial("replica"))
         while not trial.done:
             try:
                 trial.advance()
-            except (Diverged, FloatingPointError):
+            except (DivergenceError, FloatingPointError):
                 break  # of this federation there is nothing more to tell; the run itself goes on
-            if trial.state.round in member.config.rounds:
+            if trial.state.round in component.config.rounds:
                 network = session(setup).network
-                measured[trial.state.round] = member.module.measure(
-                    member.config, whole, network, trial.state.models[0]
+                measured[trial.state.round] = component.module.measure(
+                    component.config, whole, network, trial.state.models[0]
                 )
     return measured

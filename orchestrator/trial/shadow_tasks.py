@@ -19,14 +19,14 @@ import ray
 
 from algorithms.core.messages import Ints, Weights
 from datasets.federation import Federation
-from orchestrator.config.run import Member, Run
+from orchestrator.config.run import Component, Run
 from orchestrator.results.folder import write_atomically
 from orchestrator.trial.random_streams import integer, stream
-from orchestrator.trial.replica_tasks import tested
+from orchestrator.trial.replica_tasks import run_replicas
 from orchestrator.trial.worker_session import Setup, session
 
 
-class Shadows:
+class ShadowTasks:
     """Runs an attack's shadow jobs and audits as remote tasks, with the Ray ``options`` that the placement gives."""
 
     def __init__(self, cache: Path, options: Sequence[dict[str, Any]], timeout: float) -> None:
@@ -41,7 +41,7 @@ class Shadows:
         self,
         setup: Setup,
         run: Run,
-        attack: Member,
+        attack: Component,
         data: Federation,
         models: list[Weights],
         assignment: Ints,
@@ -62,9 +62,9 @@ class Shadows:
         self._wait([*shadows, *audits.values()], attack.name)
         return {cluster: ray.get(ref) for cluster, ref in audits.items()}
 
-    def replicate(self, setup: Setup, run: Run, attack: Member) -> Any:
+    def replicate(self, setup: Setup, run: Run, attack: Component) -> Any:
         """What ``attack`` concludes from its replicas of the run; None where it wants none."""
-        return tested(self.gathered, self.cache, setup, run, attack)
+        return run_replicas(self.gathered, self.cache, setup, run, attack)
 
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Results of ``function`` for every one of ``calls``, as parallel tasks, in their order."""
@@ -88,8 +88,8 @@ class Shadows:
 def _shadow(setup: Setup, attack: str, job: Any, cache: str) -> Any:
     """Train one shadow model, or read it where it was trained before."""
     mine = session(setup)
-    module = _named(mine.run, attack).module
-    training = {name: value for name, value in mine.run.training.config if name not in ("backend", "cohort_size")}
+    module = _find_attack(mine.run, attack).module
+    training = {name: value for name, value in mine.run.training.config if name not in ("backend", "clients_per_job")}
     circumstances = [mine.data.digest(), mine.run.model.name, mine.run.model.config.model_dump(), training]
     extra = hashlib.sha256(json.dumps(circumstances, sort_keys=True).encode()).hexdigest()
     path = Path(cache) / f"{job.key(extra)}.npz"
@@ -109,12 +109,12 @@ def _audit(
 ) -> Any:
     """Fit the attack on the shadows and turn it on one of the trial's models."""
     mine = session(setup)
-    member = _named(mine.run, attack)
+    component = _find_attack(mine.run, attack)
     rng = stream(mine.run.seed, "audit", round_, cluster)
-    return member.module.audit(
-        member.config, mine.data, cluster, assignment, mine.network, models[cluster], shadows, rng
+    return component.module.audit(
+        component.config, mine.data, cluster, assignment, mine.network, models[cluster], shadows, rng
     )
 
 
-def _named(run: Run, attack: str) -> Member:
-    return next(member for member in run.attacks if member.name == attack)
+def _find_attack(run: Run, attack: str) -> Component:
+    return next(component for component in run.attacks if component.name == attack)

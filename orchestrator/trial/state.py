@@ -21,15 +21,17 @@ class RunState:
     """All that the next round depends on, besides the run's configuration and seed.
 
     Attributes:
-        round: the round that comes next; ``attempt``: which initialisation is being tried (see clustering ``restarts``).
+        round: the round that comes next; ``attempt``: which initialization is being tried (see clustering ``restarts``).
         models: one `Weights` per cluster; ``servers``: the aggregation's own arrays per cluster.
         losses, accuracies, selection: [clients, clusters] every model on every client, after the last round.
         assignment: [clients] model of each client, -1 before the first choice.
-        risks: [clusters] attack accuracy last published to the clients; ``audits`` [clusters] as last measured (NaN: not yet).
+        published_risks: [clusters] attack accuracy last told to the clients; ``measured_risks`` [clusters] as last
+        measured (NaN: not
+            yet).
         names: name of each model ("majority", "minority", ...).
-        best: training loss and attempt of the best initialisation so far; ``explored``: whether the choice is made.
+        best: training loss and attempt of the best initialization so far; ``explored``: whether the choice is made.
         known: what the server knows of each client by name, [clients] each (``rho``, ``weight``, ...).
-        carried: local optimisers that outlive a round, arrays by name; empty unless the training slot keeps them.
+        carried: local optimizers that outlive a round, arrays by name; empty unless the training slot keeps them.
         spent: what each round and cluster took of the privacy budget, as the privacy slot reports it, JSON.
     """
 
@@ -39,8 +41,8 @@ class RunState:
     accuracies: NDArray[np.float64]
     selection: NDArray[np.float64]
     assignment: NDArray[np.int64]
-    risks: NDArray[np.float64]
-    audits: NDArray[np.float64]
+    published_risks: NDArray[np.float64]
+    measured_risks: NDArray[np.float64]
     names: list[str]
     round: int = 0
     attempt: int = 0
@@ -51,7 +53,7 @@ class RunState:
     spent: list[dict[str, Any]] = field(default_factory=list)
 
 
-ARRAYS = ("losses", "accuracies", "selection", "assignment", "risks", "audits")
+ARRAYS = ("losses", "accuracies", "selection", "assignment", "published_risks", "measured_risks")
 PLAIN = ("names", "round", "attempt", "best", "explored", "spent")
 NAMED = ("known", "carried")
 

@@ -13,11 +13,11 @@ from attacks.metrics.membership import Outputs
 NAMES = ["mlp", "mlp_per_class", "art"]
 
 
-def planted(records: int, rng: np.random.Generator, classes: int = 4) -> Outputs:
+def planted(examples: int, rng: np.random.Generator, classes: int = 4) -> Outputs:
     """Models that are right about everybody, and far surer about members."""
-    labels, member = rng.integers(0, classes, records), np.arange(records) % 2 == 0
-    logits = rng.normal(0, 1, (records, classes))
-    logits[np.arange(records), labels] += np.where(member, 6, 2)
+    labels, member = rng.integers(0, classes, examples), np.arange(examples) % 2 == 0
+    logits = rng.normal(0, 1, (examples, classes))
+    logits[np.arange(examples), labels] += np.where(member, 6, 2)
     return Outputs(logits.astype(np.float32), labels, member)
 
 
@@ -95,8 +95,8 @@ def test_outputs_and_gradient_are_those_of_pytorch(recipe, parameters):
         odds, torch.from_numpy(targets), weight=torch.from_numpy(weights)
     ).backward()
     net.backward(inputs, targets, weights)
-    slopes = np.concatenate([array.grad.numpy().ravel() for array in arrays])
-    np.testing.assert_allclose(net.slopes, slopes, atol=1e-6)
+    gradients = np.concatenate([array.grad.numpy().ravel() for array in arrays])
+    np.testing.assert_allclose(net.gradients, gradients, atol=1e-6)
 
 
 def test_weights_start_within_the_bounds_of_pytorch():
@@ -107,15 +107,15 @@ def test_weights_start_within_the_bounds_of_pytorch():
         assert 0.9 < np.abs(array).max() * np.sqrt(fan_in) <= 1
 
 
-def test_the_optimiser_is_adam():
+def test_the_optimizer_is_adam():
     rng = np.random.default_rng(7)
     params = rng.normal(size=50).astype(np.float32)
     expected, mean, square = params.astype(np.float64), np.zeros(50), np.zeros(50)
     adam = Adam(1e-2, 50)
     for t in range(1, 21):
-        slopes = rng.normal(size=50).astype(np.float32)
-        adam.step(params, slopes)
-        mean, square = 0.9 * mean + 0.1 * slopes, 0.999 * square + 0.001 * slopes.astype(np.float64) ** 2
+        gradients = rng.normal(size=50).astype(np.float32)
+        adam.step(params, gradients)
+        mean, square = 0.9 * mean + 0.1 * gradients, 0.999 * square + 0.001 * gradients.astype(np.float64) ** 2
         expected -= 1e-2 * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
     np.testing.assert_allclose(params, expected, atol=1e-6)
 

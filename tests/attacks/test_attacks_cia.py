@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Told:
-    """A network whose loss on a record is what the record's first feature says."""
+    """A network whose loss on an example is what the example's first feature says."""
 
     def load(self, weights: Weights) -> None: ...
 
@@ -29,7 +29,7 @@ class Told:
 
 
 def telling():
-    """Three clients; the target's training records have a loss of 2, its test records 3, the others' tests 1."""
+    """Three clients; the target's training examples have a loss of 2, its test examples 3, the others' tests 1."""
     data = planted(clients=3, each=20, minority=1)
     train, test = data.train.x.copy(), data.test.x.copy()
     train[data.owner() == 2, 0], test[:, 0] = 2, np.where(data.test_owner == 2, 3, 1)
@@ -44,28 +44,28 @@ def test_by_hand_the_losses_and_the_published_difference():
     assert cia.measure(Config(shadow="disjoint"), telling(), network, weights)["target"] == pytest.approx(3)
     audit = cia.audit(Config(), telling(), 0, np.zeros(3, int), network, weights, (), np.random.default_rng(0))
     assert audit.risk is None
-    assert audit.facts["cia_difference"] == pytest.approx((2 - 5 / 3) / 2)
+    assert audit.metrics["cia_difference"] == pytest.approx((2 - 5 / 3) / 2)
 
 
-@pytest.mark.parametrize(("share", "records"), [(0.1, 2), (0.01, 1), (1, 20)])
-def test_the_attacker_holds_a_share_of_the_targets_records_and_at_least_one(share, records):
+@pytest.mark.parametrize(("share", "examples"), [(0.1, 2), (0.01, 1), (1, 20)])
+def test_the_attacker_holds_a_share_of_the_targets_records_and_at_least_one(share, examples):
     data = telling()
-    held = cia.held(Config(shadow_share=share), data)
-    assert len(held) == records
+    held = cia.attacker_examples(Config(shadow_share=share), data)
+    assert len(held) == examples
     assert {row.tobytes() for row in held.x} <= {row.tobytes() for row in data.client(2).x}
 
 
 def test_a_target_without_test_records_is_a_sentence():
     data = replace(telling(), test_owner=np.full(24, -1))
-    with pytest.raises(DataError, match="client 2 of planted has no test records of its own; use shadow: subset"):
-        cia.held(Config(shadow="disjoint"), data)
+    with pytest.raises(DataError, match="client 2 of planted has no test examples of its own; use shadow: subset"):
+        cia.attacker_examples(Config(shadow="disjoint"), data)
 
 
 def test_by_hand_a_separated_and_a_useless_score():
     inside, rng = np.arange(8) < 4, np.random.default_rng(0)
-    apart = cia.paired(np.array([7.0, 6, 7, 8, 1, 2, 1, 2]), inside, 200, rng)
+    apart = cia.paired_test(np.array([7.0, 6, 7, 8, 1, 2, 1, 2]), inside, 200, rng)
     assert apart == {"cia_auc": 1, "cia_auc_low": 1, "cia_auc_high": 1, "cia_balanced_accuracy": 1}
-    useless = cia.paired(np.ones(8), inside, 200, rng)
+    useless = cia.paired_test(np.ones(8), inside, 200, rng)
     assert (
         useless["cia_auc"]
         == useless["cia_auc_low"]
@@ -77,7 +77,7 @@ def test_by_hand_a_separated_and_a_useless_score():
 
 def test_scores_of_one_distribution_have_an_interval_around_one_half():
     rng = np.random.default_rng(1)
-    found = cia.paired(rng.normal(size=200), np.arange(200) < 100, 500, rng)
+    found = cia.paired_test(rng.normal(size=200), np.arange(200) < 100, 500, rng)
     assert found["cia_auc_low"] < 0.5 < found["cia_auc_high"]
     assert 0.1 < found["cia_auc_high"] - found["cia_auc_low"] < 0.25
 
@@ -93,8 +93,8 @@ def test_half_are_trained_with_the_target_and_no_two_are_alike():
 
 def test_the_first_round_is_the_headline():
     found = [(Replica(i < 2, i, 2), {1: {"target": float(i >= 2)}, 2: {"target": 1.0}}) for i in range(4)]
-    facts = cia.conclude(Config(rounds=(1, 2)), found, np.random.default_rng(0)).facts
-    assert (facts["cia_auc"], facts["cia_auc_round_1"], facts["cia_auc_round_2"]) == (1, 1, 0.5)
+    metrics = cia.conclude(Config(rounds=(1, 2)), found, np.random.default_rng(0)).metrics
+    assert (metrics["cia_auc"], metrics["cia_auc_round_1"], metrics["cia_auc_round_2"]) == (1, 1, 0.5)
 
 
 def test_a_federation_without_a_client_is_that_of_the_others():
@@ -119,7 +119,7 @@ def test_what_cannot_be_attacked_is_refused():
 
 
 def test_a_run_trains_its_replicas_and_reports_them(tmp_path):
-    """A lonely record's owner among few: the model that has memorised it is told from the one that has not."""
+    """A lonely example's owner among few: the model that has memorized it is told from the one that has not."""
     run = given(
         rounds=2,
         training={"epochs": 20, "lr": 1.0},
@@ -136,7 +136,7 @@ def test_a_run_trains_its_replicas_and_reports_them(tmp_path):
 
 def test_federations_that_diverge_are_left_out_and_too_few_decide_nothing():
     found = [(Replica(i < 3, i, 1), {1: {"target": float(i >= 3)}} if i % 3 else {}) for i in range(6)]
-    facts = cia.conclude(Config(rounds=(1,)), found, np.random.default_rng(0)).facts
-    assert (facts["cia_auc"], facts["cia_federations"]) == (1, 4)
-    alone = cia.conclude(Config(rounds=(1,)), found[:5], np.random.default_rng(0)).facts
+    metrics = cia.conclude(Config(rounds=(1,)), found, np.random.default_rng(0)).metrics
+    assert (metrics["cia_auc"], metrics["cia_federations"]) == (1, 4)
+    alone = cia.conclude(Config(rounds=(1,)), found[:5], np.random.default_rng(0)).metrics
     assert np.isnan(alone["cia_auc"]) and alone["cia_federations"] == 3

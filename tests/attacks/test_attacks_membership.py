@@ -62,15 +62,15 @@ def test_a_threshold_lies_between_the_scores_that_it_parts():
     member = np.array([True, True, False, False])
     assert membership.best_threshold(np.array([4.0, 3.0, 1.0, 0.0]), member) == 2.0
     assert membership.best_threshold(np.full(4, 7.0), member) == 7.0
-    neighbours = np.array([np.nextafter(1.0, 2.0), 1.0])
-    tuned = membership.best_threshold(neighbours, np.array([True, False]))
-    assert ((neighbours >= tuned) == [True, False]).all()
+    neighbors = np.array([np.nextafter(1.0, 2.0), 1.0])
+    tuned = membership.best_threshold(neighbors, np.array([True, False]))
+    assert ((neighbors >= tuned) == [True, False]).all()
 
 
 def test_every_measure_by_hand():
     scores = np.array([3.0, 1.0, -1.0, -2.0, 2.0, -3.0, -4.0, -5.0])
     member = np.array([True] * 4 + [False] * 4)
-    assert membership.measured(scores, member) == {
+    assert membership.measure(scores, member) == {
         "balanced_accuracy": 0.625,
         "tpr": 0.5,
         "tnr": 0.75,
@@ -82,15 +82,15 @@ def test_every_measure_by_hand():
 
 @pytest.mark.parametrize("member", [[True, True], [False, False]])
 def test_without_both_kinds_of_records_nothing_is_known(member):
-    found = membership.measured(np.array([1.0, -1.0]), np.array(member))
+    found = membership.measure(np.array([1.0, -1.0]), np.array(member))
     assert set(found) == set(membership.MEASURES)
     assert np.isnan(list(found.values())).all()
 
 
 def test_a_score_that_is_not_a_number_leaves_nothing_known():
-    found = membership.measured(np.array([np.nan, -1.0, 1.0]), np.array([True, True, False]))
+    found = membership.measure(np.array([np.nan, -1.0, 1.0]), np.array([True, True, False]))
     assert np.isnan(list(found.values())).all()
-    assert np.isnan(membership.strongest([found, found])["balanced_accuracy"])
+    assert np.isnan(membership.worst_case([found, found])["balanced_accuracy"])
 
 
 @settings(deadline=None)
@@ -137,7 +137,7 @@ def test_a_class_with_members_only_takes_the_common_threshold():
 def test_the_strongest_attack_is_the_worst_case_of_each_measure():
     one = {**dict.fromkeys(membership.MEASURES, 0.1), "balanced_accuracy": 0.6, "tpr": 0.4, "tnr": 0.8, "auc": 0.7}
     two = {**dict.fromkeys(membership.MEASURES, 0.2), "balanced_accuracy": 0.7, "tpr": 0.9, "tnr": 0.5, "auc": 0.6}
-    assert membership.strongest([one, two]) == {
+    assert membership.worst_case([one, two]) == {
         "balanced_accuracy": 0.7,
         "tpr": 0.9,
         "tnr": 0.5,

@@ -7,7 +7,7 @@ import pytest
 
 from algorithms.core.network import Network
 from attacks import shadow_mia
-from attacks.metrics.membership import measured
+from attacks.metrics.membership import measure
 from attacks.shadow_mia import Config, audit
 from datasets.federation import DataError, Examples, Federation
 from tests.support.toy_federation import (
@@ -16,7 +16,7 @@ from tests.support.toy_federation import (
     HALVES,
     NONMEMBERS,
     SHADOWS,
-    memorised,
+    memorized,
     network_for,
     shadows_of,
     value,
@@ -27,7 +27,7 @@ from tests.support.toy_federation import (
 @pytest.mark.parametrize("attack_model", ["mlp", "mlp_per_class"])
 def test_a_model_that_knows_its_records_by_heart_gives_them_away(noise, network, attack_model, signal):
     config = Config(attack_model=attack_model, signal=signal)
-    weights = memorised(network, noise.train[: 3 * EACH])
+    weights = memorized(network, noise.train[: 3 * EACH])
     found = audit(
         config, noise, 0, HALVES, network, weights, shadows_of(config, noise, network), np.random.default_rng(1)
     )
@@ -47,7 +47,7 @@ def test_where_membership_was_shuffled_the_attack_is_at_chance(noise, network):
         np.concatenate([noise.train.x[:120], noise.nonmembers.x[:120]])[known],
         np.concatenate([noise.train.y[:120], noise.nonmembers.y[:120]])[known],
     )
-    weights = memorised(network, Examples(*(np.concatenate([part[:60], part[120:180]]) for part in (mixed.x, mixed.y))))
+    weights = memorized(network, Examples(*(np.concatenate([part[:60], part[120:180]]) for part in (mixed.x, mixed.y))))
     train = Examples(
         np.concatenate([mixed.x[:120], noise.train.x[120:]]), np.concatenate([mixed.y[:120], noise.train.y[120:]])
     )
@@ -62,7 +62,7 @@ def test_where_membership_was_shuffled_the_attack_is_at_chance(noise, network):
 
 
 def test_shuffled_membership_lies_within_its_binomial_interval_as_often_as_it_should(noise, network):
-    weights = memorised(network, noise.train[: 3 * EACH])
+    weights = memorized(network, noise.train[: 3 * EACH])
     found = audit(
         Config(), noise, 0, HALVES, network, weights, shadows_of(Config(), noise, network), np.random.default_rng(1)
     )
@@ -70,7 +70,7 @@ def test_shuffled_membership_lies_within_its_binomial_interval_as_often_as_it_sh
     scores, member = found.scores.score[mine], found.scores.member[mine]
     rng, inside = np.random.default_rng(3), 0
     for _ in range(400):
-        shuffled = measured(scores, rng.permutation(member))
+        shuffled = measure(scores, rng.permutation(member))
         variance = sum(shuffled[rate] * (1 - shuffled[rate]) for rate in ("tpr", "tnr")) / (3 * EACH) / 4
         inside += abs(shuffled["balanced_accuracy"] - 0.5) <= 1.96 * np.sqrt(variance)
     # Shuffling draws without replacement, which varies no more than the binomial.
@@ -78,7 +78,7 @@ def test_shuffled_membership_lies_within_its_binomial_interval_as_often_as_it_sh
 
 
 def test_an_audit_repeats_itself_bit_for_bit(noise, network):
-    weights, shadows = memorised(network, noise.train[: 3 * EACH]), shadows_of(Config(shadows=1), noise, network, 0.5)
+    weights, shadows = memorized(network, noise.train[: 3 * EACH]), shadows_of(Config(shadows=1), noise, network, 0.5)
     once, again = (
         audit(Config(shadows=1), noise, 0, HALVES, network, weights, shadows, np.random.default_rng(5))
         for _ in range(2)
@@ -130,14 +130,14 @@ def asked(config: Config, data: Federation, listening: Listening, cluster: int =
 
 
 def rows(x: np.ndarray) -> set[bytes]:
-    return {record.tobytes() for record in x}
+    return {example.tobytes() for example in x}
 
 
 def test_members_are_the_clusters_and_non_members_look_like_them(images, listening):
     members, nonmembers, found = asked(Config(shadows=1, queries=50), images, listening, cluster=1)
     assert len(members) == len(nonmembers) == 50
     assert rows(members) <= rows(images.train.x[3 * EACH :])
-    likely = [rows(images.prepare(images.nonmembers.x, np.full(NONMEMBERS, amount))) for amount in (5, 10, 15)]
+    likely = [rows(images.prepare(images.nonmembers.x, np.full(NONMEMBERS, strength))) for strength in (5, 10, 15)]
     shares = [len(rows(nonmembers) & looks) for looks in likely]
     assert sum(shares) == 50
     assert min(shares) > 5
@@ -157,7 +157,7 @@ def test_of_records_that_clients_held_out_only_the_clusters_are_asked(images, li
     members, nonmembers, found = asked(Config(shadows=1), data, listening)
     own = data.nonmember_owner < 3
     assert len(members) == len(nonmembers) == 3 * EACH < own.sum()
-    assert rows(nonmembers) <= rows(data.prepare(data.nonmembers.x[own], data.amounts[data.nonmember_owner[own]]))
+    assert rows(nonmembers) <= rows(data.prepare(data.nonmembers.x[own], data.strengths[data.nonmember_owner[own]]))
     assert set(found.scores.client) == {0, 1, 2}
 
 
@@ -175,7 +175,7 @@ def test_as_many_members_are_asked_as_there_are_non_members(images, listening):
 
 def test_a_cluster_without_a_held_out_record_cannot_be_attacked(images, listening):
     data = replace(images, nonmember_owner=np.full(NONMEMBERS, 5))
-    with pytest.raises(DataError, match="no held-out record"):
+    with pytest.raises(DataError, match="no held-out example"):
         asked(Config(shadows=1), data, listening)
 
 
@@ -185,6 +185,6 @@ def test_the_attack_is_trained_on_no_more_vectors_than_asked(images, listening, 
     monkeypatch.setattr(
         shadow_mia._attack_models, "fit", lambda name, shadow, rng: seen.append(len(shadow)) or fit(name, shadow, rng)
     )
-    asked(Config(shadows=2, attack_records=90), images, listening)
+    asked(Config(shadows=2, attack_examples=90), images, listening)
     asked(Config(shadows=2), images, listening)
     assert seen == [90, 2 * 2 * 3 * EACH]

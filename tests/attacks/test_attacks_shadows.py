@@ -33,7 +33,7 @@ def test_halves_are_disjoint_equally_many_and_new_for_each_shadow(noise):
         ({"size_matched": True}, [0, 1, 1, 1, 1, 1], EACH),
         ({"size_matched": True}, [0, 0, 0, 0, 0, 0], SHADOWS // 2),
         ({"size_matched": False}, [0, 1, 1, 1, 1, 1], SHADOWS // 2),
-        ({"shadow_records": 101, "size_matched": False}, [0, 1, 1, 1, 1, 1], 50),
+        ({"shadow_examples": 101, "size_matched": False}, [0, 1, 1, 1, 1, 1], 50),
     ],
 )
 def test_a_shadow_has_as_many_records_as_the_cluster_but_no_more_than_there_are(noise, fields, assignment, size):
@@ -75,29 +75,29 @@ def test_a_probe_is_one_more_shadow_and_leaves_the_others_as_they_are(noise):
 
 
 @pytest.mark.parametrize(
-    ("transform", "amounts"), [("cluster", {30, 35, 40}), ("mixture", {30, 35, 40, 5, 10, 15}), ("none", {0})]
+    ("transform", "strengths"), [("cluster", {30, 35, 40}), ("mixture", {30, 35, 40, 5, 10, 15}), ("none", {0})]
 )
-def test_shadow_images_are_transformed_as_somebodys(images, transform, amounts):
+def test_shadow_images_are_transformed_as_somebodys(images, transform, strengths):
     for job in shadow_jobs(Config(shadow_transform=transform), images, 0, HALVES, 0.9, seeds()):
-        assert job.amounts.shape == (SHADOWS,)
-        assert set(job.amounts) == amounts
+        assert job.strengths.shape == (SHADOWS,)
+        assert set(job.strengths) == strengths
 
 
 def test_amounts_per_image_are_drawn_from_the_clusters_images(images):
     per_image = np.arange(CLIENTS * EACH, dtype=np.float32)
-    data = replace(images, record_amounts=per_image)
-    amounts = shadow_jobs(Config(), data, 0, HALVES, 0.9, seeds())[0].amounts
-    assert set(amounts) <= set(per_image[: 3 * EACH])
-    assert len(set(amounts)) > EACH
+    data = replace(images, example_strengths=per_image)
+    strengths = shadow_jobs(Config(), data, 0, HALVES, 0.9, seeds())[0].strengths
+    assert set(strengths) <= set(per_image[: 3 * EACH])
+    assert len(set(strengths)) > EACH
 
 
 def test_images_that_are_made_brighter_are_left_alone_by_the_factor_1(images):
     data = replace(images, prepare=Preparation("brightness"))
-    assert set(shadow_jobs(Config(shadow_transform="none"), data, 0, HALVES, 0.9, seeds())[0].amounts) == {1}
+    assert set(shadow_jobs(Config(shadow_transform="none"), data, 0, HALVES, 0.9, seeds())[0].strengths) == {1}
 
 
 def test_a_shadow_set_of_one_record_is_refused(noise):
-    with pytest.raises(DataError, match="2 records or more; the shadow set of toy has 1"):
+    with pytest.raises(DataError, match="2 examples or more; the shadow set of toy has 1"):
         shadow_jobs(Config(), replace(noise, shadow=noise.shadow[:1]), 0, HALVES, 0.9, seeds())
 
 
@@ -134,7 +134,7 @@ def test_a_job_is_all_that_its_key_covers():
     job = ShadowJob(np.array([0]), np.array([1]), np.zeros(2, np.float32), 0.9, 50, 1)
     changes = [
         {"members": np.array([1]), "nonmembers": np.array([0])},
-        {"amounts": np.ones(2, np.float32)},
+        {"strengths": np.ones(2, np.float32)},
         {"target_accuracy": 0.91},
         {"max_epochs": 51},
         {"seed": 2},

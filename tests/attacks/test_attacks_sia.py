@@ -1,4 +1,4 @@
-"""Source inference: whose record it is, by hand, by a slow loop, and on models that know their records by heart."""
+"""Source inference: whose example it is, by hand, by a slow loop, and on models that know their examples by heart."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from attacks import sia
 from attacks.sia import Config, conclude, observe
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.trial.random_streams import stream
-from tests.support.toy_federation import CLASSES, CLIENTS, EACH, memorised, network_for
+from tests.support.toy_federation import CLASSES, CLIENTS, EACH, memorized, network_for
 
 
 def fixed(purpose, *place):
@@ -21,24 +21,24 @@ def fixed(purpose, *place):
 
 
 def dealt(sizes, tests=8):
-    """Clients with ``sizes`` training records and ``tests`` test records each, all of them different."""
+    """Clients with ``sizes`` training examples and ``tests`` test examples each, all of them different."""
     clients, train = len(sizes), sum(sizes)
     x = np.arange(train + clients * tests, dtype=np.float32)[:, None]
-    records = Examples(x, np.arange(len(x)) % 2)
+    examples = Examples(x, np.arange(len(x)) % 2)
     return Federation(
         name="dealt",
         classes=2,
-        train=records[:train],
+        train=examples[:train],
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
         groups=np.zeros(clients, int),
         group_names=("all",),
-        amounts=np.zeros(clients, np.float32),
-        record_amounts=np.zeros(train, np.float32),
-        test=records[train:],
+        strengths=np.zeros(clients, np.float32),
+        example_strengths=np.zeros(train, np.float32),
+        test=examples[train:],
         test_owner=np.repeat(np.arange(clients), tests),
-        nonmembers=records[:0],
+        nonmembers=examples[:0],
         nonmember_owner=np.empty(0, int),
-        shadow=records[:0],
+        shadow=examples[:0],
     )
 
 
@@ -62,27 +62,27 @@ def seen(data, network, weights, config=None, clients=None):
 
 
 def test_two_clients_by_hand():
-    """Client 0 is found on three of four records, client 1 on one; a tie falls to client 0."""
+    """Client 0 is found on three of four examples, client 1 on one; a tie falls to client 0."""
     own, other = [[1, 1, 1, 5], [2, 2, 2, 2]], [[2, 2, 2, 2], [3, 1, 3, 2]]
     found = concluded([[own[0], other[0]], [own[1], other[1]]])  # [models, owners, n]
     np.testing.assert_array_equal(found.clients["sia_accuracy"], [0.75, 0.25])
     np.testing.assert_array_equal(found.clients["target_loss"], [2, 2.25])
-    facts = found.facts
-    assert facts["sia_mean"] == facts["sia_chance"] == 0.5
-    assert facts["eod"] == 0.5 and facts["sia_mad"] == 0.25
-    assert facts["sia_cov"] == pytest.approx(0.25 / 0.5)
-    assert facts["sia_fi"] == pytest.approx(1 / 1.25)
-    assert facts["sia_sen"] == pytest.approx(0.5 - 0.25 / 2)
-    # Owner 0's records lose 2 and 2 under the two models, owner 1's 2 and 2.25.
-    assert facts["loss_cov"] == pytest.approx((0 + 0.125 / 2.125) / 2)
-    assert facts["loss_fi"] == pytest.approx(1 / (1 + facts["loss_cov"] ** 2))
-    assert facts["loss_mad"] == pytest.approx((0 + 0.125) / 2)
-    assert 0 < facts["eod_null"] < 1
+    metrics = found.metrics
+    assert metrics["sia_mean"] == metrics["sia_chance"] == 0.5
+    assert metrics["eod"] == 0.5 and metrics["sia_mad"] == 0.25
+    assert metrics["sia_cov"] == pytest.approx(0.25 / 0.5)
+    assert metrics["sia_fi"] == pytest.approx(1 / 1.25)
+    assert metrics["sia_sen"] == pytest.approx(0.5 - 0.25 / 2)
+    # Owner 0's examples lose 2 and 2 under the two models, owner 1's 2 and 2.25.
+    assert metrics["loss_cov"] == pytest.approx((0 + 0.125 / 2.125) / 2)
+    assert metrics["loss_fi"] == pytest.approx(1 / (1 + metrics["loss_cov"] ** 2))
+    assert metrics["loss_mad"] == pytest.approx((0 + 0.125) / 2)
+    assert 0 < metrics["eod_null"] < 1
     assert found.measures == (("client_0", "sia_accuracy", 0.75), ("client_1", "sia_accuracy", 0.25))
 
 
 def slow(losses):
-    """Equation 5 and the metrics of section 5.2, record by record."""
+    """Equation 5 and the metrics of section 5.2, example by example."""
     models, owners, n = losses.shape
     found = []
     for i in range(owners):
@@ -106,17 +106,17 @@ def test_the_slow_loop_finds_the_same():
     losses = rng.integers(1, 5, (4, 4, 30)).astype(float)  # many ties
     found, (accuracies, loss_cov) = concluded(losses), slow(losses)
     assert found.clients["sia_accuracy"].tolist() == accuracies
-    assert found.facts["sia_mean"] == pytest.approx(np.mean(accuracies))
-    assert found.facts["sia_cov"] == pytest.approx(np.std(accuracies) / np.mean(accuracies))
-    assert found.facts["loss_cov"] == pytest.approx(loss_cov)
+    assert found.metrics["sia_mean"] == pytest.approx(np.mean(accuracies))
+    assert found.metrics["sia_cov"] == pytest.approx(np.std(accuracies) / np.mean(accuracies))
+    assert found.metrics["loss_cov"] == pytest.approx(loss_cov)
 
 
 @given(st.integers(2, 6), st.integers(1, 8), st.integers(0, 2**32 - 1))
 def test_targets_unrelated_to_their_owners_are_traced_at_exactly_one_in_k(clients, n, seed):
-    """Over all rotations of the owners, each record is once the record of the client it is traced to."""
+    """Over all rotations of the owners, each example is once the example of the client it is traced to."""
     losses = np.random.default_rng(seed).integers(0, 4, (clients, clients, n)).astype(float)
     data = dealt([4] * clients)
-    means = [concluded(np.roll(losses, turn, axis=1), data=data).facts["sia_mean"] for turn in range(clients)]
+    means = [concluded(np.roll(losses, turn, axis=1), data=data).metrics["sia_mean"] for turn in range(clients)]
     assert np.mean(means) == pytest.approx(1 / clients, abs=1e-12)
 
 
@@ -124,9 +124,9 @@ def test_rounding_is_to_two_decimals_and_leaves_the_mean_alone():
     losses = np.ones((2, 2, 3))
     losses[1, 1, 0] = losses[1, 0, 0] = 0  # client 0 keeps two of three, client 1 gains one of three
     plain, rounded = concluded(losses), concluded(losses, Config(rounded=True))
-    assert plain.facts["eod"] == pytest.approx(1 / 3)
-    assert rounded.facts["eod"] == pytest.approx(0.67 - 0.33)
-    assert rounded.facts["sia_mean"] == plain.facts["sia_mean"] == 0.5
+    assert plain.metrics["eod"] == pytest.approx(1 / 3)
+    assert rounded.metrics["eod"] == pytest.approx(0.67 - 0.33)
+    assert rounded.metrics["sia_mean"] == plain.metrics["sia_mean"] == 0.5
 
 
 def test_a_model_whose_losses_are_no_numbers_is_not_suspected():
@@ -135,7 +135,7 @@ def test_a_model_whose_losses_are_no_numbers_is_not_suspected():
     losses[1] = np.inf
     found = concluded(losses)
     np.testing.assert_array_equal(found.clients["sia_accuracy"], [0, 0, 1])
-    assert np.isnan(found.facts["loss_cov"]) and found.facts["sia_mean"] == pytest.approx(1 / 3)
+    assert np.isnan(found.metrics["loss_cov"]) and found.metrics["sia_mean"] == pytest.approx(1 / 3)
 
 
 def test_who_took_no_part_is_neither_attacked_nor_suspected():
@@ -143,14 +143,14 @@ def test_who_took_no_part_is_neither_attacked_nor_suspected():
     losses = rng.random((3, 6, 10))
     found = concluded(losses, clients=present)
     alone = concluded(losses[:, present])
-    assert found.facts == alone.facts
+    assert found.metrics == alone.metrics
     for name, values in found.clients.items():
         assert np.isnan(values[[0, 2, 5]]).all()
         np.testing.assert_array_equal(values[present], alone.clients[name])
     assert [target for target, _, _ in found.measures] == ["client_1", "client_3", "client_4"]
 
 
-# Which records
+# Which examples
 
 
 @pytest.mark.parametrize("pool", ["training", "all"])
@@ -158,7 +158,7 @@ def test_targets_are_the_owners_own_records_and_fixed(pool):
     data = dealt([30, 12, 9, 20])
     config = Config(pool=pool)
     places = sia.targets(config, data, fixed)
-    assert places.shape == (4, 9 if pool == "training" else 17)  # eight test records each
+    assert places.shape == (4, 9 if pool == "training" else 17)  # eight test examples each
     owners = np.concatenate([data.owner(), data.test_owner])
     assert (owners[places] == np.arange(4)[:, None]).all()
     assert all(len(set(own)) == len(own) for own in places.tolist())
@@ -172,7 +172,7 @@ def test_as_many_targets_as_asked_for():
 
 
 def test_a_client_without_records_cannot_be_attacked():
-    with pytest.raises(DataError, match="1 training record"):
+    with pytest.raises(DataError, match="1 training example"):
         sia.targets(Config(), dealt([5, 0, 5, 5]), fixed)
 
 
@@ -180,22 +180,22 @@ def test_a_client_without_records_cannot_be_attacked():
 
 
 def test_models_that_know_their_records_by_heart_give_them_away(noise, network):
-    weights = [memorised(network, noise.client(i)) for i in range(CLIENTS)]
+    weights = [memorized(network, noise.client(i)) for i in range(CLIENTS)]
     found = concluded(seen(noise, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=noise)
-    assert found.facts["sia_mean"] > 0.99
+    assert found.metrics["sia_mean"] > 0.99
     assert (found.clients["sia_low"] > 1 / CLIENTS).all()
-    # The same models, asked about records of nobody: a sixth, whatever they are.
+    # The same models, asked about examples of nobody: a sixth, whatever they are.
     strange = replace(noise, train=Examples(noise.nonmembers.x[:240], noise.nonmembers.y[:240]))
     found = concluded(seen(strange, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=strange)
-    assert found.facts["sia_mean"] == pytest.approx(1 / CLIENTS, abs=4 * (5 / 36 / 240) ** 0.5)
+    assert found.metrics["sia_mean"] == pytest.approx(1 / CLIENTS, abs=4 * (5 / 36 / 240) ** 0.5)
 
 
 def test_before_any_training_all_records_are_traced_to_client_0(noise, network):
     weights = [network.initial(np.random.default_rng(3))] * CLIENTS
     found = concluded(seen(noise, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=noise)
     np.testing.assert_array_equal(found.clients["sia_accuracy"], [1, 0, 0, 0, 0, 0])
-    assert found.facts["sia_mean"] == 1 / CLIENTS
-    assert found.facts["loss_cov"] == pytest.approx(0, abs=1e-12) and found.facts["eod"] == 1
+    assert found.metrics["sia_mean"] == 1 / CLIENTS
+    assert found.metrics["loss_cov"] == pytest.approx(0, abs=1e-12) and found.metrics["eod"] == 1
 
 
 def test_losses_are_cross_entropies_of_the_owners_records_under_each_model(noise, network):
@@ -238,7 +238,7 @@ def test_models_that_are_all_but_certain_do_not_tie(noise):
     assert (sia.guesses(observed[:, None]) == 1).all()
 
 
-def test_cohorts_see_what_all_clients_see_together(noise):
+def test_blocks_see_what_all_clients_see_together(noise):
     network = network_for((2000,), hidden=(4,))
     weights = [network.initial(np.random.default_rng(i)) for i in range(CLIENTS)]
     pieces = [seen(noise, network, weights[at : at + 4], clients=range(at, CLIENTS)[:4]) for at in (0, 4)]
@@ -248,7 +248,7 @@ def test_cohorts_see_what_all_clients_see_together(noise):
 def test_test_records_among_the_targets_come_from_their_place():
     data = dealt([6] * 3)
     places = np.array([20, 0, 17, 18, 5, 41])
-    chosen = sia._records(data, places)
+    chosen = sia._examples_at(data, places)
     x, y = np.concatenate([data.train.x, data.test.x]), np.concatenate([data.train.y, data.test.y])
     np.testing.assert_array_equal(chosen.x, x[places])
     np.testing.assert_array_equal(chosen.y, y[places])
@@ -261,7 +261,7 @@ def test_the_run_is_the_mean_of_its_attacked_rounds_and_the_maximum_of_the_clien
     rows = [{"sia_mean": 0.2, "sia_cov": 1.0, "eod": 0.5}, {"sia_mean": None}, {}, {"sia_mean": 0.4, "sia_cov": None}]
     rows.append({"sia_mean": 0.3, "sia_cov": 3.0, "eod": float("nan")})
     found = sia.final(Config(), None, rows)
-    assert set(found) == {"sia_max", *concluded(np.ones((2, 2, 2))).facts}
+    assert set(found) == {"sia_max", *concluded(np.ones((2, 2, 2))).metrics}
     assert found["sia_mean"] == pytest.approx(0.3) and found["sia_max"] == 0.4
     assert found["sia_cov"] == 2 and found["eod"] == 0.5
     assert found["loss_cov"] is None

@@ -9,7 +9,7 @@ import torch
 
 from algorithms.core.messages import Weights
 from attacks import whitebox_mia
-from attacks.whitebox_mia import Config, attacked, conclude, cosines, mock_update, observe
+from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, mock_update, observe
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
 from tests.support.toy_federation import CLIENTS, EACH, FEATURES, network_for
@@ -34,10 +34,10 @@ def narrow():
     return network_for((FEATURES,), hidden=(8,))
 
 
-def sent_and_received(network, records):
-    """A common start, and every client's model after one pass over ``records(client)``."""
+def sent_and_received(network, examples):
+    """A common start, and every client's model after one pass over ``examples(client)``."""
     start, training = network.initial(np.random.default_rng(0)), Config(mock_lr=0.05, mock_batch_size=20)
-    moved = [mock_update(training, records(i), network, start, np.random.default_rng(i)) for i in range(CLIENTS)]
+    moved = [mock_update(training, examples(i), network, start, np.random.default_rng(i)) for i in range(CLIENTS)]
     return start, start.params + np.stack(moved)
 
 
@@ -48,8 +48,8 @@ def watched(config, data, network, start, params, clients=EVERYONE):
     )
 
 
-def found(config, data, network, records, clients=EVERYONE):
-    start, params = sent_and_received(network, records)
+def found(config, data, network, examples, clients=EVERYONE):
+    start, params = sent_and_received(network, examples)
     return conclude(config, data, watched(config, data, network, start, params, clients), clients, 0, fixed)
 
 
@@ -58,12 +58,12 @@ def found(config, data, network, records, clients=EVERYONE):
 
 def test_clients_who_learn_by_heart_are_given_away(held, narrow):
     exposed = found(SMALL, held, narrow, held.client)
-    assert exposed.facts["whitebox_accuracy"] > 0.9
+    assert exposed.metrics["whitebox_accuracy"] > 0.9
     accuracy = exposed.clients["whitebox_accuracy"]
     assert np.isnan(accuracy[0]) and (accuracy[1:] > 0.8).all()
-    assert exposed.facts["whitebox_accuracy"] == pytest.approx(accuracy[1:].mean())
-    assert exposed.facts["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
-    assert exposed.facts["whitebox_cov"] == pytest.approx(accuracy[1:].std() / accuracy[1:].mean())
+    assert exposed.metrics["whitebox_accuracy"] == pytest.approx(accuracy[1:].mean())
+    assert exposed.metrics["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
+    assert exposed.metrics["whitebox_cov"] == pytest.approx(accuracy[1:].std() / accuracy[1:].mean())
     named = {(target, metric): value for target, metric, value in exposed.measures}
     assert {target for target, _ in named} == {f"client_{i}" for i in range(1, CLIENTS)}
     assert all(named[f"client_{i}", "balanced_accuracy"] == accuracy[i] for i in range(1, CLIENTS))
@@ -81,13 +81,13 @@ def test_where_membership_was_shuffled_it_is_at_chance(held, narrow):
     config = SMALL.model_copy(update={"queries": EACH})
     exposed = found(config, held, narrow, lambda i: mixed(i) if i else held.client(i))
     chance = (0.25 / (2 * EACH * (CLIENTS - 1))) ** 0.5
-    assert exposed.facts["whitebox_accuracy"] == pytest.approx(0.5, abs=3 * chance)
+    assert exposed.metrics["whitebox_accuracy"] == pytest.approx(0.5, abs=3 * chance)
     halves = watched(config, held, narrow, *sent_and_received(narrow, lambda i: mixed(i) if i else held.client(i)))
     known, unknown = halves["members"][1:, ::2], halves["members"][1:, 1::2]
     assert known.mean() > unknown.mean() + 0.1  # and it is not that there was nothing to see
 
 
-def test_the_same_is_found_again_and_in_whatever_cohorts(held, narrow):
+def test_the_same_is_found_again_and_in_whatever_blocks(held, narrow):
     start, params = sent_and_received(narrow, held.client)
     together = watched(SMALL, held, narrow, start, params)
     pieces = [watched(SMALL, held, narrow, start, params, part) for part in (EVERYONE[:4], EVERYONE[4:])]
@@ -100,7 +100,7 @@ def test_the_same_is_found_again_and_in_whatever_cohorts(held, narrow):
 def test_without_the_trainer_nothing_is_found(held, narrow):
     exposed = found(SMALL, held, narrow, held.client, clients=np.array([1, 4]))
     assert np.isnan(exposed.clients["whitebox_accuracy"]).all()
-    assert set(exposed.facts) == set(whitebox_mia.AVERAGED) and np.isnan(list(exposed.facts.values())).all()
+    assert set(exposed.metrics) == set(whitebox_mia.AVERAGED) and np.isnan(list(exposed.metrics.values())).all()
     assert exposed.measures == ()
 
 
@@ -123,25 +123,25 @@ def test_cosines_by_hand():
     """At zero weights p = 0.1 for each class, so that the step downhill for (x, y) is (onehot(y) - 0.1) x'."""
     network = linear()
     network.load(Weights(np.zeros(30, np.float32), np.zeros(0, np.float32)))
-    record = Examples(np.array([[3.0, 4.0]], np.float32), np.array([0]))
+    example = Examples(np.array([[3.0, 4.0]], np.float32), np.array([0]))
     along, away = np.zeros((2, 30), np.float32)
     step = np.outer(np.eye(10)[0] - 0.1, [3, 4]).ravel()
     along[:20], along[20:] = 7 * step, np.eye(10)[0] - 0.1
     away[:20] = -step  # and no update of the biases
-    got = cosines(network, record, np.stack([along, away]))
+    got = cosines(network, example, np.stack([along, away]))
     np.testing.assert_allclose(got, [[[1, 1], [-1, 0]]], atol=1e-6)
 
 
 def test_cosines_are_those_of_autograd_record_by_record(noise, narrow):
     rng, start = np.random.default_rng(0), narrow.initial(np.random.default_rng(1))
     updates = rng.normal(size=(3, len(start.params))).astype(np.float32)
-    records = noise.train[5:9]
+    examples = noise.train[5:9]
     narrow.load(start)
-    got = cosines(narrow, records, updates)
+    got = cosines(narrow, examples, updates)
     arrays = list(narrow.module.parameters())
     for n in range(4):
-        logits = narrow.module(torch.from_numpy(records.x[n : n + 1]))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(records.y[n : n + 1]))
+        logits = narrow.module(torch.from_numpy(examples.x[n : n + 1]))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(examples.y[n : n + 1]))
         gradients = torch.autograd.grad(loss, arrays)
         for m in range(3):
             pieces = narrow.layout.views(torch.from_numpy(updates[m])).values()
@@ -161,15 +161,15 @@ def test_an_update_that_is_no_number_has_no_direction(noise, narrow):
 
 def test_a_mock_update_of_one_batch_is_a_gradient_step(noise):
     network = linear(FEATURES)
-    start, records = network.initial(np.random.default_rng(0)), noise.client(0)
+    start, examples = network.initial(np.random.default_rng(0)), noise.client(0)
     config = Config(mock_batch_size=EACH, mock_lr=0.5)
-    got = mock_update(config, records, network, start, np.random.default_rng(0))
+    got = mock_update(config, examples, network, start, np.random.default_rng(0))
     network.load(start)
-    logits = network.logits(records.x).astype(float)
+    logits = network.logits(examples.x).astype(float)
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    error = p - np.eye(10)[records.y]
-    slope = np.concatenate([(error.T @ records.x).ravel(), error.sum(axis=0)]) / EACH
-    np.testing.assert_allclose(got, -0.5 * slope, atol=1e-5)
+    error = p - np.eye(10)[examples.y]
+    gradient = np.concatenate([(error.T @ examples.x).ravel(), error.sum(axis=0)]) / EACH
+    np.testing.assert_allclose(got, -0.5 * gradient, atol=1e-5)
 
 
 def test_lessons_are_about_the_trainers_records_half_of_them_held_out(held, narrow):
@@ -180,32 +180,32 @@ def test_lessons_are_about_the_trainers_records_half_of_them_held_out(held, narr
     np.testing.assert_array_equal(seen["taught"].reshape(40, 8).sum(axis=0), np.full(8, 20))
     assert seen["members"].shape == seen["nonmembers"].shape == (CLIENTS, 20, arrays)
     assert np.isnan(seen["members"][0]).all() and np.isfinite(seen["members"][1:]).all()
-    # A record that was trained on lies along the update more than one that was held out.
+    # An example that was trained on lies along the update more than one that was held out.
     assert seen["lessons"][seen["taught"]].mean() > seen["lessons"][~seen["taught"]].mean() + 0.1
 
 
-# Which records
+# Which examples
 
 
 def test_members_are_the_clients_and_non_members_are_never_trained_on(held):
-    inside, outside = attacked(SMALL, held, 2, fixed)
+    inside, outside = attacked_examples(SMALL, held, 2, fixed)
     own, out = held.client(2), held.nonmembers[held.nonmember_owner == 2]
     assert len(inside) == len(outside) == 20
     assert {row.tobytes() for row in inside.x} < {row.tobytes() for row in own.x}
     assert {row.tobytes() for row in outside.x} < {row.tobytes() for row in out.x}
-    again = attacked(SMALL, held, 2, fixed)
+    again = attacked_examples(SMALL, held, 2, fixed)
     assert again[0].x.tobytes() == inside.x.tobytes() and again[1].x.tobytes() == outside.x.tobytes()
 
 
 def test_a_clients_own_test_records_come_first_and_nobodys_last(noise, images):
     owners = np.array([3] * 4 + [-1] * 6)
     tested = replace(noise, test_owner=owners)
-    inside, outside = attacked(SMALL, tested, 3, fixed)
+    inside, outside = attacked_examples(SMALL, tested, 3, fixed)
     assert len(inside) == len(outside) == 4
     np.testing.assert_array_equal(outside.x, tested.test.x[:4])
-    assert len(attacked(SMALL, tested, 2, fixed)[1]) == 20  # nobody's non-members
-    # What is stored as it was published is turned as the client's own records are.
-    turned = attacked(
+    assert len(attacked_examples(SMALL, tested, 2, fixed)[1]) == 20  # nobody's non-members
+    # What is stored as it was published is turned as the client's own examples are.
+    turned = attacked_examples(
         Config(queries=300), replace(images, nonmembers=images.nonmembers[:1], nonmember_owner=np.array([1])), 1, fixed
     )
     np.testing.assert_array_equal(turned[1].x, images.prepare(images.nonmembers.x[:1], np.array([35])))
@@ -220,7 +220,7 @@ def test_a_client_with_nothing_held_out_is_left_out(held, narrow):
 def test_a_federation_with_nothing_held_out_is_refused(held, narrow):
     start, params = sent_and_received(narrow, held.client)
     none = replace(held, nonmembers=held.nonmembers[:0], nonmember_owner=np.empty(0, int))
-    with pytest.raises(DataError, match="no record that could be set against"):
+    with pytest.raises(DataError, match="no example that could be set against"):
         watched(SMALL, none, narrow, start, params)
 
 

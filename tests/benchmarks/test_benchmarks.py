@@ -126,8 +126,8 @@ def test_the_table_shows_ratio_target_and_verdict_in_one_line():
 
 
 def test_the_parts_of_our_round_are_medians_with_the_longest_first():
-    parts = [{"train": 3.0, "record": 0.1}, {"train": 1.0, "record": 0.3}, {"train": 2.0, "record": 0.2}]
-    assert comparison.shares(parts) == "train 2.000 s, record 0.200 s"
+    parts = [{"train": 3.0, "example": 0.1}, {"train": 1.0, "example": 0.3}, {"train": 2.0, "example": 0.2}]
+    assert comparison.shares(parts) == "train 2.000 s, example 0.200 s"
 
 
 def test_files_hold_the_rows_and_every_round(tmp_path: Path):
@@ -148,15 +148,15 @@ def test_files_hold_the_rows_and_every_round(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "clients", "records", "shape"),
+    ("name", "clients", "examples", "shape"),
     [("digits", 200, 12_800, (1, 8, 8)), ("mnist", 40, 10_240, (1, 28, 28)), ("har", 30, None, (9, 128))],
 )
-def test_workloads_have_the_clients_and_records_of_their_titles(name, clients, records, shape):
+def test_workloads_have_the_clients_and_records_of_their_titles(name, clients, examples, shape):
     workload = WORKLOADS[name]
-    given = workload.records(None, False)
+    given = workload.examples(None, False)
     assert (given.clients, given.x.shape[1:], given.x.dtype) == (clients, shape, np.float32)
     assert f"{clients} clients" in workload.title
-    assert len(given.y) == given.offsets[-1] == (records or len(given.y))
+    assert len(given.y) == given.offsets[-1] == (examples or len(given.y))
     assert set(np.unique(given.y)) == set(range(workload.work.classes))
     sizes = np.diff(given.offsets)
     assert sizes.min() == sizes.max() or name == "har"

@@ -14,7 +14,7 @@ import pytest
 import torch
 from contender import Contender, Failed
 from contenders import networks
-from contenders.work import Records, Work, read_records, read_work
+from contenders.work import ClientExamples, Work, read_examples, read_work
 from plain_training import PlainTraining
 from torch.nn.functional import cross_entropy
 from workloads import WORKLOADS, initial, lay, patterns
@@ -23,29 +23,29 @@ from algorithms.core.network import Network
 from orchestrator.config.run import resolve
 from tests.support.inline import inline_trial
 
-SIZES = (3, 7, 5)  # records of three clients; a batch of seven holds all of each
+SIZES = (3, 7, 5)  # examples of three clients; a batch of seven holds all of each
 SHAPES = {"mlp": (1, 8, 8), "mnist_cnn": (1, 28, 28), "tcn": (9, 128)}
 
 
-def work_of(network: str, **changes: object) -> tuple[Work, Records]:
-    """One step per client and round, on all of its records."""
+def work_of(network: str, **changes: object) -> tuple[Work, ClientExamples]:
+    """One step per client and round, on all of its examples."""
     work = Work("tiny", network, 4, batch_size=7, optimizer="sgd", lr=0.5, **changes)
     x, y = patterns(sum(SIZES), SHAPES[network], 4)
-    return work, Records(x, y, np.concatenate([[0], np.cumsum(SIZES)]))
+    return work, ClientExamples(x, y, np.concatenate([[0], np.cumsum(SIZES)]))
 
 
-def averaged(work: Work, records: Records) -> dict[str, np.ndarray]:
-    """The weights after a round, by hand: the mean, by records, of one gradient step on each client's records."""
-    module = networks.build(work.network, records.x.shape[1:], work.classes).double()
-    start = {name: torch.from_numpy(a).double() for name, a in initial(work, records.x.shape[1:]).items()}
+def averaged(work: Work, examples: ClientExamples) -> dict[str, np.ndarray]:
+    """The weights after a round, by hand: the mean, by examples, of one gradient step on each client's examples."""
+    module = networks.build(work.network, examples.x.shape[1:], work.classes).double()
+    start = {name: torch.from_numpy(a).double() for name, a in initial(work, examples.x.shape[1:]).items()}
     total = {name: np.zeros(array.shape) for name, array in start.items()}
-    for client in range(records.clients):
+    for client in range(examples.clients):
         module.load_state_dict(start)
-        x, y = (torch.from_numpy(array) for array in records.of(client))
+        x, y = (torch.from_numpy(array) for array in examples.of(client))
         module.zero_grad()
         cross_entropy(module(x.double()), y).backward()
         for name, parameter in module.named_parameters():
-            total[name] += len(y) / len(records.y) * (parameter - work.lr * parameter.grad).detach().numpy()
+            total[name] += len(y) / len(examples.y) * (parameter - work.lr * parameter.grad).detach().numpy()
     return total
 
 
@@ -53,7 +53,7 @@ def averaged(work: Work, records: Records) -> dict[str, np.ndarray]:
 def test_plain_networks_are_fedprivs(name):
     work = WORKLOADS[name].work
     shape = SHAPES[work.network]
-    two = Records(np.zeros((2, *shape), np.float32), np.zeros(2, np.int64), np.arange(3))
+    two = ClientExamples(np.zeros((2, *shape), np.float32), np.zeros(2, np.int64), np.arange(3))
     run = resolve(fedpriv_trial.given(work, two) | {"rounds": 1})
     ours = Network(run.model, shape, work.classes)
     arrays = initial(work, shape)
@@ -68,13 +68,13 @@ def test_plain_networks_are_fedprivs(name):
 
 @pytest.mark.parametrize("network", ["mlp", "mnist_cnn", "tcn"])
 def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path, one_thread):
-    work, records = work_of(network)
-    given = fedpriv_trial.given(work, records) | {"rounds": 3, "evaluate_every": 3}
-    trial = inline_trial(given, tmp_path, fedpriv_trial.federation(work, records))
-    trial.state.models = [fedpriv_trial.flattened(initial(work, records.x.shape[1:]))]
+    work, examples = work_of(network)
+    given = fedpriv_trial.given(work, examples) | {"rounds": 3, "evaluate_every": 3}
+    trial = inline_trial(given, tmp_path, fedpriv_trial.federation(work, examples))
+    trial.state.models = [fedpriv_trial.flattened(initial(work, examples.x.shape[1:]))]
     clock = fedpriv_trial.Clock(trial)
     trial.advance()
-    for found, wanted in zip(trial.arrays().values(), averaged(work, records).values(), strict=True):
+    for found, wanted in zip(trial.arrays().values(), averaged(work, examples).values(), strict=True):
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, atol=1e-5)
     assert clock.taken()["train"] > 0
     assert clock.taken() == {}
@@ -82,8 +82,8 @@ def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path, one_th
 
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_a_plain_step_is_the_same_in_either_memory_format(channels_last, one_thread):
-    work, records = work_of("mnist_cnn")
-    alone = Records(records.x[:3], records.y[:3], np.array([0, 3]))
+    work, examples = work_of("mnist_cnn")
+    alone = ClientExamples(examples.x[:3], examples.y[:3], np.array([0, 3]))
     training = PlainTraining(work, alone, channels_last)
     training.load({name: torch.from_numpy(array) for name, array in initial(work, SHAPES["mnist_cnn"]).items()})
     assert training.train(0) == 3
@@ -94,24 +94,24 @@ def test_a_plain_step_is_the_same_in_either_memory_format(channels_last, one_thr
 
 
 def test_a_bare_round_is_the_average_of_the_clients_steps(tmp_path):
-    work, records = work_of("mlp")
-    lay(tmp_path, replace(WORKLOADS["digits"], work=work), records)
+    work, examples = work_of("mlp")
+    lay(tmp_path, replace(WORKLOADS["digits"], work=work), examples)
     with Contender("bare", "bare_pytorch.py", [str(tmp_path)], tmp_path / "log") as bare:
         seconds, _ = bare.ready().ask("round")
         bare.ask(f"save {tmp_path / 'after.npz'}")
     found = np.load(tmp_path / "after.npz")
-    for name, wanted in averaged(work, records).items():
+    for name, wanted in averaged(work, examples).items():
         np.testing.assert_allclose(found[name], wanted, atol=1e-5)
     assert seconds > 0
 
 
 def test_the_work_is_read_as_it_was_laid(tmp_path):
-    work, records = work_of("mlp", precision="bf16", processes=3)
-    lay(tmp_path, replace(WORKLOADS["digits"], work=work), records)
+    work, examples = work_of("mlp", precision="bf16", processes=3)
+    lay(tmp_path, replace(WORKLOADS["digits"], work=work), examples)
     assert read_work(tmp_path) == work
-    read = read_records(tmp_path)
+    read = read_examples(tmp_path)
     assert read.clients == 3
-    assert all(np.array_equal(read.of(2)[part], records.of(2)[part]) for part in (0, 1))
+    assert all(np.array_equal(read.of(2)[part], examples.of(2)[part]) for part in (0, 1))
 
 
 def scripted(tmp_path: Path, body: str) -> Contender:

@@ -1,4 +1,4 @@
-"""Every member of every slot gives the same bytes whoever does its work: 1, 2 and 5 actors, a client to each, any order.
+"""Every component of every slot gives the same bytes whoever does its work: 1, 2 and 5 actors, a client to each, any order.
 
 An actor is a session with a network of its own, which holds whatever its last job left there.
 """
@@ -14,11 +14,11 @@ import pytest
 
 import datasets
 from algorithms.core.network import Network
-from datasets.components import members
+from datasets.components import components
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
 from orchestrator.trial.client_actors import Job
-from orchestrator.trial.local_clients import OwnClients
+from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, _sessions
 from tests.support.inline import inline_trial
@@ -31,9 +31,11 @@ WORKED_ON = ("model", "training", "clustering", "objective", "aggregation", "pri
 
 
 def backends(slot: Any, name: str) -> list[str]:
-    """Those that the member can be run with; ``vmap`` is all clients of a cohort at once."""
-    module = members(slot.folder)[name]
-    alone = getattr(module, "BATCH_NORM", False) or getattr(module, "RANDOM", False) or hasattr(module, "slope")
+    """Those that the component can be run with; ``vmap`` is all clients of a block at once."""
+    module = components(slot.folder)[name]
+    alone = (
+        getattr(module, "BATCH_NORM", False) or getattr(module, "RANDOM", False) or hasattr(module, "private_gradient")
+    )
     return ["loop"] if alone or not getattr(module, "VMAP", True) else ["loop", "vmap"]
 
 
@@ -45,7 +47,7 @@ CASES = [
 ]
 
 
-class Actors(OwnClients):
+class Actors(LocalClients):
     """So many actors: every job goes to any of them, and they are done in any order."""
 
     def __init__(self, actors: int, run: Any, data: Federation) -> None:
@@ -68,7 +70,7 @@ class Actors(OwnClients):
 @pytest.fixture(scope="module")
 def digits() -> Federation:
     run = resolve(described())
-    return datasets.build(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
+    return datasets.build_federation(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
 
 
 def pictures(digits: Federation) -> Federation:
@@ -86,8 +88,8 @@ def pictures(digits: Federation) -> Federation:
         offsets=np.arange(7) * 4,
         groups=digits.groups,
         group_names=digits.group_names,
-        amounts=np.zeros(6, np.float32),
-        record_amounts=np.zeros(24, np.float32),
+        strengths=np.zeros(6, np.float32),
+        example_strengths=np.zeros(24, np.float32),
         test=drawn(12),
         test_owner=owners,
         nonmembers=drawn(12),
@@ -100,7 +102,7 @@ def pictures(digits: Federation) -> Federation:
 def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, slot, name, backend):
     run, data = described(slot, name), digits
     given = run["training"] if isinstance(run["training"], dict) else {"name": run["training"]}
-    run["training"] = {"lr": 0.1, "epochs": 1, "batch_size": 8} | given | {"cohort_size": 1}  # a client to a job
+    run["training"] = {"lr": 0.1, "epochs": 1, "batch_size": 8} | given | {"clients_per_job": 1}  # a client to a job
     if name != "dp_sgd":
         run["training"]["backend"] = backend
     if slot.key == "model":

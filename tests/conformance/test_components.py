@@ -1,5 +1,5 @@
-"""What every member of every slot declares, and that all of it counts in a trial's identity. Members are found, so
-a new file is tested without an edit here; what members do is in test_conformance_runs.py."""
+"""What every component of every slot declares, and that all of it counts in a trial's identity. Members are found, so
+a new file is tested without an edit here; what components do is in test_conformance_runs.py."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from datasets.components import Config, members
+from datasets.components import Config, components
 from orchestrator.config.run import SLOTS, resolve, trial_id
-from tests.support.slot_components import FOLDERS, chosen, described, every_member
+from tests.support.slot_components import FOLDERS, chosen, described, every_component
 
 # What a module has besides its Config; see the docstrings of the slots' packages.
 OWED = {
     "data": ("load",),
-    "data.split": ("problems", "shortages", "deal"),
+    "data.split": ("problems", "shortages", "partition"),
     "model": ("build", "CONVOLUTIONAL", "BATCH_NORM"),
-    "training": ("schedule", "one_epoch", "learning_rate", "unfit"),
+    "training": ("schedule", "one_epoch", "learning_rate", "shape_problem"),
     "clustering": ("preferences", "choose"),
     "objective": ("loss",),
     "aggregation": ("NEEDS", "begin", "weigh", "apply"),
@@ -33,12 +33,12 @@ OWED = {
 }
 
 
-# What every member declares
+# What every component declares
 
 
-@every_member
+@every_component
 def test_a_member_says_what_it_is(slot, name):
-    module = members(slot.folder)[name]
+    module = components(slot.folder)[name]
     assert (module.__doc__ or "").strip()
     assert module.Config.__module__ == module.__name__
     assert module.Config.__doc__ and module.Config.__doc__ != Config.__doc__
@@ -49,18 +49,18 @@ def test_a_member_says_what_it_is(slot, name):
             assert inspect.getdoc(getattr(module, function)), function
 
 
-@every_member
+@every_component
 def test_every_field_is_described_in_one_line_and_has_a_default_that_is_allowed(slot, name):
-    config = members(slot.folder)[name].Config
+    config = components(slot.folder)[name].Config
     for field, info in config.model_fields.items():
         assert info.description and "\n" not in info.description, field
         assert len(info.description) < 120, field
     assert config.model_validate(config().model_dump()) == config()
 
 
-@every_member
+@every_component
 def test_a_config_is_frozen_and_knows_its_fields(slot, name):
-    config = members(slot.folder)[name].Config()
+    config = components(slot.folder)[name].Config()
     assert isinstance(config, Config)
     with pytest.raises(ValidationError):
         type(config).model_validate({"no_such_field": 1})
@@ -69,10 +69,10 @@ def test_a_config_is_frozen_and_knows_its_fields(slot, name):
             setattr(config, field, value)
 
 
-@every_member
+@every_component
 def test_numbers_have_a_range(slot, name):
     """Checked where the schema can tell it; a tuple may be checked by a validator."""
-    schema = members(slot.folder)[name].Config.model_json_schema()
+    schema = components(slot.folder)[name].Config.model_json_schema()
     limits = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}
     for field, described_as in schema.get("properties", {}).items():
         for kind in (described_as, *described_as.get("anyOf", ())):
@@ -80,9 +80,9 @@ def test_numbers_have_a_range(slot, name):
                 assert limits & set(kind), field
 
 
-@every_member
+@every_component
 def test_what_is_no_number_is_refused(slot, name):
-    config = members(slot.folder)[name].Config()
+    config = components(slot.folder)[name].Config()
     for field, value in config:
         if isinstance(value, float):
             for wrong in (float("nan"), float("inf"), "0.5"):
@@ -90,12 +90,12 @@ def test_what_is_no_number_is_refused(slot, name):
                     type(config)(**{field: wrong})
 
 
-def test_reading_every_member_loads_neither_torch_nor_another_slow_package():
-    """The head process and the driver pay for what a member imports at its top."""
+def test_reading_every_component_loads_neither_torch_nor_another_slow_package():
+    """The head process and the driver pay for what a component imports at its top."""
     slow = "torch", "torchvision", "sklearn", "pandas", "mlflow", "ray"
     code = (
-        "import orchestrator, sys; from datasets.components import members\n"
-        f"for folder in {list(FOLDERS.values())}: members(folder)\n"
+        "import orchestrator, sys; from datasets.components import components\n"
+        f"for folder in {list(FOLDERS.values())}: components(folder)\n"
         f"print([name for name in {slow} if name in sys.modules])"
     )
     root = Path(__file__).parents[2]
@@ -134,17 +134,17 @@ def changes(config: BaseModel) -> Iterator[tuple[str, BaseModel]]:
             pytest.fail(f"no other value found for {field}")
 
 
-@every_member
-def test_every_field_of_every_member_is_part_of_the_trials_identity(slot, name):
+@every_component
+def test_every_field_of_every_component_is_part_of_the_trials_identity(slot, name):
     run = resolve(described(slot, name))
-    member = chosen(run, slot)
-    assert member.name == name
+    component = chosen(run, slot)
+    assert component.name == name
     ids = [trial_id(run)]
-    for _, config in changes(member.config):
-        other = replace(member, config=config)
+    for _, config in changes(component.config):
+        other = replace(component, config=config)
         filled: dict[str, Any] = {slot.field: (other,) if slot.many else other}
         ids.append(trial_id(replace(run, **filled)))
-    assert len(ids) == 1 + len(type(member.config).model_fields)
+    assert len(ids) == 1 + len(type(component.config).model_fields)
     assert len(set(ids)) == len(ids)
 
 
@@ -157,11 +157,11 @@ def test_the_fields_beside_the_slots_are_part_of_the_trials_identity():
 
 @pytest.mark.parametrize("slot", SLOTS, ids=lambda slot: slot.key)
 def test_which_member_fills_a_slot_is_part_of_the_trials_identity(slot):
-    names = list(members(slot.folder))
+    names = list(components(slot.folder))
     assert len({trial_id(resolve(described(slot, name))) for name in names}) == len(names)
 
 
-@every_member
+@every_component
 def test_a_run_is_read_back_as_it_was_written(slot, name):
     run = resolve(described(slot, name))
     again = resolve(json.loads(json.dumps(run.to_dict())))

@@ -1,5 +1,5 @@
-"""What every member of every slot does: in a run of two rounds, and by itself. Members are found, so a new file is
-tested without an edit here; what members declare is in test_conformance.py."""
+"""What every component of every slot does: in a run of two rounds, and by itself. Members are found, so a new file is
+tested without an edit here; what components declare is in test_conformance.py."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 import datasets
 from algorithms.clustering._preference import View
 from algorithms.core.layout import Layout
-from algorithms.core.messages import Received, reweighted
+from algorithms.core.messages import ClientUpdates, reweight
 from algorithms.core.noise import Normals
-from datasets.components import members
+from datasets.components import components
 from datasets.federation import Federation
-from orchestrator.config.run import Member, resolve
+from orchestrator.config.run import Component, resolve
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
 from tests.support.planted import finished, left_behind, table
@@ -31,7 +31,7 @@ BACKENDS = pytest.mark.parametrize("backend", ["loop", "vmap"])
 @pytest.fixture(scope="module")
 def digits() -> Federation:
     run = resolve(described())
-    return datasets.build(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
+    return datasets.build_federation(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
 
 
 def ran(run: dict[str, Any], folder: Path, digits: Federation) -> tuple[Any, dict[str, Any]]:
@@ -45,7 +45,7 @@ PARTS = [(slot, name) for slot, name in EVERY if slot.key in ("clustering", "obj
 @BACKENDS
 @pytest.mark.parametrize(("slot", "name"), PARTS, ids=[f"{slot.key}-{name}" for slot, name in PARTS])
 def test_two_rounds_with_the_member_train_and_are_the_same_when_repeated(tmp_path, digits, slot, name, backend):
-    if backend == "vmap" and not getattr(members(slot.folder)[name], "VMAP", True):
+    if backend == "vmap" and not getattr(components(slot.folder)[name], "VMAP", True):
         backend = "auto"  # must then be the loop
     run = described(slot, name, backend=backend)
     trial, kept = ran(run, tmp_path / "first", digits)
@@ -71,7 +71,7 @@ def test_an_attack_finds_something_in_every_round_about_every_model_or_client(tm
     else:
         assert len({rows["target"][i] for i in own}) > 1
     assert all(0 <= rows["value"][i] <= 1 for i in own if rows["metric"][i] == "balanced_accuracy")
-    assert all(0 <= risk <= 1 for risk in trial.state.risks)
+    assert all(0 <= risk <= 1 for risk in trial.state.published_risks)
 
 
 @of_slot("model")
@@ -81,7 +81,7 @@ def test_a_model_says_truly_what_it_is_made_of(name):
     from algorithms.core.network import Network
 
     module, rng = module_of("model", name), np.random.default_rng(0)
-    network = Network(Member(name, module.Config(), "algorithms.models"), (3, 32, 32), 7)
+    network = Network(Component(name, module.Config(), "algorithms.models"), (3, 32, 32), 7)
     layers = list(network.module.modules())
     assert any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in layers) == module.CONVOLUTIONAL
     assert any(isinstance(layer, nn.BatchNorm2d) for layer in layers) == module.BATCH_NORM
@@ -101,7 +101,7 @@ def test_a_choice_does_not_depend_on_the_order_of_models_and_clients(name):
     assert costs.shape == view.losses.shape
     assert (costs.argmin(axis=1) == chosen).all()
     models, clients = rng.permutation(config.clusters), rng.permutation(30)
-    turned = View(view.losses[:, models][clients], view.risks[models], view.previous[clients], 10)
+    turned = View(view.losses[:, models][clients], view.published_risks[models], view.previous[clients], 10)
     theirs = replace(preferences, threshold=preferences.threshold[clients], beta=preferences.beta[clients])
     assert (models[module.choose(config, turned, theirs)[0]] == chosen[clients]).all()
 
@@ -118,23 +118,23 @@ def test_an_objective_leaves_padding_out(name):
     x, y = torch.randn(5, 4, generator=generator), torch.tensor([0, 2, 1, -100, -100])
     forward: Any = lambda given, inputs: inputs @ given["weight"]  # noqa: E731
     if hasattr(module, "MODEL"):
-        model = Member(module.MODEL, module_of("model", module.MODEL).Config(), "algorithms.models")
+        model = Component(module.MODEL, module_of("model", module.MODEL).Config(), "algorithms.models")
         network = Network(model, (1, 8, 8), 3)
         network.load(network.initial(np.random.default_rng(0)))
         network.module.train()
         arrays, x = dict(network.module.named_parameters()), torch.randn(5, 1, 8, 8, generator=generator)
         forward = lambda _, inputs, **options: network.module(inputs, **options)  # noqa: E731
 
-    def loss(records: int) -> float:
-        return module.loss(module.Config(), forward, arrays, x[:records], y[:records], {}).item()
+    def loss(examples: int) -> float:
+        return module.loss(module.Config(), forward, arrays, x[:examples], y[:examples], {}).item()
 
     assert loss(5) == pytest.approx(loss(3), rel=1e-6)
     assert loss(3) > 0
 
 
-def sent(updates: np.ndarray, weights: np.ndarray) -> Received:
+def sent(updates: np.ndarray, weights: np.ndarray) -> ClientUpdates:
     """What three clients sent of a model of two arrays."""
-    return Received(
+    return ClientUpdates(
         clients=np.arange(3),
         weights=weights,
         mean=weights @ updates.astype(np.float64),
@@ -163,7 +163,7 @@ def test_an_aggregation_changes_nothing_that_it_was_given_and_keeps_the_kind_of_
     if hasattr(module, "reweigh"):
         chosen, _ = module.reweigh(config, received)
         assert chosen.sum() == pytest.approx(1) and (chosen >= 0).all()
-        received = reweighted(received, chosen)
+        received = reweight(received, chosen)
     moved, after, _ = module.apply(config, state, params, received)
     assert (moved.dtype, moved.shape) == (np.float32, (6,))
     assert {key: (array.dtype, array.shape) for key, array in after.items()} == {

@@ -64,12 +64,12 @@ def test_the_publishers_names_with_a_hash_are_found_too(tmp_path):
     assert load(tmp_path).train.y.tolist() == [3]
 
 
-def test_a_colour_image_counts_by_its_grey_levels(tmp_path):
-    grey = slices(1)[0]
+def test_a_color_image_counts_by_its_gray_levels(tmp_path):
+    gray = slices(1)[0]
     written(tmp_path)
-    write(tmp_path, "train", [encoded(np.repeat(grey[..., None], 3, axis=2)), encoded(grey, "JPEG")], [0, 1])
+    write(tmp_path, "train", [encoded(np.repeat(gray[..., None], 3, axis=2)), encoded(gray, "JPEG")], [0, 1])
     x = load(tmp_path).train.x[:, 0]
-    np.testing.assert_array_equal(x[0], grey)
+    np.testing.assert_array_equal(x[0], gray)
     assert x.shape == (2, 128, 128)
 
 
@@ -88,7 +88,7 @@ def test_it_can_be_split_in_either_way(tmp_path, split):
     ranges = {"transform": "brightness", "minority": [0.5, 0.8], "majority": [0.85, 1.15], "minority_ratio": 0.5}
     config = split.Config(**(ranges if split is groups else {}))
     assert split.shortages(config, data, source) == []
-    federation = split.deal(config, data, source, lambda purpose: np.random.default_rng(0))
+    federation = split.partition(config, data, source, lambda purpose: np.random.default_rng(0))
     assert federation.shape == (1, 128, 128) and federation.train.x.max() <= 1
     assert len(federation.shadow) == 2
 

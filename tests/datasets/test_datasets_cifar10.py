@@ -65,7 +65,7 @@ def test_both_versions_of_cifar_are_read(tmp_path, monkeypatch, layout):
 
 def test_half_maps_black_to_minus_one_and_white_to_one(tmp_path, monkeypatch):
     small_cifar(tmp_path, monkeypatch, "BINARY")
-    source = cifar10.load(cifar10.Config(normalisation="half"), tmp_path, download=False)
+    source = cifar10.load(cifar10.Config(normalization="half"), tmp_path, download=False)
     prepare = Preparation("none", source.fill, source.mean, source.std)
     ends = np.array([0, 255], np.uint8).reshape(2, 1, 1, 1) * np.ones((1, 3, 1, 1), np.uint8)
     assert prepare(ends, np.zeros(2)).ravel().tolist() == [-1.0] * 3 + [1.0] * 3

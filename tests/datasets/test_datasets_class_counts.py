@@ -15,7 +15,7 @@ from datasets.federation import Examples, Federation, Source
 from datasets.sources import HeldOutConfig, SharedTestConfig, alzheimer, digits
 from datasets.splits import class_counts
 from datasets.splits.class_counts import PRESETS, Config
-from orchestrator.config.errors import Refusal
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 
 PUBLISHED = np.repeat(np.arange(4), (724, 49, 2566, 1781)), np.repeat(np.arange(4), (172, 15, 634, 459))
@@ -28,7 +28,7 @@ def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
 
 
 def source(train_y: np.ndarray, test_y: np.ndarray, classes: int) -> Source:
-    """Records whose only stored value is their number, in a shuffled order of classes."""
+    """Examples whose only stored value is their number, in a shuffled order of classes."""
     rng = np.random.default_rng(5)
     x = np.arange(len(train_y) + len(test_y), dtype=np.float32).reshape(-1, 1)
     train, test = rng.permutation(train_y), rng.permutation(test_y)
@@ -42,7 +42,7 @@ def toy(train=(20, 10, 30), test=(8, 4, 12)) -> Source:
 def dealt(config: Config, data, toys: Source | None = None, seed: int = 0) -> Federation:
     toys = toys or toy()
     assert class_counts.shortages(config, data, toys) == []
-    return class_counts.deal(config, data, toys, streams(seed))
+    return class_counts.partition(config, data, toys, streams(seed))
 
 
 def numbers(examples: Examples) -> list[int]:
@@ -116,17 +116,17 @@ def test_examples_per_client_is_a_mean_where_sizes_follow_shares():
     st.lists(st.integers(0, 60), min_size=3, max_size=3),
     st.booleans(),
 )
-def test_no_record_serves_two_purposes_and_labels_stay_with_their_records(shares, train, held_out):
+def test_no_record_serves_two_purposes_and_labels_stay_with_their_examples(shares, train, held_out):
     kind = {"held_out": 0.3, "shadow_size": 5} if held_out else {"shadow_size": 7}
     data = (HeldOutConfig if held_out else SharedTestConfig)(clients=len(shares), **kind)
     config, toys = Config(shares=tuple(shares)), toy(train)
     assume(not class_counts.shortages(config, data, toys))
-    federation = class_counts.deal(config, data, toys, streams())
+    federation = class_counts.partition(config, data, toys, streams())
     parts = federation.train, federation.test, federation.nonmembers, federation.shadow
     together = list(chain.from_iterable(map(numbers, parts)))
     assert len(set(together)) == len(together)
     for part in parts:
-        assert part.y.tolist() == toys.records(np.array(numbers(part), np.int64)).y.tolist()
+        assert part.y.tolist() == toys.examples(np.array(numbers(part), np.int64)).y.tolist()
     if held_out:
         assert len(together) == len(toys)
 
@@ -137,7 +137,7 @@ def test_shares_deal_everything_and_keep_every_client_near_its_share_of_every_cl
     table = class_counts.by_shares(np.array(available), tuple(shares))
     assert table.sum(axis=0).tolist() == available and (table >= 0).all()
     each = np.array(shares) / sum(shares)
-    assert (table > np.outer(each, available) - 1 - 1e-9).all()  # nobody loses a record of a class
+    assert (table > np.outer(each, available) - 1 - 1e-9).all()  # nobody loses an example of a class
     assert (table.sum(axis=1) < each * sum(available) + 1 + 1e-9).all()  # nobody runs ahead by one in all
 
 
@@ -168,7 +168,7 @@ def test_each_stream_deals_its_own_half_of_the_data():
         return streams(1 if purpose == "validation" else 0)(purpose)
 
     config = Config(preset="custom", counts=((4, 4, 8), (4, 0, 8)))
-    one, other = dealt(config, HELD_OUT), class_counts.deal(config, HELD_OUT, toy(), mixed)
+    one, other = dealt(config, HELD_OUT), class_counts.partition(config, HELD_OUT, toy(), mixed)
     assert numbers(one.train) == numbers(other.train) and numbers(one.nonmembers) == numbers(other.nonmembers)
     assert numbers(one.shadow) != numbers(other.shadow)
 
@@ -181,7 +181,7 @@ def test_the_shadow_set_stays_when_clients_are_swept():
 def test_pixels_are_scaled_once():
     x = np.full((40, 1, 2, 2), 51, np.uint8)
     y = np.arange(20) % 2
-    federation = dealt(Config(), HELD_OUT, Source("grey", 2, Examples(x[:20], y), Examples(x[20:], y)))
+    federation = dealt(Config(), HELD_OUT, Source("gray", 2, Examples(x[:20], y), Examples(x[20:], y)))
     assert federation.train.x.dtype == np.float32 and np.unique(federation.train.x).tolist() == [np.float32(0.2)]
     assert federation.shadow.x.dtype == np.uint8  # as stored
 
@@ -218,7 +218,7 @@ def test_lists_in_a_sweep_file_are_rows(split, field, read):
 
 def test_a_ragged_table_in_a_sweep_file_is_told_in_a_sentence():
     split = {"name": "class_counts", "preset": "custom", "counts": [[1, 2], [3]]}
-    with pytest.raises(Refusal, match=r"data\.split\.counts: every row must have one number for each class"):
+    with pytest.raises(ConfigError, match=r"data\.split\.counts: every row must have one number for each class"):
         resolve({"rounds": 1, "model": "mlp", "data": {"name": "digits", "clients": 2, "split": split}})
 
 
@@ -254,7 +254,7 @@ def test_what_does_not_fit_together_is_said(fields, clients, sentence):
 def test_a_table_fixes_the_sizes_of_clients():
     data = alzheimer.Config(examples_per_client=10)
     (found,) = class_counts.problems(Config(preset="non_iid"), data)
-    assert found.startswith("data.examples_per_client: the class counts say how many records")
+    assert found.startswith("data.examples_per_client: the class counts say how many examples")
 
 
 @pytest.mark.parametrize(
@@ -264,17 +264,17 @@ def test_a_table_fixes_the_sizes_of_clients():
             Config(preset="custom", counts=((11, 5, 15), (10, 6, 16))),
             HELD_OUT,
             [
-                "data.split.counts: the clients ask for 21 records of class 0, and toy has 20 for them (of 60 training",
-                "data.split.counts: the clients ask for 11 records of class 1, and toy has 10 for them (of 60 training",
-                "data.split.counts: the clients ask for 31 records of class 2, and toy has 30 for them (of 60 training",
+                "data.split.counts: the clients ask for 21 examples of class 0, and toy has 20 for them (of 60 training",
+                "data.split.counts: the clients ask for 11 examples of class 1, and toy has 10 for them (of 60 training",
+                "data.split.counts: the clients ask for 31 examples of class 2, and toy has 30 for them (of 60 training",
             ],
         ),
         (
             Config(preset="custom", counts=(9, 4, 12)),
             SHARED,
             [
-                "data.split.counts: the clients ask for 18 records of class 0, and toy has 17 for them "
-                "(of 60 training records less the 10 that the server keeps)"
+                "data.split.counts: the clients ask for 18 examples of class 0, and toy has 17 for them "
+                "(of 60 training examples less the 10 that the server keeps)"
             ],
         ),
         (
@@ -286,21 +286,21 @@ def test_a_table_fixes_the_sizes_of_clients():
             Config(preset="custom", counts=((1, 0, 1), (9, 9, 9))),
             HELD_OUT,
             [
-                "data.split.test_share: of 2 records of client 0, 0.25 leaves 2 to train on and 0 to test on; each must be"
+                "data.split.test_share: of 2 examples of client 0, 0.25 leaves 2 to train on and 0 to test on; each must be"
             ],
         ),
         (
             Config(),
             HELD_OUT.model_copy(update={"shadow_size": 25}),
-            ["data.shadow_size: toy has 24 test records, fewer than"],
+            ["data.shadow_size: toy has 24 test examples, fewer than"],
         ),
         (
             Config(),
             HELD_OUT.model_copy(update={"examples_per_client": 31}),
             ["data.examples_per_client: 2 clients can have at most 30 each on average, not 31"],
         ),
-        (Config(), SHARED.model_copy(update={"test_size": 21}), ["data.test_size: 21 records for accuracy"]),
-        (Config(), SHARED.model_copy(update={"shadow_size": 61}), ["data.shadow_size: toy has 60 training records"]),
+        (Config(), SHARED.model_copy(update={"test_size": 21}), ["data.test_size: 21 examples for accuracy"]),
+        (Config(), SHARED.model_copy(update={"shadow_size": 61}), ["data.shadow_size: toy has 60 training examples"]),
     ],
 )
 def test_what_a_data_set_cannot_give_is_said(config, data, sentences):
@@ -314,7 +314,7 @@ def test_what_a_data_set_cannot_give_is_said(config, data, sentences):
     ("fields", "why"),
     [
         ({"counts": [[1, 2], [3]]}, "every row must have one number for each class; got rows of 1 and 2"),
-        ({"counts": [[1, 2], [0, 0]]}, "every client must have a record; row 1 has none"),
+        ({"counts": [[1, 2], [0, 0]]}, "every client must have an example; row 1 has none"),
         ({"counts": [[1, -2]]}, "greater than or equal to 0"),
         ({"counts": [[1.5, 2]]}, "valid integer"),
         ({"counts": []}, "at least 1 item"),

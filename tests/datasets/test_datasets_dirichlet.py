@@ -32,7 +32,7 @@ def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
 
 
 def source(train: int = 400, test: int = 100, classes: int = 5) -> Source:
-    """Records [1] whose value is the number of the record; the classes take turns."""
+    """Examples [1] whose value is the number of the example; the classes take turns."""
     x = np.arange(train + test, dtype=np.float32)[:, None]
     y = np.arange(train + test) % classes
     return Source("toy", classes, Examples(x[:train], y[:train]), Examples(x[train:], y[train:]))
@@ -41,7 +41,7 @@ def source(train: int = 400, test: int = 100, classes: int = 5) -> Source:
 def dealt(config: Config, data=HELD_OUT, seed: int = 0, toy: Source | None = None) -> Federation:
     toy = toy or source()
     assert dirichlet.shortages(config, data, toy) == []
-    return dirichlet.deal(config, data, toy, streams(seed))
+    return dirichlet.partition(config, data, toy, streams(seed))
 
 
 def numbers(examples: Examples) -> list[int]:
@@ -49,7 +49,7 @@ def numbers(examples: Examples) -> list[int]:
 
 
 def mixtures(federation: Federation) -> np.ndarray:
-    """[clients, classes] how many records of each class each client has."""
+    """[clients, classes] how many examples of each class each client has."""
     return np.array([np.bincount(federation.client(i).y, minlength=5) for i in range(federation.clients)])
 
 
@@ -118,7 +118,7 @@ def test_no_record_serves_two_purposes(algorithm, alpha, clients, limit, held_ou
     config, toy = Config(alpha=alpha, algorithm=algorithm, min_size=2, nonmember_size=9 * held_out), source()
     assert dirichlet.shortages(config, data, toy) == []
     try:
-        federation = dirichlet.deal(config, data, toy, streams(seed))
+        federation = dirichlet.partition(config, data, toy, streams(seed))
     except DataError:
         assume(False)
     assert len(federation.shadow) == (17 if held_out else 20)
@@ -128,7 +128,7 @@ def test_no_record_serves_two_purposes(algorithm, alpha, clients, limit, held_ou
     assert max(parts[0]) < 400 <= min(parts[1])
     assert (federation.train.y == np.array(parts[0]) % 5).all()
     assert federation.sizes.min() >= 1 and federation.sizes.max() <= (limit or 400)
-    assert len(federation.record_amounts) == len(federation.train)
+    assert len(federation.example_strengths) == len(federation.train)
     if held_out and (algorithm == "capped" or limit):
         assert len(together) == len(toy)
     if algorithm == "fedml" and limit is None:
@@ -236,7 +236,7 @@ def test_records_of_a_client_are_in_random_order():
 def test_records_are_prepared_in_parts_as_in_one_go(monkeypatch):
     toy = replace(source(), mean=(3.0,), std=(2.0,))
     whole = dealt(Config(), toy=toy)
-    monkeypatch.setattr(federation_module, "RECORDS_AT_ONCE", 7)
+    monkeypatch.setattr(federation_module, "EXAMPLES_AT_ONCE", 7)
     parts = dealt(Config(), toy=toy)
     np.testing.assert_array_equal(parts.train.x, whole.train.x)
     stored = parts.train.x * 2 + 3
@@ -250,11 +250,11 @@ def test_records_are_prepared_in_parts_as_in_one_go(monkeypatch):
 def test_a_client_that_is_dealt_nothing_is_refused(generator):
     config, data = Config(alpha=0.001, generator=generator), HeldOutConfig(clients=40, split_seed=3)
     sentence = (
-        r"data\.split\.alpha: with alpha 0\.001 and data\.split_seed 3 client \d+ is dealt no record, and neither are"
+        r"data\.split\.alpha: with alpha 0\.001 and data\.split_seed 3 client \d+ is dealt no example, and neither are"
     )
     found = dirichlet.shortages(config, data, source())
     with pytest.raises(DataError, match=sentence):
-        dirichlet.deal(config, data, source(), streams())
+        dirichlet.partition(config, data, source(), streams())
     assert bool(found) == (generator == "numpy")
     if found:
         with pytest.raises(DataError, match=sentence):
@@ -273,9 +273,9 @@ def test_a_client_that_is_dealt_nothing_is_refused(generator):
         ),
         (Config(), SharedTestConfig(clients=41, shadow_size=360), "data.clients: 41 clients of at least 1"),
         (Config(algorithm="fedml"), HeldOutConfig(clients=41), "data.clients: 41 clients of at least 10 each"),
-        (Config(), HeldOutConfig(clients=4, shadow_size=100), "data.shadow_size: 100 records"),
-        (Config(nonmember_size=50), HeldOutConfig(clients=4, shadow_size=50), "data.split.nonmember_size: 50 records"),
-        (Config(), SharedTestConfig(clients=4, shadow_size=401), "data.shadow_size: toy has 400 training records"),
+        (Config(), HeldOutConfig(clients=4, shadow_size=100), "data.shadow_size: 100 examples"),
+        (Config(nonmember_size=50), HeldOutConfig(clients=4, shadow_size=50), "data.split.nonmember_size: 50 examples"),
+        (Config(), SharedTestConfig(clients=4, shadow_size=401), "data.shadow_size: toy has 400 training examples"),
         (Config(), SharedTestConfig(clients=4, shadow_size=0, test_size=99, nonmember_size=2), "data.test_size: 99"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The containers: numbering of records, views, amounts for records that belong to nobody, and the digest."""
+"""The containers: numbering of examples, views, strengths for examples that belong to nobody, and the digest."""
 
 import dataclasses
 import pickle
@@ -16,7 +16,7 @@ def examples(n: int, start: int = 0) -> Examples:
 
 @pytest.fixture
 def federation() -> Federation:
-    """Three clients with 2, 3 and 1 records; records of clients 0 and 2 have amount 10 and 30, client 1 has 1, 2, 3."""
+    """Three clients with 2, 3 and 1 examples; examples of clients 0 and 2 have strength 10 and 30, client 1 has 1, 2, 3."""
     train = examples(6)
     return Federation(
         name="toy",
@@ -25,8 +25,8 @@ def federation() -> Federation:
         offsets=np.array([0, 2, 5, 6]),
         groups=np.array([0, 0, 1]),
         group_names=("majority", "minority"),
-        amounts=np.float32([10, 2, 30]),
-        record_amounts=np.float32([10, 10, 1, 2, 3, 30]),
+        strengths=np.float32([10, 2, 30]),
+        example_strengths=np.float32([10, 10, 1, 2, 3, 30]),
         test=examples(2),
         test_owner=np.array([0, 2]),
         nonmembers=examples(2, 50),
@@ -38,14 +38,14 @@ def federation() -> Federation:
 
 def test_records_are_numbered_training_first_then_test():
     source = Source("toy", 3, train=examples(4), test=examples(2, start=100))
-    records = source.records(np.array([5, 0, 4, 3]))
-    assert records.x.ravel().tolist() == [101, 0, 100, 3]
-    assert records.y.tolist() == [1, 0, 0, 0]
-    assert records.x.dtype == np.uint8
+    found = source.examples(np.array([5, 0, 4, 3]))
+    assert found.x.ravel().tolist() == [101, 0, 100, 3]
+    assert found.y.tolist() == [1, 0, 0, 0]
+    assert found.x.dtype == np.uint8
     assert len(source) == 6
 
 
-def test_a_client_is_a_view_of_its_records(federation):
+def test_a_client_is_a_view_of_its_examples(federation):
     assert federation.clients == 3 and federation.shape == (1, 1, 1)
     assert federation.sizes.tolist() == [2, 3, 1]
     assert federation.owner().tolist() == [0, 0, 1, 1, 1, 2]
@@ -55,10 +55,10 @@ def test_a_client_is_a_view_of_its_records(federation):
 
 def test_amounts_are_drawn_from_the_records_of_the_client(federation):
     clients = np.repeat([2, 1, 0], 200)
-    drawn = federation.draw_amounts(clients, np.random.default_rng(0))
+    drawn = federation.draw_strengths(clients, np.random.default_rng(0))
     assert drawn.dtype == np.float32
     assert set(drawn[:200]) == {30} and set(drawn[200:400]) == {1, 2, 3} and set(drawn[400:]) == {10}
-    np.testing.assert_array_equal(drawn, federation.draw_amounts(clients, np.random.default_rng(0)))
+    np.testing.assert_array_equal(drawn, federation.draw_strengths(clients, np.random.default_rng(0)))
 
 
 def test_the_digest_is_that_of_the_shadow_set_and_the_preparation(federation):
@@ -88,7 +88,7 @@ def test_a_federation_survives_pickling(federation):
     np.testing.assert_array_equal(again.train.x, federation.train.x)
 
 
-def test_preparing_scales_transforms_then_normalises():
+def test_preparing_scales_transforms_then_normalizes():
     prepare = Preparation("brightness", mean=(0.5,), std=(0.25,))
     ready = prepare(np.array([51, 255], np.uint8).reshape(2, 1, 1, 1), np.float32([2, 2]))
     np.testing.assert_allclose(ready.ravel(), [(0.4 - 0.5) / 0.25, (1 - 0.5) / 0.25], rtol=1e-5)

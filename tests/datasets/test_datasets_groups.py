@@ -24,7 +24,7 @@ def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
 
 
 def source(train: int = 120, test: int = 40, side: int = 6, classes: int = 5) -> Source:
-    """Random images whose first pixel, as stored, is the number of the record."""
+    """Random images whose first pixel, as stored, is the number of the example."""
     rng = np.random.default_rng(1)
     x = rng.random((train + test, 1, side, side), dtype=np.float32)
     x[:, 0, 0, 0] = np.arange(train + test)
@@ -33,7 +33,7 @@ def source(train: int = 120, test: int = 40, side: int = 6, classes: int = 5) ->
 
 
 def dealt(config: Config, data=SHARED, seed: int = 0, toy: Source | None = None) -> Federation:
-    return groups.deal(config, data, toy or source(), streams(seed))
+    return groups.partition(config, data, toy or source(), streams(seed))
 
 
 def numbers(examples: Examples) -> list[int]:
@@ -55,17 +55,17 @@ def test_no_stored_record_serves_two_purposes(clients, ratio, held_out, train, t
     )
     config, toy = Config(transform="none", minority_ratio=ratio, draw=draw), source(train, test, side=1)
     assume(not groups.shortages(config, data, toy))
-    federation = groups.deal(config, data, toy, streams())
+    federation = groups.partition(config, data, toy, streams())
     purposes = [numbers(part) for part in (federation.train, federation.nonmembers, federation.shadow)]
     purposes.append(sorted(set(numbers(federation.test))))
     together = list(chain.from_iterable(purposes))
     assert len(set(together)) == len(together)
-    assert federation.train.y.tolist() == toy.records(np.array(numbers(federation.train))).y.tolist()
+    assert federation.train.y.tolist() == toy.examples(np.array(numbers(federation.train))).y.tolist()
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     one, two, other = dealt(Config()), dealt(Config()), dealt(Config(), seed=1)
-    for name in "groups", "amounts", "record_amounts", "test_owner":
+    for name in "groups", "strengths", "example_strengths", "test_owner":
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
     np.testing.assert_array_equal(one.train.x, two.train.x)
     np.testing.assert_array_equal(one.test.x, two.test.x)
@@ -82,8 +82,8 @@ def test_the_parts_fit_together(data, draw, ranges):
     assert federation.group_names == ("majority", "minority")
     assert (federation.groups == MINORITY).sum() == 2
     for i in range(federation.clients):
-        mine = federation.record_amounts[federation.offsets[i] : federation.offsets[i + 1]]
-        assert federation.amounts[i] == pytest.approx(mine.mean())
+        mine = federation.example_strengths[federation.offsets[i] : federation.offsets[i + 1]]
+        assert federation.strengths[i] == pytest.approx(mine.mean())
         low, high = config.minority if federation.groups[i] == MINORITY else config.majority
         if config.transform == "none":
             low = high = 0.0
@@ -95,24 +95,24 @@ def test_the_parts_fit_together(data, draw, ranges):
     assert federation.train.x.flags.c_contiguous
 
 
-def test_training_records_are_prepared_with_their_amounts():
+def test_training_records_are_prepared_with_their_strengths():
     toy = source()
     plain = dealt(Config(transform="none"), toy=toy)
     turned = dealt(Config(), toy=toy)
-    stored = toy.records(np.array(numbers(plain.train)))
-    np.testing.assert_array_equal(turned.train.x, turned.prepare(stored.x, turned.record_amounts))
+    stored = toy.examples(np.array(numbers(plain.train)))
+    np.testing.assert_array_equal(turned.train.x, turned.prepare(stored.x, turned.example_strengths))
     assert turned.prepare.fill == toy.fill == 1.0
     np.testing.assert_array_equal(turned.train.y, plain.train.y)
 
 
 def test_preparing_in_parts_changes_nothing(monkeypatch):
     whole = dealt(Config())
-    monkeypatch.setattr(groups, "RECORDS_AT_ONCE", 7)
+    monkeypatch.setattr(groups, "EXAMPLES_AT_ONCE", 7)
     np.testing.assert_array_equal(dealt(Config()).train.x, whole.train.x)
     np.testing.assert_array_equal(dealt(Config()).test.x, whole.test.x)
 
 
-def test_both_groups_are_tested_on_the_same_records():
+def test_both_groups_are_tested_on_the_same_examples():
     federation = dealt(Config(transform="none", minority_ratio=0.25))
     majority, minority = np.split(np.array(numbers(federation.test)), 2)
     np.testing.assert_array_equal(majority, minority)
@@ -126,8 +126,8 @@ def test_both_groups_are_tested_on_the_same_records():
 def test_test_records_are_prepared_in_the_way_of_their_owner():
     toy = source()
     plain, turned = dealt(Config(transform="none"), toy=toy), dealt(Config(), toy=toy)
-    stored = toy.records(np.array(numbers(plain.test)))
-    np.testing.assert_array_equal(turned.test.x, turned.prepare(stored.x, turned.amounts[turned.test_owner]))
+    stored = toy.examples(np.array(numbers(plain.test)))
+    np.testing.assert_array_equal(turned.test.x, turned.prepare(stored.x, turned.strengths[turned.test_owner]))
 
 
 def test_held_out_records_stay_with_their_client():
@@ -146,7 +146,7 @@ def test_the_number_of_minority_clients_is_the_rounded_ratio():
 def test_a_sweep_of_the_ratio_adds_to_the_minority():
     small, large = (dealt(Config(minority_ratio=ratio, majority=(0.0, 25.0))) for ratio in (0.25, 0.5))
     assert set(np.flatnonzero(small.groups)) < set(np.flatnonzero(large.groups))
-    np.testing.assert_array_equal(small.amounts, large.amounts)
+    np.testing.assert_array_equal(small.strengths, large.strengths)
     np.testing.assert_array_equal(small.train.x, large.train.x)
 
 
@@ -157,7 +157,7 @@ def test_a_sweep_of_the_ranges_keeps_places_within_them():
     )
     np.testing.assert_array_equal(narrow.groups, wide.groups)
     low_narrow, low_wide = (np.where(narrow.groups == MINORITY, 0, low) for low in (20, 30))
-    np.testing.assert_allclose((narrow.amounts - low_narrow) / 20, (wide.amounts - low_wide) / 30, atol=1e-5)
+    np.testing.assert_allclose((narrow.strengths - low_narrow) / 20, (wide.strengths - low_wide) / 30, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets import build
+from datasets import build_federation
 from datasets.federation import DataError
 from datasets.sources import HeldOutConfig, har
 from datasets.splits import groups
@@ -77,13 +77,13 @@ def test_windows_can_be_dealt_to_two_groups_that_nothing_sets_apart(root):
             self.module, self.config = module, module.Config(**fields)
 
     data = Chosen(har, clients=2, examples_per_client=3, held_out=0.67)
-    federation = build(data, Chosen(groups, transform="none", minority_ratio=0.5), root, streams())
+    federation = build_federation(data, Chosen(groups, transform="none", minority_ratio=0.5), root, streams())
     assert federation.sizes.tolist() == [1, 1] and len(federation.shadow) == 3 and federation.shape == (9, 128)
     stored = load(root).train.x
     for window in federation.train.x:
         assert (window == stored).all(axis=(1, 2)).any()
     with pytest.raises(DataError, match="data.split.transform: rotation is for images, and har has none"):
-        build(data, Chosen(groups, minority_ratio=0.5), root, streams())
+        build_federation(data, Chosen(groups, minority_ratio=0.5), root, streams())
 
 
 def test_absent_files_are_refused_with_a_remedy(root, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets import build
+from datasets import build_federation
 from datasets.federation import Federation
 from datasets.sources import cifar10, femnist, har, mnist
 from datasets.splits import dirichlet, groups, subjects
@@ -15,7 +15,9 @@ pytestmark = pytest.mark.realdata
 
 
 def dealt(chosen: Chosen, root: Path, module=groups, **split) -> Federation:
-    return build(chosen, Chosen(module, **split), root, lambda purpose: np.random.default_rng([0, *purpose.encode()]))
+    return build_federation(
+        chosen, Chosen(module, **split), root, lambda purpose: np.random.default_rng([0, *purpose.encode()])
+    )
 
 
 def test_mnist():
@@ -59,7 +61,7 @@ def test_cifar10():
     ],
 )
 def test_cifar10_as_released_with_zhao_et_al(alpha, sizes):
-    chosen, root, source = real(cifar10, clients=10, split_seed=42, normalisation="half")
+    chosen, root, source = real(cifar10, clients=10, split_seed=42, normalization="half")
     federation = dealt(chosen, root, dirichlet, alpha=alpha, generator="numpy")
     assert federation.sizes.tolist() == sizes
     assert max(np.bincount(federation.client(i).y).max() for i in range(10)) == 500

@@ -1,4 +1,4 @@
-"""No record serves two purposes, whatever the sizes; what is too small is said in a sentence."""
+"""No example serves two purposes, whatever the sizes; what is too small is said in a sentence."""
 
 import numpy as np
 import pytest
@@ -107,30 +107,30 @@ def test_the_number_of_clients_leaves_the_other_purposes_alone():
             SharedTestConfig(clients=31, shadow_size=20),
             (
                 "data.clients: 31 clients are more than the 30 examples there are "
-                "(50 training records of toy less the shadow set of 20)"
+                "(50 training examples of toy less the shadow set of 20)"
             ),
         ),
         (
             SharedTestConfig(clients=5, examples_per_client=7, shadow_size=20),
             (
                 "data.examples_per_client: 5 clients can have at most 6 each, not 7 "
-                "(50 training records of toy less the shadow set of 20)"
+                "(50 training examples of toy less the shadow set of 20)"
             ),
         ),
         (
             SharedTestConfig(clients=5, shadow_size=51),
-            "data.shadow_size: toy has 50 training records, fewer than 51",
+            "data.shadow_size: toy has 50 training examples, fewer than 51",
         ),
         (
             SharedTestConfig(clients=5, shadow_size=20, test_size=6),
             (
-                "data.test_size: 6 records for accuracy and 5 non-members (data.nonmember_size) cannot be had "
-                "from the 10 test records of toy"
+                "data.test_size: 6 examples for accuracy and 5 non-members (data.nonmember_size) cannot be had "
+                "from the 10 test examples of toy"
             ),
         ),
         (
             HeldOutConfig(clients=51),
-            "data.clients: 51 clients are more than the 50 examples there are (50 training records of toy)",
+            "data.clients: 51 clients are more than the 50 examples there are (50 training examples of toy)",
         ),
         (
             HeldOutConfig(clients=5),
@@ -141,7 +141,7 @@ def test_the_number_of_clients_leaves_the_other_purposes_alone():
         ),
         (
             HeldOutConfig(clients=5, held_out=0.5, shadow_size=11),
-            "data.shadow_size: toy has 10 test records, fewer than 11",
+            "data.shadow_size: toy has 10 test examples, fewer than 11",
         ),
     ],
 )

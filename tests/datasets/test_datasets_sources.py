@@ -13,7 +13,7 @@ from datasets.sources import HeldOutConfig, SharedTestConfig, cifar10, digits, f
 
 
 def test_every_data_set_says_how_its_records_are_dealt():
-    found = components.members("datasets.sources")
+    found = components.components("datasets.sources")
     assert set(found) >= {"digits", "mnist", "femnist", "cifar10"}
     for module in found.values():
         assert issubclass(module.Config, SharedTestConfig | HeldOutConfig)
@@ -30,8 +30,8 @@ def test_defaults_are_those_of_the_paper():
 def test_nothing_slow_is_imported_before_it_is_needed():
     slow = "{'torch', 'torchvision', 'sklearn', 'pandas', 'ray', 'mlflow', 'scipy', 'pyarrow', 'PIL'}"
     code = (
-        "import pathlib, sys; from datasets import slot; import datasets.deal;"
-        "slot.members('datasets.splits'); found = components.members('datasets.sources');"
+        "import pathlib, sys; from datasets import slot; import datasets.build;"
+        "slot.components('datasets.splits'); found = components.components('datasets.sources');"
         "found['digits'].load(found['digits'].Config(), pathlib.Path('nowhere'));"
         f"print(sorted({slow} & set(sys.modules)))"
     )

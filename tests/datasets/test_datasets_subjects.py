@@ -1,4 +1,4 @@
-"""The split into subjects: everybody's own records."""
+"""The split into subjects: everybody's own examples."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -24,7 +24,7 @@ def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
 
 
 def source(windows: int = WINDOWS, activities: int = 4) -> Source:
-    """Windows [2, 3] whose first value is the number of the record; three subjects in either part, four activities."""
+    """Windows [2, 3] whose first value is the number of the example; three subjects in either part, four activities."""
     total = windows * len(NUMBERS)
     x = np.random.default_rng(1).random((total, 2, 3), dtype=np.float32)
     x[:, 0, 0] = np.arange(total)
@@ -43,7 +43,7 @@ def owners(windows: int = WINDOWS) -> np.ndarray:
 def dealt(config: Config, data: HeldOutConfig = ALL, seed: int = 0, toy: Source | None = None) -> Federation:
     toy = toy or source()
     assert subjects.shortages(config, data, toy) == []
-    return subjects.deal(config, data, toy, streams(seed))
+    return subjects.partition(config, data, toy, streams(seed))
 
 
 def numbers(examples: Examples) -> np.ndarray:
@@ -51,7 +51,7 @@ def numbers(examples: Examples) -> np.ndarray:
 
 
 def parts(federation: Federation, client: int) -> tuple[list[int], list[int], list[int]]:
-    """The records of a client: trained on, tested on, non-members."""
+    """The examples of a client: trained on, tested on, non-members."""
     return (
         numbers(federation.client(client)).tolist(),
         numbers(federation.test)[federation.test_owner == client].tolist(),
@@ -89,15 +89,15 @@ def test_every_window_of_a_client_serves_one_purpose_and_is_its_own(config, clie
 def test_the_parts_fit_together():
     federation = dealt(Config(), HeldOutConfig(clients=4, shadow_size=30))
     assert (federation.clients, federation.shape, federation.group_names) == (4, (2, 3), ("all",))
-    assert federation.groups.tolist() == [0] * 4 and federation.amounts.tolist() == [0.0] * 4
-    assert len(federation.record_amounts) == len(federation.train) == federation.offsets[-1]
+    assert federation.groups.tolist() == [0] * 4 and federation.strengths.tolist() == [0.0] * 4
+    assert len(federation.example_strengths) == len(federation.train) == federation.offsets[-1]
     assert len(federation.shadow) == len(set(numbers(federation.shadow))) == 30
     assert federation.train.x.dtype == np.float32
 
 
 def test_what_is_trained_on_is_what_the_publisher_stored():
     federation, toy = dealt(Config()), source()
-    np.testing.assert_array_equal(federation.train.x, toy.records(numbers(federation.train)).x)
+    np.testing.assert_array_equal(federation.train.x, toy.examples(numbers(federation.train)).x)
     np.testing.assert_array_equal(federation.prepare(toy.train.x, np.zeros(len(toy.train))), toy.train.x)
 
 
@@ -172,7 +172,7 @@ def test_a_data_set_that_cannot_be_dealt_to_subjects_is_refused():
     toy = source()
     anonymous = Source("toy", 4, toy.train, toy.test)
     (sentence,) = subjects.shortages(Config(), ALL, anonymous)
-    assert sentence.startswith("data.split.name: ") and "says whose record each is" in sentence
+    assert sentence.startswith("data.split.name: ") and "says whose example each is" in sentence
     (sentence,) = subjects.shortages(Config(), SharedTestConfig(clients=2, shadow_size=1), toy)
     assert sentence.startswith("data.split.name: ") and "hold out" in sentence
 

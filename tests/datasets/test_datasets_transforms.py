@@ -1,4 +1,4 @@
-"""Rotation against an oracle written pixel by pixel and against torchvision; brightness, scale and normalisation."""
+"""Rotation against an oracle written pixel by pixel and against torchvision; brightness, scale and normalization."""
 
 import math
 
@@ -18,7 +18,7 @@ def images(*shape: int) -> np.ndarray:
 
 
 def rotated_by_hand(image: np.ndarray, degrees: float, fill: float) -> np.ndarray:
-    """One grey image [h, w], turned pixel by pixel: slow and obvious."""
+    """One gray image [h, w], turned pixel by pixel: slow and obvious."""
     height, width = image.shape
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     turned = np.empty(image.shape)
@@ -111,7 +111,7 @@ def test_brightness_multiplies_and_clips():
 def test_results_are_contiguous_float32_and_arguments_stay(name):
     x = images(4, 3, 6, 5)[:, ::-1]
     before = x.copy()
-    result = transforms.apply(name, transforms.scaled(x), np.array([1.1, 0.2, 30, 0.5], np.float32), fill=0.2)
+    result = transforms.apply(name, transforms.scale(x), np.array([1.1, 0.2, 30, 0.5], np.float32), fill=0.2)
     assert result.dtype == np.float32 and result.flags.c_contiguous and result.shape == x.shape
     np.testing.assert_array_equal(x, before)
 
@@ -122,17 +122,17 @@ def test_an_unknown_transform_is_refused_with_the_known_ones():
 
 
 def test_bytes_are_scaled_and_floats_are_not():
-    np.testing.assert_array_equal(transforms.scaled(np.array([[0, 51, 255]], np.uint8)), np.float32([[0, 0.2, 1]]))
-    np.testing.assert_array_equal(transforms.scaled(np.float32([[-3, 400]])), np.float32([[-3, 400]]))
+    np.testing.assert_array_equal(transforms.scale(np.array([[0, 51, 255]], np.uint8)), np.float32([[0, 0.2, 1]]))
+    np.testing.assert_array_equal(transforms.scale(np.float32([[-3, 400]])), np.float32([[-3, 400]]))
     with pytest.raises(TypeError, match="uint8 or float32; got int64"):
-        transforms.scaled(np.array([1, 2]))
+        transforms.scale(np.array([1, 2]))
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3, 3), (4, 2, 5)])
-def test_normalisation_is_per_channel(shape):
+def test_normalization_is_per_channel(shape):
     x = images(*shape)
-    result = transforms.normalised(x, (0.5, 0.1), (0.2, 2.0))
+    result = transforms.normalize(x, (0.5, 0.1), (0.2, 2.0))
     assert result.dtype == np.float32
     np.testing.assert_allclose(result[:, 0], (x[:, 0] - 0.5) / 0.2, rtol=1e-5)
     np.testing.assert_allclose(result[:, 1], (x[:, 1] - 0.1) / 2.0, rtol=1e-5)
-    assert transforms.normalised(x, None, None) is x
+    assert transforms.normalize(x, None, None) is x

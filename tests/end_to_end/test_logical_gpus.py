@@ -14,7 +14,7 @@ RUN = {
     "rounds": 1,
     "data": {"name": "digits", "clients": 8, "examples_per_client": 20, "split": {"minority_ratio": 0.25}},
     "model": {"name": "mlp", "hidden": [8]},
-    "training": {"epochs": 1, "cohort_size": 4},
+    "training": {"epochs": 1, "clients_per_job": 4},
 }
 
 
@@ -32,7 +32,7 @@ def test_actors_share_a_gpu_and_train(ray_with_a_gpu):
     from ray.util import placement_group
 
     import datasets
-    from orchestrator.trial.client_actors import Clients, Job, cohorts
+    from orchestrator.trial.client_actors import ClientPool, Job, client_blocks
     from orchestrator.trial.worker_session import Setup
 
     run = resolve(RUN)
@@ -42,13 +42,13 @@ def test_actors_share_a_gpu_and_train(ray_with_a_gpu):
     assert place.bundles == [{"CPU": 1.0, "GPU": 0.25}] * 4
     group = placement_group([{**bundle, "CPU": 0.5} for bundle in place.bundles])
     assert ray.get(group.ready(), timeout=60)
-    clients = Clients(place.actor_options(group), timeout=120)
+    clients = ClientPool(place.actor_options(group), timeout=120)
     assigned = ray.get([actor.__ray_call__.remote(_gpus) for actor in clients.actors])
     assert assigned == [["0"], ["0"]]
-    data = datasets.build(run.data, run.split, None, lambda purpose: stream(run.seed, purpose))
+    data = datasets.build_federation(run.data, run.split, None, lambda purpose: stream(run.seed, purpose))
     setup = Setup.of("a trial", run, ray.put(data))
     (models,) = clients.run(setup, [Job("initial", (0, 1))])
-    jobs = [Job("train", (models, cohort, np.zeros(4, np.int64), 0, {}, {}, ())) for cohort in cohorts(8, 4)]
+    jobs = [Job("train", (models, block, np.zeros(4, np.int64), 0, {}, {}, ())) for block in client_blocks(8, 4)]
     parts = [sent.parts for sent in clients.run(setup, jobs)]
     assert [part[0].clients.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     clients.stop()

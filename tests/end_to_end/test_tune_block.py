@@ -19,7 +19,7 @@ base:
   rounds: 6
   data: {name: digits, clients: 8, examples_per_client: 20, split: {minority_ratio: 0.25}}
   model: {name: mlp, hidden: [16]}
-  training: {epochs: 2, batch_size: 10, cohort_size: 4}
+  training: {epochs: 2, batch_size: 10, clients_per_job: 4}
 sweep:
   training.lr: {loguniform: [0.00001, 1]}
 samples: 6

@@ -20,7 +20,7 @@ base:
   rounds: 4
   data: {name: digits, clients: 8, examples_per_client: 20, split: {minority_ratio: 0.25}}
   model: {name: mlp, hidden: [16]}
-  training: {lr: 0.1, epochs: 1, batch_size: 10, cohort_size: 3}
+  training: {lr: 0.1, epochs: 1, batch_size: 10, clients_per_job: 3}
   clustering: {name: ifca, restarts: 2, restart_rounds: 2, warm_start_rounds: 1}
   attacks: [{name: shadow_mia, every: 2, shadows: 1, max_epochs: 3}]
 sweep:

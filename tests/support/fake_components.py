@@ -1,4 +1,4 @@
-"""Slots with tiny members, so that tests of the configuration do not depend on what the real members can do."""
+"""Slots with tiny components, so that tests of the configuration do not depend on what the real components can do."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from orchestrator.config.errors import Refusal
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import SLOTS as REAL_SLOTS
 from orchestrator.config.sweep_file import load_sweep
 
@@ -57,12 +57,12 @@ MODULES = {
             lr: float = Field(0.05, gt=0)
             nesterov: bool = False
             backend: Literal["auto", "loop", "vmap"] = "auto"
-            cohort_size: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+            clients_per_job: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
         def resolved(config, run):
             if config.backend == "auto":
                 config = config.model_copy(update={"backend": "vmap" if run.model.module.DENSE else "loop"})
-            if config.cohort_size == "auto":
-                config = config.model_copy(update={"cohort_size": min(25, run.data.config.clients)})
+            if config.clients_per_job == "auto":
+                config = config.model_copy(update={"clients_per_job": min(25, run.data.config.clients)})
             return config
         """,
     "training/loop": "",
@@ -164,7 +164,7 @@ def written(content: str | bytes) -> Iterator[Path]:
 
 def refused(content: str | bytes, *sets: str) -> list[str]:
     """The lines of the refusal of a file with ``content``."""
-    with written(content) as path, pytest.raises(Refusal) as caught:
+    with written(content) as path, pytest.raises(ConfigError) as caught:
         load_sweep(path, sets, SLOTS)
     return str(caught.value).split("\n")
 

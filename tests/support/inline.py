@@ -11,15 +11,15 @@ import datasets
 from datasets.federation import Federation
 from orchestrator.config.run import Run, resolve
 from orchestrator.results.folder import Folder
-from orchestrator.trial.local_clients import OwnClients, settled
+from orchestrator.trial.local_clients import LocalClients, prepare_session
 from orchestrator.trial.loop import Trial
 from orchestrator.trial.random_streams import integer, stream
-from orchestrator.trial.replica_tasks import tested
+from orchestrator.trial.replica_tasks import run_replicas
 from orchestrator.trial.worker_session import _sessions
 
 
 class InlineShadows:
-    """Stands for `orchestrator.trial.shadow_tasks.Shadows`: no shadow model is cached."""
+    """Stands for `orchestrator.trial.shadow_tasks.ShadowTasks`: no shadow model is cached."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
@@ -38,7 +38,7 @@ class InlineShadows:
         return found
 
     def replicate(self, setup, run, attack) -> Any:
-        return tested(self.gathered, self.cache, setup, run, attack)
+        return run_replicas(self.gathered, self.cache, setup, run, attack)
 
     def gathered(self, function, attack, calls) -> list[Any]:
         """Each call begins from the session that it finds, as a worker process of its own would."""
@@ -57,6 +57,6 @@ def inline_trial(
 ) -> Trial:
     """A trial of the run ``given`` that keeps its files in ``folder``; ``data`` replaces the configured federation."""
     run = given if isinstance(given, Run) else resolve(given)
-    data = data or datasets.build(run.data, run.split, root, lambda purpose: stream(run.seed, purpose))
-    setup = settled(str(folder), run, data)
-    return Trial(run, setup, data, OwnClients(), InlineShadows(folder / "shadows"), Folder(folder).trial("t"))
+    data = data or datasets.build_federation(run.data, run.split, root, lambda purpose: stream(run.seed, purpose))
+    setup = prepare_session(str(folder), run, data)
+    return Trial(run, setup, data, LocalClients(), InlineShadows(folder / "shadows"), Folder(folder).trial("t"))

@@ -9,20 +9,20 @@ import numpy as np
 from scipy import stats
 
 from algorithms.core.layout import Layout
-from algorithms.core.messages import Received, weighted_sum
+from algorithms.core.messages import ClientUpdates, weighted_sum
 from algorithms.core.noise import Normals
 
 LAYOUT = Layout(("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,)))  # 12 parameters in three arrays
 
 
-def received(module: Any, config: Any, updates: np.ndarray, examples: np.ndarray | None = None) -> Received:
+def received(module: Any, config: Any, updates: np.ndarray, examples: np.ndarray | None = None) -> ClientUpdates:
     """What the server holds after clients sent ``updates`` [clients, 12], bounded by the member."""
     weights = np.ones(len(updates)) if examples is None else np.asarray(examples, np.float64)
     weights = weights / weights.sum()
     norms = np.linalg.norm(updates.astype(np.float64), axis=1)
     scales = module.bound(config, norms)
     mean = weighted_sum(weights * scales, updates)
-    return Received(
+    return ClientUpdates(
         np.arange(len(updates)), weights, mean, np.zeros(0), updates, norms=norms, scales=scales, layout=LAYOUT
     )
 

@@ -1,6 +1,6 @@
 """A federation whose answer is known, and short runs on it: two groups of clients whose labels follow opposite rules.
 
-Records are standard normal and a label says on which side of a plane the record lies; the minority reads the sides the other
+Examples are standard normal and a label says on which side of a plane the example lies; the minority reads the sides the other
 way round. No single model suits both groups, and a linear one suits either.
 """
 
@@ -25,7 +25,7 @@ CLOCKS = ("seconds",)  # columns that no two runs have in common
 def planted(
     clients: int = 10, each: int | Sequence[int] = 40, minority: int = 3, features: int = 10, seed: int = 0
 ) -> Federation:
-    """The last ``minority`` of ``clients`` are the minority; every client also holds out 8 test records and 8 non-members."""
+    """The last ``minority`` of ``clients`` are the minority; every client also holds out 8 test examples and 8 non-members."""
     rng = np.random.default_rng([seed, 91])
     sizes = np.broadcast_to(np.asarray(each), clients)
     groups = (np.arange(clients) >= clients - minority).astype(np.int64)
@@ -44,8 +44,8 @@ def planted(
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
         groups=groups,
         group_names=("majority", "minority"),
-        amounts=np.zeros(clients, np.float32),
-        record_amounts=np.zeros(len(owner), np.float32),
+        strengths=np.zeros(clients, np.float32),
+        example_strengths=np.zeros(len(owner), np.float32),
         test=draw(held_out),
         test_owner=held_out,
         nonmembers=draw(held_out),
@@ -56,7 +56,7 @@ def planted(
 
 def given(rounds: int = 4, **slots: Any) -> dict[str, Any]:
     """A linear run of full length, to be changed by ``slots``; its data are replaced by those of `planted`."""
-    training = {"lr": 0.5, "epochs": 1, "batch_size": 20, "cohort_size": 4, **slots.pop("training", {})}
+    training = {"lr": 0.5, "epochs": 1, "batch_size": 20, "clients_per_job": 4, **slots.pop("training", {})}
     return {"rounds": rounds, "data": "digits", "model": {"name": "mlp", "hidden": []}, "training": training, **slots}
 
 

@@ -1,4 +1,4 @@
-"""All members of all slots, as they are found, and a short run in which any of them takes part."""
+"""All components of all slots, as they are found, and a short run in which any of them takes part."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from typing import Any
 
 import pytest
 
-from datasets.components import members
-from orchestrator.config.run import SLOTS, Member, Run, Slot
+from datasets.components import components
+from orchestrator.config.run import SLOTS, Component, Run, Slot
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
-EVERY = [(slot, name) for slot in SLOTS for name in members(slot.folder)]
-every_member = pytest.mark.parametrize(("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY])
+EVERY = [(slot, name) for slot in SLOTS for name in components(slot.folder)]
+every_component = pytest.mark.parametrize(("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY])
 # Makes an attack cheap, where it has such fields.
 SMALL = {"shadows": 1, "max_epochs": 2, "queries": 40, "replicas": 2, "targets": 5, "mock_updates": 3, "trees": 10}
 DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
 
 
 def of_slot(key: str) -> Any:
-    return pytest.mark.parametrize("name", list(members(FOLDERS[key])))
+    return pytest.mark.parametrize("name", list(components(FOLDERS[key])))
 
 
 def module_of(key: str, name: str) -> Any:
-    return members(FOLDERS[key])[name]
+    return components(FOLDERS[key])[name]
 
 
 def attack(name: str) -> dict[str, Any]:
-    fields = members("attacks")[name].Config.model_fields
+    fields = components("attacks")[name].Config.model_fields
     return {"name": name, "every": 1} | {field: value for field, value in SMALL.items() if field in fields}
 
 
 def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict[str, Any]:
-    """A short run on digits in which the member ``name`` fills ``slot``."""
+    """A short run on digits in which the component ``name`` fills ``slot``."""
     run: dict[str, Any] = {
         "rounds": 2,
         "data": {**DIGITS, "split": {"minority_ratio": 0.34}},
         "model": {"name": "mlp", "hidden": [8]},
-        "training": {"lr": 0.1, "epochs": 1, "batch_size": 8, "cohort_size": 4, **training},
+        "training": {"lr": 0.1, "epochs": 1, "batch_size": 8, "clients_per_job": 4, **training},
         "attacks": [attack("shadow_mia")],
     }
     if slot is None:
         return run
-    if model := getattr(members(slot.folder)[name], "MODEL", None):  # trains nothing else
+    if model := getattr(components(slot.folder)[name], "MODEL", None):  # trains nothing else
         run["model"] = model
     if slot.many:
         return run | {slot.key: [attack(name)]}
@@ -51,6 +51,6 @@ def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict
     return run | {slot.key: name}
 
 
-def chosen(run: Run, slot: Slot) -> Member:
+def chosen(run: Run, slot: Slot) -> Component:
     filled = getattr(run, slot.field)
     return filled[0] if slot.many else filled

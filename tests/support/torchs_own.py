@@ -1,4 +1,4 @@
-"""PyTorch's optimisers by their functional names: the arithmetic of the classes, whose first use loads a compiler (15 s)."""
+"""PyTorch's optimizers by their functional names: the arithmetic of the classes, whose first use loads a compiler (15 s)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def noise() -> Federation:
     def draw(n: int) -> Examples:
         return Examples(rng.normal(size=(n, FEATURES)).astype(np.float32), rng.integers(0, CLASSES, n))
 
-    return _dealt(draw, Preparation(), amounts=[0] * CLIENTS)
+    return _dealt(draw, Preparation(), strengths=[0] * CLIENTS)
 
 
 def images() -> Federation:
@@ -44,12 +44,12 @@ def images() -> Federation:
     def draw(n: int) -> Examples:
         return Examples(rng.integers(0, 256, (n, 1, 8, 8), dtype=np.uint8), rng.integers(0, CLASSES, n))
 
-    return _dealt(draw, Preparation("rotation"), amounts=[30, 35, 40, 5, 10, 15])
+    return _dealt(draw, Preparation("rotation"), strengths=[30, 35, 40, 5, 10, 15])
 
 
-def _dealt(draw: Callable[[int], Examples], prepare: Preparation, amounts: list[float]) -> Federation:
-    """Six clients, the last three of whom are the minority, with records from ``draw(n)``."""
-    each, owner = np.array(amounts, np.float32), np.repeat(np.arange(CLIENTS), EACH)
+def _dealt(draw: Callable[[int], Examples], prepare: Preparation, strengths: list[float]) -> Federation:
+    """Six clients, the last three of whom are the minority, with examples from ``draw(n)``."""
+    each, owner = np.array(strengths, np.float32), np.repeat(np.arange(CLIENTS), EACH)
     train, test = draw(CLIENTS * EACH), draw(10)
     return Federation(
         name="toy",
@@ -58,8 +58,8 @@ def _dealt(draw: Callable[[int], Examples], prepare: Preparation, amounts: list[
         offsets=np.arange(CLIENTS + 1) * EACH,
         groups=HALVES,
         group_names=("majority", "minority"),
-        amounts=each,
-        record_amounts=each[owner],
+        strengths=each,
+        example_strengths=each[owner],
         test=Examples(prepare(test.x, np.zeros(10)), test.y),
         test_owner=np.full(10, -1),
         nonmembers=draw(NONMEMBERS),
@@ -73,13 +73,13 @@ def network_for(shape: tuple[int, ...], hidden: tuple[int, ...] = (64,), kind: t
     return kind(SimpleNamespace(module=mlp, config=mlp.Config(hidden=hidden)), shape, CLASSES)
 
 
-def memorised(network: Network, records: Examples, epochs: int = 5):
-    """Weights of a model that knows ``records`` by heart."""
+def memorized(network: Network, examples: Examples, epochs: int = 5):
+    """Weights of a model that knows ``examples`` by heart."""
     rng = np.random.default_rng(7)
     network.load(network.initial(rng))
-    for _ in islice(passes(network, records.x, records.y, TRAINING, rng), epochs):
+    for _ in islice(passes(network, examples.x, examples.y, TRAINING, rng), epochs):
         pass
-    assert (network.logits(records.x).argmax(axis=1) == records.y).all()
+    assert (network.logits(examples.x).argmax(axis=1) == examples.y).all()
     return network.weights()
 
 

@@ -24,7 +24,7 @@ def empty_store(tmp_path_factory) -> Path:
     folder = tmp_path_factory.getbasetemp() / "empty-store"
     folder.mkdir(exist_ok=True)
     if not (folder / "mlflow.db").exists():
-        mlflow_store.settle()
+        mlflow_store.configure_environment()
         mlflow_store._create(folder)
     return folder / "mlflow.db"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.folder import Folder
 from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import results_of, specs
+from orchestrator.scheduling.trials import trial_rows, trial_specs
 from orchestrator.trial.outcome import finish
 from tests.support.inline import inline_trial
 
@@ -20,10 +20,10 @@ def undisturbed(sweep: Path, results: Path) -> Path:
     torch.set_num_threads(1)  # as the client actors have it: more threads add in another order
     loaded = load_sweep(sweep)
     folder = Folder(results / loaded.name)
-    for spec in specs(loaded):
+    for spec in trial_specs(loaded):
         trial = inline_trial(spec.run, results / spec.id, root=loaded.data_root)
         while not trial.done:
             trial.advance()
         finish(folder.trial(spec.id), trial, {"id": spec.id, "run": spec.run.to_dict(), "commit": None}, time.time())
-    write_trials(folder, results_of(folder, specs(loaded)))
+    write_trials(folder, trial_rows(folder, trial_specs(loaded)))
     return results

@@ -1,4 +1,4 @@
-"""What a client's training has besides its records and batches: what its objective is told, and what it draws by chance."""
+"""What a client's training has besides its examples and batches: what its objective is told, and what it draws by chance."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator
     return torch.Generator(device).manual_seed(int(rng.integers(2**63)))
 
 
-def functional(network: Network) -> Callable[..., Any]:
+def functional_forward(network: Network) -> Callable[..., Any]:
     """``forward(arrays, x, **options)`` through the module with any ``arrays`` by name; options are the module's own."""
 
     def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
@@ -50,7 +50,7 @@ def functional(network: Network) -> Callable[..., Any]:
     return forward
 
 
-def begun(
+def begin_context(
     network: Network,
     objective: Any,
     start: torch.Tensor,
@@ -60,7 +60,7 @@ def begun(
 ) -> Context:
     """One client's context at the start of its round: what it was ``told``, ``sent`` and ``carry`` if the objective has them.
 
-    ``start`` [d] are the weights it starts from, ``shape`` is that of a record.
+    ``start`` [d] are the weights it starts from, ``shape`` is that of an example.
     """
     context: Context = dict(told)
     if "sent" in getattr(objective.module, "CONTEXT", ()):
@@ -68,21 +68,24 @@ def begun(
     if hasattr(objective.module, "carry"):
         arrays = network.layout.views(start)
         with torch.no_grad():
-            context["carry"] = objective.module.carry(objective.config, functional(network), arrays, shape, probes)
+            context["carry"] = objective.module.carry(
+                objective.config, functional_forward(network), arrays, shape, probes
+            )
     return context
 
 
-def stacked(contexts: Sequence[Context]) -> Context:
+def stack(contexts: Sequence[Context]) -> Context:
     """The clients' contexts as one, [clients, ...] each."""
-    return {name: _together([context[name] for context in contexts]) for name in (contexts[0] if contexts else ())}
+    return {name: _stack_values([context[name] for context in contexts]) for name in (contexts[0] if contexts else ())}
 
 
-def first(context: Context, clients: int) -> Context:
+def take_first(context: Context, clients: int) -> Context:
     """The part of a stacked context that belongs to its first ``clients``."""
     return {
-        name: first(value, clients) if isinstance(value, dict) else value[:clients] for name, value in context.items()
+        name: take_first(value, clients) if isinstance(value, dict) else value[:clients]
+        for name, value in context.items()
     }
 
 
-def _together(values: Sequence[Any]) -> Any:
-    return stacked(values) if isinstance(values[0], dict) else torch.stack(list(values))
+def _stack_values(values: Sequence[Any]) -> Any:
+    return stack(values) if isinstance(values[0], dict) else torch.stack(list(values))

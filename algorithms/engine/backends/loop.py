@@ -1,4 +1,4 @@
-"""Backend ``loop``: clients train one after another. The plain way, and the oracle of the vectorised one."""
+"""Backend ``loop``: clients train one after another. The plain way, and the oracle of the vectorized one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from algorithms.core.clipping import clipped
+from algorithms.core.clipping import clip_gradients
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine import augmentation
-from algorithms.engine.backends.context import NOTHING, Context, Draws, begun, generator
+from algorithms.engine.backends.context import NOTHING, Context, Draws, begin_context, generator
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.objectives import plain
 from algorithms.training._batches import PADDING
@@ -24,7 +24,9 @@ from algorithms.training.local_sgd import Config
 from datasets.federation import Preparation
 
 UNPREPARED = Preparation()
-Slope = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # fills the network's gradients, returns the batch's loss
+GradientStep = Callable[
+    [torch.Tensor, torch.Tensor], torch.Tensor
+]  # fills the network's gradients, returns the batch's loss
 
 
 def train(
@@ -39,35 +41,35 @@ def train(
 ) -> float:
     """Step through ``batches`` [steps, batch] (positions in ``x``, padded with -1) from what ``network`` holds.
 
-    Returns the mean loss over the records, in nats. ``objective`` has ``module.loss`` and ``config``; ``told`` is what the
+    Returns the mean loss over the examples, in nats. ``objective`` has ``module.loss`` and ``config``; ``told`` is what the
     server told this client of itself.
     """
     network.module.train()
     if draws.dropout is not None:
         network.reseed(draws.dropout)
-    member, training = _member(optimizer.config), optimizer.config
-    if hasattr(member, "slope"):
-        slope: Slope = member.slope(training, network, len(y), draws.noise)
+    component, training = _component(optimizer.config), optimizer.config
+    if hasattr(component, "private_gradient"):
+        gradient: GradientStep = component.private_gradient(training, network, len(y), draws.noise)
     else:
-        assert isinstance(training, Config)  # what the slot asks of members without a slope
-        context = begun(network, objective, network.params, x.shape[1:], told, draws.probes)
-        slope = _slope(network, training, objective, context)
-    records, labels = as_tensor(x), as_tensor(y)
+        assert isinstance(training, Config)  # what the slot asks of components without a gradient
+        context = begin_context(network, objective, network.params, x.shape[1:], told, draws.probes)
+        gradient = _batch_gradient(network, training, objective, context)
+    examples, labels = as_tensor(x), as_tensor(y)
     total, seen = torch.zeros((), device=network.device), 0
     for step, row in enumerate(batches):
         real = row != PADDING
         chosen = torch.from_numpy(row[real])
-        inputs, targets = records[chosen].to(network.device), labels[chosen].to(network.device)
+        inputs, targets = examples[chosen].to(network.device), labels[chosen].to(network.device)
         if draws.crops is not None:
             inputs = augmentation.crop_flip(inputs, draws.crops.moves[step, real], draws.crops.around)
-        loss = slope(network.inputs(inputs), targets)
+        loss = gradient(network.inputs(inputs), targets)
         optimizer.step(network.params, network.grads)
         total += loss * len(chosen)
         seen += len(chosen)
     return float(total) / max(seen, 1)
 
 
-def _slope(network: Network, training: Config, objective: Any, context: Context) -> Slope:
+def _batch_gradient(network: Network, training: Config, objective: Any, context: Context) -> GradientStep:
     """The gradient of the objective on the batch as a whole."""
     own, module = dict(network.module.named_parameters()), objective.module
 
@@ -76,7 +78,7 @@ def _slope(network: Network, training: Config, objective: Any, context: Context)
             return network.module(x, **options)
         return functional_call(network.module, dict(arrays), (x,), options)
 
-    def slope(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def gradient(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         network.grads.zero_()
         if context.get("carry"):
             with torch.no_grad():
@@ -85,10 +87,10 @@ def _slope(network: Network, training: Config, objective: Any, context: Context)
             loss = module.loss(objective.config, forward, own, inputs, targets, context)
         loss.backward()
         if training.clip_gradient is not None:
-            network.grads.copy_(clipped(network.grads, training.clip_gradient))
+            network.grads.copy_(clip_gradients(network.grads, training.clip_gradient))
         return loss.detach()
 
-    return slope
+    return gradient
 
 
 def passes(
@@ -101,17 +103,17 @@ def passes(
 ) -> Iterator[float]:
     """Train on one data set, one epoch at each ``next``, for as long as the caller asks. Yields the epoch's mean loss.
 
-    The optimiser lives as long as the iterator. This is how shadow models are trained. ``prepare`` is how its records
+    The optimizer lives as long as the iterator. This is how shadow models are trained. ``prepare`` is how its examples
     came about, which matters where they are augmented.
     """
-    member, objective = _member(training), _Plain()
-    optimizer = Optimizer(training, member.learning_rate(training, 0))
-    noise = generator(rng, network.device) if hasattr(member, "slope") else None
+    component, objective = _component(training), _Plain()
+    optimizer = Optimizer(training, component.learning_rate(training, 0))
+    noise = generator(rng, network.device) if hasattr(component, "private_gradient") else None
     if network.random:
         network.reseed(int(rng.integers(2**63)))
     while True:
-        batches = member.one_epoch(training, len(y), rng)
-        crops = augmentation.drawn(training, batches, x.shape[1:], prepare, rng)
+        batches = component.one_epoch(training, len(y), rng)
+        crops = augmentation.draw_crops(training, batches, x.shape[1:], prepare, rng)
         yield train(network, x, y, batches, optimizer, objective, {}, Draws(crops, noise=noise))
 
 
@@ -119,8 +121,8 @@ class _Plain:
     module, config = plain, plain.Config()
 
 
-def _member(training: TrainingConfig) -> Any:
-    """The member of the training slot whose fields these are."""
+def _component(training: TrainingConfig) -> Any:
+    """The component of the training slot whose fields these are."""
     return inspect.getmodule(type(training))
 
 

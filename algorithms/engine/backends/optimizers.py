@@ -1,4 +1,4 @@
-"""Optimisers on flat vectors. Shapes are [d] for one client or [clients, d] for many: the arithmetic is the same."""
+"""Optimizers on flat vectors. Shapes are [d] for one client or [clients, d] for many: the arithmetic is the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADAM_BETAS = (0.9, 0.999)
 
 @dataclass
 class Optimizer:
-    """One client's (or cohort's) local optimiser. ``moments`` are made at the first step, unless they were kept.
+    """One client's (or block's) local optimizer. ``moments`` are made at the first step, unless they were kept.
 
     ``steps`` are those taken so far: a number, or [clients, 1] float64 where clients come with histories of their own.
     """
@@ -27,7 +27,7 @@ class Optimizer:
 
     def step(self, params: torch.Tensor, grads: torch.Tensor) -> None:
         """Move ``params`` in place along ``grads``. Rows beyond ``len(params)`` of the moments stay as they are:
-        a cohort's clients are ordered so that those who have finished come last."""
+        a block's clients are ordered so that those who have finished come last."""
         if isinstance(self.steps, int):
             self.steps += 1
         else:
@@ -73,23 +73,23 @@ class Optimizer:
             params.sub_(mean / scale * (self.lr / (1 - first**steps)).to(mean))
 
 
-def remembered(config: TrainingConfig) -> int:
-    """How many vectors of the model's size the optimiser keeps between steps."""
+def moment_count(config: TrainingConfig) -> int:
+    """How many vectors of the model's size the optimizer keeps between steps."""
     return 2 if config.optimizer == "adam" else int(config.momentum > 0)
 
 
-def resumed(
+def resume_optimizer(
     config: TrainingConfig, lr: float, carried: Mapping[str, np.ndarray], shape: tuple[int, ...], device: torch.device
 ) -> Optimizer:
-    """The optimiser at the start of a round of one client, ``shape`` (d,), or of many, (clients, d).
+    """The optimizer at the start of a round of one client, ``shape`` (d,), or of many, (clients, d).
 
-    ``carried`` is what `kept` gave after the round before, or nothing. A client without a step so far begins with zeros,
-    whatever stands there.
+    ``carried`` is what `optimizer_state` gave after the round before, or nothing. A client without a step so far begins
+    with zeros, whatever stands there.
     """
-    if config.optimizer_state == "reset" or not remembered(config):
+    if config.optimizer_state == "reset" or not moment_count(config):
         return Optimizer(config, lr)
     steps = np.asarray(carried["steps"] if carried else np.zeros(shape[:-1]))
-    blank = np.zeros((*shape[:-1], remembered(config), shape[-1]), np.float32)
+    blank = np.zeros((*shape[:-1], moment_count(config), shape[-1]), np.float32)
     moments = np.where(steps[..., None, None] > 0, carried["moments"], blank) if carried else blank
     own = [torch.from_numpy(moment.copy()).to(device) for moment in np.moveaxis(moments, -2, 0)]
     return Optimizer(
@@ -97,7 +97,7 @@ def resumed(
     )
 
 
-def kept(optimizer: Optimizer) -> dict[str, np.ndarray]:
+def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
     """What outlives the round, if anything: ``moments`` [m, d] or [clients, m, d] float32, ``steps`` a number or [clients]."""
     if optimizer.config.optimizer_state == "reset" or not optimizer.moments:
         return {}

@@ -1,7 +1,7 @@
-"""Where a trial belongs in a figure: which swept key is told apart by colour, which by position, which by panel.
+"""Where a trial belongs in a figure: which swept key is told apart by color, which by position, which by panel.
 
-The first slot that was swept is the colour (the algorithm), the minority ratio or the most telling other key the
-horizontal axis, and whatever else was swept a panel each. Keys that always change together count as one. Where the colour
+The first slot that was swept is the color (the algorithm), the minority ratio or the most telling other key the
+horizontal axis, and whatever else was swept a panel each. Keys that always change together count as one. Where the color
 is to tell several keys apart, they are joined to one, `METHOD`.
 """
 
@@ -15,17 +15,17 @@ from orchestrator.report.data import Results
 from orchestrator.report.swept import SLOT_NAMES
 from orchestrator.report.values import Row, Value, sort_key, text
 from orchestrator.report.vocabulary import (
-    MEMBERS,
+    COMPONENTS,
     PAIR,
     UNITS,
-    colours,
+    colors,
     key_labels,
     method_label,
     setting_label,
     value_label,
 )
 
-MOST_COLOURS = 8
+MOST_COLORS = 8
 # The slots that make an algorithm, most telling first. A data set or a model is a circumstance, not an algorithm.
 ALGORITHM = ("clustering.name", "privacy.name", "objective.name", "aggregation.name", "training.name")
 AXES = ("data.split.minority_ratio", "data.split.minority", "data.split.majority")
@@ -50,7 +50,7 @@ class Arrangement:
 
     @cached_property
     def hues(self) -> list[Value]:
-        """Values of the colour, sorted; a single None if nothing is told apart by colour."""
+        """Values of the color, sorted; a single None if nothing is told apart by color."""
         return [point[0] for point in points(self.trials, (self.hue,))] if self.hue else [None]
 
     @cached_property
@@ -75,12 +75,12 @@ class Arrangement:
 
     @cached_property
     def palette(self) -> dict[str, str]:
-        """Colour of every value of the hue, by its text. Trials of one algorithm have that algorithm's own colour."""
+        """Color of every value of the hue, by its text. Trials of one algorithm have that algorithm's own color."""
         if self.joined:
-            found = colours([self.hue_label(hue) for hue in self.hues])
+            found = colors([self.hue_label(hue) for hue in self.hues])
             return {text(hue): found[self.hue_label(hue)] for hue in self.hues}
         named = self.hues if self.hue else [self.results.value(self.trials[0], "clustering.name")]
-        found = colours(named)
+        found = colors(named)
         return found if self.hue else {"": next(iter(found.values()))}
 
     def hue_label(self, hue: Value) -> str:
@@ -95,7 +95,7 @@ class Arrangement:
 
     @property
     def algorithm(self) -> str:
-        """The algorithm where there is only one, from the slots that do not hold their usual member."""
+        """The algorithm where there is only one, from the slots that do not hold their usual component."""
         return method_label(ALGORITHM, [self.results.value(self.trials[0], key) for key in ALGORITHM])
 
     @property
@@ -113,7 +113,7 @@ class Arrangement:
     @property
     def datasets(self) -> str:
         names = sorted({text(self.results.value(trial, "data.name")) for trial in self.trials} - {""})
-        return ", ".join(MEMBERS.get(name, name) for name in names) or "unknown data"
+        return ", ".join(COMPONENTS.get(name, name) for name in names) or "unknown data"
 
     def _unit(self, key: str) -> str:
         if key not in ("data.split.minority", "data.split.majority"):
@@ -128,20 +128,20 @@ def arrange(results: Results) -> Arrangement | None:
     if not trials:
         return None
     varied = [key for key in results.keys if len(points(trials, (key,))) > 1]
-    few = [key for key in ALGORITHM if key in varied and len(points(trials, (key,))) <= MOST_COLOURS]
+    few = [key for key in ALGORITHM if key in varied and len(points(trials, (key,))) <= MOST_COLORS]
     told = _fitting(trials, (few[0], *_own(trials, few[0], varied))) if few else ()
-    colour = _coloured(Arrangement(results, trials, None, (), ()), told)
-    hue, trials = colour.hue, colour.trials
+    color = _color(Arrangement(results, trials, None, (), ()), told)
+    hue, trials = color.hue, color.trials
     rest = [key for key in varied if key not in told and not _decides(trials, (hue,) if hue else (), key)]
     axis = _axis(trials, rest)
     if hue and not axis:
-        return replace(colour, axis=(hue,))
+        return replace(color, axis=(hue,))
     seen = ((hue,) if hue else ()) + axis
-    return replace(colour, axis=axis, facets=tuple(key for key in rest if not _decides(trials, seen, key)))
+    return replace(color, axis=axis, facets=tuple(key for key in rest if not _decides(trials, seen, key)))
 
 
 def by_method(arr: Arrangement, trials: tuple[Row, ...] | None = None, besides: tuple[str, ...] = ()) -> Arrangement:
-    """The trials with all that makes an algorithm told apart by colour, as far as there are colours; the rest are panels.
+    """The trials with all that makes an algorithm told apart by color, as far as there are colors; the rest are panels.
 
     ``trials`` are those to be shown (all), ``besides`` keys that the figure tells apart in a way of its own.
     """
@@ -158,32 +158,32 @@ def by_method(arr: Arrangement, trials: tuple[Row, ...] | None = None, besides: 
     joined = _fitting(trials, tuple(told))
     if not set(PAIR) <= set(joined):
         joined = tuple(key for key in joined if key in varied)
-    colour = _coloured(Arrangement(arr.results, trials, None, (), ()), joined)
-    seen: tuple[str, ...] = (colour.hue,) if colour.hue else ()
+    color = _color(Arrangement(arr.results, trials, None, (), ()), joined)
+    seen: tuple[str, ...] = (color.hue,) if color.hue else ()
     for key in varied:
-        if key not in colour.joined and not _decides(colour.trials, seen, key):
+        if key not in color.joined and not _decides(color.trials, seen, key):
             seen = (*seen, key)
-    return replace(colour, facets=tuple(key for key in seen if key != colour.hue))
+    return replace(color, facets=tuple(key for key in seen if key != color.hue))
 
 
 def _fitting(trials: tuple[Row, ...], keys: tuple[str, ...]) -> tuple[str, ...]:
-    """As many of the keys, from the left, as there are colours for; without those that the others decide."""
+    """As many of the keys, from the left, as there are colors for; without those that the others decide."""
     kept: tuple[str, ...] = ()
     for key in keys:
         new = key in PAIR or not _decides(trials, kept, key)
-        if new and len(points(trials, (*kept, key))) <= MOST_COLOURS:
+        if new and len(points(trials, (*kept, key))) <= MOST_COLORS:
             kept = (*kept, key)
     return kept
 
 
 def _own(trials: tuple[Row, ...], slot: str, varied: list[str]) -> list[str]:
-    """The fields of a swept slot that some of its members lack: on an axis of their own those would stand apart."""
+    """The fields of a swept slot that some of its components lack: on an axis of their own those would stand apart."""
     fields = [key for key in varied if key != slot and key.startswith(slot.removesuffix("name"))]
     return [key for key in fields if any(trial.get(key) is None for trial in trials)]
 
 
-def _coloured(arr: Arrangement, keys: tuple[str, ...]) -> Arrangement:
-    """The arrangement with these keys as its colour; several are joined to one."""
+def _color(arr: Arrangement, keys: tuple[str, ...]) -> Arrangement:
+    """The arrangement with these keys as its color; several are joined to one."""
     if len(keys) < 2:
         return replace(arr, hue=keys[0] if keys else None)
     trials = tuple(trial | {METHOD: [trial.get(key) for key in keys]} for trial in arr.trials)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.report.estimate import Estimate, drawn
+from orchestrator.report.estimate import Estimate, plottable
 from orchestrator.report.figures.arrangement import Arrangement, Point, points
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -15,19 +15,19 @@ from orchestrator.report.figures.drawing import (
     Sheet,
     algorithm_handles,
     blank,
-    dashed,
+    dashed_handle,
     label_columns,
     label_row,
     legend,
     mean_note,
     means_with_intervals,
     same_scale,
-    wrapped,
+    wrap,
 )
 from orchestrator.report.papers import rules
 from orchestrator.report.published import records
 from orchestrator.report.values import Row, text
-from orchestrator.report.vocabulary import GROUP_COLOURS, setting_label
+from orchestrator.report.vocabulary import GROUP_COLORS, setting_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def convergence(arr: Arrangement) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     seen = {name for rounds in arr.results.rounds.values() if len(rounds) > 1 for name in rounds[-1]}
-    names: list[str] = [f"accuracy_{group}" for group in GROUP_COLOURS if f"accuracy_{group}" in seen]
+    names: list[str] = [f"accuracy_{group}" for group in GROUP_COLORS if f"accuracy_{group}" in seen]
     names = names or sorted({"accuracy"} & seen)
     if not names:
         return None
@@ -53,7 +53,7 @@ def convergence(arr: Arrangement) -> Figure | None:
     lines = [(panel, name) for panel in arr.panels for name in names]
     headings = [setting_label(arr.axis, position) if position else "" for position in columns]
     if len(lines) == 1 and len(columns) > IN_A_ROW + 1:
-        figure, line = wrapped(arr, sheet, headings, "round", "accuracy (fraction)")
+        figure, line = wrap(arr, sheet, headings, "round", "accuracy (fraction)")
         axes = [line]
     else:
         figure, axes = blank(arr, sheet, len(lines), len(columns), 2.9)
@@ -76,7 +76,7 @@ def motivation(arr: Arrangement) -> Figure | None:
     Published points are hollow. They are drawn only over the data set that they were measured on.
     """
     trials = [trial for trial in arr.trials if text(arr.results.value(trial, "clustering.name")) == "ifca"]
-    names = {group: f"mia_accuracy_{group}" for group in GROUP_COLOURS}
+    names = {group: f"mia_accuracy_{group}" for group in GROUP_COLORS}
     ratios = {text(trial.get(RATIO)) for trial in trials} - {""}
     if len(ratios) < 2 or not any(trial.get(name) is not None for trial in trials for name in names.values()):
         return None
@@ -84,7 +84,7 @@ def motivation(arr: Arrangement) -> Figure | None:
     facets = tuple(key for key in (arr.hue, *arr.axis, *arr.facets) if key and key not in told)
     panels = points(trials, facets)
     printed = published_points({text(arr.results.value(trial, "data.name")) for trial in trials})
-    extra = (*([_hollow()] if printed else []), dashed("guessing (0.5)"))
+    extra = (*([_hollow()] if printed else []), dashed_handle("guessing (0.5)"))
     sheet = Sheet("Membership inference against the two models of IFCA", mean_note(arr), extra, RATES)
     figure, axes = blank(arr, sheet, 1, len(panels), 4.2)
     for ax, panel in zip(axes[0], panels, strict=True):
@@ -103,14 +103,14 @@ def published_points(datasets: set[str]) -> list[Printed]:
     for record in records():
         wanted = rules()["ifca_mir"](record) if record.paper == "ifca_mir" else None
         if wanted and RATIO in wanted.where and wanted.where["data.name"] in datasets:
-            for group in GROUP_COLOURS:
+            for group in GROUP_COLORS:
                 if f"mia_accuracy_{group}" in wanted.metrics:
                     found.append((group, float(wanted.where[RATIO]), record.value))
     return found
 
 
 def curves(ax: Axes, arr: Arrangement, panel: Point, position: Point, name: str, bands: bool = True) -> None:
-    """A metric over the rounds for each colour: mean over seeds, and a band around it."""
+    """A metric over the rounds for each color: mean over seeds, and a band around it."""
     for hue in arr.hues:
         trials = arr.cell(panel, (hue,) if arr.axis == (arr.hue,) else position, hue)
         curve(ax, arr, trials, name, bands, color=arr.palette[text(hue)])
@@ -133,7 +133,7 @@ def by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
         for row in table:
             if row.get(name) is not None:
                 values.setdefault(row["round"], []).append(float(row[name]))
-    return {number: drawn(values[number]) for number in sorted(values)}
+    return {number: plottable(values[number]) for number in sorted(values)}
 
 
 def in_rounds(arr: Arrangement, name: str) -> bool:
@@ -149,8 +149,8 @@ def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printe
         for trial in trials:
             if trial.get(RATIO) is not None and trial.get(name) is not None:
                 by_ratio.setdefault(float(trial[RATIO]), []).append(float(trial[name]))
-        style: dict[str, Any] = {"color": GROUP_COLOURS[group], "marker": MODEL_MARKERS[group]}
-        means_with_intervals(ax, [(ratio, drawn(by_ratio[ratio])) for ratio in sorted(by_ratio)], **style)
+        style: dict[str, Any] = {"color": GROUP_COLORS[group], "marker": MODEL_MARKERS[group]}
+        means_with_intervals(ax, [(ratio, plottable(by_ratio[ratio])) for ratio in sorted(by_ratio)], **style)
         hollow: dict[str, Any] = style | {"markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
         theirs = [(ratio, value) for of, ratio, value in printed if of == group]
         ax.plot([ratio for ratio, _ in theirs], [value for _, value in theirs], linestyle="none", **hollow)
@@ -162,7 +162,7 @@ def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printe
 def _model_handle(group: str) -> Any:
     from matplotlib.lines import Line2D
 
-    style: dict[str, Any] = {"color": GROUP_COLOURS[group], "marker": MODEL_MARKERS[group]}
+    style: dict[str, Any] = {"color": GROUP_COLORS[group], "marker": MODEL_MARKERS[group]}
     return Line2D([], [], linewidth=1.8, markersize=7, label=f"{group} model", **style)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from orchestrator.report.estimate import FEWEST, Estimate, drawn
+from orchestrator.report.estimate import FEWEST, Estimate, plottable
 from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.values import Value, text
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-GREY = "#6B6B6B"
-REFERENCE: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2, "zorder": 1}
+GRAY = "#6B6B6B"
+REFERENCE: dict[str, Any] = {"color": GRAY, "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the resolution below
 RESOLUTION = 120  # dots per inch
 PANEL_HEIGHT = 2.5  # inches
@@ -89,7 +89,7 @@ def blank(
     return figure, axes
 
 
-def wrapped(arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, Any]:
+def wrap(arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, Any]:
     """A figure of panels of one kind, `IN_A_ROW` at most side by side, and the panels in order [len(headings)]."""
     columns = min(len(headings), IN_A_ROW)
     rows = -(-len(headings) // columns)
@@ -160,7 +160,7 @@ def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
         title=textwrap.fill(sheet.note, int(figure.get_figwidth() * PER_INCH)),
         title_fontsize=BODY,
     )
-    found.get_title().set_color(GREY)
+    found.get_title().set_color(GRAY)
     found.get_title().set_multialignment("center")
 
 
@@ -182,16 +182,16 @@ def algorithm_handles(arr: Arrangement, kind: Literal["marker", "line", "patch"]
 
     handles: list[Any] = []
     for hue in arr.hues:
-        colour, label = arr.palette[text(hue)], arr.hue_label(hue)
+        color, label = arr.palette[text(hue)], arr.hue_label(hue)
         if kind == "patch":
-            handles.append(Patch(facecolor=f"{colour}66", edgecolor=colour, linewidth=1.4, label=label))
+            handles.append(Patch(facecolor=f"{color}66", edgecolor=color, linewidth=1.4, label=label))
         else:
             shape = marker(arr, hue) if kind == "marker" else ""
-            handles.append(Line2D([], [], color=colour, marker=shape, linewidth=2, markersize=7, label=label))
+            handles.append(Line2D([], [], color=color, marker=shape, linewidth=2, markersize=7, label=label))
     return handles
 
 
-def dashed(label: str) -> Any:
+def dashed_handle(label: str) -> Any:
     """Legend entry of a reference line."""
     return stroke(label, **REFERENCE)
 
@@ -205,7 +205,7 @@ def stroke(label: str, **style: Any) -> Any:
 
 
 def marker(arr: Arrangement, hue: Value) -> str:
-    """The marker of a colour: the second way to tell algorithms apart."""
+    """The marker of a color: the second way to tell algorithms apart."""
     return MARKERS[[text(h) for h in arr.hues].index(text(hue)) % len(MARKERS)]
 
 
@@ -223,8 +223,8 @@ def places(arr: Arrangement, spread: float = 0.8) -> Iterator[tuple[float, float
 def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     """Quartiles and range of the seeds as a box (from three seeds on), the median as its line, each seed as a point."""
     for x, room, position, hue in places(arr):
-        values, colour = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
-        line = {"color": colour, "linewidth": 1.4}
+        values, color = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
+        line = {"color": color, "linewidth": 1.4}
         if len(values) >= FEWEST:
             ax.boxplot(
                 [values],
@@ -233,14 +233,14 @@ def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
                 whis=(0, 100),
                 manage_ticks=False,
                 patch_artist=True,
-                boxprops={"facecolor": f"{colour}33", "edgecolor": colour, "linewidth": 1.4},
+                boxprops={"facecolor": f"{color}33", "edgecolor": color, "linewidth": 1.4},
                 medianprops=line | {"linewidth": 2.4},
                 whiskerprops=line,
                 capprops=line,
             )
         elif len(values) == 2:
-            ax.hlines(sum(values) / 2, x - room / 2, x + room / 2, color=colour, linewidth=2.4)
-        points: dict[str, Any] = {"color": colour, "marker": marker(arr, hue), "alpha": 0.75}
+            ax.hlines(sum(values) / 2, x - room / 2, x + room / 2, color=color, linewidth=2.4)
+        points: dict[str, Any] = {"color": color, "marker": marker(arr, hue), "alpha": 0.75}
         ax.scatter([x] * len(values), values, s=18 if len(values) > 2 else 40, linewidths=0, zorder=3, **points)
 
 
@@ -271,7 +271,7 @@ def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     """Mean over seeds as a marker with its 95 % interval, joined along an axis that has an order."""
     found: dict[str, list[tuple[float, Estimate]]] = {text(hue): [] for hue in arr.hues}
     for x, _, position, hue in places(arr, spread=0.3):
-        e = drawn(arr.measured(panel, position, hue, metric))
+        e = plottable(arr.measured(panel, position, hue, metric))
         if e.n:
             found[text(hue)].append((x, e))
     for hue in arr.hues:
@@ -283,11 +283,11 @@ def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     """Mean over seeds as a bar from 0, with its 95 % interval."""
     lowest = 0.0
     for x, room, position, hue in places(arr):
-        e = drawn(arr.measured(panel, position, hue, metric))
+        e = plottable(arr.measured(panel, position, hue, metric))
         if e.n:
-            colour = arr.palette[text(hue)]
-            ax.bar([x], [e.mean], width=room, color=f"{colour}66", edgecolor=colour, linewidth=1.4)
-            means_with_intervals(ax, [(x, e)], color=colour)
+            color = arr.palette[text(hue)]
+            ax.bar([x], [e.mean], width=room, color=f"{color}66", edgecolor=color, linewidth=1.4)
+            means_with_intervals(ax, [(x, e)], color=color)
             lowest = min(lowest, e.mean)
     if lowest == 0:
         ax.set_ylim(bottom=0)

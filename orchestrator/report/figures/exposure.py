@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.data import Floats
-from orchestrator.report.estimate import drawn
+from orchestrator.report.estimate import plottable
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.curves import by_round, curves, in_rounds
 from orchestrator.report.figures.drawing import (
     BODY,
-    GREY,
+    GRAY,
     HEADING,
     REFERENCE,
     Sheet,
     algorithm_handles,
     blank,
-    dashed,
+    dashed_handle,
     label_columns,
     label_row,
     legend,
@@ -31,7 +31,7 @@ from orchestrator.report.figures.drawing import (
     means_with_intervals,
     same_scale,
     stroke,
-    wrapped,
+    wrap,
 )
 from orchestrator.report.values import Value, text
 
@@ -52,7 +52,7 @@ SIA = ("round", "client", "examples", "sia_accuracy", "sia_low", "sia_high")
 WEIGHT = ("round", "client", "examples", "weight")
 CURVATURE = ("lambda_max", "hessian_trace")
 CHOSEN = ("finp_pca", "finp_ala")  # aggregations whose weights are worth a figure
-SHARE: dict[str, Any] = {"color": GREY, "linewidth": 1.4}
+SHARE: dict[str, Any] = {"color": GRAY, "linewidth": 1.4}
 MOST_BANDS = 3  # curves from which their bands cover one another
 MOST_NAMED = 16  # clients from which a panel has no room for their numbers
 
@@ -71,7 +71,7 @@ def exposure(arr: Arrangement) -> Figure | None:
     bands = len(arr.hues) <= MOST_BANDS
     spread = mean_note(arr, "lines", "bands") if bands else "lines: mean over seeds"
     note = f"{spread}; by chance: 1 / clients, EOD of equally exposed clients"
-    sheet = Sheet("Source inference over the rounds", note, (dashed("by chance"),))
+    sheet = Sheet("Source inference over the rounds", note, (dashed_handle("by chance"),))
     single = len(arr.panels) == 1
     columns = 2 if single else len(shown)
     places = [(panel, name) for panel in arr.panels for name in shown]
@@ -107,11 +107,11 @@ def clients_exposed(arr: Arrangement) -> Figure | None:
         "points: attack accuracy on a client in the last attacked round, mean over seeds; bars: 95 % binomial interval of "
         f"one run's targets; {labels}"
     )
-    sheet = Sheet("Source inference against each client", note, (dashed("guessing (1 / clients)"),))
+    sheet = Sheet("Source inference against each client", note, (dashed_handle("guessing (1 / clients)"),))
     headings = [_heading(arr, panel, hue) for panel, hue in panels]
-    figure, axes = wrapped(arr, sheet, headings, "clients, most exposed first", "attack accuracy (fraction)")
+    figure, axes = wrap(arr, sheet, headings, "clients, most exposed first", "attack accuracy (fraction)")
     for ax, (_, hue), tables in zip(axes, panels, cells, strict=True):
-        _exposed(ax, tables, arr.palette[text(hue)], named)
+        _draw_exposed(ax, tables, arr.palette[text(hue)], named)
     axes[0].set_ylim(-0.02, min(1.02, axes[0].get_ylim()[1]))
     legend(figure, [], sheet)
     return figure
@@ -140,7 +140,7 @@ def weights(arr: Arrangement) -> Figure | None:
     clients = max(len(_last(table, "weight")["client"]) for table in held.values())
     figure, axes = blank(arr, sheet, len(rows), 1, min(max(6.3, 0.13 * clients * len(arr.hues) + 1), 11.0))
     for line, (panel, name) in zip(axes, rows, strict=True):
-        _weighed(line[0], arr, panel, name, held if name == "weight" else rhos, held, alike)
+        _draw_weights(line[0], arr, panel, name, held if name == "weight" else rhos, held, alike)
         label_row(line, kinds[name], arr.panel_label(panel))
     same_scale(axes, [name for _, name in rows], (0, 1))
     for (ax,) in axes:
@@ -166,7 +166,7 @@ def curvature(arr: Arrangement) -> Figure | None:
     note = f"points: one client after its training in one round, all rounds and seeds{lost}; axes are logarithmic"
     sheet = Sheet("Curvature of the clients' losses: two measures of it", note)
     headings = [_heading(arr, panel, hue) for panel, hue in panels]
-    figure, axes = wrapped(arr, sheet, headings, "trace of the Hessian", "largest eigenvalue of the Hessian")
+    figure, axes = wrap(arr, sheet, headings, "trace of the Hessian", "largest eigenvalue of the Hessian")
     limits = [_limits([place[i] for place in shown]) for i in (0, 1)]
     for ax, (_, hue), (trace, top) in zip(axes, panels, shown, strict=True):
         ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
@@ -185,7 +185,7 @@ def _chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:
         ax.plot(list(found), [e.mean for e in found.values()], **REFERENCE)
 
 
-def _exposed(ax: Axes, tables: Sequence[Columns], colour: str, named: bool) -> None:
+def _draw_exposed(ax: Axes, tables: Sequence[Columns], color: str, named: bool) -> None:
     import numpy as np
 
     ranked = tables if named else [_by_exposure(table) for table in tables]
@@ -194,12 +194,12 @@ def _exposed(ax: Axes, tables: Sequence[Columns], colour: str, named: bool) -> N
     middle, low, high = (values[order] for values in means)
     ax.axhline(1 / len(middle), **REFERENCE)
     bars = [middle - low, high - middle]
-    ax.errorbar(range(len(middle)), middle, yerr=bars, linestyle="none", marker="o", color=colour, capsize=3)
+    ax.errorbar(range(len(middle)), middle, yerr=bars, linestyle="none", marker="o", color=color, capsize=3)
     labels = [text(client) for client in tables[0]["client"][order]] if named else [""] * len(middle)
     ax.set_xticks(range(len(middle)), labels if len(middle) < MOST_NAMED else [""] * len(middle), fontsize=BODY)
 
 
-def _weighed(
+def _draw_weights(
     ax: Axes,
     arr: Arrangement,
     panel: Point,
@@ -226,7 +226,7 @@ def _weighed(
         means = [_over_rounds(held[t["id"]], name)[order] for t in arr.cell(panel, (), hue) if t["id"] in shown]
         if means:
             places = at + (j - (len(arr.hues) - 1) / 2) * 0.8 / len(arr.hues)
-            marks = [(float(x), drawn(values)) for x, values in zip(places, zip(*means, strict=True), strict=True)]
+            marks = [(float(x), plottable(values)) for x, values in zip(places, zip(*means, strict=True), strict=True)]
             style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "linestyle": "none"}
             means_with_intervals(ax, marks, **style | {"markersize": 5, "capsize": 0})
     labels = [f"{client}\n{examples[client]:.0f}" for client in order] if len(order) < MOST_NAMED else [""] * len(order)
@@ -234,17 +234,17 @@ def _weighed(
     ax.set_xlim(-0.6, len(order) - 0.4)
 
 
-def _scatter(ax: Axes, trace: Floats, top: Floats, colour: str) -> None:
+def _scatter(ax: Axes, trace: Floats, top: Floats, color: str) -> None:
     from attacks.metrics.disparity import spearman
 
-    ax.scatter(trace, top, s=14, color=colour, alpha=0.35, linewidths=0)
+    ax.scatter(trace, top, s=14, color=color, alpha=0.35, linewidths=0)
     rank = spearman(trace, top)
     if not math.isnan(rank):
         place: dict[str, Any] = {
             "xycoords": "axes fraction",
             "ha": "left",
             "va": "top",
-            "color": GREY,
+            "color": GRAY,
             "fontsize": BODY,
         }
         ax.annotate(f"rank correlation {rank:.2f}", (0.04, 0.97), **place)

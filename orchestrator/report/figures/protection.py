@@ -9,7 +9,7 @@ from orchestrator.report.figures.arrangement import Arrangement, Point, by_metho
 from orchestrator.report.figures.curves import curve, in_rounds
 from orchestrator.report.figures.drawing import (
     BODY,
-    GREY,
+    GRAY,
     RATES,
     REFERENCE,
     PanelRow,
@@ -17,7 +17,7 @@ from orchestrator.report.figures.drawing import (
     algorithm_handles,
     bars,
     blank,
-    dashed,
+    dashed_handle,
     grid,
     intervals,
     is_ordered,
@@ -28,7 +28,7 @@ from orchestrator.report.figures.drawing import (
     mean_note,
     places,
     stroke,
-    wrapped,
+    wrap,
 )
 from orchestrator.report.values import Row, Value, text
 from orchestrator.report.vocabulary import value_label
@@ -55,7 +55,7 @@ GRID = 200  # false positive rates at which ROC curves are averaged
 
 
 def noise(arr: Arrangement) -> Figure | None:
-    """The noise that the server adds and the distance that metric privacy divides it by: colours are strategies."""
+    """The noise that the server adds and the distance that metric privacy divides it by: colors are strategies."""
     from matplotlib.ticker import MaxNLocator
 
     noisy = tuple(t for t in arr.trials if any(row.get("noise_std") is not None for row in arr.results.rounds[t["id"]]))
@@ -99,9 +99,9 @@ def roc(arr: Arrangement) -> Figure | None:
     if not panels:
         return None
     note = "lines: mean over seeds, at equal false positive rates; numbers: area under the curve"
-    sheet = Sheet("ROC curves on the server's test, one class against the rest", note, (dashed("guessing"),))
+    sheet = Sheet("ROC curves on the server's test, one class against the rest", note, (dashed_handle("guessing"),))
     headings = [_heading(arr, *place) for place in panels]
-    figure, axes = wrapped(arr, sheet, headings, "false positive rate (fraction)", "true positive rate\n(fraction)")
+    figure, axes = wrap(arr, sheet, headings, "false positive rate (fraction)", "true positive rate\n(fraction)")
     for ax, place in zip(axes, panels, strict=True):
         ax.plot([0, 1], [0, 1], **REFERENCE)
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
@@ -121,7 +121,7 @@ def cia(arr: Arrangement) -> Figure | None:
     shown = [name for name in rows if any(trial.get(name) is not None for trial in arr.trials)]
     if not shown:
         return None
-    extra = (dashed("guessing (0.5)"),) if "cia_auc" in shown else ()
+    extra = (dashed_handle("guessing (0.5)"),) if "cia_auc" in shown else ()
     note = mean_note(arr, "marks and bars", "whiskers of the difference")
     if "cia_auc" in shown:
         note += "; whiskers of the AUC: 95 % bootstrap interval over the federations of one run"
@@ -132,7 +132,7 @@ def cia(arr: Arrangement) -> Figure | None:
 
 def trade_off(arr: Arrangement) -> Figure | None:
     """What privacy costs: accuracy of the final model by strategy, under each kind of privacy."""
-    if not protected(arr):
+    if not is_protected(arr):
         return None
     shown = [name for name in JUDGED if any(trial.get(name) is not None for trial in arr.trials)]
     if not shown:
@@ -142,7 +142,7 @@ def trade_off(arr: Arrangement) -> Figure | None:
     return grid(arr, sheet, [""], rows, intervals)
 
 
-def protected(arr: Arrangement) -> bool:
+def is_protected(arr: Arrangement) -> bool:
     """Whether some trial of a sweep without groups has a protection."""
     kinds = {text(arr.results.value(trial, PRIVACY)) for trial in arr.trials} - {"", "none"}
     return bool(kinds) and not any(trial.get("accuracy_majority") is not None for trial in arr.trials)
@@ -159,7 +159,7 @@ def _heading(arr: Arrangement, panel: Point, position: Point) -> str:
     return ", ".join(filter(None, (words, arr.panel_label(panel))))
 
 
-def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], colour: str, line: int) -> None:
+def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], color: str, line: int) -> None:
     """The mean of the curves, and their mean area as the ``line``-th number from below."""
     import numpy as np
 
@@ -170,15 +170,15 @@ def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], colour: str, line: int
     at = np.linspace(0, 1, GRID)
     rates = [np.interp(at, table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
     areas = [area(table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
-    ax.plot(at, np.mean(rates, axis=0), color=colour, linewidth=1.8)
+    ax.plot(at, np.mean(rates, axis=0), color=color, linewidth=1.8)
     place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "bottom", "fontsize": BODY}
-    ax.annotate(f"{np.mean(areas):.3f}", (0.97, 0.05 + 0.1 * line), color=colour, **place)
+    ax.annotate(f"{np.mean(areas):.3f}", (0.97, 0.05 + 0.1 * line), color=color, **place)
 
 
 def _cia_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     if metric == "cia_difference":
         bars(ax, arr, panel, metric)
-        ax.axhline(0, color=GREY, linewidth=0.8)
+        ax.axhline(0, color=GRAY, linewidth=0.8)
         return
     ax.axhline(0.5, **REFERENCE)
     for x, _, position, hue in places(arr):

@@ -82,9 +82,9 @@ def counterpart(record: Record) -> Counterpart | None:
         return None
     objective, aggregation = method
     wanted = where | OTHERS | {"objective.name": objective} | ({"aggregation.name": aggregation} if aggregation else {})
-    facts = FACTS[where["model.name"]]
+    context = FACTS[where["model.name"]]
     if swept:
         wanted |= {"objective.beta": float(swept["beta"])}
     elif objective == "finp":
-        facts = facts | {"objective.beta": BETAS[where["model.name"]]}
-    return Counterpart(wanted, (metric,), facts=facts, scale=0.01 if record.metric.endswith("_pct") else 1.0)
+        context = context | {"objective.beta": BETAS[where["model.name"]]}
+    return Counterpart(wanted, (metric,), context=context, scale=0.01 if record.metric.endswith("_pct") else 1.0)

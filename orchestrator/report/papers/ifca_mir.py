@@ -50,8 +50,8 @@ def counterpart(record: Record) -> Counterpart | None:
         metrics = ("model_accuracy_majority", "model_accuracy_minority")
         return Counterpart(where, metrics, ("data.split",), RECIPES[dataset], REPETITIONS)
     if record.metric == "mia_balanced_accuracy" and average:
-        facts = RECIPES[dataset] | ATTACK
-        return Counterpart(where, MODELS[average["model"]], ("data.split",), facts, REPETITIONS)
+        context = RECIPES[dataset] | ATTACK
+        return Counterpart(where, MODELS[average["model"]], ("data.split",), context, REPETITIONS)
     if record.metric == "mia_balanced_accuracy" and figure:
         where["data.split.minority_ratio"] = float(figure["ratio"])
         return Counterpart(where, MODELS[figure["model"]], (), RECIPES[dataset] | ATTACK, REPETITIONS)

@@ -38,7 +38,7 @@ SETTING = re.compile(r"(?P<split>homogeneous|non-iid|CIA scenario), (?P<clients>
 PRESETS = {"homogeneous": "homogeneous", "non-iid": "non_iid", "CIA scenario": "cia"}
 WHERE = {"data.name": "alzheimer", "clustering.name": "none", "training.name": "local_sgd"}
 
-# Sections 6 and 7. The optimiser's state, where noise starts and what clients weigh are those of the released code.
+# Sections 6 and 7. The optimizer's state, where noise starts and what clients weigh are those of the released code.
 TRAINING = {
     "model.name": "keras_cnn",
     "training.optimizer": "adam",
@@ -66,8 +66,8 @@ def counterpart(record: Record) -> Counterpart | None:
     preset = PRESETS[setting["split"]]
     where: dict[str, Any] = WHERE | STRATEGIES[strategy]
     where |= {"privacy.name": PRIVACY[kind], "data.split.name": "class_counts", "data.split.preset": preset}
-    facts: dict[str, Any] = (ATTACKED if preset == "cia" else UTILITY) | {"data.clients": int(setting["clients"])}
-    facts |= (NOISE if kind != "vanilla" else {}) | WARM.get(strategy, {"aggregation.warm_start_epochs": 0})
+    context: dict[str, Any] = (ATTACKED if preset == "cia" else UTILITY) | {"data.clients": int(setting["clients"])}
+    context |= (NOISE if kind != "vanilla" else {}) | WARM.get(strategy, {"aggregation.warm_start_epochs": 0})
     repetitions = 5 if record.source == "Table A.12" else None
     scale = 0.01 if record.metric.endswith("_pct") else 1.0
-    return Counterpart(where, (metric,), facts=facts, repetitions=repetitions, scale=scale)
+    return Counterpart(where, (metric,), context=context, repetitions=repetitions, scale=scale)

@@ -10,7 +10,7 @@ from orchestrator.report.data import Results, Setting, settings
 from orchestrator.report.estimate import NAN, Estimate, estimate
 from orchestrator.report.papers import rules
 from orchestrator.report.published import Counterpart, Record, records
-from orchestrator.report.tables.summary import csv_text, escaped, markdown_table
+from orchestrator.report.tables.summary import csv_text, escape, markdown_table
 from orchestrator.report.values import Row, Value, text
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
 
@@ -58,7 +58,7 @@ class Comparison:
     absent: tuple[Record, ...]
 
 
-def beside(results: Results, published: Iterable[Record] | None = None) -> Comparison:
+def compare(results: Results, published: Iterable[Record] | None = None) -> Comparison:
     """Every published record that these results have a counterpart for, in the order of the records."""
     lines: list[Line] = []
     absent = []
@@ -85,7 +85,7 @@ def published_csv(comparison: Comparison) -> str:
 
 def published_markdown(results: Results, comparison: Comparison) -> str:
     """``published.md``: the same for readers, and what is published for these data but was not run here."""
-    blocks = [f"# {escaped(results.name)}: published numbers beside measured ones"]
+    blocks = [f"# {escape(results.name)}: published numbers beside measured ones"]
     if comparison.lines:
         blocks += [READING, markdown_table(HEAD, [_cells(line) for line in comparison.lines])]
     else:
@@ -94,7 +94,7 @@ def published_markdown(results: Results, comparison: Comparison) -> str:
         missing: dict[str, list[str]] = {}
         for r in comparison.absent:
             missing.setdefault(f"{r.source}, {r.dataset}, {r.method}, {r.setting}", []).append(f"{r.metric} {r.value}")
-        listed = "\n".join(f"- {escaped(place)}: {escaped(', '.join(values))}" for place, values in missing.items())
+        listed = "\n".join(f"- {escape(place)}: {escape(', '.join(values))}" for place, values in missing.items())
         blocks += ["## Published for these data, not in this sweep", listed]
     return "\n\n".join(blocks) + "\n"
 
@@ -149,7 +149,7 @@ def _mean(results: Results, found: Counterpart, variant: Setting) -> Estimate:
 
     The interval is over the seeds that every averaged setting has, each seed being its own average.
     """
-    parts = settings(variant.trials, _averaged(results, found))
+    parts = settings(variant.trials, _average(results, found))
     by_seed = [{text(t.get("seed")): v for t in part.finished if (v := _value(t, found)) is not None} for part in parts]
     measured = [values for values in by_seed if values]
     if not measured:
@@ -163,11 +163,11 @@ def _mean(results: Results, found: Counterpart, variant: Setting) -> Estimate:
 
 
 def _quotient(results: Results, found: Counterpart, variant: Setting) -> Estimate:
-    """The largest quotient of the metric over the settings that both members ran; no interval.
+    """The largest quotient of the metric over the settings that both components ran; no interval.
 
     A setting in which the divisor is 0 has no quotient.
     """
-    keys = _averaged(results, found)
+    keys = _average(results, found)
     others = _matching(results, {**found.where, **(found.against or {})})
     below = {tuple(map(text, part.values)): _over_seeds(part, found) for part in settings(others, keys)}
     quotients = []
@@ -187,11 +187,11 @@ def _differences(results: Results, found: Counterpart, variant: Setting) -> list
     """What is known to be unlike the published setting, each a few words."""
     first = (variant.finished or variant.trials)[0]
     stated = []
-    for key, printed in found.facts.items():
+    for key, printed in found.context.items():
         actual = _ran_with(results, first, key)
         if actual is not None and text(actual) != text(printed):
             stated.append(f"{key_label(key)} {text(actual)} instead of {text(printed)}")
-    for key in _averaged(results, found):
+    for key in _average(results, found):
         seen = [value_label(key, setting.values[0]) for setting in settings(variant.trials, (key,))]
         verb = "best of" if found.against else "average over"
         stated.append(f"{verb} {key_label(key)} {', '.join(seen)}")
@@ -218,7 +218,7 @@ def _is(actual: Value, wanted: Value) -> bool:
     return any(text(actual) == text(value) for value in (wanted if isinstance(wanted, tuple) else (wanted,)))
 
 
-def _averaged(results: Results, found: Counterpart) -> tuple[str, ...]:
+def _average(results: Results, found: Counterpart) -> tuple[str, ...]:
     return tuple(key for key in results.keys if key not in found.where and _within(key, found.over))
 
 

@@ -12,7 +12,7 @@ from orchestrator.report.data import Results, Setting, counts
 from orchestrator.report.estimate import estimate
 from orchestrator.report.swept import SLOT_NAMES
 from orchestrator.report.values import Value, text
-from orchestrator.report.vocabulary import MEMBERS, key_label, key_labels, value_label
+from orchestrator.report.vocabulary import COMPONENTS, key_label, key_labels, value_label
 
 READING = (
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). One "
@@ -41,7 +41,7 @@ def summary_csv(results: Results) -> str:
 
 def summary_markdown(results: Results) -> str:
     """``summary.md``: a table for each family of metrics, one row per setting, then what did not finish."""
-    blocks = [f"# {escaped(results.name)}: summary", state_line(results.trials), fixed_line(results), READING]
+    blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results), READING]
     for family, metrics in families(results.metrics).items():
         blocks += [f"## {family}", _family_table(results, metrics)]
     blocks.append(_guarantees(results))
@@ -63,13 +63,13 @@ def state_line(trials: Sequence[dict[str, Value]]) -> str:
 
 
 def fixed_line(results: Results) -> str:
-    """The members that every trial shares, so that a table can be read without the sweep's file."""
+    """The components that every trial shares, so that a table can be read without the sweep's file."""
     shared = []
     for key in SLOT_NAMES:
         names = {text(trial.get(key)) for trial in results.trials}
         if key not in results.keys and len(names) == 1 and names != {""}:
             name = names.pop()
-            shared.append(f"{key_label(key)} {escaped(MEMBERS.get(name, name))}")
+            shared.append(f"{key_label(key)} {escape(COMPONENTS.get(name, name))}")
     return f"The same in every trial: {', '.join(shared)}." if shared else ""
 
 
@@ -86,11 +86,11 @@ def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]], numbers:
     """A Markdown table; the last ``numbers`` columns are aligned to the right."""
     right = len(head) - (numbers or 0)
     rule = ["---:" if i >= right else "---" for i in range(len(head))]
-    body = [[escaped(cell) for cell in line] for line in ([*head], *lines)]
+    body = [[escape(cell) for cell in line] for line in ([*head], *lines)]
     return "\n".join("| " + " | ".join(line) + " |" for line in (body[0], rule, *body[1:]))
 
 
-def escaped(cell: str) -> str:
+def escape(cell: str) -> str:
     """Text that Markdown shows as it is: one line, and no mark that opens a cell, a link, code, emphasis or HTML."""
     return MARKS.sub(r"\\\g<0>", " ".join(cell.split()))
 

@@ -85,7 +85,7 @@ def summary_table(trials: Trials, swept: Iterable[str], *, title: str = "", widt
     from rich.text import Text
 
     found = results(Path(), rows(trials), swept, {})
-    columns, left_out, stacked = _fitted(found, _columns(found), width)
+    columns, left_out, stacked = _fit(found, _columns(found), width)
     table = Table(
         title=Text(title) if title else None,
         caption=Text(_caption(found, columns, left_out)),
@@ -127,7 +127,7 @@ def _columns(found: Results) -> list[Column]:
     return columns or [Column(metric(name).label.replace(" ", "\n"), (name,), 1) for name in found.metrics]
 
 
-def _fitted(found: Results, columns: list[Column], width: int) -> tuple[list[Column], list[Column], bool]:
+def _fit(found: Results, columns: list[Column], width: int) -> tuple[list[Column], list[Column], bool]:
     """The columns that fit into ``width``, those that do not, and whether intervals stand below the means."""
     fixed = sum(_wide([head, *cells]) + GAP for head, cells in zip(*_key_columns(found), strict=True))
     fixed += _wide(["no result", *_notes(found)]) + GAP if _notes(found) else 0

@@ -11,27 +11,27 @@ from hypothesis import strategies as st
 from algorithms.aggregation import fedavg
 from algorithms.core import messages
 from algorithms.core.layout import Layout
-from algorithms.core.messages import Partial, Received, Weights
+from algorithms.core.messages import ClientUpdates, PartialSum, Weights
 from algorithms.engine import server
 from orchestrator.config.run import resolve
 
 fast = settings(max_examples=60, deadline=None)
 
 
-def part(clients: list[int], weights: list[float], updates: Any, buffers: Any = None, keep: bool = False) -> Partial:
-    """What one cohort sends, from its clients' updates [clients, d]."""
+def part(clients: list[int], weights: list[float], updates: Any, buffers: Any = None, keep: bool = False) -> PartialSum:
+    """What one block sends, from its clients' updates [clients, d]."""
     rows, weighed = np.asarray(updates, np.float32), np.asarray(weights, np.float64)
     extra = np.zeros((len(rows), 0)) if buffers is None else np.asarray(buffers, np.float64)
     norms, scales = np.linalg.norm(rows, axis=1), np.ones(len(rows))
     kept = (rows, extra.astype(np.float32)) if keep else (None, None)
-    return Partial(np.array(clients), weighed, norms, scales, weighed @ rows, weighed @ extra, *kept)
+    return PartialSum(np.array(clients), weighed, norms, scales, weighed @ rows, weighed @ extra, *kept)
 
 
-def gather(parts: list[Partial], known: Any = None) -> Received:
+def gather(parts: list[PartialSum], known: Any = None) -> ClientUpdates:
     return messages.gather(parts, Layout((), ()), known or {})
 
 
-def test_by_hand_the_mean_is_weighted_over_all_cohorts():
+def test_by_hand_the_mean_is_weighted_over_all_blocks():
     """Weights 1, 3 and 4: (1 * 8 + 3 * 0 + 4 * 2) / 8 = 2 and (1 * 0 + 3 * 8 + 4 * -4) / 8 = 1."""
     joined = gather([part([0, 2], [1, 3], [[8, 0], [0, 8]], [[1.0], [5.0]]), part([5], [4], [[2, -4]], [[2.0]])])
     assert joined.mean.tolist() == [2, 1]
@@ -42,7 +42,7 @@ def test_by_hand_the_mean_is_weighted_over_all_cohorts():
     assert joined.mean.dtype == joined.buffers.dtype == np.float64
 
 
-def test_parts_are_joined_in_the_order_of_cohorts():
+def test_parts_are_joined_in_the_order_of_blocks():
     parts = [part([i], [1.0], [[float(i)]], keep=True) for i in range(4)]
     joined = gather(parts)
     assert joined.clients.tolist() == [0, 1, 2, 3]
@@ -95,16 +95,16 @@ def test_the_model_moves_by_the_mean_update(weights, expected):
     config = fedavg.Config(weights=weights)
     counted = fedavg.weigh(config, np.array([10, 30])).tolist()
     received = gather([part([0, 1], counted, [[0.0], [1.0]])])
-    params, state, facts = fedavg.apply(config, {}, np.array([5.0], np.float32), received)
+    params, state, metrics = fedavg.apply(config, {}, np.array([5.0], np.float32), received)
     assert (params.tolist(), params.dtype) == ([expected], np.float32)
-    assert (state, facts) == ({}, {})
+    assert (state, metrics) == ({}, {})
 
 
 def test_the_update_is_added_before_it_is_rounded():
     """Half a step above 1 rounds down to 1, a hair more than half rounds up; float32 would have dropped the hair."""
     hair = 2.0**-24 * (1 + 2.0**-26)
     start = np.ones(1, np.float32)
-    received = Received(np.array([0]), np.ones(1), np.array([hair]), np.zeros(0), None)
+    received = ClientUpdates(np.array([0]), np.ones(1), np.array([hair]), np.zeros(0), None)
     params, _, _ = fedavg.apply(fedavg.Config(), {}, start, received)
     assert params[0] == np.float32(1 + 2.0**-23)
 
@@ -121,7 +121,7 @@ def test_a_step_moves_the_parameters_and_replaces_the_statistics():
     assert after.model.params.tolist() == [2.0, 5.0]
     assert after.model.buffers.tolist() == [4.0]
     assert (after.model.params.dtype, after.model.buffers.dtype) == (np.float32, np.float32)
-    assert (state, after.state, after.facts, after.spent) == ({}, {}, {}, None)
+    assert (state, after.state, after.metrics, after.spent) == ({}, {}, {}, None)
     assert after.weights.tolist() == [0.25, 0.75]
     assert (model.params.tolist(), model.buffers.tolist()) == ([1.0, 2.0], [7.0])
 
@@ -130,7 +130,7 @@ def test_weights_chosen_afterwards_replace_those_that_were_summed_with():
     """Both updates and statistics; what the privacy slot scaled stays scaled."""
     parts = [part([0], [1.0], [[4.0, 0.0]], [[1.0]], keep=True), part([3], [3.0], [[0.0, 4.0]], [[5.0]], keep=True)]
     received = replace(gather(parts), scales=np.array([0.5, 1.0]))
-    other = messages.reweighted(received, np.array([0.75, 0.25]))
+    other = messages.reweight(received, np.array([0.75, 0.25]))
     assert (other.mean.tolist(), other.buffers.tolist()) == ([1.5, 1.0], [2.0])
     assert other.weights.tolist() == [0.75, 0.25]
 
@@ -145,13 +145,13 @@ def test_what_is_known_is_handed_on_for_those_who_sent_something():
 
 def test_everybody_some_or_whoever_is_drawn_takes_part():
     rng = np.random.default_rng(0)
-    assert server.participants("all", 1.0, 5, rng).tolist() == [0, 1, 2, 3, 4]
-    fixed = [server.participants("fixed", 0.4, 10, rng) for _ in range(200)]
+    assert server.sample_cohort("all", 1.0, 5, rng).tolist() == [0, 1, 2, 3, 4]
+    fixed = [server.sample_cohort("fixed", 0.4, 10, rng) for _ in range(200)]
     assert {len(drawn) for drawn in fixed} == {4}
     assert all((np.diff(drawn) > 0).all() for drawn in fixed)
     np.testing.assert_allclose(np.bincount(np.concatenate(fixed), minlength=10) / 200, 0.4, atol=0.12)
-    assert len(server.participants("fixed", 0.01, 10, rng)) == 1
-    poisson = [len(server.participants("poisson", 0.3, 10, rng)) for _ in range(500)]
+    assert len(server.sample_cohort("fixed", 0.01, 10, rng)) == 1
+    poisson = [len(server.sample_cohort("poisson", 0.3, 10, rng)) for _ in range(500)]
     assert np.mean(poisson) == pytest.approx(3, abs=0.3)
     assert np.var(poisson) == pytest.approx(10 * 0.3 * 0.7, rel=0.3)
     assert min(poisson) == 0
@@ -168,7 +168,7 @@ def test_a_client_is_compared_with_its_own_cluster_and_keeps_its_rho_while_it_is
     known = {"rho": np.full(7, 0.5), "lambda_max": np.array([1.0, 1, 2, 100, 100, 300, 7])}
     known["hessian_trace"] = known["lambda_max"] * 3
     clusters = np.array([0, 0, 0, 1, 1, 1, 1])
-    after = server.relative_risks(resolve(FINP), known, np.arange(6), clusters, np.random.default_rng(0))
+    after = server.rank_clients(resolve(FINP), known, np.arange(6), clusters, np.random.default_rng(0))
     assert after["rho"].tolist() == [0.5, 0.5, 1, 0.5, 0.5, 1, 0.5]
     assert known["rho"].tolist() == [0.5] * 7
-    assert server.relative_risks(resolve(FINP | {"objective": "plain"}), {}, np.arange(2), clusters, None) == {}
+    assert server.rank_clients(resolve(FINP | {"objective": "plain"}), {}, np.arange(2), clusters, None) == {}

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from algorithms.aggregation import finp_ala
-from algorithms.core.messages import Received, reweighted
+from algorithms.core.messages import ClientUpdates, reweight
 from orchestrator.config.run import check
 
 UPDATES = np.array([[1, 0], [0, 1], [4, 4], [0, 8]], np.float32)
 SIZES = np.array([10, 20, 30, 40])
 
 
-def received(rho: list[float] | None) -> Received:
+def received(rho: list[float] | None) -> ClientUpdates:
     """What as many clients as there are ``rho`` sent of a model of two weights and one running mean."""
     clients = 4 if rho is None else len(rho)
     weights, updates = SIZES[:clients] / SIZES[:clients].sum(), UPDATES[:clients]
-    return Received(
+    return ClientUpdates(
         clients=np.arange(clients),
         weights=weights,
         mean=weights @ updates,
@@ -28,8 +28,8 @@ def received(rho: list[float] | None) -> Received:
 
 
 def weights_for(known: list[float] | None, **fields) -> tuple[list[float], float]:
-    weights, facts = finp_ala.reweigh(finp_ala.Config(**fields), received(known))
-    return weights.tolist(), facts["ala_fallback"]
+    weights, metrics = finp_ala.reweigh(finp_ala.Config(**fields), received(known))
+    return weights.tolist(), metrics["ala_fallback"]
 
 
 def test_a_client_counts_by_how_little_it_stands_out():
@@ -56,10 +56,10 @@ def test_without_a_penalty_it_is_the_plain_mean_and_asks_for_no_measurement():
 
 def test_the_model_moves_by_the_weighted_mean_of_updates_and_its_statistics_do_too():
     config, sent = finp_ala.Config(), received([0, 0.25, 0.75, 1])
-    chosen = reweighted(sent, finp_ala.reweigh(config, sent)[0])
-    params, state, facts = finp_ala.apply(config, {}, np.array([10, 20], np.float32), chosen)
+    chosen = reweight(sent, finp_ala.reweigh(config, sent)[0])
+    params, state, metrics = finp_ala.apply(config, {}, np.array([10, 20], np.float32), chosen)
     assert params.tolist() == [10 + 0.5 + 0.5, 20 + 0.375 + 0.5]
-    assert (params.dtype, state, facts) == (np.float32, {}, {})
+    assert (params.dtype, state, metrics) == (np.float32, {}, {})
     assert chosen.buffers.tolist() == [0.375 + 0.25]
 
 

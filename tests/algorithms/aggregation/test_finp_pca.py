@@ -11,20 +11,20 @@ from scipy.optimize import approx_fprime
 from algorithms.aggregation import finp_pca
 from algorithms.aggregation.finp_pca import Config, apply, distances, reweigh, search, value_and_gradient
 from algorithms.core import gram
-from algorithms.core.messages import Received, reweighted
+from algorithms.core.messages import ClientUpdates, reweight
 
 OBJECTIVES = ["ssd", "eq4", "eq10"]
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 few = settings(max_examples=25, deadline=None)
 
 
-def received(updates: Any, weights: Any = None, scales: Any = None) -> Received:
+def received(updates: Any, weights: Any = None, scales: Any = None) -> ClientUpdates:
     rows = np.asarray(updates, np.float32)
     shares = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
     factors = np.ones(len(rows)) if scales is None else np.asarray(scales, np.float64)
     shares = shares / shares.sum()
     buffers = np.arange(2 * len(rows), dtype=np.float32).reshape(len(rows), 2)
-    return Received(
+    return ClientUpdates(
         clients=np.arange(len(rows)),
         weights=shares,
         mean=(shares * factors) @ rows,
@@ -48,8 +48,8 @@ def orthogonal(lengths: list[float]) -> np.ndarray:
 
 
 def weights_of(updates: Any, objective: Any = "ssd", **of: Any) -> np.ndarray:
-    weights, facts = reweigh(Config(objective=objective), received(updates, **of))
-    assert facts["pca_fallback"] == 0
+    weights, metrics = reweigh(Config(objective=objective), received(updates, **of))
+    assert metrics["pca_fallback"] == 0
     return weights
 
 
@@ -101,10 +101,10 @@ def test_distances_do_not_depend_on_where_the_origin_lies():
     updates = drawn(6, 30, 0).astype(np.float64)
     w = np.random.default_rng(0).dirichlet(np.ones(6))
     products = updates @ updates.T
-    (p, slopes), (same, other) = distances(products, w), distances(gram.centred(products), w)
+    (p, gradients), (same, other) = distances(products, w), distances(gram.center_products(products), w)
     np.testing.assert_allclose(p, same, rtol=1e-9)
     # Slopes differ by a constant in each row, which no step within the simplex can see.
-    np.testing.assert_allclose(np.ptp(slopes - other, axis=1), 0, atol=1e-9)
+    np.testing.assert_allclose(np.ptp(gradients - other, axis=1), 0, atol=1e-9)
 
 
 @every_objective
@@ -180,8 +180,8 @@ def test_a_client_counts_as_far_as_the_privacy_slot_lets_it():
 
 def test_facts_tell_the_value_in_units_of_the_spread():
     """Three unit vectors: from their mean each is sqrt(2/3) away, which is the unit; eq. 4 has no deviation and mean 1."""
-    _, facts = reweigh(Config(objective="eq4"), received(orthogonal([1, 1, 1])))
-    assert facts == {"pca_objective": pytest.approx(1), "pca_fallback": 0}
+    _, metrics = reweigh(Config(objective="eq4"), received(orthogonal([1, 1, 1])))
+    assert metrics == {"pca_objective": pytest.approx(1), "pca_fallback": 0}
 
 
 # Where there is nothing to find
@@ -190,30 +190,30 @@ def test_facts_tell_the_value_in_units_of_the_spread():
 @pytest.mark.parametrize("updates", [[[1, 2]], [[0, 0]] * 3, [[0.1, 0.7]] * 3])
 def test_one_client_and_equal_updates_are_weighed_by_size(updates):
     sizes = np.arange(1, len(updates) + 1) / np.arange(1, len(updates) + 1).sum()
-    weights, facts = reweigh(Config(), received(updates, weights=sizes))
+    weights, metrics = reweigh(Config(), received(updates, weights=sizes))
     assert weights.tolist() == pytest.approx(sizes.tolist())
-    assert facts == {"pca_objective": 0, "pca_fallback": 0}
+    assert metrics == {"pca_objective": 0, "pca_fallback": 0}
 
 
 def test_an_update_that_is_not_finite_leaves_weights_by_size():
-    weights, facts = reweigh(Config(), received([[1, np.inf], [2, 0], [0, 1]], weights=[1, 1, 2]))
+    weights, metrics = reweigh(Config(), received([[1, np.inf], [2, 0], [0, 1]], weights=[1, 1, 2]))
     assert weights.tolist() == [0.25, 0.25, 0.5]
-    assert facts["pca_fallback"] == 1 and np.isnan(facts["pca_objective"])
+    assert metrics["pca_fallback"] == 1 and np.isnan(metrics["pca_objective"])
 
 
 def test_a_search_that_fails_leaves_weights_by_size_and_says_so():
     updates = orthogonal([1, 1, 1, 3])
-    products = gram.centred(updates.astype(np.float64) @ updates.T)
+    products = gram.center_products(updates.astype(np.float64) @ updates.T)
     assert search(Config(iterations=1), products) is None
     assert search(Config(), products) is not None
-    weights, facts = reweigh(Config(iterations=1), received(updates, weights=[1, 2, 3, 4]))
+    weights, metrics = reweigh(Config(iterations=1), received(updates, weights=[1, 2, 3, 4]))
     assert weights.tolist() == [0.1, 0.2, 0.3, 0.4]
-    assert facts["pca_fallback"] == 1 and np.isfinite(facts["pca_objective"])
+    assert metrics["pca_fallback"] == 1 and np.isfinite(metrics["pca_objective"])
 
 
 @every_objective
 def test_two_of_three_clients_that_agree_are_no_obstacle(objective):
-    """At weights (0, 0, 1) and wherever else a distance is 0, slopes are still numbers."""
+    """At weights (0, 0, 1) and wherever else a distance is 0, gradients are still numbers."""
     weights = weights_of([[1, 0], [1, 0], [0, 2]], objective)
     assert weights[0] + weights[1] == pytest.approx(0.5, abs=1e-3)
 
@@ -225,8 +225,8 @@ def test_the_model_and_its_statistics_move_with_the_weights():
     came = received(orthogonal([1] * 9 + [3]))
     weights, _ = reweigh(Config(), came)
     params = np.ones(10, np.float32)
-    moved, state, facts = apply(Config(), {}, params, reweighted(came, weights))
+    moved, state, metrics = apply(Config(), {}, params, reweight(came, weights))
     np.testing.assert_allclose(moved, 1 + weights * np.array([1.0] * 9 + [3.0]), rtol=1e-6)
-    assert (moved.dtype, state, facts) == (np.float32, {}, {})
-    assert reweighted(came, weights).buffers == pytest.approx(weights @ np.arange(20).reshape(10, 2))
+    assert (moved.dtype, state, metrics) == (np.float32, {}, {})
+    assert reweight(came, weights).buffers == pytest.approx(weights @ np.arange(20).reshape(10, 2))
     assert finp_pca.weigh(Config(), np.array([10, 30])).tolist() == [10, 30]

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.aggregation import fedadagrad, fedadam, fedavg, fedavgm, fedmedian, fedopt, fedyogi
-from algorithms.core.messages import Received, weighted_sum
+from algorithms.core.messages import ClientUpdates, weighted_sum
 
 FLOWER = np.load(Path(__file__).parents[2] / "fixtures" / "flower" / "strategies.npz")
 STRATEGIES: dict[str, Any] = {
@@ -25,12 +25,12 @@ OPTIMISERS = [fedavgm, fedadam, fedadagrad, fedyogi]
 WARM = [fedopt, fedavgm, fedyogi]
 
 
-def received(updates: Any, weights: Any = None, scales: Any = None) -> Received:
+def received(updates: Any, weights: Any = None, scales: Any = None) -> ClientUpdates:
     """What updates [clients, d] become on their way through the server; equal weights and scales 1 unless given."""
     rows = np.asarray(updates, np.float32)
     shares = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
     shares, factors = shares / shares.sum(), np.ones(len(rows)) if scales is None else np.asarray(scales, np.float64)
-    return Received(
+    return ClientUpdates(
         clients=np.arange(len(rows)),
         weights=shares,
         mean=weighted_sum(shares * factors, rows),
@@ -117,9 +117,9 @@ def test_a_full_step_without_momentum_is_fedavg_with_or_without_noise():
 def test_a_median_by_hand_is_of_the_updates_as_they_count():
     """Four clients, scales 1, 1, 1/10, 1: medians of (1, 2, 10, 4) = 3 and of (0, 0, -8, 6) = 0, added to (5, 1)."""
     came = received([[1, 0], [2, 0], [100, -80], [4, 6]], [1, 1, 1, 97], [1, 1, 0.1, 1])
-    moved, state, facts = fedmedian.apply(fedmedian.Config(), {}, np.array([5, 1], np.float32), came)
+    moved, state, metrics = fedmedian.apply(fedmedian.Config(), {}, np.array([5, 1], np.float32), came)
     assert moved.tolist() == [8, 1]
-    assert (moved.dtype, state, facts) == (np.float32, {}, {})
+    assert (moved.dtype, state, metrics) == (np.float32, {}, {})
     assert fedmedian.weigh(fedmedian.Config(), np.array([3, 9])).tolist() == [1, 1]
 
 
@@ -199,17 +199,17 @@ def test_noise_that_was_sent_does_not_stay_in_the_servers_copy(module):
     for round_ in range(3):
         sent = (params + noise[round_]).astype(np.float32)
         undone = updates[round_] + params.astype(np.float64) - sent
-        params, state, facts = module.apply(config, state, sent, received([undone]))
+        params, state, metrics = module.apply(config, state, sent, received([undone]))
     np.testing.assert_allclose(params, quiet, atol=1e-4)
     assert state["current"].tobytes() == params.tobytes()
-    assert facts["server_step"] > 0
+    assert metrics["server_step"] > 0
 
 
 @pytest.mark.parametrize("module", OPTIMISERS)
 def test_what_the_server_reports_is_the_length_of_its_step(module):
     config, start = module.Config(), np.zeros(7, np.float32)
-    moved, _, facts = module.apply(config, module.begin(config, start), start, received(np.ones((2, 7))))
-    assert facts == {"server_step": pytest.approx(np.linalg.norm(moved))}
+    moved, _, metrics = module.apply(config, module.begin(config, start), start, received(np.ones((2, 7))))
+    assert metrics == {"server_step": pytest.approx(np.linalg.norm(moved))}
 
 
 @pytest.mark.parametrize("module", OPTIMISERS)

@@ -78,13 +78,13 @@ def test_sampling_without_replacement_is_bounded_by_its_second_renyi_divergence_
     assert found < epsilon([event(z)] * rounds, DELTA, "replace_one")
 
 
-@pytest.mark.parametrize(("sampler", "neighbouring"), [("poisson", "add_or_remove_one"), ("fixed", "replace_one")])
+@pytest.mark.parametrize(("sampler", "neighboring"), [("poisson", "add_or_remove_one"), ("fixed", "replace_one")])
 @pytest.mark.parametrize("z", [1e-5, 0.01, 0.3, 2.0])
-def test_sampling_never_costs_more_than_no_sampling_and_all_of_them_costs_the_same(sampler, neighbouring, z):
-    whole = epsilon([event(z)] * 20, DELTA, neighbouring)
+def test_sampling_never_costs_more_than_no_sampling_and_all_of_them_costs_the_same(sampler, neighboring, z):
+    whole = epsilon([event(z)] * 20, DELTA, neighboring)
     assert math.isfinite(whole)
-    assert epsilon([event(z, sampler, 0.1)] * 20, DELTA, neighbouring) <= whole
-    assert epsilon([event(z, sampler, 1.0)] * 20, DELTA, neighbouring) == whole
+    assert epsilon([event(z, sampler, 0.1)] * 20, DELTA, neighboring) <= whole
+    assert epsilon([event(z, sampler, 1.0)] * 20, DELTA, neighboring) == whole
 
 
 def test_more_noise_fewer_rounds_and_a_larger_delta_cost_less():
@@ -98,12 +98,12 @@ def test_no_event_costs_nothing_and_no_noise_everything():
     assert dp_sgd_epsilon(0.0, 0.1, 10, DELTA) == math.inf
 
 
-@pytest.mark.parametrize(("sampler", "neighbouring"), [("poisson", "replace_one"), ("fixed", "add_or_remove_one")])
-def test_a_pair_without_an_account_is_refused_with_those_that_have_one(sampler, neighbouring):
-    sentence = unsupported(sampler, neighbouring)
-    assert sentence and all(word in sentence for word in (sampler, neighbouring, *SUPPORTED))
+@pytest.mark.parametrize(("sampler", "neighboring"), [("poisson", "replace_one"), ("fixed", "add_or_remove_one")])
+def test_a_pair_without_an_account_is_refused_with_those_that_have_one(sampler, neighboring):
+    sentence = unsupported(sampler, neighboring)
+    assert sentence and all(word in sentence for word in (sampler, neighboring, *SUPPORTED))
     with pytest.raises(ValueError, match="accounts are kept for"):
-        epsilon([event(1.0, sampler, 0.5)], DELTA, neighbouring)
+        epsilon([event(1.0, sampler, 0.5)], DELTA, neighboring)
 
 
 def test_one_account_has_one_sampler():

@@ -29,21 +29,21 @@ def test_values_and_slopes_are_those_of_torch(together: bool) -> None:
         values = torch.stack([mean_cross_entropy(x, y) for x, y in zip(a, labels, strict=True)])
         expected = torch.stack([cross_entropy(x, y) for x, y in zip(b, labels, strict=True)])
     torch.testing.assert_close(values, expected, rtol=1e-6, atol=0)
-    slope, wanted = torch.autograd.grad(values.sum(), a)[0], torch.autograd.grad(expected.sum(), b)[0]
-    torch.testing.assert_close(slope, wanted, rtol=1e-6, atol=1e-9)
+    gradient, wanted = torch.autograd.grad(values.sum(), a)[0], torch.autograd.grad(expected.sum(), b)[0]
+    torch.testing.assert_close(gradient, wanted, rtol=1e-6, atol=1e-9)
 
 
 def test_a_value_known_by_hand() -> None:
-    # Two equal logits: ln 2 for the record that counts; the other is padding.
+    # Two equal logits: ln 2 for the example that counts; the other is padding.
     loss = mean_cross_entropy(torch.tensor([[3.0, 3.0], [9.0, 0.0]]), torch.tensor([1, IGNORED]))
     assert loss.item() == pytest.approx(0.6931472)
 
 
-def test_padding_has_no_slope() -> None:
+def test_padding_has_no_gradient() -> None:
     logits, labels = _batch()
     moving = logits[1].clone().requires_grad_()
-    (slope,) = torch.autograd.grad(mean_cross_entropy(moving, labels[1]), moving)
-    assert (slope[5:] == 0).all() and (slope[:5] != 0).any()
+    (gradient,) = torch.autograd.grad(mean_cross_entropy(moving, labels[1]), moving)
+    assert (gradient[5:] == 0).all() and (gradient[:5] != 0).any()
 
 
 def test_halves_are_widened() -> None:

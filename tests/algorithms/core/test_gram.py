@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms.core import gram
-from algorithms.core.gram import centred, distances, pairwise, scaled
+from algorithms.core.gram import center_products, distances, pairwise, scale_products
 
 fast = settings(max_examples=60, deadline=None)
 
@@ -56,14 +56,14 @@ def test_distances_are_those_of_two_loops_however_the_rows_are_cut(clients, size
 def test_scaling_products_is_scaling_rows(clients, seed):
     rows, scales = updates(clients, 40, seed).astype(np.float64), np.random.default_rng(seed).uniform(0, 2, clients)
     products, after = rows @ rows.T, (scales[:, None] * rows) @ (scales[:, None] * rows).T
-    np.testing.assert_allclose(scaled(products, scales), after, atol=1e-12)
+    np.testing.assert_allclose(scale_products(products, scales), after, atol=1e-12)
     np.testing.assert_allclose(pairwise(products, scales), slowly(scales[:, None] * rows, [40])[0], atol=1e-6)
 
 
-def test_centred_products_are_those_of_the_rows_less_their_mean():
+def test_centerd_products_are_those_of_the_rows_less_their_mean():
     rows = updates(5, 30, 0).astype(np.float64)
     away = rows - rows.mean(axis=0)
-    np.testing.assert_allclose(centred(rows @ rows.T), away @ away.T, atol=1e-12)
+    np.testing.assert_allclose(center_products(rows @ rows.T), away @ away.T, atol=1e-12)
 
 
 @pytest.mark.parametrize("clients", [2, 7, 17])

@@ -19,12 +19,12 @@ IMAGE = (2, 6, 6)
 
 
 def model(build: Any) -> Any:
-    """A member of the model slot that builds ``build(shape, classes)``."""
+    """A component of the model slot that builds ``build(shape, classes)``."""
     return SimpleNamespace(config=None, module=SimpleNamespace(build=lambda _, shape, classes: build(shape, classes)))
 
 
-def normalised(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Convolution, batch normalisation, linear layer: everything that has a place of its own in the vectors."""
+def normalized(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Convolution, batch normalization, linear layer: everything that has a place of its own in the vectors."""
     return nn.Sequential(
         nn.Conv2d(shape[0], 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(48, classes, bias=False)
     )
@@ -32,7 +32,7 @@ def normalised(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 @pytest.fixture
 def network() -> Network:
-    return Network(model(normalised), IMAGE, 4)
+    return Network(model(normalized), IMAGE, 4)
 
 
 def weights_of(network: Network, seed: int = 0) -> Weights:
@@ -143,7 +143,7 @@ def test_logits_use_the_running_statistics_and_leave_them_alone(network):
 
 def test_logits_are_those_of_a_plain_module_with_the_same_arrays_and_do_not_depend_on_the_batch(network):
     network.load(weights_of(network))
-    plain = normalised(IMAGE, 4)
+    plain = normalized(IMAGE, 4)
     plain.load_state_dict({name: value.contiguous().clone() for name, value in network.module.state_dict().items()})
     plain.eval()
     expected = plain(torch.from_numpy(images(7))).detach().numpy()
@@ -237,7 +237,7 @@ def test_a_marked_layer_gets_glorots_uniform_weights_and_no_bias():
     assert (bias == 0).all()
 
 
-def test_normalisation_starts_as_the_identity_whatever_was_there_before(network):
+def test_normalization_starts_as_the_identity_whatever_was_there_before(network):
     network.load(weights_of(network))
     network.initial(np.random.default_rng(0))
     state = network.module.state_dict()
@@ -246,7 +246,7 @@ def test_normalisation_starts_as_the_identity_whatever_was_there_before(network)
 
 
 def test_what_a_network_holds_does_not_tell_how_much_it_was_trained_before(network):
-    """Batch normalisation counts batches; a count of this process' work must not get into the models that are saved."""
+    """Batch normalization counts batches; a count of this process' work must not get into the models that are saved."""
     from algorithms.engine.backends.loop import passes
     from algorithms.training import local_sgd
 

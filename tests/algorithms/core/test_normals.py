@@ -25,7 +25,7 @@ def test_a_long_vector_is_what_the_generators_spawned_for_its_blocks_draw_one_af
 def test_blocks_do_not_repeat_each_other_and_have_the_deviation_asked_for():
     params = np.full(2 * BLOCK + 3, 7, np.float32)
     noise, again = (
-        _server_noise.noisy(params, 0.5, Normals(len(params), np.random.default_rng(3))) - 7 for _ in range(2)
+        _server_noise.add_noise(params, 0.5, Normals(len(params), np.random.default_rng(3))) - 7 for _ in range(2)
     )
     assert noise.tobytes() == again.tobytes()
     first, second, rest = np.split(noise, [BLOCK, 2 * BLOCK])

@@ -1,4 +1,4 @@
-"""Gradient, Hessian products and records' gradient lengths of chains of layers, beside torch's own and by hand."""
+"""Gradient, Hessian products and examples' gradient lengths of chains of layers, beside torch's own and by hand."""
 
 import weakref
 from importlib import import_module
@@ -15,8 +15,8 @@ import algorithms.curvature.chain
 import algorithms.curvature.hessian
 from algorithms.core.dropout import Dropout
 from algorithms.core.network import Network
-from algorithms.curvature.chain import Chain, covered
-from algorithms.curvature.hessian import Graph, Surroundings
+from algorithms.curvature.chain import Chain, is_chain
+from algorithms.curvature.hessian import Graph, LossSurface
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -84,16 +84,16 @@ def chained(name: str) -> Network:
     return network(lambda *_: nn.Sequential(*CHAINS[name]()))
 
 
-def records(shape=SHAPE, classes: int = CLASSES, n: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
+def examples(shape=SHAPE, classes: int = CLASSES, n: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     return torch.randn(n, *shape, generator=generator), torch.randint(0, classes, (n,), generator=generator)
 
 
 def slopes_one_by_one(net: Network, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
     found = []
-    for record, label in zip(x.split(1), y.split(1), strict=True):
-        slopes = torch.autograd.grad(cross_entropy(net.module(record), label), list(net.module.parameters()))
-        found.append(sum(float(slope.double().square().sum()) for slope in slopes))
+    for example, label in zip(x.split(1), y.split(1), strict=True):
+        gradients = torch.autograd.grad(cross_entropy(net.module(example), label), list(net.module.parameters()))
+        found.append(sum(float(gradient.double().square().sum()) for gradient in gradients))
     return np.array(found)
 
 
@@ -103,13 +103,13 @@ def close(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-6) 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_gradient_and_products_are_those_of_autograd_in_float64(name):
-    net, (x, y) = chained(name), records()
-    assert covered(net.module)
+    net, (x, y) = chained(name), examples()
+    assert is_chain(net.module)
 
     def loss(params: torch.Tensor) -> torch.Tensor:
         return cross_entropy(functional_call(net.module, net.layout.views(params), (x.double(),)), y) * 7 / 10
 
-    chain, at = Chain(net, x, y, records=10), net.params.double()
+    chain, at = Chain(net, x, y, examples=10), net.params.double()
     close(chain.gradient(), torch.func.grad(loss)(at))
     vector = torch.randn(len(at), generator=torch.Generator().manual_seed(2))
     expected = torch.autograd.functional.hvp(loss, at, vector.double())[1]
@@ -119,8 +119,8 @@ def test_gradient_and_products_are_those_of_autograd_in_float64(name):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_lengths_are_those_of_a_loop_over_records(name):
-    net, (x, y) = chained(name), records()
+def test_lengths_are_those_of_a_loop_over_examples(name):
+    net, (x, y) = chained(name), examples()
     other = y.roll(1)  # labels may be others than those of the loss
     for point in (Chain(net, x, y, 7), Graph(net, x, y, 7)):
         np.testing.assert_allclose(point.squared_lengths(other).numpy(), slopes_one_by_one(net, x, other), rtol=1e-5)
@@ -153,12 +153,12 @@ def test_a_gradient_known_by_hand():
 def test_on_the_models_here_both_ways_give_the_same(model, shape, chain):
     module = import_module(f"algorithms.models.{model}")
     net = Network(SimpleNamespace(module=module, config=module.Config()), shape, 6)
-    assert covered(net.module) == chain
+    assert is_chain(net.module) == chain
     if not chain:
         return
     net.load(net.initial(np.random.default_rng(0)))
     net.module.eval()
-    x, y = records(shape, 6, n=3)
+    x, y = examples(shape, 6, n=3)
     fast, plain = Chain(net, net.inputs(x), y, 3), Graph(net, net.inputs(x), y, 3)
     vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
     close(fast.gradient(), plain.gradient())
@@ -166,7 +166,7 @@ def test_on_the_models_here_both_ways_give_the_same(model, shape, chain):
 
 
 class Residual(nn.Module):
-    """Records take two ways."""
+    """Examples take two ways."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,13 +177,13 @@ class Residual(nn.Module):
 
 
 class Bypassed(nn.Sequential):
-    """Records take two ways, and it calls itself a sequence."""
+    """Examples take two ways, and it calls itself a sequence."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + super().forward(x)
 
 
-class Standardised(nn.Conv2d):
+class Standardized(nn.Conv2d):
     """Works with other weights than it holds."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -193,23 +193,23 @@ class Standardised(nn.Conv2d):
 SHARED = nn.Linear(4, 4)
 OTHERS = {
     "groups": nn.Conv2d(4, 4, 3, groups=2),
-    "normalisation": nn.BatchNorm2d(4),
+    "normalization": nn.BatchNorm2d(4),
     "padding by name": nn.Conv2d(4, 4, 3, padding="same"),
     "padding that reflects": nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"),
     "transposed": nn.ConvTranspose2d(4, 4, 3),
     "a curve": nn.Tanh(),
     "two ways": Residual(),
     "two ways in a sequence": Bypassed(nn.Conv2d(4, 4, 1)),
-    "other weights than it holds": Standardised(4, 4, 3),
+    "other weights than it holds": Standardized(4, 4, 3),
     "parametrised": nn.utils.parametrizations.weight_norm(nn.Conv2d(4, 4, 3)),
-    "records joined": nn.Flatten(0, 1),
+    "examples joined": nn.Flatten(0, 1),
     "twice": nn.Sequential(SHARED, nn.ReLU(), SHARED),
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_such_chain_is_not_covered(name):
-    assert not covered(nn.Sequential(nn.Conv2d(3, 4, 3), OTHERS[name]))
+    assert not is_chain(nn.Sequential(nn.Conv2d(3, 4, 3), OTHERS[name]))
 
 
 @pytest.mark.parametrize(
@@ -220,14 +220,14 @@ def test_a_zero_in_front_of_a_relu_lets_nothing_through(steps, places):
     net = network(
         lambda *_: nn.Sequential(nn.Conv2d(3, 5, 3, bias=False), *steps, nn.Flatten(), nn.Linear(5 * places, 4))
     )
-    x, y = records()
+    x, y = examples()
     x[:, :, :5] = 0
     vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
     close(Chain(net, x, y, 7).times(vector), Graph(net, x, y, 7).times(vector), 1e-5)
 
 
 def test_large_records_go_through_autograd(monkeypatch):
-    net, (x, y) = chained("pools that overlap"), records()
+    net, (x, y) = chained("pools that overlap"), examples()
     vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
     expected = Chain(net, x, y, 7).times(vector)
     asked = []
@@ -252,14 +252,14 @@ def test_only_a_single_batch_is_kept(monkeypatch):
     monkeypatch.setattr(algorithms.curvature.hessian, "Chain", Watched)
     for n, made in ((64, 1), (200, 4 * 3)):
         most.clear()
-        here = Surroundings(net, *records(n=n))
+        here = LossSurface(net, *examples(n=n))
         here.times(here.gradient())
         here.gauss_newton_trace(np.random.default_rng(0))
         assert (len(most), max(most)) == (made, 1)
 
 
 def test_a_net_without_weights_is_not_covered():
-    assert not covered(nn.Sequential(nn.Flatten()))
+    assert not is_chain(nn.Sequential(nn.Flatten()))
 
 
 @pytest.mark.parametrize(
@@ -269,6 +269,6 @@ def test_a_net_whose_layers_have_hooks_is_not_covered(hook):
     """A hook may change what a layer takes or gives."""
     net = nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(192, 4)))
     taken_off = getattr(net[1][0], hook)(lambda *_: None)
-    assert not covered(net)
+    assert not is_chain(net)
     taken_off.remove()
-    assert covered(net)
+    assert is_chain(net)

@@ -33,7 +33,7 @@ def a_network(*hidden: int) -> Network:
     return network
 
 
-def records(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+def examples(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(n)
     return 2 * rng.normal(size=(n, *SHAPE)).astype(np.float32), rng.integers(0, CLASSES, n)
 
@@ -65,7 +65,7 @@ def largest(matrix: np.ndarray) -> float:
 @SOLVERS
 def test_softmax_regression_at_zero_weights_has_the_curvature_that_one_finds_by_hand(solver):
     """Shares are 1/C, so H = (I/C - 1/C^2) x mean of x x' with a constant 1 in x; every label has as steep a gradient."""
-    network, (x, y) = a_network(), records()
+    network, (x, y) = a_network(), examples()
     network.params.zero_()
     ones = np.hstack([x, np.ones((len(x), 1))])
     top, trace = measured(network, x, y, solver=solver, **EXACT)
@@ -76,14 +76,14 @@ def test_softmax_regression_at_zero_weights_has_the_curvature_that_one_finds_by_
 @SOLVERS
 @pytest.mark.parametrize("n", [40, 150])  # one batch, whose graph is kept, and three
 def test_the_eigenvalue_of_a_net_is_that_of_its_dense_hessian(solver, n):
-    network, (x, y) = a_network(8), records(n)
+    network, (x, y) = a_network(8), examples(n)
     assert measured(network, x, y, solver=solver, **EXACT)[0] == pytest.approx(largest(dense(network, x, y)), rel=1e-4)
 
 
 @pytest.mark.parametrize("n", [40, 150])
 def test_a_product_is_that_with_the_dense_hessian(n):
-    network, (x, y) = a_network(8), records(n)
-    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
+    network, (x, y) = a_network(8), examples(n)
+    times = hessian.LossSurface(network, torch.from_numpy(x), torch.from_numpy(y)).times
     vector = torch.randn(len(network.params), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = dense(network, x, y) @ vector.numpy()
     for _ in range(2):  # the graph is kept for the next
@@ -94,7 +94,7 @@ def test_another_library_finds_the_same_eigenvalue():
     curvlinops = pytest.importorskip("curvlinops")
     from scipy.sparse.linalg import eigsh
 
-    network, (x, y) = a_network(8), records()
+    network, (x, y) = a_network(8), examples()
     data = [(torch.from_numpy(x), torch.from_numpy(y))]
     parameters = list(network.module.parameters())
     operator = curvlinops.HessianLinearOperator(network.module, torch.nn.CrossEntropyLoss(), parameters, data)
@@ -133,8 +133,8 @@ def test_the_search_stops_when_it_is_told_to(solve):
 
 
 def test_lanczos_is_as_precise_as_it_says_and_needs_fewer_products():
-    network, (x, y) = a_network(8), records()
-    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
+    network, (x, y) = a_network(8), examples()
+    times = hessian.LossSurface(network, torch.from_numpy(x), torch.from_numpy(y)).times
     calls: dict[str, int] = {"lanczos": 0, "power_iteration": 0}
     for name in calls:
 
@@ -152,9 +152,9 @@ def test_lanczos_is_as_precise_as_it_says_and_needs_fewer_products():
 
 
 def test_random_probes_give_the_mean_of_their_products():
-    network, (x, y) = a_network(8), records()
+    network, (x, y) = a_network(8), examples()
     full, like = dense(network, x, y), torch.zeros(len(network.params), dtype=torch.float64)
-    times = hessian.Surroundings(network, torch.from_numpy(x), torch.from_numpy(y)).times
+    times = hessian.LossSurface(network, torch.from_numpy(x), torch.from_numpy(y)).times
     signs = [2.0 * rng.integers(0, 2, len(like)) - 1 for rng in [np.random.default_rng(3)] for _ in range(5)]
     expected = np.mean([v @ full @ v for v in signs])
     found = hessian.hutchinson(times, like, 5, 1e-12, np.random.default_rng(3))
@@ -170,7 +170,7 @@ def test_random_probes_of_a_diagonal_agree_at_once():
 
 @pytest.mark.parametrize("trace", ["gauss_newton", "hutchinson"])
 def test_the_mean_of_many_estimates_is_the_trace_of_the_dense_hessian(trace):
-    network, (x, y) = a_network(8), records()
+    network, (x, y) = a_network(8), examples()
     found = [measured(network, x, y, seed, trace=trace, probes=1, power_steps=1)[1] for seed in range(100)]
     error = np.std(found) / np.sqrt(len(found))
     expected = np.trace(dense(network, x, y))
@@ -179,7 +179,7 @@ def test_the_mean_of_many_estimates_is_the_trace_of_the_dense_hessian(trace):
 
 
 def test_gradients_of_records_find_the_trace_better_than_twenty_probes():
-    network, (x, y) = a_network(8), records()
+    network, (x, y) = a_network(8), examples()
     spread = {
         trace: np.std([measured(network, x, y, seed, trace=trace, power_steps=1)[1] for seed in range(20)])
         for trace in ("gauss_newton", "hutchinson")
@@ -191,7 +191,7 @@ def test_gradients_of_records_find_the_trace_better_than_twenty_probes():
 
 
 def test_the_same_generator_gives_the_same_bytes_and_nothing_is_changed():
-    network, (x, y) = a_network(8), records()
+    network, (x, y) = a_network(8), examples()
     before = network.weights().params
     network.module.train()
     for array in (x, y):
@@ -203,7 +203,7 @@ def test_the_same_generator_gives_the_same_bytes_and_nothing_is_changed():
 
 
 def test_a_model_that_has_diverged_has_no_curvature():
-    network, (x, y) = a_network(8), records()
+    network, (x, y) = a_network(8), examples()
     network.load(Weights(np.full(network.layout.size, np.nan, np.float32), np.zeros(0, np.float32)))
     assert np.isnan(measured(network, x, y)).all()
 

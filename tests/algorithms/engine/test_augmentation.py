@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.algorithms.engine.test_block import DATA, a_run, models_of, stream, trained
 
 from algorithms.core.network import Network
 from algorithms.engine import block
-from algorithms.engine.augmentation import MARGIN, background, crop_flip, drawn
+from algorithms.engine.augmentation import MARGIN, background, crop_flip, draw_crops
 from algorithms.engine.backends import loop
 from algorithms.models import mnist_cnn
-from algorithms.training._batches import unfit
+from algorithms.training._batches import shape_problem
 from algorithms.training.local_sgd import Config
 from datasets.federation import Examples, Preparation
-from tests.algorithms.engine.test_cohort import DATA, a_run, models_of, stream, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -81,8 +81,8 @@ def test_what_lies_around_an_image_is_the_data_sets_background_as_the_model_sees
 
 def test_every_move_is_drawn_equally_often_and_from_the_stream_alone():
     config, batches = Config(augment="crop_flip"), np.zeros((100, 162), np.int64)
-    crops = drawn(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
-    again = drawn(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
+    crops = draw_crops(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
+    again = draw_crops(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
     assert crops is not None and again is not None
     assert crops.moves.shape == (100, 162, 3)
     assert crops.moves.tobytes() == again.moves.tobytes()
@@ -93,13 +93,13 @@ def test_every_move_is_drawn_equally_often_and_from_the_stream_alone():
 
 def test_nothing_is_drawn_where_nothing_is_asked_for():
     rng = np.random.default_rng(0)
-    assert drawn(Config(), np.zeros((3, 4), np.int64), (1, 8, 8), Preparation(), rng) is None
+    assert draw_crops(Config(), np.zeros((3, 4), np.int64), (1, 8, 8), Preparation(), rng) is None
     assert rng.random() == np.random.default_rng(0).random()
 
 
 def test_what_is_no_image_is_refused_in_a_sentence():
-    assert unfit(Config(), (10,)) is None
-    assert unfit(Config(augment="crop_flip"), (3, 8, 8)) is None
+    assert shape_problem(Config(), (10,)) is None
+    assert shape_problem(Config(augment="crop_flip"), (3, 8, 8)) is None
     with pytest.raises(ValueError, match=r"training\.augment crop_flip .* shape \(10,\)"):
         trained(a_run("loop", augment="crop_flip"), (0,), [0] * 6)
 
@@ -111,7 +111,7 @@ PICTURES = replace(
     train=Examples(np.random.default_rng(5).normal(size=(len(DATA.train), 2, 8, 8)).astype(np.float32), DATA.train.y),
     prepare=Preparation(fill=0.5, mean=(0.0, 1.0), std=(1.0, 2.0)),
 )
-CLIENTS = (0, 2, 4)  # of 7, 1 and 12 records
+CLIENTS = (0, 2, 4)  # of 7, 1 and 12 examples
 
 
 def on_pictures(backend: str, clients: tuple[int, ...] = CLIENTS, **training: Any) -> np.ndarray:
@@ -131,20 +131,20 @@ def test_the_backends_see_the_same_images():
 
 
 def test_every_epoch_shows_a_client_its_records_moved_anew(monkeypatch):
-    """What the network is handed: client 4's records, cut out by what its own stream says and no two epochs alike."""
+    """What the network is handed: client 4's examples, cut out by what its own stream says and no two epochs alike."""
     shown = []
     inputs = Network.inputs
     monkeypatch.setattr(Network, "inputs", lambda self, x: shown.append(x.numpy().copy()) or inputs(self, x))
     on_pictures("loop", (4,), batch_size=12, epochs=2)
-    crops = drawn(
+    crops = draw_crops(
         Config(augment="crop_flip"), np.zeros((2, 12), np.int64), (2, 8, 8), PICTURES.prepare, stream("augmentation", 4)
     )
     order, mine = stream("batches", 4), PICTURES.client(4).x
     assert crops is not None and len(shown) == 2
     assert crops.around.tolist() == [0.5, -0.25]
     for epoch in range(2):
-        records = mine[order.permutation(12)]
-        expected = np.stack([by_hand(*pair, crops.around) for pair in zip(records, crops.moves[epoch], strict=True)])
+        examples = mine[order.permutation(12)]
+        expected = np.stack([by_hand(*pair, crops.around) for pair in zip(examples, crops.moves[epoch], strict=True)])
         assert shown[epoch].tobytes() == expected.tobytes()
 
 

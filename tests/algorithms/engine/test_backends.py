@@ -20,7 +20,7 @@ from tests.support.torchs_own import TorchsOwn
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SHAPE, CLASSES = (6,), 3
-SIZES = (7, 12, 5, 1)  # records of each client, for batches of 5: partial batches and unequal numbers of steps
+SIZES = (7, 12, 5, 1)  # examples of each client, for batches of 5: partial batches and unequal numbers of steps
 KINDS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 0.3},
     "momentum": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
@@ -35,7 +35,7 @@ def a_network(module: Any = mlp, shape: tuple[int, ...] = SHAPE, **fields: Any) 
     return Network(SimpleNamespace(module=module, config=module.Config(**fields)), shape, CLASSES)
 
 
-def records(n: int, shape: tuple[int, ...] = SHAPE) -> tuple[np.ndarray, np.ndarray]:
+def examples(n: int, shape: tuple[int, ...] = SHAPE) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(n)
     return rng.normal(size=(n, *shape)).astype(np.float32), rng.integers(0, CLASSES, n)
 
@@ -81,7 +81,7 @@ def by_hand(start: np.ndarray, x: np.ndarray, y: np.ndarray, training: Config, s
 @every_kind
 @pytest.mark.parametrize("size", SIZES)
 def test_the_loop_is_the_loop_that_one_would_write_by_hand(fields, size):
-    training, network, (x, y) = config(fields), a_network(), records(size)
+    training, network, (x, y) = config(fields), a_network(), examples(size)
     start = network.initial(np.random.default_rng(0))
     plan = schedule(training, size, None, np.random.default_rng(size))
     params, loss = by_loop(network, start, x, y, plan, training)
@@ -93,7 +93,7 @@ def test_the_loop_is_the_loop_that_one_would_write_by_hand(fields, size):
 
 @every_kind
 def test_the_loop_gives_the_same_bytes_whatever_the_network_held_before(fields):
-    training, network, (x, y) = config(fields), a_network(), records(12)
+    training, network, (x, y) = config(fields), a_network(), examples(12)
     start = network.initial(np.random.default_rng(0))
     plan = schedule(training, 12, None, np.random.default_rng(1))
     first = by_loop(network, start, x, y, plan, training)
@@ -106,7 +106,7 @@ def test_the_loop_gives_the_same_bytes_whatever_the_network_held_before(fields):
 
 
 def test_no_step_leaves_the_weights_and_costs_nothing():
-    network, (x, y) = a_network(), records(4)
+    network, (x, y) = a_network(), examples(4)
     start = network.initial(np.random.default_rng(0))
     training = config({"epochs": 0})
     plan = schedule(training, 4, None, np.random.default_rng(0))
@@ -117,7 +117,7 @@ def test_no_step_leaves_the_weights_and_costs_nothing():
 
 
 def test_one_step_by_hand_on_a_linear_model():
-    """Two classes, one record x = 1 of class 0, weights 0: softmax is (1/2, 1/2), so the slopes are -1/2 and 1/2."""
+    """Two classes, one example x = 1 of class 0, weights 0: softmax is (1/2, 1/2), so the gradients are -1/2 and 1/2."""
     network = Network(SimpleNamespace(module=mlp, config=mlp.Config(hidden=())), (1,), 2)
     start = SimpleNamespace(params=np.zeros(4, np.float32), buffers=np.zeros(0, np.float32))
     x, y, plan = np.ones((1, 1), np.float32), np.zeros(1, np.int64), np.array([[0]])
@@ -129,8 +129,8 @@ def test_one_step_by_hand_on_a_linear_model():
     assert losses == pytest.approx([np.log(2)])
 
 
-def test_passes_are_epochs_of_one_optimiser():
-    training, network, (x, y) = config(KINDS["momentum"]), a_network(), records(12)
+def test_passes_are_epochs_of_one_optimizer():
+    training, network, (x, y) = config(KINDS["momentum"]), a_network(), examples(12)
     start, rng = network.initial(np.random.default_rng(0)), np.random.default_rng(5)
     plan = np.concatenate([one_pass(12, 5, rng) for _ in range(3)])
     expected, mean = by_loop(network, start, x, y, plan, training)
@@ -142,7 +142,7 @@ def test_passes_are_epochs_of_one_optimiser():
 
 
 def test_bf16_computes_in_less_precision_and_keeps_float32_weights():
-    network, (x, y) = a_network(), records(12)
+    network, (x, y) = a_network(), examples(12)
     start = network.initial(np.random.default_rng(0))
     plan = schedule(config({}), 12, None, np.random.default_rng(0))
     exact, _ = by_loop(network, start, x, y, plan, config({"lr": 0.3}))
@@ -154,19 +154,19 @@ def test_bf16_computes_in_less_precision_and_keeps_float32_weights():
 # vmap
 
 
-def a_cohort(training: Config, shape: tuple[int, ...] = SHAPE) -> tuple[Any, Any, list[Any], list[Any]]:
-    """Records of all clients one after another, each client's plan in them, and each client's own plan."""
+def a_block(training: Config, shape: tuple[int, ...] = SHAPE) -> tuple[Any, Any, list[Any], list[Any]]:
+    """Examples of all clients one after another, each client's plan in them, and each client's own plan."""
     own = [schedule(training, size, None, np.random.default_rng([size, 3])) for size in SIZES]
     offsets = np.cumsum([0, *SIZES])
     plans = [np.where(plan < 0, plan, plan + at) for plan, at in zip(own, offsets, strict=False)]
-    return *records(sum(SIZES), shape), plans, own
+    return *examples(sum(SIZES), shape), plans, own
 
 
 @every_kind
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_vmap_agrees_with_the_loop_for_clients_of_unequal_size(fields, epochs):
     training, network = config({**fields, "epochs": epochs}), a_network()
-    x, y, plans, _ = a_cohort(training)
+    x, y, plans, _ = a_block(training)
     starts = [network.initial(np.random.default_rng(i)) for i in range(len(SIZES))]
     params, losses = by_vmap(network, starts, x, y, plans, training)
     for i, plan in enumerate(plans):
@@ -177,7 +177,7 @@ def test_vmap_agrees_with_the_loop_for_clients_of_unequal_size(fields, epochs):
 
 def test_vmap_agrees_with_the_loop_on_convolutions():
     training, network = config({"lr": 0.1, "epochs": 2}), a_network(mnist_cnn, (1, 8, 8))
-    x, y, plans, _ = a_cohort(training, (1, 8, 8))
+    x, y, plans, _ = a_block(training, (1, 8, 8))
     start = network.initial(np.random.default_rng(0))
     params, _ = by_vmap(network, [start] * len(SIZES), x, y, plans, training)
     for i, plan in enumerate(plans):
@@ -185,9 +185,9 @@ def test_vmap_agrees_with_the_loop_on_convolutions():
 
 
 def test_vmap_gives_the_same_bytes_again_and_a_client_depends_on_its_cohort_only_by_rounding():
-    """Batched products may be cut up by their number, so bytes are promised for a fixed cohort, not for a client alone."""
+    """Batched products may be cut up by their number, so bytes are promised for a fixed block, not for a client alone."""
     training, network = config(KINDS["momentum"]), a_network()
-    x, y, plans, _ = a_cohort(training)
+    x, y, plans, _ = a_block(training)
     starts = [network.initial(np.random.default_rng(i)) for i in range(len(SIZES))]
     params, losses = by_vmap(network, starts, x, y, plans, training)
     network.params.fill_(3.0)
@@ -203,9 +203,9 @@ def test_vmap_gives_the_same_bytes_again_and_a_client_depends_on_its_cohort_only
 
 @pytest.mark.parametrize("last", [np.inf, 1e30])
 def test_padding_trains_nobody(last):
-    """Padded places point at the last record: it must leave no trace in the clients that do not own it."""
+    """Padded places point at the last example: it must leave no trace in the clients that do not own it."""
     training, network = config({"lr": 0.3}), a_network()
-    x, y, plans, _ = a_cohort(training)
+    x, y, plans, _ = a_block(training)
     starts = [network.initial(np.random.default_rng(0))] * 3
     expected, losses = by_vmap(network, starts, x, y, plans[:3], training)
     x[-1] = last
@@ -216,7 +216,7 @@ def test_padding_trains_nobody(last):
 
 def test_vmap_starts_from_the_weights_that_it_is_given_and_leaves_them_as_they_are():
     training, network = config({"lr": 0.3}), a_network()
-    x, y, plans, _ = a_cohort(training)
+    x, y, plans, _ = a_block(training)
     starts = [network.initial(np.random.default_rng(i)) for i in range(len(SIZES))]
     kept = [weights.params.tobytes() for weights in starts]
     by_vmap(network, starts, x, y, plans, training)

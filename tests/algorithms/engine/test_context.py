@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 from torch import nn
 
 from algorithms.core.network import Network
 from algorithms.engine import block
-from algorithms.engine.backends.context import Draws, begun, first, stacked
+from algorithms.engine.backends.context import Draws, begin_context, stack, take_first
 from algorithms.objectives import plain
-from tests.algorithms.engine.test_cohort import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-CLIENTS = (0, 1, 4)  # of 7, 40 and 12 records, which take 1, 5 and 2 steps of 8
+CLIENTS = (0, 1, 4)  # of 7, 40 and 12 examples, which take 1, 5 and 2 steps of 8
 STEPS = (1, 5, 2)
 
 
@@ -79,7 +79,7 @@ def test_an_objective_sees_what_it_asked_for_and_no_more(backend):
 
 @BACKENDS
 def test_a_carry_is_made_once_and_advanced_before_every_step(backend):
-    """A counter as slope: 1 + 2 + ... + steps."""
+    """A counter as gradient: 1 + 2 + ... + steps."""
     shapes = []
 
     def carry(config: Any, forward: Any, arrays: Any, shape: Any, generator: Any) -> Any:
@@ -126,16 +126,16 @@ def test_the_backends_carry_alike_and_chance_belongs_to_the_client():
 
 def test_contexts_are_stacked_and_cut_at_every_depth():
     each = [{"rho": torch.tensor(float(i)), "sent": {"w": torch.full((2,), float(i))}} for i in range(3)]
-    joined = stacked(each)
+    joined = stack(each)
     assert joined["rho"].tolist() == [0, 1, 2]
-    assert first(joined, 2)["sent"]["w"].tolist() == [[0, 0], [1, 1]]
-    assert stacked([{}, {}]) == {} == first({}, 1)
+    assert take_first(joined, 2)["sent"]["w"].tolist() == [[0, 0], [1, 1]]
+    assert stack([{}, {}]) == {} == take_first({}, 1)
 
 
 def test_a_plain_objective_costs_no_context():
     network = a_network(a_run())
     objective = SimpleNamespace(module=plain, config=plain.Config())
-    assert begun(network, objective, network.params, (10,), {}, None) == {}
+    assert begin_context(network, objective, network.params, (10,), {}, None) == {}
 
 
 # Options of the module

@@ -1,4 +1,4 @@
-"""Optimisers on flat vectors, beside PyTorch's own and by hand."""
+"""Optimizers on flat vectors, beside PyTorch's own and by hand."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.core.clipping import clipped
-from algorithms.engine.backends.optimizers import Optimizer, kept, resumed
+from algorithms.core.clipping import clip_gradients
+from algorithms.engine.backends.optimizers import Optimizer, optimizer_state, resume_optimizer
 from algorithms.training.local_sgd import Config
 from tests.support.torchs_own import TorchsOwn
 
@@ -36,7 +36,7 @@ def draws(*shape: int) -> torch.Tensor:
 
 
 def torchs_own(fields: dict[str, Any], params: torch.Tensor, grads: torch.Tensor) -> torch.Tensor:
-    """Where PyTorch's optimiser of the same name goes from ``params`` [d] with ``grads`` [steps, d]."""
+    """Where PyTorch's optimizer of the same name goes from ``params`` [d] with ``grads`` [steps, d]."""
     weights = params.clone()
     reference = TorchsOwn(Config(**fields), [weights])
     for grad in grads:
@@ -95,7 +95,7 @@ def test_by_hand_momentum_remembers_the_step_before():
     assert weights.item() == -4 - 2
 
 
-def test_by_hand_the_first_step_of_adam_is_the_learning_rate_whatever_the_slope():
+def test_by_hand_the_first_step_of_adam_is_the_learning_rate_whatever_the_gradient():
     weights, own = torch.zeros(3), optimizer({"optimizer": "adam", "lr": 0.25})
     own.step(weights, torch.tensor([1e-3, -50.0, 0.0]))
     assert weights.tolist() == pytest.approx([-0.25, 0.25, 0.0], abs=1e-5)
@@ -110,7 +110,7 @@ def test_gradients_are_read_and_not_changed(fields):
 
 
 @pytest.mark.parametrize("fields", [KINDS["momentum"], KINDS["adam"]], ids=["momentum", "adam"])
-def test_a_new_optimiser_knows_nothing_of_the_one_before(fields):
+def test_a_new_optimizer_knows_nothing_of_the_one_before(fields):
     def two_steps(second: Optimizer, first: Optimizer) -> torch.Tensor:
         weights = draws(6)
         first.step(weights, draws(2, 6)[0])
@@ -129,17 +129,17 @@ CPU = torch.device("cpu")
 
 
 @every_lasting
-def test_an_optimiser_that_was_kept_goes_on_as_if_there_had_been_no_break(fields):
+def test_an_optimizer_that_was_kept_goes_on_as_if_there_had_been_no_break(fields):
     config, grads, whole, cut = Config(**fields, optimizer_state="persist"), draws(6, 30), draws(30), draws(30)
-    own = resumed(config, config.lr, {}, (30,), CPU)
+    own = resume_optimizer(config, config.lr, {}, (30,), CPU)
     for grad in grads:
         own.step(whole, grad)
     carried: dict[str, np.ndarray] = {}
     for part in grads[:2], grads[2:]:
-        own = resumed(config, config.lr, carried, (30,), CPU)
+        own = resume_optimizer(config, config.lr, carried, (30,), CPU)
         for grad in part:
             own.step(cut, grad)
-        carried = kept(own)
+        carried = optimizer_state(own)
     assert cut.numpy().tobytes() == whole.numpy().tobytes()
     assert carried["steps"] == 6
 
@@ -150,41 +150,43 @@ def test_clients_with_unequal_histories_go_on_together_as_each_would_alone(field
     alone, before, after = together.clone(), (0, 2, 5), 4
     carried = []
     for i, steps in enumerate(before):
-        own = resumed(config, config.lr, {}, (5,), CPU)
+        own = resume_optimizer(config, config.lr, {}, (5,), CPU)
         for grad in grads[:steps, i]:
             own.step(alone[i], grad)
-        carried.append(kept(own))
+        carried.append(optimizer_state(own))
     together.copy_(alone)
-    joint = resumed(
+    joint = resume_optimizer(
         config, config.lr, {name: np.stack([one[name] for one in carried]) for name in carried[0]}, (3, 5), CPU
     )
     for grad in grads[5:]:
         joint.step(together, grad)
     for i, mine in enumerate(carried):
-        own = resumed(config, config.lr, mine, (5,), CPU)
+        own = resume_optimizer(config, config.lr, mine, (5,), CPU)
         for grad in grads[5:, i]:
             own.step(alone[i], grad)
-        np.testing.assert_allclose(kept(joint)["moments"][i], kept(own)["moments"], rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            optimizer_state(joint)["moments"][i], optimizer_state(own)["moments"], rtol=1e-6, atol=1e-7
+        )
     np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-6)
-    assert kept(joint)["steps"].tolist() == [steps + after for steps in before]
+    assert optimizer_state(joint)["steps"].tolist() == [steps + after for steps in before]
 
 
 def test_who_never_took_part_begins_with_zeros_whatever_stands_there():
     config = Config(**KINDS["adam"], optimizer_state="persist")
     carried = {"moments": np.full((2, 2, 3), np.nan, np.float32), "steps": np.array([0, 7])}
     carried["moments"][1] = 2
-    moments = kept(resumed(config, 0.1, carried, (2, 3), CPU))["moments"]
+    moments = optimizer_state(resume_optimizer(config, 0.1, carried, (2, 3), CPU))["moments"]
     assert moments.tolist() == [[[0.0] * 3] * 2, [[2.0] * 3] * 2]
 
 
 @pytest.mark.parametrize("fields", [{"optimizer_state": "reset", **KINDS["adam"]}, {"optimizer_state": "persist"}])
 def test_nothing_is_kept_where_nothing_lasts(fields):
-    own = resumed(Config(**fields), 0.1, {}, (4,), CPU)
+    own = resume_optimizer(Config(**fields), 0.1, {}, (4,), CPU)
     own.step(draws(4), draws(4))
-    assert kept(own) == {}
+    assert optimizer_state(own) == {}
 
 
 def test_a_gradient_is_shortened_to_the_limit_row_by_row_and_a_short_one_is_left():
     rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    assert clipped(rows, 1.0).tolist() == [pytest.approx([0.6, 0.8]), pytest.approx([0.3, 0.4]), [0.0, 0.0]]
-    assert clipped(rows[0], 10.0).tolist() == [3.0, 4.0]
+    assert clip_gradients(rows, 1.0).tolist() == [pytest.approx([0.6, 0.8]), pytest.approx([0.3, 0.4]), [0.0, 0.0]]
+    assert clip_gradients(rows[0], 10.0).tolist() == [3.0, 4.0]

@@ -7,17 +7,17 @@ from sklearn import metrics as sklearns
 from algorithms.metrics import classification
 
 
-def decided(classes: int, records: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def decided(classes: int, examples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    labels = rng.integers(0, classes, records)
-    logits = rng.normal(size=(records, classes)).astype(np.float32)
-    logits[np.arange(records), labels] += 1
+    labels = rng.integers(0, classes, examples)
+    logits = rng.normal(size=(examples, classes)).astype(np.float32)
+    logits[np.arange(examples), labels] += 1
     return logits, labels
 
 
-@pytest.mark.parametrize(("classes", "records"), [(2, 30), (4, 200), (10, 77)])
-def test_they_are_those_of_scikit_learn(classes, records):
-    logits, labels = decided(classes, records, classes)
+@pytest.mark.parametrize(("classes", "examples"), [(2, 30), (4, 200), (10, 77)])
+def test_they_are_those_of_scikit_learn(classes, examples):
+    logits, labels = decided(classes, examples, classes)
     predicted = logits.argmax(axis=1)
     f1, precision = classification.macro_f1_precision(predicted, labels, classes)
     assert f1 == pytest.approx(sklearns.f1_score(labels, predicted, average="macro"))
@@ -41,7 +41,7 @@ def test_by_hand_a_curve_that_knows_nothing_a_perfect_one_and_one_of_ties():
 
 def test_a_thinned_curve_keeps_its_ends_and_nearly_its_area():
     curve = classification.micro_roc(*decided(10, 3000, 0))
-    thin = classification.thinned(*curve, points=200)
+    thin = classification.thin(*curve, points=200)
     assert len(thin[0]) <= 200 < len(curve[0])
     assert [(part[0], part[-1]) for part in thin] == [(0, 1), (0, 1)]
     assert classification.area(*thin) == pytest.approx(classification.area(*curve), abs=1e-3)

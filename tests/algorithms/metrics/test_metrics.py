@@ -19,7 +19,7 @@ SIX = {
 
 @st.composite
 def predictions(draw, classes: int = 3):
-    """Predictions, labels and group of some records; both groups are present."""
+    """Predictions, labels and group of some examples; both groups are present."""
     row = st.tuples(st.integers(0, classes - 1), st.integers(0, classes - 1), st.booleans())
     rows = draw(st.lists(row, min_size=2, max_size=40))
     predicted, labels, privileged = (np.array(column) for column in zip(*rows, strict=True))
@@ -94,7 +94,7 @@ def test_a_class_that_one_group_lacks_is_left_out():
 def test_a_risk_equal_to_the_tolerance_is_no_violation():
     thresholds, risks = np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.6, 0.75])
     assignment = np.array([0, 0, 1, 1])
-    assert violations.violated(thresholds, risks, assignment).tolist() == [True, False, True, False]
+    assert violations.is_violated(thresholds, risks, assignment).tolist() == [True, False, True, False]
     assert violations.violations(thresholds, risks, assignment) == 2
     assert violations.violations(thresholds, risks, assignment, among=np.array([True, True, False, False])) == 1
     assert violations.violations(thresholds, risks, assignment, among=np.zeros(4, bool)) == 0
@@ -186,10 +186,10 @@ def test_no_other_naming_agrees_more_with_the_groups(clients):
 
 def test_migrated_are_those_of_the_minority_who_use_another_model():
     groups, models = np.array([0, 0, 1, 1, 1]), ("minority", "majority")
-    assert sorting.migrated(np.array([1, 1, 0, 0, 0]), groups, models) == 0
-    assert sorting.migrated(np.array([1, 0, 1, 1, 0]), groups, models) == 2
-    assert sorting.migrated(np.array([1, 0, 1, 1, 0]), groups, models, group=0, name="majority") == 1
-    assert np.isnan(sorting.migrated(np.zeros(5, np.int64), groups, ("majority",)))
+    assert sorting.count_migrated(np.array([1, 1, 0, 0, 0]), groups, models) == 0
+    assert sorting.count_migrated(np.array([1, 0, 1, 1, 0]), groups, models) == 2
+    assert sorting.count_migrated(np.array([1, 0, 1, 1, 0]), groups, models, group=0, name="majority") == 1
+    assert np.isnan(sorting.count_migrated(np.zeros(5, np.int64), groups, ("majority",)))
 
 
 def test_gaps_run_from_the_minority_model_to_the_majority_model():

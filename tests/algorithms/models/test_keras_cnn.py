@@ -59,15 +59,15 @@ def test_dropout_follows_both_hidden_dense_layers_and_nothing_else():
 @pytest.mark.parametrize(("padding", "side"), [("valid", 18), ("same", 4)])
 def test_the_smallest_image_fits_and_one_pixel_less_is_refused_in_a_sentence(padding, side):
     config = keras_cnn.Config(padding=padding)
-    assert keras_cnn.unfit(config, (3, side, side)) is None
+    assert keras_cnn.shape_problem(config, (3, side, side)) is None
     built = network((3, side, side + 1), padding=padding)
     logits = built.logits(np.random.default_rng(1).random((5, 3, side, side + 1), dtype=np.float32))
     assert logits.shape == (5, 4) and np.isfinite(logits).all()
-    assert keras_cnn.unfit(config, (3, side, side - 1)) == (
+    assert keras_cnn.shape_problem(config, (3, side, side - 1)) == (
         f"keras_cnn with padding {padding} needs images of {side}x{side} pixels or more; "
-        f"records have shape (3, {side}, {side - 1})"
+        f"examples have shape (3, {side}, {side - 1})"
     )
-    assert keras_cnn.unfit(config, (40,)) is not None
+    assert keras_cnn.shape_problem(config, (40,)) is not None
     size = nn.Sequential(*[layer for layer in built.module if not isinstance(layer, nn.Flatten | nn.Linear | Dropout)])
     with pytest.raises(RuntimeError):  # the limit is where torch itself has nothing left
         size(torch.ones(1, 3, side, side - 1))

@@ -11,7 +11,7 @@ from torch import nn
 
 from algorithms.core.network import Network
 from algorithms.models import femnist_cnn, hu_cnn, mlp, mnist_cnn, vgg
-from orchestrator.config.errors import Refusal
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,7 +57,7 @@ def test_the_mnist_layers_are_those_that_the_paper_lists():
 
 
 @pytest.mark.parametrize("depth", [11, 13, 16, 19])
-def test_a_vgg_has_as_many_weighted_layers_as_its_depth_and_normalises_after_every_convolution(depth):
+def test_a_vgg_has_as_many_weighted_layers_as_its_depth_and_normalizes_after_every_convolution(depth):
     layers = list(blueprint(vgg, CIFAR, 10, depth=depth).modules())
     weighted = [layer for layer in layers if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(weighted) == depth
@@ -102,7 +102,7 @@ def test_an_mlp_is_nonlinear_between_its_layers_and_only_there():
 
 @pytest.mark.parametrize("width", [0, -3])
 def test_a_hidden_layer_without_units_is_refused(width):
-    with pytest.raises(Refusal, match=r"model\.hidden"):
+    with pytest.raises(ConfigError, match=r"model\.hidden"):
         resolve({"rounds": 1, "data": "digits", "model": {"name": "mlp", "hidden": [8, width]}})
 
 

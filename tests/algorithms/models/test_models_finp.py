@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from algorithms.core.initialization import initialise
+from algorithms.core.initialization import initialize
 from algorithms.core.network import Network
 from algorithms.models import femnist_net, hu_cnn, resnet56, tcn
 from algorithms.models._slimmable import Basic, Bottleneck, ResNet, Stage
@@ -27,10 +27,10 @@ def network(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) ->
 
 
 def small(block: Any, classes: int = 3) -> ResNet:
-    """One block a stage, with normalisation that is not the identity."""
+    """One block a stage, with normalization that is not the identity."""
     generator = torch.Generator().manual_seed(0)
     module = ResNet(block, 1, 1, classes)
-    initialise(module, generator)
+    initialize(module, generator)
     for layer in module.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.weight.data.uniform_(0.5, 1.5, generator=generator)
@@ -86,7 +86,7 @@ def test_a_resnet56_has_as_many_layers_as_its_name_says(block, convolutions, nor
     ],
 )
 def test_records_that_fit_train_even_one_at_a_time_and_give_one_logit_for_each_class(module, fields, shape):
-    assert module.unfit(module.Config(**fields), shape) is None
+    assert module.shape_problem(module.Config(**fields), shape) is None
     made = network(module, shape, 5, **fields)
     assert made.logits(images(3, *shape).numpy()).shape == (3, 5)
     made.module.train()
@@ -107,9 +107,9 @@ def test_records_that_fit_train_even_one_at_a_time_and_give_one_logit_for_each_c
 )
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
 def test_records_one_smaller_are_called_unfit_and_are(module, fields, shape):
-    refused = module.unfit(module.Config(**fields), shape)
+    refused = module.shape_problem(module.Config(**fields), shape)
     assert module.__name__.rpartition(".")[2] in refused and str(shape) in refused
-    with pytest.raises((RuntimeError, ValueError)):  # no pixel is left, or a single one that cannot be normalised
+    with pytest.raises((RuntimeError, ValueError)):  # no pixel is left, or a single one that cannot be normalized
         module.build(module.Config(**fields), shape, 5)(images(1, *shape))
 
 
@@ -130,7 +130,7 @@ def test_the_tcn_reads_an_image_as_one_long_signal():
 
 
 @pytest.mark.parametrize(("module", "shape"), [(tcn, (2, 16)), (hu_cnn, (1, 16, 16)), (femnist_net, DIGITS)])
-def test_networks_without_batch_normalisation_may_be_vectorised_over_clients(module, shape):
+def test_networks_without_batch_normalization_may_be_vectorized_over_clients(module, shape):
     built = network(module, shape, 3).module
     generator = torch.Generator().manual_seed(2)
     stacked = {n: 0.1 * torch.randn(2, *p.shape, generator=generator) for n, p in built.named_parameters()}
@@ -181,10 +181,10 @@ def test_the_shortcut_of_a_basic_block_drops_every_other_pixel_and_adds_channels
 
 
 def test_convolutions_of_a_resnet_start_kaiming_normal_in_fan_out():
-    """As torch's own initialiser draws them, given the same generator."""
+    """As torch's own initializer draws them, given the same generator."""
     layer = nn.Conv2d(4, 8, 3)
     layer.init = "kaiming_fan_out"
-    initialise(layer, torch.Generator().manual_seed(3))
+    initialize(layer, torch.Generator().manual_seed(3))
     reference = torch.empty_like(layer.weight)
     nn.init.kaiming_normal_(reference, mode="fan_out", nonlinearity="relu", generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(layer.weight.data, reference)
@@ -219,7 +219,7 @@ def test_a_narrow_pass_is_that_of_a_hand_made_narrow_net(block, width):
         parameter.data.copy_(full[name][tuple(slice(length) for length in parameter.shape)])
     first, out = module(x2, narrow=width)
     assert torch.equal(first, x2[:, :inside])
-    torch.testing.assert_close(out, narrow(first))  # trains, so its batch normalisation uses the batch
+    torch.testing.assert_close(out, narrow(first))  # trains, so its batch normalization uses the batch
 
 
 @BLOCKS
@@ -237,9 +237,9 @@ def test_the_gradient_of_a_narrow_pass_lands_in_the_first_channels_of_the_flat_v
     x2 = images(4, 128, 2, 2).abs()
     made.module.train()
     made.module(x2, narrow=0.25)[1].square().sum().backward()
-    slopes = made.layout.views(made.grads)
-    touched = {name for name, slope in slopes.items() if slope.any()}
+    gradients = made.layout.views(made.grads)
+    touched = {name for name, gradient in gradients.items() if gradient.any()}
     assert touched and all(name.startswith("stage3.") for name in touched)
-    kernel = slopes["stage3.0.conv2.weight"]
+    kernel = gradients["stage3.0.conv2.weight"]
     assert kernel[:16, :16].any() and not kernel[16:].any() and not kernel[:, 16:].any()
-    assert not slopes["stage3.5.bn3.weight"][64:].any()
+    assert not gradients["stage3.5.bn3.weight"][64:].any()

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from algorithms.core.initialization import initialise
+from algorithms.core.initialization import initialize
 from algorithms.models import mlp, resnet56, vgg
 from algorithms.models._slimmable import Basic, Bottleneck, ResNet
 from algorithms.objectives import fedalign
@@ -29,7 +29,7 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
 def net(block: Any = Bottleneck) -> ResNet:
     """One block a stage, in double precision, so that gradients can be compared closely."""
     module = ResNet(block, 1, 1, 3).double()
-    initialise(module, torch.Generator().manual_seed(0))
+    initialize(module, torch.Generator().manual_seed(0))
     return module.train()
 
 
@@ -39,8 +39,8 @@ def forward_of(module: nn.Module) -> Any:
 
 def gradient(loss: torch.Tensor, module: nn.Module) -> dict[str, torch.Tensor]:
     named = dict(module.named_parameters())
-    slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return {n: torch.zeros_like(p) if s is None else s for (n, p), s in zip(named.items(), slopes, strict=True)}
+    gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {n: torch.zeros_like(p) if s is None else s for (n, p), s in zip(named.items(), gradients, strict=True)}
 
 
 def objective(config: fedalign.Config, module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -83,12 +83,12 @@ def test_a_matrix_of_zeros_has_a_finite_estimate_and_gradient():
 def test_the_estimate_pools_the_earlier_features_and_correlates_channels_over_positions():
     before, after = drawn(3, 2, 4, 4).abs(), drawn(3, 5, 2, 2, seed=1).abs()
     expected = []
-    for record in range(3):
+    for example in range(3):
         gram = np.zeros((2, 5))
         for row in range(2):
             for column in range(2):
-                pooled = before[record, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].mean((1, 2)).numpy()
-                gram += np.outer(pooled, after[record, :, row, column].numpy()) / 4
+                pooled = before[example, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].mean((1, 2)).numpy()
+                gram += np.outer(pooled, after[example, :, row, column].numpy()) / 4
         expected.append(np.linalg.svd(gram)[1][0])
     assert fedalign.lipschitz(before, after, 100).tolist() == pytest.approx(expected, rel=1e-9)
 
@@ -125,11 +125,11 @@ def test_the_gradient_is_that_of_ce_plus_mu_ce_over_l_times_that_of_l(block):
     of_entropy, of_align = gradient(entropy, module), gradient(align, module)
     found = gradient(objective(EXACT, module, X, Y), module)
     moved = 0.0
-    for name, slope in found.items():
-        torch.testing.assert_close(slope, of_entropy[name] + factor * of_align[name], rtol=1e-5, atol=1e-7)
+    for name, own in found.items():
+        torch.testing.assert_close(own, of_entropy[name] + factor * of_align[name], rtol=1e-5, atol=1e-7)
         moved += float((factor * of_align[name]).abs().max())
     assert moved > 1e-2
-    assert not any(slope.any() for name, slope in of_align.items() if not name.startswith("stage3."))
+    assert not any(own.any() for name, own in of_align.items() if not name.startswith("stage3."))
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.45, 2.0])
@@ -148,8 +148,8 @@ def test_where_both_widths_agree_exactly_only_the_cross_entropy_is_left():
     loss, entropy = objective(fedalign.Config(), module, X, Y), cross_entropy(module(X), Y)
     assert loss.item() == pytest.approx(entropy.item())
     expected = gradient(entropy, module)
-    for name, slope in gradient(loss, module).items():
-        torch.testing.assert_close(slope, expected[name])
+    for name, own in gradient(loss, module).items():
+        torch.testing.assert_close(own, expected[name])
     assert expected["linear.bias"].any()
 
 
@@ -158,8 +158,8 @@ def test_padding_counts_neither_in_the_loss_nor_in_the_statistics_of_the_batch()
     padded = torch.cat([X, 100 * drawn(2, 1, 8, 8, seed=5)]), torch.cat([Y, torch.tensor([-100, -100])])
     losses = [objective(fedalign.Config(), module, *given) for given in (padded, (X, Y))]
     assert torch.equal(*losses)
-    slopes = [gradient(loss, module) for loss in losses]
-    assert all(torch.equal(slopes[0][name], slopes[1][name]) for name in slopes[0])
+    gradients = [gradient(loss, module) for loss in losses]
+    assert all(torch.equal(gradients[0][name], gradients[1][name]) for name in gradients[0])
 
 
 def test_running_statistics_end_as_after_one_plain_pass():

@@ -45,8 +45,8 @@ def test_on_a_constant_loss_it_is_the_quadratic_with_its_closed_form_gradient():
     loss = fedprox.loss(ACTIVE, uninformed, own, x, y, {"sent": sent})
     squared = sum(((own[name] - sent[name]) ** 2).sum().item() for name in own)
     assert loss.item() == pytest.approx(math.log(3) + 0.15 * squared, rel=1e-6)
-    for name, slope in zip(own, torch.autograd.grad(loss, list(own.values())), strict=True):
-        torch.testing.assert_close(slope, 0.3 * (own[name] - sent[name]).detach())
+    for name, gradient in zip(own, torch.autograd.grad(loss, list(own.values())), strict=True):
+        torch.testing.assert_close(gradient, 0.3 * (own[name] - sent[name]).detach())
 
 
 def test_descent_on_the_quadratic_shrinks_the_distance_by_one_less_rate_times_mu_a_step():
@@ -66,9 +66,9 @@ def test_active_adds_its_gradient_to_that_of_the_plain_loss():
         parameter.requires_grad_()
     full = torch.autograd.grad(fedprox.loss(ACTIVE, linear, own, x, y, {"sent": sent}), list(own.values()))
     empirical = torch.autograd.grad(plain.loss(plain.Config(), linear, own, x, y, {}), list(own.values()))
-    for name, slope, base in zip(own, full, empirical, strict=True):
+    for name, gradient, base in zip(own, full, empirical, strict=True):
         assert base.abs().max() > 0.01
-        torch.testing.assert_close(slope, base + 0.3 * (own[name] - sent[name]).detach())
+        torch.testing.assert_close(gradient, base + 0.3 * (own[name] - sent[name]).detach())
 
 
 def test_the_default_is_fedavg_bit_for_bit_whatever_mu():

@@ -22,7 +22,7 @@ from orchestrator.config.run import check
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 REGULARISERS = ("row_norm_product", "spectral_product", "input_jacobian")
-every_regulariser = pytest.mark.parametrize("regulariser", REGULARISERS)
+every_regularizer = pytest.mark.parametrize("regularizer", REGULARISERS)
 RHO = torch.tensor(0.8)
 
 
@@ -40,11 +40,11 @@ def some_arrays() -> dict[str, torch.Tensor]:
     return {name: array.requires_grad_() for name, array in arrays.items()}
 
 
-def some_records(n: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
+def some_examples(n: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
     return drawn(n, 4, seed=3), torch.arange(n) % 3
 
 
-def value_and_slopes(config, arrays, x, y, forward=net, **context):
+def value_and_gradients(config, arrays, x, y, forward=net, **context):
     value = finp.loss(config, forward, arrays, x, y, {"rho": RHO, **context})
     return value, dict(zip(arrays, torch.autograd.grad(value, list(arrays.values())), strict=True))
 
@@ -52,10 +52,10 @@ def value_and_slopes(config, arrays, x, y, forward=net, **context):
 # Value and gradient
 
 
-@every_regulariser
-def test_the_added_term_is_beta_rho_times_the_cross_entropy(regulariser):
-    arrays, (x, y) = some_arrays(), some_records()
-    config = finp.Config(beta=0.3, regulariser=regulariser)
+@every_regularizer
+def test_the_added_term_is_beta_rho_times_the_cross_entropy(regularizer):
+    arrays, (x, y) = some_arrays(), some_examples()
+    config = finp.Config(beta=0.3, regularizer=regularizer)
     entropy = cross_entropy(net(arrays, x), y).item()
     assert finp.loss(config, net, arrays, x, y, {"rho": RHO}).item() == pytest.approx((1 + 0.3 * 0.8) * entropy)
     assert finp.loss(config, net, arrays, x, y, {}).item() == pytest.approx((1 + 0.3 * INITIAL_RHO) * entropy)
@@ -71,21 +71,21 @@ def test_only_the_largest_row_of_a_layer_is_pulled_towards_zero():
     x, y = torch.tensor([[0.1, 0.2], [0.5, -0.3]]), torch.tensor([0, 1])
     entropy = cross_entropy(forward(arrays, x), y)
     without = torch.autograd.grad(entropy, list(arrays.values()))
-    _, slopes = value_and_slopes(finp.Config(beta=2), arrays, x, y, forward)
+    _, gradients = value_and_gradients(finp.Config(beta=2), arrays, x, y, forward)
     expected = 2 * 0.8 * entropy.item() * torch.tensor([[3.0, 4.0], [0.0, 0.0]]) / 25
-    torch.testing.assert_close(slopes["weight"] - without[0], expected)
-    torch.testing.assert_close(slopes["bias"], without[1])
+    torch.testing.assert_close(gradients["weight"] - without[0], expected)
+    torch.testing.assert_close(gradients["bias"], without[1])
 
 
-@every_regulariser
-def test_the_gradient_is_that_of_the_logarithm_times_beta_rho_and_cross_entropy(regulariser):
-    arrays, (x, y) = some_arrays(), some_records()
-    context = {"carry": _lipschitz.directions(arrays)} if regulariser == "spectral_product" else {}
+@every_regularizer
+def test_the_gradient_is_that_of_the_logarithm_times_beta_rho_and_cross_entropy(regularizer):
+    arrays, (x, y) = some_arrays(), some_examples()
+    context = {"carry": _lipschitz.directions(arrays)} if regularizer == "spectral_product" else {}
     entropy = cross_entropy(net(arrays, x), y)
     plainly = torch.autograd.grad(entropy, list(arrays.values()))
-    kinds = {kind: finp.Config(beta=0.5, regulariser=regulariser, normalise=kind) for kind in ("ce_over_lip", "none")}
-    scaled = value_and_slopes(kinds["ce_over_lip"], arrays, x, y, **context)
-    raw = value_and_slopes(kinds["none"], arrays, x, y, **context)
+    kinds = {kind: finp.Config(beta=0.5, regularizer=regularizer, normalize=kind) for kind in ("ce_over_lip", "none")}
+    scaled = value_and_gradients(kinds["ce_over_lip"], arrays, x, y, **context)
+    raw = value_and_gradients(kinds["none"], arrays, x, y, **context)
     lip = (raw[0].item() - entropy.item()) / (0.5 * 0.8)
     assert lip > 0
     for name, without in zip(arrays, plainly, strict=True):
@@ -93,10 +93,10 @@ def test_the_gradient_is_that_of_the_logarithm_times_beta_rho_and_cross_entropy(
     assert (scaled[1]["in"] - plainly[0]).abs().max() > 1e-3
 
 
-def test_without_normalisation_the_product_of_norms_is_added_as_it_is():
-    arrays, (x, y) = some_arrays(), some_records()
+def test_without_normalization_the_product_of_norms_is_added_as_it_is():
+    arrays, (x, y) = some_arrays(), some_examples()
     norms = [arrays[name].detach().norm(dim=1).max().item() for name in ("in", "out")]
-    config = finp.Config(beta=0.5, normalise="none")
+    config = finp.Config(beta=0.5, normalize="none")
     value = finp.loss(config, net, arrays, x, y, {"rho": RHO}).item()
     assert value - cross_entropy(net(arrays, x), y).item() == pytest.approx(0.5 * 0.8 * norms[0] * norms[1], rel=1e-5)
 
@@ -106,18 +106,18 @@ def test_a_product_beyond_float32_has_a_gradient(scale):
     arrays = {str(i): (scale * torch.eye(2)[:, [1, 0]]).requires_grad_() for i in range(60)}
     forward = lambda given, x: x + 0 * given["0"].sum()  # noqa: E731
     x, y = drawn(4, 2), torch.tensor([0, 1, 0, 1])
-    value, slopes = value_and_slopes(finp.Config(beta=1), arrays, x, y, forward)
+    value, gradients = value_and_gradients(finp.Config(beta=1), arrays, x, y, forward)
     entropy = cross_entropy(x, y).item()
     assert value.item() == pytest.approx(1.8 * entropy)
-    for slope in slopes.values():
-        assert slope.norm().item() == pytest.approx(0.8 * entropy / scale, rel=1e-4)
+    for gradient in gradients.values():
+        assert gradient.norm().item() == pytest.approx(0.8 * entropy / scale, rel=1e-4)
 
 
-@every_regulariser
-def test_weights_of_zero_have_no_gradient_that_is_no_number(regulariser):
+@every_regularizer
+def test_weights_of_zero_have_no_gradient_that_is_no_number(regularizer):
     arrays = {name: torch.zeros_like(array).requires_grad_() for name, array in some_arrays().items()}
-    _, slopes = value_and_slopes(finp.Config(beta=1, regulariser=regulariser), arrays, *some_records())
-    assert all(slope.isfinite().all() for slope in slopes.values())
+    _, gradients = value_and_gradients(finp.Config(beta=1, regularizer=regularizer), arrays, *some_examples())
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
 def test_kernels_count_as_matrices_and_one_dimensional_arrays_do_not_count():
@@ -137,7 +137,7 @@ def test_spectral_norms_are_the_largest_singular_values():
     arrays = {"a": drawn(6, 4), "b": drawn(3, 2, 5, seed=1), "bias": drawn(7)}
     directions = _lipschitz.directions(arrays, torch.Generator().manual_seed(0))
     for _ in range(200):
-        directions = _lipschitz.advanced(arrays, directions)
+        directions = _lipschitz.advance(arrays, directions)
     expected = [torch.linalg.svdvals(arrays[name].flatten(1))[0].log().item() for name in "ab"]
     assert _lipschitz.spectral(arrays, directions).item() == pytest.approx(sum(expected), abs=1e-5)
 
@@ -147,20 +147,20 @@ def test_the_directions_follow_weights_that_move_a_little_at_each_step():
     directions = _lipschitz.directions(arrays, torch.Generator().manual_seed(0))
     for step in range(60):
         arrays = {"a": arrays["a"] + 0.002 * drawn(30, 20, seed=step)}
-        directions = _lipschitz.advanced(arrays, directions)
+        directions = _lipschitz.advance(arrays, directions)
     sigma = _lipschitz.spectral(arrays, directions).exp().item()
     top = torch.linalg.svdvals(arrays["a"])[0].item()
     assert 0.99 * top < sigma <= top * (1 + 1e-6)
 
 
 def jacobian_norms(arrays, x) -> list[float]:
-    each = [torch.autograd.functional.jacobian(lambda one: net(arrays, one[None])[0], record) for record in x]
+    each = [torch.autograd.functional.jacobian(lambda one: net(arrays, one[None])[0], example) for example in x]
     return [torch.linalg.svdvals(jacobian)[0].item() for jacobian in each]
 
 
 @pytest.mark.parametrize("n", [7, 20])
 def test_the_jacobians_norm_is_that_of_its_singular_value_decomposition(n):
-    arrays, (x, _) = some_arrays(), some_records(n)
+    arrays, (x, _) = some_arrays(), some_examples(n)
     start = _lipschitz.starts((4,), x, torch.Generator().manual_seed(0))
     found = _lipschitz.jacobian(net, arrays, x, torch.ones(n, dtype=torch.bool), start).exp().item()
     expected = np.mean(jacobian_norms(arrays, x[:16]))
@@ -181,8 +181,8 @@ def test_the_jacobians_gradient_is_that_through_a_singular_value_decomposition()
 
 @pytest.mark.parametrize("n", [5, 16, 18])
 def test_padding_has_no_jacobian(n):
-    arrays, (x, y) = some_arrays(), some_records(20)
-    config = finp.Config(beta=1, regulariser="input_jacobian", normalise="none")
+    arrays, (x, y) = some_arrays(), some_examples(20)
+    config = finp.Config(beta=1, regularizer="input_jacobian", normalize="none")
     padded = torch.where(torch.arange(20) < n, y, -100)
     short = finp.loss(config, net, arrays, x[:n], y[:n], {"rho": RHO}).item()
     assert finp.loss(config, net, arrays, x, padded, {"rho": RHO}).item() == pytest.approx(short, rel=1e-5)
@@ -231,26 +231,26 @@ def network(request) -> Network:
     return made
 
 
-@every_regulariser
-def test_vmap_agrees_with_the_loop(network, regulariser):
-    config = finp.Config(beta=1, regulariser=regulariser)
+@every_regularizer
+def test_vmap_agrees_with_the_loop(network, regularizer):
+    config = finp.Config(beta=1, regularizer=regularizer)
     by_loop, by_vmap = (trained(network, config, 0.9, backend) for backend in ("loop", "vmap"))
     np.testing.assert_allclose(by_vmap, by_loop, atol=2e-5)
     assert np.abs(by_loop - trained(network, plain.Config(), 0.9, "loop")).max(axis=1).min() > 1e-3
 
 
-@every_regulariser
-def test_rho_of_a_client_changes_its_training_and_no_others(network, regulariser):
-    config = finp.Config(beta=1, regulariser=regulariser)
+@every_regularizer
+def test_rho_of_a_client_changes_its_training_and_no_others(network, regularizer):
+    config = finp.Config(beta=1, regularizer=regularizer)
     little, much = (trained(network, config, rho, "loop") for rho in (0.1, 0.9))
     assert np.abs(little[0] - much[0]).max() > 1e-4
     assert little[1:].tobytes() == much[1:].tobytes()
 
 
-@every_regulariser
+@every_regularizer
 @pytest.mark.parametrize("backend", ["loop", "vmap"])
-def test_beta_zero_is_plain_training_bit_for_bit(network, regulariser, backend):
-    without = finp.Config(beta=0, regulariser=regulariser)
+def test_beta_zero_is_plain_training_bit_for_bit(network, regularizer, backend):
+    without = finp.Config(beta=0, regularizer=regularizer)
     expected = trained(network, plain.Config(), 0.9, backend)
     assert trained(network, without, 0.9, backend).tobytes() == expected.tobytes()
 
@@ -266,14 +266,14 @@ def test_a_negative_beta_is_refused():
 @pytest.mark.parametrize(
     ("model", "training", "sentence"),
     [
-        ("resnet56", {}, "batch normalisation"),
+        ("resnet56", {}, "batch normalization"),
         ("keras_cnn", {}, "draws random numbers"),
         ("mlp", {"precision": "bf16", "backend": "loop"}, "bf16"),
     ],
 )
 def test_a_jacobian_is_refused_where_there_is_none_of_a_single_record(model, training, sentence):
     run = {"rounds": 1, "data": "digits", "model": model, "training": training}
-    _, found = check(run | {"objective": {"name": "finp", "regulariser": "input_jacobian"}})
+    _, found = check(run | {"objective": {"name": "finp", "regularizer": "input_jacobian"}})
     assert any(sentence in str(problem) for problem in found)
     _, others = check(run | {"objective": "finp"})
     assert not any(sentence in str(problem) for problem in others)

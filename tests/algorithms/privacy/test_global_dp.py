@@ -33,8 +33,8 @@ def test_noise_has_the_standard_deviation_of_the_paper_for_equal_weights():
     """z C / n = 0.01 * 5 / 4 = 0.0125 (four clients of the paper's tables), under either sensitivity."""
     for sensitivity in ("weights", "uniform"):
         config = Config(sensitivity=sensitivity)
-        noise, facts = noise_of(config, received(global_dp, config, updates(4)))
-        assert facts["noise_std"] == pytest.approx(0.0125)
+        noise, metrics = noise_of(config, received(global_dp, config, updates(4)))
+        assert metrics["noise_std"] == pytest.approx(0.0125)
         assert noise.dtype == np.float32
         assert is_standard_deviation(noise, 0.0125)
         assert not is_standard_deviation(noise, 0.0125 * 1.03)
@@ -42,7 +42,7 @@ def test_noise_has_the_standard_deviation_of_the_paper_for_equal_weights():
 
 
 def test_with_records_as_weights_the_sensitivity_is_that_of_the_largest_client_or_as_released_of_the_average_one():
-    """The paper's four clients by quantity: 35, 15, 40 and 10 percent of the records."""
+    """The paper's four clients by quantity: 35, 15, 40 and 10 percent of the examples."""
     sds = {}
     for sensitivity in ("weights", "uniform"):
         config = Config(noise_multiplier=1.0, sensitivity=sensitivity)
@@ -53,17 +53,17 @@ def test_with_records_as_weights_the_sensitivity_is_that_of_the_largest_client_o
 
 def test_the_control_divides_the_noise_multiplier():
     config = Config(noise_divisor=1.6)
-    noise, facts = noise_of(config, received(global_dp, config, updates(4)))
-    assert facts["noise_std"] == pytest.approx(0.0125 / 1.6)
+    noise, metrics = noise_of(config, received(global_dp, config, updates(4)))
+    assert metrics["noise_std"] == pytest.approx(0.0125 / 1.6)
     assert is_standard_deviation(noise, 0.0125 / 1.6)
 
 
 def test_without_a_multiplier_nothing_is_added():
     config = Config(noise_multiplier=0.0)
     params = updates(1)[0]
-    released, facts = global_dp.release(config, params, received(global_dp, config, updates(4)), normals())
+    released, metrics = global_dp.release(config, params, received(global_dp, config, updates(4)), normals())
     assert released.tolist() == params.tolist()
-    assert facts["noise_std"] == facts["noise_to_update"] == 0
+    assert metrics["noise_std"] == metrics["noise_to_update"] == 0
 
 
 def test_what_a_round_reports_by_hand():
@@ -71,8 +71,8 @@ def test_what_a_round_reports_by_hand():
     moves = np.zeros((2, 12), np.float32)
     moves[:, 0] = 3, 8
     config = Config(clip=4.0, noise_multiplier=0.5)
-    _, facts = global_dp.release(config, START, received(global_dp, config, moves), normals())
-    assert facts == pytest.approx(
+    _, metrics = global_dp.release(config, START, received(global_dp, config, moves), normals())
+    assert metrics == pytest.approx(
         {
             "noise_std": 1.0,
             "clip_fraction": 0.5,
@@ -85,8 +85,8 @@ def test_what_a_round_reports_by_hand():
 
 def test_a_round_in_which_nothing_moved_has_no_ratio():
     config = Config()
-    _, facts = noise_of(config, received(global_dp, config, np.zeros((3, 12), np.float32)), 12)
-    assert math.isnan(facts["noise_to_update"])
+    _, metrics = noise_of(config, received(global_dp, config, np.zeros((3, 12), np.float32)), 12)
+    assert math.isnan(metrics["noise_to_update"])
 
 
 @given(seed=st.integers(0, 10_000), clients=st.integers(2, 6), clip=st.floats(0.1, 10), equal=st.booleans())
@@ -123,19 +123,19 @@ def spent(config: Config, where, clients: int = 10, examples=None) -> tuple[dict
     return one, global_dp.final(config, where, [], [one | {"cluster": 0, "round": t} for t in range(where.rounds)])
 
 
-def test_all_clients_with_equal_weights_spend_z_whoever_the_neighbours_are():
-    for neighbouring, z in (("add_or_remove_one", 2.0), ("replace_one", 1.0)):
-        one, told = spent(Config(noise_multiplier=2.0, neighbouring=neighbouring), run())
+def test_all_clients_with_equal_weights_spend_z_whoever_the_neighbors_are():
+    for neighboring, z in (("add_or_remove_one", 2.0), ("replace_one", 1.0)):
+        one, told = spent(Config(noise_multiplier=2.0, neighboring=neighboring), run())
         assert one == {"noise_multiplier": pytest.approx(z), "sampler": "all", "sampling": 1.0, "clients": 10}
         assert told["guarantee"] == "dp"
-        assert told["epsilon"] == pytest.approx(accounting.epsilon([one] * 3, 1e-5, neighbouring))
+        assert told["epsilon"] == pytest.approx(accounting.epsilon([one] * 3, 1e-5, neighboring))
         assert told["epsilon"] == pytest.approx(
             accounting.epsilon([one | {"noise_multiplier": z / 3**0.5}], 1e-5, "replace_one")
         )
 
 
 def test_noise_that_is_too_small_for_the_weights_is_accounted_for_as_such():
-    """One client of ten has 91 of 100 records; C/n is a ninth of what it moves."""
+    """One client of ten has 91 of 100 examples; C/n is a ninth of what it moves."""
     one, _ = spent(Config(noise_multiplier=1.0, sensitivity="uniform"), run(), examples=np.array([91] + [1] * 9))
     assert one["noise_multiplier"] == pytest.approx(0.1 / 0.91)
 
@@ -155,9 +155,9 @@ def test_a_poisson_round_is_divided_by_the_clients_expected_so_that_noise_does_n
         sent = updates(came)
         got = received(global_dp, config, sent)
         moved = (START + got.mean).astype(np.float32)
-        released, facts = global_dp.release(config, moved, got, normals())
+        released, metrics = global_dp.release(config, moved, got, normals())
         assert released == pytest.approx(sent.sum(axis=0) / 4, abs=1e-5)
-        assert facts["noise_std"] == pytest.approx(1e-9 * 100 / 4)
+        assert metrics["noise_std"] == pytest.approx(1e-9 * 100 / 4)
         assert global_dp.event(config, got, where) == {
             "noise_multiplier": pytest.approx(1e-9),
             "sampler": "poisson",
@@ -175,15 +175,15 @@ def test_a_poisson_account_holds_only_where_empty_rounds_are_noisy_too():
     assert told["epsilon"] is None and "nobody came" in told["guarantee"]
 
 
-@pytest.mark.parametrize(("sampler", "neighbouring"), [("fixed", "add_or_remove_one"), ("poisson", "replace_one")])
-def test_neighbours_without_an_account_are_refused(sampler, neighbouring):
+@pytest.mark.parametrize(("sampler", "neighboring"), [("fixed", "add_or_remove_one"), ("poisson", "replace_one")])
+def test_neighbors_without_an_account_are_refused(sampler, neighboring):
     where = run(participation=sampler, participation_rate=0.5)
-    ((field, sentence),) = global_dp.problems(Config(neighbouring=neighbouring), where)
-    assert field == "neighbouring" and "all with add_or_remove_one or replace_one" in sentence
+    ((field, sentence),) = global_dp.problems(Config(neighboring=neighboring), where)
+    assert field == "neighboring" and "all with add_or_remove_one or replace_one" in sentence
 
 
 def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
-    config = Config(divisor=4.0, neighbouring="add_or_remove_one")
+    config = Config(divisor=4.0, neighboring="add_or_remove_one")
     poisson = {"participation": "poisson", "participation_rate": 0.4}
     assert global_dp.problems(config, run(**poisson)) == []
     for other in (
@@ -201,7 +201,7 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
         ({"aggregation__name": "fedmedian"}, "fedmedian"),
         ({"aggregation__name": "fedyogi"}, "fedyogi"),
         ({"aggregation__name": "finp_pca"}, "finp_pca"),
-        ({"model__module__BATCH_NORM": True}, "batch normalisation"),
+        ({"model__module__BATCH_NORM": True}, "batch normalization"),
         ({"objective__module__CONTEXT": ("rho",), "objective__name": "finp"}, "rank"),
         ({"participation": "fixed", "participation_rate": 0.5, "aggregation__config__weights": "examples"}, "uniform"),
         (
@@ -209,7 +209,7 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
             "uniform",
         ),
         ({"clustering__config__clusters": 2}, "choose among models"),
-        ({"clustering__config__restarts": 3}, "initialisations are compared"),
+        ({"clustering__config__restarts": 3}, "initializations are compared"),
     ],
 )
 def test_no_epsilon_is_stated_where_none_holds_and_the_reason_is(other, word):
@@ -243,8 +243,8 @@ def test_without_noise_to_speak_of_there_is_no_epsilon(z):
     assert told["epsilon"] is None and "noise is added" in told["guarantee"]
 
 
-@pytest.mark.parametrize("member", [global_dp, metric_dp], ids=["global_dp", "metric_dp"])
+@pytest.mark.parametrize("component", [global_dp, metric_dp], ids=["global_dp", "metric_dp"])
 @pytest.mark.parametrize("field", ["noise_multiplier", "clip"])
-def test_noise_and_clip_are_no_negative_numbers(member, field):
+def test_noise_and_clip_are_no_negative_numbers(component, field):
     with pytest.raises(ValidationError, match=field):
-        member.Config(**{field: -0.1})
+        component.Config(**{field: -0.1})

@@ -41,11 +41,11 @@ def test_d_is_that_of_a_double_loop_over_the_models(arrays, groups, order, clien
     assert (scales < 1).any()
     before = slow_distance([start + update.astype(float) for update in sent], groups)
     after = slow_distance([start + s * update.astype(float) for s, update in zip(scales, sent, strict=True)], groups)
-    _, facts = released(config, sent)
-    assert facts["distance_pre_clip"] == pytest.approx(before, rel=1e-9)
-    assert facts["distance_post_clip"] == pytest.approx(after, rel=1e-9)
-    assert facts["distance"] == facts[f"distance_{order}"]
-    assert facts["metric_guard"] == 0
+    _, metrics = released(config, sent)
+    assert metrics["distance_pre_clip"] == pytest.approx(before, rel=1e-9)
+    assert metrics["distance_post_clip"] == pytest.approx(after, rel=1e-9)
+    assert metrics["distance"] == metrics[f"distance_{order}"]
+    assert metrics["metric_guard"] == 0
 
 
 def by_hand() -> np.ndarray:
@@ -59,9 +59,9 @@ def by_hand() -> np.ndarray:
 def test_d_by_hand_and_the_noise_that_it_divides(arrays, d):
     """sd = (z / d) C / n: with d = 4 a quarter of the noise of global_dp."""
     config = Config(noise_multiplier=0.1, arrays=arrays)
-    noise, facts = released(config, by_hand(), size=40_000)
-    assert facts["distance"] == pytest.approx(d)
-    assert facts["noise_std"] == pytest.approx(0.1 / d * 5 / 2)
+    noise, metrics = released(config, by_hand(), size=40_000)
+    assert metrics["distance"] == pytest.approx(d)
+    assert metrics["noise_std"] == pytest.approx(0.1 / d * 5 / 2)
     assert is_standard_deviation(noise, 0.1 / d * 5 / 2)
 
 
@@ -88,24 +88,24 @@ def test_the_sensitivity_is_that_of_the_weights_or_as_released_that_of_a_uniform
         released(Config(noise_multiplier=1.0, sensitivity=s), by_hand(), examples=[1, 9])[1]
         for s in ("weights", "uniform")
     ]
-    assert [facts["noise_std"] for facts in sds] == pytest.approx([0.9 * 5 / 4, 0.5 * 5 / 4])
+    assert [metrics["noise_std"] for metrics in sds] == pytest.approx([0.9 * 5 / 4, 0.5 * 5 / 4])
 
 
 def test_after_clipping_d_is_bounded_by_the_clip():
     """2 C / sqrt(|A|) by Cauchy and Schwarz: 2.89 for the paper's C = 5 and twelve arrays."""
     for seed in range(20):
-        _, facts = released(Config(clip=2.0, order="post_clip"), updates(5, seed, size=50.0))
-        assert facts["distance_post_clip"] <= 2 * 2.0 / np.sqrt(3) < facts["distance_pre_clip"]
+        _, metrics = released(Config(clip=2.0, order="post_clip"), updates(5, seed, size=50.0))
+        assert metrics["distance_post_clip"] <= 2 * 2.0 / np.sqrt(3) < metrics["distance_pre_clip"]
 
 
 @pytest.mark.parametrize("clients", [1, 4])
 def test_without_a_distance_the_noise_is_that_of_global_dp_and_the_guard_says_so(clients):
     """One client has no pair; clients that sent the same have a pair at distance 0, which must not make noise infinite."""
     sent = np.repeat(updates(1), clients, axis=0)
-    noise, facts = released(Config(), sent, size=40_000)
-    assert facts["metric_guard"] == 1
-    assert (facts["distance"], facts["distance_pre_clip"]) == (1.0, 0.0)
-    assert facts["noise_std"] == pytest.approx(0.01 * 5 / clients)
+    noise, metrics = released(Config(), sent, size=40_000)
+    assert metrics["metric_guard"] == 1
+    assert (metrics["distance"], metrics["distance_pre_clip"]) == (1.0, 0.0)
+    assert metrics["noise_std"] == pytest.approx(0.01 * 5 / clients)
     assert is_standard_deviation(noise, 0.01 * 5 / clients)
 
 

@@ -1,4 +1,4 @@
-"""DP-SGD beside a loop over records written by hand, its noise beside the law it should follow, and what it says it spends."""
+"""DP-SGD beside a loop over examples written by hand, its noise beside the law it should follow, and what it says it spends."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tests.algorithms.engine.test_block import DATA, a_network, a_run, models_of, stream, trained
 from torch import nn
 
 from algorithms.core.accounting import dp_sgd_epsilon
@@ -18,9 +19,8 @@ from algorithms.engine.backends import loop
 from algorithms.models import mlp, mnist_cnn
 from algorithms.training import dp_sgd
 from algorithms.training.dp_sgd import Config, epsilon, final, lots, one_epoch, sampling_rate, schedule
-from datasets.components import members
-from orchestrator.config.run import Member, Run
-from tests.algorithms.engine.test_cohort import DATA, a_network, a_run, models_of, stream, trained
+from datasets.components import components
+from orchestrator.config.run import Component, Run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -34,7 +34,7 @@ def a_net(module: Any = mlp, shape: tuple[int, ...] = (6,), **fields: Any) -> Ne
     return network
 
 
-def records(n: int, shape: tuple[int, ...] = (6,)) -> tuple[torch.Tensor, torch.Tensor]:
+def examples(n: int, shape: tuple[int, ...] = (6,)) -> tuple[torch.Tensor, torch.Tensor]:
     rng = np.random.default_rng(n)
     return torch.from_numpy(rng.normal(size=(n, *shape)).astype(np.float32)), torch.from_numpy(
         rng.integers(0, CLASSES, n)
@@ -42,17 +42,17 @@ def records(n: int, shape: tuple[int, ...] = (6,)) -> tuple[torch.Tensor, torch.
 
 
 def gradient(network: Network, x: Any, y: Any, config: Config, seed: int = 0, of: int = 20) -> tuple[np.ndarray, float]:
-    """The gradient that a step of a client with ``of`` records would follow, and the lot's mean loss."""
-    loss = dp_sgd.slope(config, network, of, torch.Generator().manual_seed(seed))(network.inputs(x), y)
+    """The gradient that a step of a client with ``of`` examples would follow, and the lot's mean loss."""
+    loss = dp_sgd.private_gradient(config, network, of, torch.Generator().manual_seed(seed))(network.inputs(x), y)
     return network.grads.numpy().copy(), float(loss)
 
 
 def by_hand(network: Network, x: torch.Tensor, y: torch.Tensor, clip: float) -> tuple[np.ndarray, float]:
-    """The sum of the records' own gradients, one backward pass each, each cut to ``clip``; and the mean loss."""
+    """The sum of the examples' own gradients, one backward pass each, each cut to ``clip``; and the mean loss."""
     total, losses = np.zeros(network.layout.size), []
-    for record, label in zip(x, y, strict=True):
+    for example, label in zip(x, y, strict=True):
         network.grads.zero_()
-        loss = nn.functional.cross_entropy(network.module(record[None]), label[None])
+        loss = nn.functional.cross_entropy(network.module(example[None]), label[None])
         loss.backward()
         own = network.grads.double().numpy()
         total += own * min(1, clip / np.linalg.norm(own))
@@ -68,7 +68,7 @@ def by_hand(network: Network, x: torch.Tensor, y: torch.Tensor, clip: float) -> 
 @pytest.mark.parametrize("at_once", [2**25, 1])
 def test_a_lot_is_the_loop_over_records_that_one_would_write_by_hand(monkeypatch, module, shape, clip, at_once):
     monkeypatch.setattr(dp_sgd, "FLOATS_AT_ONCE", at_once)
-    network, (x, y) = a_net(module, shape), records(7, shape)
+    network, (x, y) = a_net(module, shape), examples(7, shape)
     expected, mean = by_hand(network, x, y, clip)
     found, loss = gradient(network, x, y, Config(clip=clip, **SILENT))
     np.testing.assert_allclose(found, expected / 7, atol=1e-6)
@@ -78,7 +78,7 @@ def test_a_lot_is_the_loop_over_records_that_one_would_write_by_hand(monkeypatch
 @given(st.integers(1, 9), st.floats(0.01, 3), st.floats(0.1, 1000))
 @settings(max_examples=40, deadline=None)
 def test_one_more_record_moves_the_sum_by_no_more_than_the_clip(n, clip, size):
-    network, (x, y) = a_net(hidden=(4,)), records(n)
+    network, (x, y) = a_net(hidden=(4,)), examples(n)
     x[-1] *= size
     config = Config(clip=clip, **SILENT)
     whole = gradient(network, x, y, config)[0] * n
@@ -88,8 +88,8 @@ def test_one_more_record_moves_the_sum_by_no_more_than_the_clip(n, clip, size):
 
 def by_dp(**fields: Any) -> Run:
     """The run of the other tests, trained by DP-SGD with ``fields``."""
-    config = Config(**{"lr": 0.5, "epochs": 2, "batch_size": 8, "cohort_size": 4, **fields})
-    return replace(a_run("loop"), training=Member("dp_sgd", config, "algorithms.training"))
+    config = Config(**{"lr": 0.5, "epochs": 2, "batch_size": 8, "clients_per_job": 4, **fields})
+    return replace(a_run("loop"), training=Component("dp_sgd", config, "algorithms.training"))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_without_noise_and_with_room_it_is_plain_local_sgd(fields):
 
 def test_noise_has_the_standard_deviation_that_it_should_have_in_every_coordinate():
     """Chi-square, two-sided at 1e-4: 4 lots of a net of 3 467 parameters, z C / L = 2 * 1.5 / 5 each."""
-    network, (x, y) = a_net(hidden=(64, 40)), records(5)
+    network, (x, y) = a_net(hidden=(64, 40)), examples(5)
     quiet = gradient(network, x, y, Config(clip=1.5, **SILENT))[0]
     noisy = [gradient(network, x, y, Config(clip=1.5, noise_multiplier=2), seed)[0] for seed in range(4)]
     drawn = (np.array(noisy) - quiet) / 0.6
@@ -176,7 +176,7 @@ def test_under_poisson_every_record_joins_every_lot_by_an_independent_chance():
 
 
 def test_under_poisson_a_lot_is_divided_by_its_expected_size_and_an_empty_one_is_noise_alone():
-    network, (x, y) = a_net(hidden=(64, 40)), records(3)
+    network, (x, y) = a_net(hidden=(64, 40)), examples(3)
     config = Config(clip=1.5, batch_size=10, sampling="poisson", **SILENT)
     np.testing.assert_allclose(
         gradient(network, x, y, config, of=25)[0], by_hand(network, x, y, 1.5)[0] / (25 / 3), atol=1e-6
@@ -198,7 +198,7 @@ def test_poisson_trains_a_client_through_lots_of_all_sizes():
 
 
 def judged(config: Config, sizes: tuple[int, ...] = (80, 25, 40), clusters: int = 1, rounds: int = 4) -> dict[str, Any]:
-    """The final metrics of a run whose clients have so many records."""
+    """The final metrics of a run whose clients have so many examples."""
     run = SimpleNamespace(clustering=SimpleNamespace(config=SimpleNamespace(clusters=clusters)))
     return final(config, run, [{}] * rounds, np.array(sizes))
 
@@ -230,7 +230,7 @@ def test_no_noise_is_no_protection_and_no_step_costs_nothing():
 @pytest.mark.parametrize(
     ("model", "objective", "fields", "field", "word"),
     [
-        ({"BATCH_NORM": True}, "plain", {}, "name", "batch normalisation"),
+        ({"BATCH_NORM": True}, "plain", {}, "name", "batch normalization"),
         ({"RANDOM": True}, "plain", {}, "name", "dropout"),
         ({}, "fedprox", {}, "name", "fedprox"),
         ({}, "plain", {"drop_last": True, "sampling": "poisson"}, "drop_last", "poisson"),
@@ -246,6 +246,6 @@ def test_what_has_no_gradient_of_one_record_is_refused(model, objective, fields,
 
 
 def test_it_is_a_member_that_suits_the_plain_run():
-    assert members("algorithms.training")["dp_sgd"] is dp_sgd
+    assert components("algorithms.training")["dp_sgd"] is dp_sgd
     assert dp_sgd.problems(by_dp().training.config, by_dp()) == []
-    assert dp_sgd.resolved(Config(), by_dp()).cohort_size == 5
+    assert dp_sgd.resolved(Config(), by_dp()).clients_per_job == 5

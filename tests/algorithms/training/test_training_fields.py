@@ -1,4 +1,4 @@
-"""What the training slot can be asked for besides an optimiser: whole batches, short gradients, memory, and what it refuses."""
+"""What the training slot can be asked for besides an optimizer: whole batches, short gradients, memory, and what it refuses."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 from torch import nn
 
 from algorithms.core.messages import Weights
@@ -21,7 +22,6 @@ from algorithms.objectives import plain
 from algorithms.training import dp_sgd, local_sgd
 from algorithms.training.local_sgd import PADDING, Config, one_pass, schedule
 from orchestrator.config.run import Run
-from tests.algorithms.engine.test_cohort import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -33,12 +33,12 @@ EVERYBODY, ASSIGNMENT = tuple(range(6)), [0, 1, 1, 0, 1, 0]
 
 @given(st.integers(1, 60), st.integers(1, 25), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
-def test_dropping_the_last_batch_drops_it_only_where_it_is_not_full_and_not_alone(records, batch, seed):
-    every = one_pass(records, batch, np.random.default_rng(seed))
-    some = one_pass(records, batch, np.random.default_rng(seed), drop_last=True)
+def test_dropping_the_last_batch_drops_it_only_where_it_is_not_full_and_not_alone(examples, batch, seed):
+    every = one_pass(examples, batch, np.random.default_rng(seed))
+    some = one_pass(examples, batch, np.random.default_rng(seed), drop_last=True)
     assert some.tolist() == every[: len(some)].tolist()
-    assert len(some) == max(1, records // batch)
-    assert (some != PADDING).all() or (len(some) == 1 and records < batch)
+    assert len(some) == max(1, examples // batch)
+    assert (some != PADDING).all() or (len(some) == 1 and examples < batch)
 
 
 def test_by_hand_seven_records_in_batches_of_three():
@@ -52,7 +52,7 @@ def test_by_hand_seven_records_in_batches_of_three():
 
 
 def one_step(backend: str, clients: tuple[int, ...] = EVERYBODY, **fields: Any) -> np.ndarray:
-    """How far each client's weights move in a single step over all of its records."""
+    """How far each client's weights move in a single step over all of its examples."""
     run = a_run(backend, local_step="one_batch", **fields)
     start = np.stack([models_of(a_network(run))[ASSIGNMENT[client]].params for client in clients])
     return trained(run, clients, ASSIGNMENT).params - start
@@ -69,7 +69,7 @@ def test_a_long_gradient_is_shortened_for_each_client_alone(backend):
 
 @BACKENDS
 def test_clipping_comes_before_weight_decay_and_momentum_as_in_pytorch(backend):
-    """Client 0, with 7 records in one batch, takes two steps beside torch's own clipping and optimiser."""
+    """Client 0, with 7 examples in one batch, takes two steps beside torch's own clipping and optimizer."""
     fields = {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.1, "clip_gradient": 0.3, "batch_size": 7}
     run = a_run(backend, **fields)
     net = nn.Sequential(nn.Linear(10, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -113,7 +113,7 @@ def two_rounds(run: Run, clients: tuple[int, ...]) -> tuple[np.ndarray, dict[str
 @BACKENDS
 @pytest.mark.parametrize("fields", LASTING.values(), ids=LASTING)
 def test_two_rounds_with_memory_are_one_of_twice_the_length(backend, fields):
-    """Clients of 7, 40 and 23 records take 1, 5 and 3 steps of 8 in each of two passes."""
+    """Clients of 7, 40 and 23 examples take 1, 5 and 3 steps of 8 in each of two passes."""
     run, clients = a_run(backend, optimizer_state="persist", **fields), (0, 1, 3)
     found, carried = two_rounds(run, clients)
     network = a_network(run)
@@ -183,7 +183,7 @@ def with_parts(run: Run, objective: dict[str, Any] | None = None, **model: Any) 
     ("parts", "word"),
     [({"BATCH_NORM": True}, "batch norm"), ({"RANDOM": True}, "dropout"), ({"objective": {"VMAP": False}}, "goal")],
 )
-def test_what_cannot_be_vectorised_is_trained_in_turn_and_asking_for_vmap_is_refused(parts, word):
+def test_what_cannot_be_vectorized_is_trained_in_turn_and_asking_for_vmap_is_refused(parts, word):
     run = with_parts(a_run(), **parts)
     assert local_sgd.resolved(Config(), run).backend == "loop"
     ((field, sentence),) = local_sgd.problems(Config(backend="vmap"), run)
@@ -191,7 +191,7 @@ def test_what_cannot_be_vectorised_is_trained_in_turn_and_asking_for_vmap_is_ref
     assert local_sgd.problems(Config(backend="loop"), run) == []
 
 
-def test_what_can_be_vectorised_is():
+def test_what_can_be_vectorized_is():
     assert local_sgd.resolved(Config(), with_parts(a_run())).backend == "vmap"
     assert local_sgd.problems(Config(backend="vmap"), with_parts(a_run())) == []
 

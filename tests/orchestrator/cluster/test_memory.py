@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.gpu_memory import CONTEXT, GIB, Measured, memory_check
+from orchestrator.cluster.gpu_memory import CONTEXT, GIB, MemoryUse, memory_check
 from orchestrator.config.sweep_file import Sweep, load_sweep
 
 SWEEP = """
@@ -27,9 +27,9 @@ def load(folder: Path, *sets: str) -> Sweep:
     return load_sweep(path, sets)
 
 
-def measure(run) -> Measured:
+def measure(run) -> MemoryUse:
     """A tenth of a GiB for every record of a batch."""
-    return Measured(run.training.config.batch_size * GIB // 10, 24 * GIB, "a GPU")
+    return MemoryUse(run.training.config.batch_size * GIB // 10, 24 * GIB, "a GPU")
 
 
 def test_the_kind_that_needs_most_decides_and_learning_rates_are_not_measured(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_more_than_fit_are_refused_in_the_line_where_they_are_asked_for(tmp_path
 
 
 def test_what_does_not_fit_at_all(tmp_path: Path) -> None:
-    _, (problem,) = memory_check(load(tmp_path), lambda run: Measured(24 * GIB, 24 * GIB, "a GPU"))
+    _, (problem,) = memory_check(load(tmp_path), lambda run: MemoryUse(24 * GIB, 24 * GIB, "a GPU"))
     assert "so 0 fit, got 4" in str(problem)
 
 
@@ -60,5 +60,5 @@ def test_nothing_is_measured_where_no_gpu_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("peak", [0, GIB, 5 * GIB])
 def test_as_many_fit_as_the_card_holds(peak: int) -> None:
-    fit = Measured(peak, 40 * GIB, "a GPU").fit
+    fit = MemoryUse(peak, 40 * GIB, "a GPU").fit
     assert fit * (peak + CONTEXT) <= 0.95 * 40 * GIB < (fit + 1) * (peak + CONTEXT)

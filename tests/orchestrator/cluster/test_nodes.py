@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.cluster import nodes
-from orchestrator.cluster.ray_session import Stalled
+from orchestrator.cluster.ray_session import StallError
 from orchestrator.results import provenance
 from orchestrator.results.folder import WriteError
 from orchestrator.results.provenance import versions
-from orchestrator.scheduling.callback import WORTH_SAYING, Hearing
+from orchestrator.scheduling.callback import WORTH_SAYING, TuneCallback
 
 NODE = {"NodeID": "1f03aa77", "NodeManagerHostname": "b", "Alive": True}
 
@@ -27,7 +27,7 @@ def judged(answered, token: Path, monkeypatch) -> str:
     import ray
 
     monkeypatch.setattr(ray, "get", lambda ref: ref)
-    return nodes._judged(answered, token.parent / "results", token, NODE)
+    return nodes._judge(answered, token.parent / "results", token, NODE)
 
 
 def test_a_node_that_reads_and_writes_has_no_problem(token, monkeypatch) -> None:
@@ -77,13 +77,13 @@ class Notes:
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def noted(self, trial: str, note: str) -> None:
+    def on_note(self, trial: str, note: str) -> None:
         self.notes.append(f"{trial} {note}")
 
 
 def test_a_cluster_without_room_is_told_and_given_up() -> None:
     progress = Notes()
-    hearing = Hearing(progress, "2 client actors", patience=100)
+    hearing = TuneCallback(progress, "2 client actors", patience=100)
     waiting, running = [("a", "PENDING")], [("a", "PENDING"), ("b", "RUNNING")]
     for now in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
         hearing._watch(waiting, now)
@@ -91,25 +91,28 @@ def test_a_cluster_without_room_is_told_and_given_up() -> None:
     hearing._watch(running, 90.0)  # there was room again
     hearing._watch(waiting, 91.0)
     hearing._watch(waiting, 190.0)
-    with pytest.raises(Stalled, match="no trial could be placed for 100 s: one needs 2 client actors"):
+    with pytest.raises(StallError, match="no trial could be placed for 100 s: one needs 2 client actors"):
         hearing._watch(waiting, 192.0)
 
 
 def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
     trial = SimpleNamespace(config={"trial": {"id": "a"}})
     with pytest.raises(WriteError, match="x could not be written"):
-        Hearing(Notes(), "", 1).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
+        TuneCallback(Notes(), "", 1).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
 
 
 def test_a_trial_that_is_started_again_after_its_end_is_told_once() -> None:
     told: list[str] = []
     progress = SimpleNamespace(
         statuses={},
-        started=lambda trial: told.append(f"{trial} started"),
-        rounds=lambda trial, rows: None,
-        ended=lambda trial, record: (told.append(f"{trial} ended"), progress.statuses.update({trial: "finished"})),
+        on_started=lambda trial: told.append(f"{trial} started"),
+        on_rounds=lambda trial, rows: None,
+        on_ended=lambda trial, record: (
+            told.append(f"{trial} ended"),
+            progress.statuses.update({trial: "finished"}),
+        ),
     )
-    hearing, trial = Hearing(progress, "", 1), SimpleNamespace(config={"trial": {"id": "a"}})
+    hearing, trial = TuneCallback(progress, "", 1), SimpleNamespace(config={"trial": {"id": "a"}})
     for _ in range(2):
         hearing.on_trial_start(0, [], trial)
         hearing.on_trial_result(0, [], trial, {"rows": [], "done": True, "summary": {"status": "finished"}})

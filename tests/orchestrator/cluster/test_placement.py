@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.training.local_sgd import Config
-from orchestrator.cluster.placement import Placement, misfit, placement, together
+from orchestrator.cluster.placement import Placement, concurrent_trials, misfit, placement
 from orchestrator.config.resources import Resources
 
 counts = st.integers(1, 12)
@@ -125,21 +125,21 @@ def test_as_many_actors_as_share_a_gpu_fit_on_one(sharing):
 )
 def test_as_many_trials_run_as_fit_and_no_more_than_wanted(nodes, wanted, trials):
     found = place(client_actors=2, threads=2)
-    assert together(found, [{"CPU": float(cpus)} for cpus in nodes], wanted) == trials
+    assert concurrent_trials(found, [{"CPU": float(cpus)} for cpus in nodes], wanted) == trials
 
 
 def test_the_scarcest_resource_decides_how_many_trials_run():
     found = place("cuda", client_actors=1, clients_per_gpu=4)
-    assert together(found, [{"CPU": 64.0, "GPU": 1.0}], "auto") == 2
-    assert together(found, [{"CPU": 64.0, "GPU": 1.0}, {"CPU": 64.0}], "auto") == 2
-    assert together(found, [{"CPU": 3.0, "GPU": 8.0}], "auto") == 1
+    assert concurrent_trials(found, [{"CPU": 64.0, "GPU": 1.0}], "auto") == 2
+    assert concurrent_trials(found, [{"CPU": 64.0, "GPU": 1.0}, {"CPU": 64.0}], "auto") == 2
+    assert concurrent_trials(found, [{"CPU": 3.0, "GPU": 8.0}], "auto") == 1
 
 
 @given(counts, counts, st.lists(st.integers(0, 30), max_size=5), counts)
 def test_what_runs_together_can_be_placed_together(actors, threads, cpus, wanted):
     nodes = [{"CPU": float(count)} for count in cpus]
     one = Placement(threads, 0.0, actors, actors)
-    at_once = together(one, nodes, wanted)
+    at_once = concurrent_trials(one, nodes, wanted)
     assert 1 <= at_once <= wanted
     if misfit(one, nodes) is None:
         assert misfit(Placement(threads, 0.0, actors * at_once, 1), nodes) is None

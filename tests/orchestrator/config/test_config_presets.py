@@ -1,4 +1,4 @@
-"""The sweep files that we ship, with the real members: each is read, each trial is one run that reads back."""
+"""The sweep files that we ship, with the real components: each is read, each trial is one run that reads back."""
 
 from pathlib import Path
 
@@ -19,9 +19,9 @@ def test_a_shipped_sweep_is_read(path: Path) -> None:
 
 
 def test_no_field_of_a_member_takes_the_place_of_its_name() -> None:
-    from datasets.components import members
+    from datasets.components import components
 
     for slot in SLOTS:
         inside = {"name", *(other.field for other in SLOTS if other.path[:-1] == slot.path)}
-        for module in members(slot.folder).values():
+        for module in components(slot.folder).values():
             assert inside.isdisjoint(module.Config.model_fields)

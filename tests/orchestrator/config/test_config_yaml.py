@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.errors import Refusal
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.yaml_reader import MOST_BYTES, contents, read
 
 
@@ -18,7 +18,7 @@ def refused(text: str) -> list[str]:
     """The problems of ``text``, whether reading went on after them or not."""
     try:
         return [str(problem) for problem in read(text, "x.yaml").problems]
-    except Refusal as refusal:
+    except ConfigError as refusal:
         return [str(problem) for problem in refusal.problems]
 
 
@@ -175,7 +175,7 @@ def test_aliases_cannot_nest_without_bound() -> None:
 
 
 def of_file(path: Path) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ConfigError) as caught:
         contents(path)
     return str(caught.value)
 

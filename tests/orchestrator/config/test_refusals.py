@@ -30,13 +30,17 @@ def test_the_good_file_is_good() -> None:
         (
             "name: ifca",
             "name: ifcaa",
-            "x.yaml:6: base.clustering.name: unknown member 'ifcaa'. Did you mean 'ifca'? Known: ifca, ifca_mir, none",
+            "x.yaml:6: base.clustering.name: unknown component 'ifcaa'. Did you mean 'ifca'? Known: ifca, ifca_mir, none",
         ),
-        ("model: mlp", "model: mpl", "x.yaml:5: base.model: unknown member 'mpl'. Did you mean 'mlp'? Known: cnn, mlp"),
+        (
+            "model: mlp",
+            "model: mpl",
+            "x.yaml:5: base.model: unknown component 'mpl'. Did you mean 'mlp'? Known: cnn, mlp",
+        ),
         (
             "[shadow_mia]",
             "[shadow-mia]",
-            "x.yaml:7: base.attacks.0: unknown member 'shadow-mia'. Did you mean "
+            "x.yaml:7: base.attacks.0: unknown component 'shadow-mia'. Did you mean "
             "'shadow_mia'? Known: loss_threshold, shadow_mia",
         ),
         ("rounds: 4", "rounds: 0", "x.yaml:3: base.rounds: must be an integer >= 1, got 0"),
@@ -201,7 +205,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
         "x.yaml:12: resources.client_actors: must be an integer >= 1, got 'two'",
         "x.yaml:13: nonsense: unknown key. Known: base, data_root, description, name, resources, samples, sweep, tune",
         "--set novalue: must be key=value, the key dotted and from the top of the file, such as base.rounds=4",
-        "--set base.model=vgg: base.model: unknown member 'vgg'. Known: cnn, mlp",
+        "--set base.model=vgg: base.model: unknown component 'vgg'. Known: cnn, mlp",
     ]
 
 

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.errors import Refusal
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from tests.support.fake_components import GOOD, SLOTS, written
 
@@ -55,8 +55,8 @@ def load_or_refuse(raw: bytes, *sets: str) -> None:
     lines = []
     try:
         with written(raw) as path:
-            found: Sweep | Refusal = load_sweep(path, sets, SLOTS)
-    except Refusal as refusal:
+            found: Sweep | ConfigError = load_sweep(path, sets, SLOTS)
+    except ConfigError as refusal:
         found = refusal
         lines = str(refusal).split("\n")
     assert isinstance(found, Sweep) or found.problems

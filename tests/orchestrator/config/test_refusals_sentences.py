@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from datasets.components import Config
-from orchestrator.config.errors import Problem, Refusal, described, dotted, meant, shown, validated
+from orchestrator.config.errors import ConfigError, ConfigProblem, describe, dotted_key, format_value, suggest, validate
 
 
 class Inner(BaseModel):
@@ -14,7 +14,7 @@ class Inner(BaseModel):
 
 
 class Fields(Config):
-    """One field of every kind that members use."""
+    """One field of every kind that components use."""
 
     whole: int = Field(1, ge=1, le=9)
     share: float = Field(0.5, ge=0, lt=1)
@@ -58,30 +58,30 @@ class Fields(Config):
     ],
 )
 def test_every_kind_of_field_has_its_sentence(field: str, value: Any, sentence: str) -> None:
-    filled, problems = validated(Fields, {field: value})
+    filled, problems = validate(Fields, {field: value})
     assert (filled is None) == bool(sentence)
     assert [str(problem) for problem in problems] == ([sentence] if sentence else [])
 
 
 def test_a_problem_is_one_line_that_any_terminal_can_print() -> None:
-    problem = Problem("is wrong", ("a\nb", 3, "c\ud800"), "x\udcff.yaml", 7)
+    problem = ConfigProblem("is wrong", ("a\nb", 3, "c\ud800"), "x\udcff.yaml", 7)
     assert str(problem) == "x\\udcff.yaml:7: a\\nb.3.c\\ud800: is wrong"
-    assert str(Refusal([problem, Problem("too")])).count("\n") == 1
+    assert str(ConfigError([problem, ConfigProblem("too")])).count("\n") == 1
 
 
 def test_values_are_shown_as_they_are_written_and_not_too_long() -> None:
-    assert shown({"a": [1, 2.5, None, True, "x"]}) == "{a: [1, 2.5, null, true, 'x']}"
-    assert len(shown(list(range(10_000)))) == 60
-    assert len(shown("x" * 10_000)) == 60
-    assert len(dotted(("x" * 10_000,))) == 60
+    assert format_value({"a": [1, 2.5, None, True, "x"]}) == "{a: [1, 2.5, null, true, 'x']}"
+    assert len(format_value(list(range(10_000)))) == 60
+    assert len(format_value("x" * 10_000)) == 60
+    assert len(dotted_key(("x" * 10_000,))) == 60
 
 
 def test_the_nearest_name_ignores_case_and_hyphens() -> None:
-    assert meant("IFCA-MIR", ["ifca", "ifca_mir"]) == "Did you mean 'ifca_mir'?"
-    assert meant("examples", ["clients", "examples_per_client"]) == "Did you mean 'examples_per_client'?"
-    assert meant("zebra", ["ifca", "ifca_mir"]) == ""
+    assert suggest("IFCA-MIR", ["ifca", "ifca_mir"]) == "Did you mean 'ifca_mir'?"
+    assert suggest("examples", ["clients", "examples_per_client"]) == "Did you mean 'examples_per_client'?"
+    assert suggest("zebra", ["ifca", "ifca_mir"]) == ""
 
 
 def test_what_a_schema_does_not_say_is_not_described() -> None:
-    assert described({}) == ""
-    assert described({"type": "array"}) == "a list"
+    assert describe({}) == ""
+    assert describe({"type": "array"}) == "a list"

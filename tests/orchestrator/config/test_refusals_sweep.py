@@ -42,8 +42,8 @@ def test_two_points_that_are_one_run() -> None:
     grids = "  clustering.name: {grid_search: [ifca, ifca_mir]}\n  clustering.beta: {grid_search: [0.25, 0.5]}\n"
     assert refused(GOOD.replace("  seed: {grid_search: [0, 1]}\n", grids)) == [
         "x.yaml:8: sweep: 1 of 4 trials repeat another one: {clustering.name: 'ifca', clustering.beta: null} is "
-        "the same run as {clustering.name: 'ifca', clustering.beta: null}. Where not every member has a field, "
-        "sweep it together with its member: clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
+        "the same run as {clustering.name: 'ifca', clustering.beta: null}. Where not every component has a field, "
+        "sweep it together with its component: clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
     ]
     assert (
         "trials repeat another one" in changed("seed: {grid_search: [0, 1]}", "training.lr: {grid_search: [1, 1.0]}")[0]
@@ -84,7 +84,7 @@ def test_a_problem_inside_a_swept_slot_is_told_at_its_entry() -> None:
         "x.yaml:11: sweep.clustering.grid_search.0.cluters: unknown key. Did you mean 'clusters'? Known: "
         "clusters, name, selection",
         "x.yaml:12: sweep.clustering.grid_search.1.beta: must be a number in [0, 1] or 'threshold', got 3",
-        "x.yaml:13: sweep.clustering.grid_search.2: unknown member 'ifcaa'. Did you mean 'ifca'? Known: ifca, "
+        "x.yaml:13: sweep.clustering.grid_search.2: unknown component 'ifcaa'. Did you mean 'ifca'? Known: ifca, "
         "ifca_mir, none",
     ]
 

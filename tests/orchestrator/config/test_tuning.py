@@ -10,9 +10,9 @@ from orchestrator.config import tune_section
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.config.tune_section import Asha, MedianStopping, Optuna, Tune
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import ended
+from orchestrator.results.record import has_ended
 from orchestrator.results.tables import as_table, write_table
-from orchestrator.scheduling.trials import specs
+from orchestrator.scheduling.trials import trial_specs
 from tests.support.fake_components import GOOD, SLOTS, refused
 
 ASHA = "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace_period: 1, reduction_factor: 2}}\n"
@@ -125,9 +125,9 @@ def test_a_stopped_trial_has_ended_as_long_as_the_rule_is_the_same(tmp_path: Pat
     tune = load(GOOD + ASHA, tmp_path).tune
     assert tune
     record = json.loads(json.dumps({"status": "stopped", "stopped": {"by": tune.rule, "round": 1, "value": 0.1}}))
-    assert ended(record, tune)
-    assert not ended(record, load(GOOD + ASHA.replace("max", "min"), tmp_path).tune)
-    assert not ended(record, None)
+    assert has_ended(record, tune)
+    assert not has_ended(record, load(GOOD + ASHA.replace("max", "min"), tmp_path).tune)
+    assert not has_ended(record, None)
 
 
 def rounds(*values: float | None) -> list[dict[str, Any]]:
@@ -135,9 +135,9 @@ def rounds(*values: float | None) -> list[dict[str, Any]]:
 
 
 def test_asha_keeps_the_best_of_a_rung(tmp_path: Path) -> None:
-    from orchestrator.scheduling.adapters import Stopping
+    from orchestrator.scheduling.adapters import StoppingScheduler
 
-    stopping = Stopping(load(GOOD + ASHA, tmp_path).tune, longest=4)
+    stopping = StoppingScheduler(load(GOOD + ASHA, tmp_path).tune, longest=4)
     assert stopping.decide("a", rounds(0.5, 0.6)) == "CONTINUE"
     assert stopping.decide("b", rounds(0.4)) == "STOP"  # one of two goes on from the first rung, and a was better
     assert stopping.decide("c", rounds(0.7)) == "CONTINUE"
@@ -146,9 +146,9 @@ def test_asha_keeps_the_best_of_a_rung(tmp_path: Path) -> None:
 
 
 def test_rounds_without_the_metric_decide_nothing_and_are_complained_about(tmp_path: Path) -> None:
-    from orchestrator.scheduling.adapters import Stopping
+    from orchestrator.scheduling.adapters import StoppingScheduler
 
-    stopping = Stopping(load(GOOD + ASHA, tmp_path).tune, longest=4)
+    stopping = StoppingScheduler(load(GOOD + ASHA, tmp_path).tune, longest=4)
     assert stopping.decide("a", rounds(0.5)) == "CONTINUE"
     assert stopping.decide("b", rounds(None, float("nan"))) == "CONTINUE"
     assert stopping.complaint() == []
@@ -162,25 +162,25 @@ def test_rounds_without_the_metric_decide_nothing_and_are_complained_about(tmp_p
 
 
 def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
-    from orchestrator.scheduling.adapters import Stopping
+    from orchestrator.scheduling.adapters import StoppingScheduler
 
     sweep = load(GOOD + ASHA, tmp_path)
-    folder, (first, second) = Folder(tmp_path / "results"), specs(sweep)
+    folder, (first, second) = Folder(tmp_path / "results"), trial_specs(sweep)
     trial = folder.trial(first.id)
     trial.path.mkdir(parents=True)
     trial.result.write_text(json.dumps({"status": "finished", "metrics": {}}))
     write_table(trial.table("rounds"), as_table(rounds(0.5, 0.6, 0.7, 0.8)))
-    forgetful, stopping = (Stopping(sweep.tune, longest=4) for _ in range(2))
+    forgetful, stopping = (StoppingScheduler(sweep.tune, longest=4) for _ in range(2))
     stopping.recall(folder, [first, second])
     assert forgetful.decide(second.id, rounds(0.4)) == "CONTINUE"
     assert stopping.decide(second.id, rounds(0.4)) == "STOP"
 
 
 def test_the_median_rule_needs_others_first(tmp_path: Path) -> None:
-    from orchestrator.scheduling.adapters import Stopping
+    from orchestrator.scheduling.adapters import StoppingScheduler
 
     tune = load(GOOD + "tune: {metric: accuracy, mode: max, scheduler: {name: median_stopping, fewest: 2}}\n", tmp_path)
-    stopping = Stopping(tune.tune, longest=4)
+    stopping = StoppingScheduler(tune.tune, longest=4)
     for trial, value in (("a", 0.8), ("b", 0.7)):
         assert stopping.decide(trial, rounds(value, value)) == "CONTINUE"
     assert stopping.decide("c", rounds(0.1)) == "STOP"

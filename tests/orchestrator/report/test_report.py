@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import NoResults, read_trials, write_report
+from orchestrator.report import NoResultsError, read_trials, write_report
 from tests.support.synthetic_results import write_sweep
 
 TABLES = ["summary.csv", "summary.md", "published.csv", "published.md"]
@@ -65,10 +65,10 @@ def test_a_trial_without_tables_is_named(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(NoResults):
+    with pytest.raises(NoResultsError):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    assert issubclass(NoResults, ValueError)
+    assert issubclass(NoResultsError, ValueError)
 
 
 def test_trials_are_read_as_they_are(folder: Path) -> None:

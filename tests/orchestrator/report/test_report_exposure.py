@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.report.data import read_results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.catalogue import FIGURES, figures
+from orchestrator.report.figures.catalog import FIGURES, figures
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_privacy import CLIENTS, FINP, finp_tables, write_finp
 from tests.support.synthetic_results import write_sweep

@@ -13,9 +13,9 @@ from matplotlib.patches import PathPatch
 
 from orchestrator.report.data import read_results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.catalogue import FIGURES, figures
+from orchestrator.report.figures.catalog import FIGURES, figures
 from orchestrator.report.figures.drawing import save
-from orchestrator.report.vocabulary import COLOURS, PALETTE, colours, key_labels, setting_label
+from orchestrator.report.vocabulary import COLORS, PALETTE, colors, key_labels, setting_label
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_results import write_sweep
 
@@ -123,11 +123,11 @@ def test_the_axis_of_a_rate_ends_with_the_rate() -> None:
     assert figure.axes[0].get_ylim() == pytest.approx((-0.02, 1.02))
 
 
-def test_colours_belong_to_algorithms_and_can_be_told_apart(paper: dict[str, Figure]) -> None:
+def test_colors_belong_to_algorithms_and_can_be_told_apart(paper: dict[str, Figure]) -> None:
     drawn = {to_hex(line.get_color()).upper() for line in paper["mia"].axes[0].lines}
-    assert {COLOURS["ifca"], COLOURS["ifca_mir"]} <= drawn
-    alone = colours(["ifca_mir"])
-    together = colours(["none", "ifca_mir", "ifca", "other"])
+    assert {COLORS["ifca"], COLORS["ifca_mir"]} <= drawn
+    alone = colors(["ifca_mir"])
+    together = colors(["none", "ifca_mir", "ifca", "other"])
     assert alone["ifca_mir"] == together["ifca_mir"]
     assert len(set(together.values())) == 4
     assert len(set(PALETTE)) == len(PALETTE)
@@ -151,7 +151,7 @@ def test_figures_without_data_are_not_drawn() -> None:
     assert list(figures(results(Path("made_up"), unfinished, (), {}))) == []
 
 
-def test_the_algorithm_is_the_colour_and_the_ratio_the_axis() -> None:
+def test_the_algorithm_is_the_color_and_the_ratio_the_axis() -> None:
     ratio, transform = "data.split.minority_ratio", "attacks.0.nonmember_transform"
     grid = [
         {transform: t, ratio: r, "clustering.name": c, "training.lr": 0.1}
@@ -180,12 +180,12 @@ def test_a_setting_in_words() -> None:
     assert key_labels(("a.beta", "b.beta", "c.rho")) == ("a.beta", "b.beta", "rho")
 
 
-def test_an_algorithm_alone_is_colour_and_axis() -> None:
+def test_an_algorithm_alone_is_color_and_axis() -> None:
     arr = arranged([{"clustering.name": name} for name in ("ifca", "ifca_mir")])
     assert (arr.hue, arr.axis, arr.facets) == ("clustering.name", ("clustering.name",), ())
 
 
-def test_many_strategies_are_positions_and_few_modes_colours() -> None:
+def test_many_strategies_are_positions_and_few_modes_colors() -> None:
     grid = [{"aggregation.name": f"a{i}", "privacy.name": p} for i in range(9) for p in ("none", "metric_dp")]
     arr = arranged(grid)
     assert (arr.hue, arr.axis, arr.facets) == ("privacy.name", ("aggregation.name",), ())

@@ -1,4 +1,4 @@
-"""How methods that are made of several slots are named, told apart by colour, and arranged."""
+"""How methods that are made of several slots are named, told apart by color, and arranged."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from orchestrator.metric_names import OTHER, families, metric
 from orchestrator.report.data import results, rows
 from orchestrator.report.figures.arrangement import METHOD, Arrangement, arrange, by_method
 from orchestrator.report.values import text
-from orchestrator.report.vocabulary import COLOURS, PALETTE, method_label, value_label
+from orchestrator.report.vocabulary import COLORS, PALETTE, method_label, value_label
 from orchestrator.tracking.labels import trial_name
 
 PAIR = ("objective.name", "aggregation.name")
@@ -38,13 +38,13 @@ def test_methods_of_finp_have_the_papers_names() -> None:
     assert all(len(arr.cell((), (), hue)) == 1 for hue in arr.hues)
 
 
-def test_a_method_keeps_its_colour_in_every_sweep() -> None:
+def test_a_method_keeps_its_color_in_every_sweep() -> None:
     few = by_method(arranged(grid(("plain", "finp"), ("finp_pca",))))
     many = by_method(arranged(grid(("plain", "finp"), ("fedavg", "finp_pca", "finp_ala"))))
     for arr in (few, many):
-        assert {arr.palette[text(hue)] for hue in arr.hues} == {COLOURS[arr.hue_label(hue)] for hue in arr.hues}
+        assert {arr.palette[text(hue)] for hue in arr.hues} == {COLORS[arr.hue_label(hue)] for hue in arr.hues}
     assert len(set(many.palette.values())) == 6
-    assert set(COLOURS.values()) <= set(PALETTE)
+    assert set(COLORS.values()) <= set(PALETTE)
 
 
 def test_only_what_differs_is_in_a_methods_name() -> None:
@@ -55,8 +55,8 @@ def test_only_what_differs_is_in_a_methods_name() -> None:
     assert method_label(("privacy.name", "privacy.clip"), ["none", None]) == "vanilla"
 
 
-def test_a_field_that_a_member_lacks_is_told_apart_by_colour_with_it() -> None:
-    """Otherwise the member that lacks it would stand alone in a panel without a name."""
+def test_a_field_that_a_member_lacks_is_told_apart_by_color_with_it() -> None:
+    """Otherwise the component that lacks it would stand alone in a panel without a name."""
     betas = [{"objective.name": "finp", "objective.beta": beta} for beta in (0.05, 0.3)]
     cells = [{"objective.name": "plain", "objective.beta": None}, *betas]
     arr = arranged([one | {"aggregation.name": a} for one in cells for a in ("fedavg", "finp_ala")])
@@ -66,7 +66,7 @@ def test_a_field_that_a_member_lacks_is_told_apart_by_colour_with_it() -> None:
     assert len(by_method(arr).hues) == 6
 
 
-def test_methods_for_which_there_are_no_colours_are_panels() -> None:
+def test_methods_for_which_there_are_no_colors_are_panels() -> None:
     table = [{"aggregation.name": f"a{i}", "privacy.name": p} for i in range(6) for p in ("none", "x", "metric_dp")]
     arr = by_method(arranged(table))
     assert (arr.hue, arr.facets) == ("privacy.name", ("aggregation.name",))
@@ -105,12 +105,12 @@ def test_metrics_of_a_round_or_of_a_model_belong_to_their_family() -> None:
 
 
 def test_a_slot_that_was_swept_whole_is_told_by_its_fields_in_a_trials_name() -> None:
-    swept = {"objective": {"name": "finp", "beta": 0.05, "normalise": "none"}, "seed": 1}
-    assert trial_name(swept) == "objective=finp beta 0.05 normalise none seed=1"
+    swept = {"objective": {"name": "finp", "beta": 0.05, "normalize": "none"}, "seed": 1}
+    assert trial_name(swept) == "objective=finp beta 0.05 normalize none seed=1"
     assert trial_name({"objective": {"name": "plain"}}) == "objective=plain"
     assert trial_name({"data.split": {"name": "groups", "minority": [0, 25]}}) == "split=minority [0, 25]"
 
 
-def test_a_colour_that_is_a_number_says_of_what() -> None:
+def test_a_color_that_is_a_number_says_of_what() -> None:
     arr = by_method(arranged([{"training.epochs": epochs} for epochs in (1, 5, 10)]))
     assert [arr.hue_label(hue) for hue in arr.hues] == ["epochs 1", "epochs 5", "epochs 10"]

@@ -12,7 +12,7 @@ from orchestrator.metric_names import METRICS
 from orchestrator.report.data import read_results
 from orchestrator.report.papers import finp, metric_privacy
 from orchestrator.report.published import Record, records
-from orchestrator.report.tables.comparison import beside, published_markdown
+from orchestrator.report.tables.comparison import compare, published_markdown
 from orchestrator.report.values import lookup
 from tests.support.synthetic_privacy import FINP, HAR, METRIC, write_finp, write_metric
 
@@ -45,7 +45,7 @@ def test_a_method_of_finp_is_an_objective_and_an_aggregation(method: str, object
     assert (one.where["objective.name"], one.where["aggregation.name"]) == (objective, aggregation)
     assert (one.where["data.name"], one.where["model.name"]) == ("har", "tcn")
     assert (one.metrics, one.scale) == (("sia_mean",), 0.01)
-    assert one.facts.get("objective.beta") == (2.0 if objective == "finp" else None)
+    assert one.context.get("objective.beta") == (2.0 if objective == "finp" else None)
 
 
 def test_a_beta_and_local_epochs_belong_to_the_setting() -> None:
@@ -78,7 +78,7 @@ def test_names_of_metric_privacy_that_mean_something_else() -> None:
     assert (prox.where["objective.name"], prox.where["objective.mode"]) == ("fedprox", "inactive")
     assert prox.where["aggregation.name"] == "fedavg"
     assert opt.where["aggregation.name"] == "fedopt"
-    assert opt.facts["aggregation.warm_start_epochs"] == 20
+    assert opt.context["aggregation.warm_start_epochs"] == 20
     (table_10,) = {r.method.split(" ")[0] for r in records() if r.source == "Table 10"}
     (table_d16,) = {r.method.split(" ")[0] for r in records() if r.source == "Table D.16"}
     assert (table_10, table_d16) == ("FedOpt", "FedYogi")
@@ -95,7 +95,7 @@ def test_the_splits_and_kinds_of_metric_privacy() -> None:
         ("none", "global_dp", "metric_dp"), 78
     )
     noisy = next(one for one in found if one and one.where["privacy.name"] == "metric_dp")
-    assert (noisy.facts["privacy.clip"], noisy.facts["privacy.noise_multiplier"]) == (5.0, 0.01)
+    assert (noisy.context["privacy.clip"], noisy.context["privacy.noise_multiplier"]) == (5.0, 0.01)
     assert {one.repetitions for one in found if one} == {None, 5}
 
 
@@ -111,7 +111,7 @@ def test_metrics_members_and_fields_of_the_rules_exist() -> None:
     rules = {"finp": finp.counterpart, "metric_privacy": metric_privacy.counterpart}
     found = [one for r in records() if r.paper in rules and (one := rules[r.paper](r))]
     assert {name for one in found for name in one.metrics} <= METRICS.keys()
-    named = {pair for one in found for pair in (*one.where.items(), *one.facts.items()) if pair[0].endswith(".name")}
+    named = {pair for one in found for pair in (*one.where.items(), *one.context.items()) if pair[0].endswith(".name")}
     for key, name in named:
         assert importlib.util.find_spec(f"{folders[key.removesuffix('.name')]}.{name}"), (key, name)
     base: dict[str, Any] = {
@@ -129,13 +129,13 @@ def test_metrics_members_and_fields_of_the_rules_exist() -> None:
         base | {"data": har, "objective": "finp", "model": "hu_cnn", "attacks": []},
     ]
     given = [resolve(run).to_dict() for run in runs]
-    fields = {key for one in found for key in (*one.where, *one.facts)}
+    fields = {key for one in found for key in (*one.where, *one.context)}
     assert {key for key in fields if all(lookup(run, key) is None for run in given)} == set()
 
 
 def test_trials_lie_beside_the_numbers_of_their_method_and_of_no_other(tmp_path: Path) -> None:
     results = read_results(write_finp(tmp_path / "har", FINP))
-    lines = beside(results).lines
+    lines = compare(results).lines
     assert {line.source for line in lines} == {"Table 1", "App. C.3", "App. C.4"}
     assert Counter(line.method for line in lines if line.source == "Table 1") == dict.fromkeys(
         (name for name in finp.METHODS if name not in ("FedAlign", "n/a")), 10
@@ -145,7 +145,7 @@ def test_trials_lie_beside_the_numbers_of_their_method_and_of_no_other(tmp_path:
     assert mean.published == pytest.approx(0.197)
     assert mean.measured == pytest.approx(sum(trial["sia_mean"] for trial in trials) / 3)
     assert (mean.measured_setting, mean.differs) == ("objective FinP, aggregation FinP-PCA", "")
-    page = published_markdown(results, beside(results))
+    page = published_markdown(results, compare(results))
     assert "| sia_mean | 0.197 |" in page
 
 
@@ -156,19 +156,19 @@ def test_digits_and_other_networks_are_not_laid_beside_har(tmp_path: Path) -> No
         "b": {"model.name": "mlp"},
         "c": {"data.split.name": "iid"},
     }.items():
-        assert beside(read_results(write_finp(tmp_path / name, one, base=HAR | base))).lines == ()
-    assert len(beside(read_results(write_finp(tmp_path / "d", one))).lines) == 11
+        assert compare(read_results(write_finp(tmp_path / name, one, base=HAR | base))).lines == ()
+    assert len(compare(read_results(write_finp(tmp_path / "d", one))).lines) == 11
 
 
 def test_what_differs_from_the_recipe_is_said(tmp_path: Path) -> None:
     sweep = {"objective.name": ["finp"], "objective.beta": [0.3], "data.clients": [30], "seed": [0]}
-    (line,) = [x for x in beside(read_results(write_finp(tmp_path / "s", sweep))).lines if x.metric == "eod"]
+    (line,) = [x for x in compare(read_results(write_finp(tmp_path / "s", sweep))).lines if x.metric == "eod"]
     assert line.differs == "clients 30 instead of 10; beta 0.3 instead of 2"
 
 
 def test_strategies_under_each_privacy_lie_beside_theirs(tmp_path: Path) -> None:
     results = read_results(write_metric(tmp_path / "s", METRIC))
-    lines = beside(results).lines
+    lines = compare(results).lines
     assert {line.source for line in lines} == {"Table 4", "Table 5", "Table A.12"}
     assert {line.method.split(" | ")[0] for line in lines} == set(metric_privacy.STRATEGIES) - {"FedProx"}
     line = next(x for x in lines if x.source == "Table A.12" and x.method == "FedYogi | metric-privacy")
@@ -178,12 +178,12 @@ def test_strategies_under_each_privacy_lie_beside_theirs(tmp_path: Path) -> None
 
 def test_what_was_not_run_is_listed_once_for_its_network_and_clients(tmp_path: Path) -> None:
     results = read_results(write_finp(tmp_path / "s", {"objective.name": ["finp"], "seed": [0]}))
-    comparison = beside(results)
+    comparison = compare(results)
     assert {record.source for record in comparison.absent} == {"Table 1", "App. C.3"}
     page = published_markdown(results, comparison).split("## Published for these data, not in this sweep")[1]
     listed = [line for line in page.splitlines() if line.startswith("- Table 1")]
     assert len(listed) == 5  # the other methods
     assert "test_acc_pct 76.97, sia_mean_pct 19.34, sia_max_pct 22.4" in listed[0]
     cifar = HAR | {"data.name": "cifar10", "model.name": "vgg", "data.split.name": "groups", "clustering.name": "ifca"}
-    absent = beside(read_results(write_finp(tmp_path / "ifca", {"seed": [0]}, base=cifar))).absent
+    absent = compare(read_results(write_finp(tmp_path / "ifca", {"seed": [0]}, base=cifar))).absent
     assert {record.paper for record in absent} <= {"ifca_mir"}

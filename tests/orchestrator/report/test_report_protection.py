@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from orchestrator.report.data import read_results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.catalogue import FIGURES, figures
-from orchestrator.report.vocabulary import COLOURS
+from orchestrator.report.figures.catalog import FIGURES, figures
+from orchestrator.report.vocabulary import COLORS
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_privacy import METRIC, write_metric
 
@@ -81,12 +81,12 @@ def test_a_figure_says_what_it_shows(drawn: dict[str, Figure], name: str, expect
     assert [words for words in expected if words not in written] == []
 
 
-def test_strategies_are_positions_and_kinds_of_privacy_colours(small: Arrangement) -> None:
+def test_strategies_are_positions_and_kinds_of_privacy_colors(small: Arrangement) -> None:
     top, *_ = figure("trade_off", small).axes
-    by_colour = {to_hex(bar[0].get_color()).upper(): np.asarray(bar[0].get_ydata()) for bar in top.containers}
-    assert set(by_colour) == {COLOURS["none"], COLOURS["global_dp"], COLOURS["metric_dp"]}
+    by_color = {to_hex(bar[0].get_color()).upper(): np.asarray(bar[0].get_ydata()) for bar in top.containers}
+    assert set(by_color) == {COLORS["none"], COLORS["global_dp"], COLORS["metric_dp"]}
     mean = np.mean(small.measured((), ("fedyogi",), "metric_dp", "aggregated_accuracy"))
-    assert by_colour[COLOURS["metric_dp"]][1] == pytest.approx(mean)
+    assert by_color[COLORS["metric_dp"]][1] == pytest.approx(mean)
 
 
 def test_noise_is_dashed_for_global_and_solid_for_metric_privacy(small: Arrangement) -> None:

@@ -14,7 +14,7 @@ from orchestrator.report.figures.curves import published_points
 from orchestrator.report.papers import rules
 from orchestrator.report.papers.ifca_mir import RECIPES, counterpart
 from orchestrator.report.published import Counterpart, Record, records
-from orchestrator.report.tables.comparison import Line, beside, published_csv, published_markdown
+from orchestrator.report.tables.comparison import Line, compare, published_csv, published_markdown
 
 PAPERS = ("ifca_mir", "finp", "metric_privacy")
 FIGURE_1 = "minority fraction 0.10 of 200 clients, minor model"
@@ -104,7 +104,7 @@ def test_a_record_that_nobody_knows_has_no_counterpart(changes: dict) -> None:
 
 def test_measured_lies_beside_published_with_the_gap_and_the_deviations() -> None:
     trials = [trial(f"t{seed}", 0.1, seed, mia_accuracy_minority=value) for seed, value in enumerate((0.6, 0.7, 0.8))]
-    line = only(beside(found(*trials), [record()]).lines)
+    line = only(compare(found(*trials), [record()]).lines)
     assert (line.published, line.seeds) == (0.81, 3)
     assert line.measured == pytest.approx(0.7)
     assert line.gap == pytest.approx(-0.11)
@@ -115,26 +115,26 @@ def test_measured_lies_beside_published_with_the_gap_and_the_deviations() -> Non
 
 def test_what_was_not_measured_is_empty_and_still_listed() -> None:
     diverged = trial("t", 0.1, mia_accuracy_minority=None) | {"status": "diverged"}
-    line = only(beside(found(diverged), [record()]).lines)
+    line = only(compare(found(diverged), [record()]).lines)
     assert math.isnan(line.measured)
     assert math.isnan(line.gap)
     assert line.differs.endswith("0 seeds instead of 5; 1 diverged")
-    (row,) = csv.DictReader(io.StringIO(published_csv(beside(found(trial("t", 0.1)), [record()]))))
+    (row,) = csv.DictReader(io.StringIO(published_csv(compare(found(trial("t", 0.1)), [record()]))))
     assert (row["published"], row["measured"], row["measured_low"], row["gap"]) == ("0.81", "", "", "")
 
 
 def test_other_settings_methods_and_data_are_not_compared() -> None:
     for one in (trial("t", 0.2), trial("t", 0.1, algorithm="ifca_mir"), trial("t", 0.1) | {"data.name": "digits"}):
-        assert beside(found(one | {"mia_accuracy_minority": 0.7}), [record()]).lines == ()
-    assert beside(found(trial("t", 0.2)), [record()]).absent == (record(),)
-    assert beside(found(trial("t", 0.1) | {"data.name": "digits"}), [record()]).absent == ()
+        assert compare(found(one | {"mia_accuracy_minority": 0.7}), [record()]).lines == ()
+    assert compare(found(trial("t", 0.2)), [record()]).absent == (record(),)
+    assert compare(found(trial("t", 0.1) | {"data.name": "digits"}), [record()]).absent == ()
 
 
 def test_an_average_over_settings_weighs_settings_alike() -> None:
     # Setting 0.1 has seeds 0 and 1, setting 0.2 seeds 0, 1 and 2: means 0.7 and 0.5, whatever the number of seeds.
     values = {(0.1, 0): 0.6, (0.1, 1): 0.8, (0.2, 0): 0.4, (0.2, 1): 0.5, (0.2, 2): 0.6}
     trials = [trial(f"{r}{s}", r, s, mia_accuracy_minority=value) for (r, s), value in values.items()]
-    line = only(beside(found(*trials, declared=("data.split.minority_ratio",)), [AVERAGE]).lines)
+    line = only(compare(found(*trials, declared=("data.split.minority_ratio",)), [AVERAGE]).lines)
     assert line.measured == pytest.approx(0.6)
     assert line.seeds == 2  # complete seeds: (0.6 + 0.4) / 2 = 0.5 and (0.8 + 0.5) / 2 = 0.65
     assert line.measured_high - line.measured == pytest.approx(12.7062047 * 0.15 / 2, abs=1e-6)
@@ -144,7 +144,7 @@ def test_an_average_over_settings_weighs_settings_alike() -> None:
 def test_other_swept_keys_give_a_line_each() -> None:
     key = "attacks.0.nonmember_transform"
     trials = [trial(name, 0.1, mia_accuracy_minority=0.6) | {key: name} for name in ("cluster", "unrotated")]
-    lines = beside(found(*trials), [record()]).lines
+    lines = compare(found(*trials), [record()]).lines
     assert [line.measured_setting for line in lines] == [
         "minority ratio 0.1, nonmember transform cluster",
         "minority ratio 0.1, nonmember transform unrotated",
@@ -153,19 +153,19 @@ def test_other_swept_keys_give_a_line_each() -> None:
 
 def test_the_mean_of_two_models_needs_both() -> None:
     whole = trial("t", 0.1, model_accuracy_majority=0.9, model_accuracy_minority=0.8)
-    assert only(beside(found(whole), [ACCURACY]).lines).measured == pytest.approx(0.85)
+    assert only(compare(found(whole), [ACCURACY]).lines).measured == pytest.approx(0.85)
     half = trial("t", 0.1, model_accuracy_majority=0.9, model_accuracy_minority=None)
-    assert math.isnan(only(beside(found(half), [ACCURACY]).lines).measured)
+    assert math.isnan(only(compare(found(half), [ACCURACY]).lines).measured)
 
 
 def test_the_claim_on_violations_is_the_best_quotient() -> None:
     counted = {("ifca", 0.1): 12, ("ifca_mir", 0.1): 4, ("ifca", 0.2): 20, ("ifca_mir", 0.2): 10, ("ifca", 0.3): 9}
     trials = [trial(f"{a}{r}", r, algorithm=a, violations=n) for (a, r), n in counted.items()]
-    line = only(beside(found(*trials, trial("z", 0.3, algorithm="ifca_mir", violations=0)), [FACTOR]).lines)
+    line = only(compare(found(*trials, trial("z", 0.3, algorithm="ifca_mir", violations=0)), [FACTOR]).lines)
     assert (line.measured, line.published) == (3.0, 5.6)
     assert math.isnan(line.measured_low)
     assert "best of minority ratio" in line.differs
-    assert beside(found(trial("t", 0.1, violations=3)), [FACTOR]).lines == ()
+    assert compare(found(trial("t", 0.1, violations=3)), [FACTOR]).lines == ()
 
 
 def test_records_of_a_client_are_counted_where_the_config_leaves_them_open(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_records_of_a_client_are_counted_where_the_config_leaves_them_open(tmp_p
     one = results(tmp_path, rows([trial("t", 0.1, mia_accuracy_minority=0.7)]), (), {"t": config})
     (tmp_path / "trials/t").mkdir(parents=True)
     pd.DataFrame({"client": [0, 1], "examples": [60, 60]}).to_parquet(tmp_path / "trials/t/clients.parquet")
-    assert "examples per client 60 instead of 250" in only(beside(one, [record()]).lines).differs
+    assert "examples per client 60 instead of 250" in only(compare(one, [record()]).lines).differs
 
 
 def test_a_printed_percentage_is_laid_beside_a_fraction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_printed_percentage_is_laid_beside_a_fraction(monkeypatch: pytest.Monk
     rule = Counterpart(where={"data.name": "har"}, metrics=("accuracy",), scale=0.01)
     monkeypatch.setattr(comparison, "rules", lambda: {"finp": lambda _: rule})
     har = {"id": "t", "status": "finished", "seed": 0, "data.name": "har", "accuracy": 0.75}
-    line = only(beside(found(har, config={}), [record(paper="finp", value=74.1, std=1.5)]).lines)
+    line = only(compare(found(har, config={}), [record(paper="finp", value=74.1, std=1.5)]).lines)
     assert (line.published, line.published_std) == pytest.approx((0.741, 0.015))
     assert line.gap == pytest.approx(0.009)
 
@@ -192,12 +192,12 @@ def test_a_printed_percentage_is_laid_beside_a_fraction(monkeypatch: pytest.Monk
 def test_the_page_states_gap_deviation_and_what_is_absent() -> None:
     one = found(trial("t", 0.1, mia_accuracy_minority=0.7))
     absent = record(setting="minority fraction 0.30 of 200 clients, minor model", value=0.63)
-    page = published_markdown(one, beside(one, [record(note="a | b"), absent]))
+    page = published_markdown(one, compare(one, [record(note="a | b"), absent]))
     assert "| 0.81 | 0.700 | -0.110 | minority ratio 0.1 | clients 40 instead of 200; 1 seed instead of 5" in page
     assert r"note: a \| b" in page
     assert "## Published for these data, not in this sweep" in page
     assert "0.63" in page
-    assert "No published number" in published_markdown(one, beside(one, []))
+    assert "No published number" in published_markdown(one, compare(one, []))
 
 
 def test_the_published_points_of_figure_1() -> None:

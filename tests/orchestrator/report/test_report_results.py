@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from orchestrator.report import NoResults, read_trials
+from orchestrator.report import NoResultsError, read_trials
 from orchestrator.report.data import Results, counts, read_results, results, rows
 from orchestrator.report.values import lookup
 from tests.support.synthetic_results import write_sweep
@@ -28,7 +28,7 @@ def test_a_folder_without_results_is_a_clear_sentence(tmp_path: Path, content: o
         (tmp_path / "trials.parquet").write_bytes(content)
     elif isinstance(content, pd.DataFrame):
         content.to_parquet(tmp_path / "trials.parquet")
-    with pytest.raises(NoResults, match=said):
+    with pytest.raises(NoResultsError, match=said):
         read_trials(tmp_path)
 
 

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.estimate import drawn, estimate, quantile
-from orchestrator.report.tables.summary import escaped, markdown_table, summary_csv, summary_markdown
+from orchestrator.report.estimate import estimate, plottable, quantile
+from orchestrator.report.tables.summary import escape, markdown_table, summary_csv, summary_markdown
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.values import plain, sort_key, text
 
@@ -58,10 +58,10 @@ def test_one_seed_has_a_mean_and_no_interval_and_none_has_neither() -> None:
 
 def test_figures_show_two_seeds_by_their_range_and_tables_by_the_interval() -> None:
     pair = [0.4, 0.6]
-    assert (drawn(pair).low, drawn(pair).high) == pytest.approx((0.4, 0.6))
+    assert (plottable(pair).low, plottable(pair).high) == pytest.approx((0.4, 0.6))
     assert estimate(pair).half == pytest.approx(12.7062047 * 0.1)
-    assert drawn([0.7, 0.8, 0.9]) == estimate([0.7, 0.8, 0.9])
-    assert math.isnan(drawn([0.7]).half)
+    assert plottable([0.7, 0.8, 0.9]) == estimate([0.7, 0.8, 0.9])
+    assert math.isnan(plottable([0.7]).half)
 
 
 def test_an_infinite_value_stays_infinite_and_has_no_interval() -> None:
@@ -124,7 +124,7 @@ def test_an_unknown_metric_is_reported_under_its_own_name() -> None:
     ],
 )
 def test_markdown_shows_text_as_it_is(raw: str, shown: str) -> None:
-    assert escaped(raw) == shown
+    assert escape(raw) == shown
 
 
 def test_a_markdown_table_has_as_many_cells_in_every_line() -> None:

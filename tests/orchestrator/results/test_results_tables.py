@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.results.folder import Folder
-from orchestrator.results.tables import Parts, as_table, joined, read_table, write_table, write_trials
+from orchestrator.results.tables import Parts, as_table, join_tables, read_table, write_table, write_trials
 
 ROWS = [
     {"round": 0, "accuracy": 0.25, "group": "majority", "member": True, "purity": None},
@@ -202,4 +202,4 @@ def test_a_table_is_what_it_was_made_of(tmp_path_factory, rows):
 
 
 def test_joining_nothing():
-    assert len(joined([])) == 0
+    assert len(join_tables([])) == 0

@@ -118,11 +118,11 @@ def test_a_trial_that_failed_is_tried_again_by_the_next_run_only(tmp_path: Path)
 
 
 def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
-    from orchestrator.scheduling.adapters import Drawing
+    from orchestrator.scheduling.adapters import SearchAdapter
 
     found = search(tmp_path)
     leave(found, found.replay()[0])
-    drawing = Drawing(found, lambda spec: {"id": spec.id})
+    drawing = SearchAdapter(found, lambda spec: {"id": spec.id})
     given = [drawing.suggest("tune's own id") for _ in range(3)]
     assert [one["trial"]["id"] for one in given] == [spec.id for spec in found.specs[1:4]]
     assert drawing.suggest("another") is None

@@ -50,7 +50,7 @@ def test_a_sweep_and_its_trials(results, capfd):
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
         assert (run.info.run_name, run.info.status) == (f"ifca seed={trial_id}", status)
         assert (run.data.tags["status"], run.data.tags["device"]) == (word, "cpu")
-        assert run.data.params == labels.flat(CONFIG)
+        assert run.data.params == labels.flatten(CONFIG)
         assert seen.metrics(trial_id) == expected(rows(n), finals if trial_id == "a" else None)
         assert seen.artifacts(trial_id) == ["clients.parquet", "config.yaml", "rounds.parquet"]
         assert run.info.end_time >= run.info.start_time

@@ -25,7 +25,7 @@ class TestLabels:
 
     def test_parameters_are_dotted(self):
         config = {"a": {"b": {"c": 1.5, "d": None}}, "e": [1, 2], "f": [], "g": {}, "h": [{"name": "x"}, {"name": "y"}]}
-        found = labels.flat(config)
+        found = labels.flatten(config)
         assert found == {
             "a.b.c": "1.5",
             "a.b.d": "null",
@@ -35,11 +35,11 @@ class TestLabels:
             "h.0.name": "x",
             "h.1.name": "y",
         }
-        assert labels.flat(found) == found
+        assert labels.flatten(found) == found
 
     def test_metrics_are_finite_numbers(self):
         row = {"a": 1, "b": np.float32(0.5), "c": True, "d": None, "e": "text", "f": math.nan, "g": -math.inf, "h": [1]}
-        assert labels.scalars(row) == {"a": 1.0, "b": 0.5, "c": 1.0}
+        assert labels.scalar_metrics(row) == {"a": 1.0, "b": 0.5, "c": 1.0}
 
     def test_tags_are_texts_and_mlflow_is_told_the_commit(self, tmp_path):
         tags = labels.run_tags({"commit": "abc", "device": "cpu", "n": 1}, tmp_path)
@@ -102,7 +102,7 @@ class TestAddress:
         for name in mlflow_store.SETTINGS:
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
-        mlflow_store.settle()
+        mlflow_store.configure_environment()
         assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "true"
         assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
         assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "3"

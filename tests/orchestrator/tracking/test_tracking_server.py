@@ -37,7 +37,7 @@ class Server:
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        mlflow_store.settle()
+        mlflow_store.configure_environment()
         ours = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db"]
         ours += ["--artifacts-destination", str(self.folder / "artifacts"), "--workers", "1"]
         command = [*(self.command or ours), "--host", "127.0.0.1", "--port", str(self.port)]

@@ -21,10 +21,10 @@ from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, f
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error::RuntimeWarning")]
 
 LABELS = [0, 0, 1, 1, 0, 0, 1, 1]
-OWNERS = [0, 0, 1, 2, 3, 3, 3, 3]  # the first four records are the majority's
-# The first model is right on 3 of the majority's records and none of the minority's; the second on the minority's alone.
+OWNERS = [0, 0, 1, 2, 3, 3, 3, 3]  # the first four examples are the majority's
+# The first model is right on 3 of the majority's examples and none of the minority's; the second on the minority's alone.
 PREDICTIONS = np.array([[0, 0, 1, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 1, 1]], np.int16)
-OUTPUTS = np.eye(2, dtype=np.float32)[PREDICTIONS]  # [models, records, classes]
+OUTPUTS = np.eye(2, dtype=np.float32)[PREDICTIONS]  # [models, examples, classes]
 SORTED = (0, 0, 0, 1)
 RUN = resolve(given(rounds=3))
 
@@ -47,8 +47,8 @@ def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool
         "accuracies": accuracies[:, order],
         "selection": losses[:, order],
         "assignment": 1 - chosen if flipped else chosen,
-        "risks": np.array([0.65, 0.9])[order],
-        "audits": np.array([0.65, 0.9])[order],
+        "published_risks": np.array([0.65, 0.9])[order],
+        "measured_risks": np.array([0.65, 0.9])[order],
         "names": [],
         "round": 3,
     }
@@ -57,7 +57,7 @@ def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool
     made = Snapshot(
         data or four_clients(), RunState(**{**fields, **state}), preferences, OUTPUTS[order], costs[:, order]
     )
-    made.state.names = made.state.names or metric_rows.named(made)
+    made.state.names = made.state.names or metric_rows.name_models(made)
     return made
 
 
@@ -80,8 +80,8 @@ def test_by_hand_a_sorted_round(flipped):
         "violations": 3,  # 0.5 and 0.6 are below 0.65, 0.8 is below 0.9
         "violations_majority": 2,
         "violations_minority": 1,
-        "dl": 0.25,
-        "df": 1.5,
+        "risk_gap": 0.25,
+        "loss_gap": 1.5,
         "purity": 1.0,
         "migrated": 0,
         "clients_majority": 3,
@@ -91,7 +91,7 @@ def test_by_hand_a_sorted_round(flipped):
 
 
 def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():
-    """Client 2 of the majority uses the minority's model: its record is wrong there, and the model is none the worse."""
+    """Client 2 of the majority uses the minority's model: its example is wrong there, and the model is none the worse."""
     row = metric_rows.round_row(shot((0, 0, 1, 1)))
     assert (row["accuracy_majority"], row["model_accuracy_majority"]) == (3 / 4, 3 / 4)
     row = metric_rows.round_row(shot((0, 1, 0, 1)))
@@ -102,33 +102,33 @@ def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():
 def test_without_groups_there_is_an_accuracy_and_no_more():
     data = replace(four_clients([-1] * 8), groups=np.zeros(4, np.int64), group_names=("everybody",))
     row = metric_rows.round_row(shot((0, 0, 0, 1), data))
-    assert row["accuracy"] == 3 / 8  # the model that most clients use, on records of nobody
+    assert row["accuracy"] == 3 / 8  # the model that most clients use, on examples of nobody
     judged = {"accuracy", "test_accuracy", "test_loss", "f1_macro", "precision_macro"}
     assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged
 
 
 def test_records_of_nobody_and_groups_without_records_count_for_no_group():
-    """Of the minority no test record is known: what is said of the majority, and of all, is said by the majority's."""
+    """Of the minority no test example is known: what is said of the majority, and of all, is said by the majority's."""
     row = metric_rows.round_row(shot(data=four_clients([0, 0, 1, 2, -1, -1, -1, -1])))
     assert (row["accuracy"], row["accuracy_majority"]) == (3 / 4, 3 / 4)
     assert "accuracy_minority" not in row and "model_accuracy_minority" not in row
     assert np.isnan(row["demographic_parity"]) and np.isnan(row["equalized_odds"])
     mixed = metric_rows.round_row(shot(data=four_clients([0, 0, 1, 2, 3, 3, -1, -1])))
-    # The majority is told class 1 once in four, the minority's two records of class 0 never.
+    # The majority is told class 1 once in four, the minority's two examples of class 0 never.
     assert mixed["demographic_parity"] == pytest.approx(1 / 4)
 
 
 def test_one_model_is_called_global():
     one = shot((0, 0, 0, 0), losses=np.ones((4, 1)))
     one.state.names = []
-    assert metric_rows.named(one) == ["global"]
+    assert metric_rows.name_models(one) == ["global"]
 
 
 def test_a_round_without_predictions_tells_what_needs_none():
     complete, made = metric_rows.round_row(shot()), replace(shot(), outputs=np.empty((2, 0, 2), np.float32))
     row = metric_rows.round_row(made)
     assert row.items() <= complete.items()
-    assert {"loss", "purity", "violations", "dl", "clients_minority"} <= set(row)
+    assert {"loss", "purity", "violations", "risk_gap", "clients_minority"} <= set(row)
     assert not any("accuracy" in name and not name.startswith(("mia", "train")) for name in row)
     assert "equalized_odds" not in row
 
@@ -150,17 +150,17 @@ def test_an_empty_cluster_has_no_metrics_and_a_collapse_is_reported(flipped):
 
 
 def test_a_risk_that_was_never_measured_is_empty_in_the_table():
-    columns = as_table([metric_rows.round_row(shot(audits=np.full(2, np.nan)))]).to_pydict()
-    for name in ("mia_accuracy_majority", "mia_accuracy_minority", "violations", "violations_minority", "dl"):
+    columns = as_table([metric_rows.round_row(shot(measured_risks=np.full(2, np.nan)))]).to_pydict()
+    for name in ("mia_accuracy_majority", "mia_accuracy_minority", "violations", "violations_minority", "risk_gap"):
         assert columns[name] == [None], name
     assert columns["purity"] == [1.0]
 
 
 def test_models_in_nobodys_use_have_no_training_accuracy():
     accuracies = np.array([[1.0, 0.5], [0.5, 0.5]])
-    found = metric_rows.own_accuracies(accuracies, np.array([0, 0]))
+    found = metric_rows.cluster_accuracies(accuracies, np.array([0, 0]))
     assert found[0] == 0.75 and np.isnan(found[1])
-    assert metric_rows.own_accuracies(accuracies, np.array([0, 1])).tolist() == [1.0, 0.5]
+    assert metric_rows.cluster_accuracies(accuracies, np.array([0, 1])).tolist() == [1.0, 0.5]
 
 
 def test_an_empty_cluster_keeps_its_model_while_the_other_one_trains(tmp_path):
@@ -195,8 +195,8 @@ def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
     assert columns["loss"] == [0.2, 0.4, 0.6, 0.5]
     assert columns["accuracy"] == [1.0, 0.8, 0.6, 0.9]
     assert columns["test_accuracy"] == [1.0, 1.0, 0.0, 1.0]
-    assert columns["cost"] == [0.0, 2.0, 4.0, 7.0]
-    assert columns["risk"] == [0.65, 0.65, 0.65, 0.9]
+    assert columns["choice_cost"] == [0.0, 2.0, 4.0, 7.0]
+    assert columns["published_risk"] == [0.65, 0.65, 0.65, 0.9]
     assert (columns["threshold"], columns["beta"]) == ([0.5, 0.6, 0.7, 0.8], [1.0, 0.5, 0.25, 0.0])
     assert columns["loss_majority"] == [0.2, 0.4, 0.6, 2.0]
     assert columns["loss_minority"] == [1.0, 1.0, 1.0, 0.5]
@@ -221,19 +221,19 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
         score=np.arange(count) / 4,
     )
     measured = (("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4), ("maximum", "auc", 0.75))
-    audit = SimpleNamespace(risk=0.0, measures=measured, scores=scores, facts={})
+    audit = SimpleNamespace(risk=0.0, measures=measured, scores=scores, metrics={})
     return ("shadow_mia", 5, cluster, audit)
 
 
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
-    records, names = Findings([found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
-    assert metric_rows.attack_rows(records, names) == [
+    examples, names = Findings([found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
+    assert metric_rows.attack_rows(examples, names) == [
         {"attack": "shadow_mia", "round": 5, "target": "majority", "metric": "balanced_accuracy", "value": 0.75},
         {"attack": "maximum", "round": 5, "target": "majority", "metric": "auc", "value": 0.75},
         {"attack": "shadow_mia", "round": 5, "target": "minority", "metric": "balanced_accuracy", "value": 0.5},
         {"attack": "maximum", "round": 5, "target": "minority", "metric": "auc", "value": 0.75},
     ]
-    assert as_table(metric_rows.score_rows(records, names)).to_pydict() == {
+    assert as_table(metric_rows.score_rows(examples, names)).to_pydict() == {
         "attack": ["loss_threshold"] * 3,
         "round": [5] * 3,
         "target": ["majority", "majority", "minority"],
@@ -241,7 +241,7 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
         "member": [True, False, True],
         "score": [0.0, 0.25, 0.0],
     }
-    assert metric_rows.measured(records.audits[0][3], "maximum", "auc") == 0.75
+    assert metric_rows.measure_of(examples.audits[0][3], "maximum", "auc") == 0.75
 
 
 # Final metrics

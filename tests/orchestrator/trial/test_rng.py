@@ -70,8 +70,8 @@ def test_an_unnamed_purpose_is_an_error():
 def test_purposes_keep_their_numbers():
     """Results that were published depend on these; a new purpose goes to the end."""
     first = (
-        "deal", "groups", "amounts", "test_owners", "test_amounts", "initial_weights", "preferences", "warm_start",
-        "selection", "batches", "shadow_halves", "shadow_amounts", "shadow_training", "audit", "noise",
+        "partition", "groups", "strengths", "test_owners", "test_strengths", "initial_weights", "preferences", "warm_start",
+        "selection", "batches", "shadow_halves", "shadow_strengths", "shadow_training", "audit", "noise",
     )  # fmt: skip
     assert [PURPOSES[name] for name in first] == list(range(len(first)))
     assert len(set(PURPOSES.values())) == len(PURPOSES)

@@ -73,7 +73,7 @@ def test_what_is_read_is_what_would_be_trained(tmp_path):
     [
         changed(rounds=7),
         changed(clustering=clustered("ifca_mir")),
-        changed(training={"lr": 0.1, "backend": "loop", "cohort_size": 1}),
+        changed(training={"lr": 0.1, "backend": "loop", "clients_per_job": 1}),
         changed(aggregation={"weights": "uniform"}),
         changed(attacks=[ATTACK | {"every": 1}]),
     ],
@@ -110,7 +110,7 @@ def test_a_trial_that_trains_otherwise_has_shadows_of_its_own(tmp_path, run):
         {"shadow": Examples(DATA.shadow.x, 1 - DATA.shadow.y)},
         {"prepare": dataclasses.replace(DATA.prepare, mean=(0.5,), std=(1.0,))},
     ],
-    ids=["records", "labels", "preparation"],
+    ids=["examples", "labels", "preparation"],
 )
 def test_another_shadow_set_has_other_shadows(tmp_path, change):
     shadow(RUN, tmp_path / "a", tmp_path / "cache")

@@ -31,8 +31,8 @@ def a_state(**changes: Any) -> RunState:
         "accuracies": rng.normal(size=(2, 3)).T,
         "selection": rng.normal(size=(3, 2)),
         "assignment": np.array([-1, 0, 1]),
-        "risks": np.array([0.5, 0.75]),
-        "audits": np.array([np.nan, 0.1]),
+        "published_risks": np.array([0.5, 0.75]),
+        "measured_risks": np.array([np.nan, 0.1]),
         "names": ["majority", "minority"],
         "round": 4,
         "attempt": 2,
@@ -70,7 +70,7 @@ def assert_equal(one: RunState, other: RunState) -> None:
     [
         {},
         {"best": None, "explored": False, "names": [], "known": {}, "carried": {}, "spent": []},
-        {"audits": np.array([np.nan, np.nan]), "risks": np.array([np.inf, -0.0])},
+        {"measured_risks": np.array([np.nan, np.nan]), "published_risks": np.array([np.inf, -0.0])},
         {"models": [Weights(np.ones(1, np.float32), np.zeros(0, np.float32))] * 12, "servers": [{}] * 11 + [{"a": np.ones(1)}]},
         {"losses": np.zeros((0, 2))},
     ],
@@ -89,7 +89,7 @@ def test_every_field_of_the_state_is_saved():
 def test_what_was_read_can_be_changed_and_changes_no_file(tmp_path):
     save_state(a_state(), tmp_path / "state")
     first = load_state(tmp_path / "state")
-    first.risks[0] = 9.0
+    first.published_risks[0] = 9.0
     first.models[0].params[:] = 9.0
     first.spent[0]["noise_multiplier"] = 9.0
     first.known["rho"][0] = 9.0
@@ -142,7 +142,7 @@ def test_the_run_that_is_interrupted_has_something_to_lose(undisturbed):
     assert undisturbed["rounds"]["round"].to_pylist() == [0, 1, 2, 3, 4]
     assert undisturbed["clients"].num_rows == 5 * 6
     assert set(undisturbed["attacks"]["round"].to_pylist()) == {2, 4, 5}
-    assert len(set(undisturbed["clients"]["risk"].to_pylist())) > 2
+    assert len(set(undisturbed["clients"]["published_risk"].to_pylist())) > 2
 
 
 @pytest.mark.parametrize("steps", range(STEPS + 1))

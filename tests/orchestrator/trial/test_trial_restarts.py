@@ -1,4 +1,4 @@
-"""The first rounds of a run: a warm start, several initialisations of which the best goes on, and who is told of them."""
+"""The first rounds of a run: a warm start, several initializations of which the best goes on, and who is told of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.trial.local_clients import OwnClients
-from orchestrator.trial.loop import Diverged, Trial
+from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.loop import DivergenceError, Trial
 from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -56,7 +56,7 @@ def test_the_attempt_of_least_training_loss_goes_on_and_only_its_rows_are_kept(t
     assert (rows["round"], rows["loss"][:2]) == ([0, 1, 2, 3, 4], losses[best])
 
 
-class Poisoned(OwnClients):
+class Poisoned(LocalClients):
     """Clients whose losses are no numbers after the first round of some attempts."""
 
     def __init__(self, trial: Trial, attempts: set[int]) -> None:
@@ -87,7 +87,7 @@ def test_attempts_that_diverge_are_passed_over(tmp_path):
 def test_a_run_of_which_every_attempt_diverges_has_diverged(tmp_path):
     trial = opened(given(5, clustering=clustered(restarts=3, restart_rounds=3)), tmp_path)
     trial.clients = Poisoned(trial, {0, 1, 2})  # type: ignore[assignment]
-    with pytest.raises(Diverged, match="all 3 initialisations diverged"):
+    with pytest.raises(DivergenceError, match="all 3 initializations diverged"):
         finished(trial)
 
 
@@ -120,7 +120,10 @@ def test_both_algorithms_compare_the_same_attempts_and_share_their_first_rounds_
         run = given(6, clustering=clustering, attacks=[ATTACK | {"every": 1}])
         trial = opened(run, tmp_path / clustering["name"], shadows=PlannedShadows(lambda round_: (0.95, 0.55)))
         losses, rows = explored(trial), [row | {"seconds": 0} for row in trial.news()]
-        columns = [by_round(trial, name).tolist() for name in ("cluster", "loss", "accuracy", "model", "risk", "cost")]
+        columns = [
+            by_round(trial, name).tolist()
+            for name in ("cluster", "loss", "accuracy", "model", "published_risk", "choice_cost")
+        ]
         assert len(rows) == 3
         shared.append((losses, rows, columns, models_of(trial)))
         ends.append(set(finished(trial).state.assignment.tolist()))

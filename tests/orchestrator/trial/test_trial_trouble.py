@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.trial.loop import Diverged
+from orchestrator.trial.loop import DivergenceError
 from tests.support.inline import inline_trial
 
 RUN = {
@@ -40,14 +40,14 @@ def finished(trial):
     return trial
 
 
-def test_an_initialisation_that_diverges_is_left_out(tmp_path):
+def test_an_initialization_that_diverges_is_left_out(tmp_path):
     trial = finished(poisoned(inline_trial(RUN, tmp_path), {1}))
     assert trial.state.best[1] in (0, 2)
     assert len(trial.parts.read("rounds")) == 4
 
 
-def test_a_run_diverges_if_all_its_initialisations_do(tmp_path):
-    with pytest.raises(Diverged, match="all 3 initialisations"):
+def test_a_run_diverges_if_all_its_initializations_do(tmp_path):
+    with pytest.raises(DivergenceError, match="all 3 initializations"):
         finished(poisoned(inline_trial(RUN, tmp_path), {0, 1, 2}))
 
 

@@ -15,7 +15,7 @@ from orchestrator.report.figures.arrangement import Arrangement, Point, arrange
 from orchestrator.report.figures.curves import convergence, motivation
 from orchestrator.report.figures.drawing import (
     BODY,
-    GREY,
+    GRAY,
     RATES,
     REFERENCE,
     Draw,
@@ -24,13 +24,13 @@ from orchestrator.report.figures.drawing import (
     bars,
     box_note,
     boxes,
-    dashed,
+    dashed_handle,
     grid,
     intervals,
     mean_note,
 )
 from orchestrator.report.figures.exposure import clients_exposed, curvature, exposure, weights
-from orchestrator.report.figures.protection import cia, noise, protected, roc, trade_off
+from orchestrator.report.figures.protection import cia, is_protected, noise, roc, trade_off
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 def accuracy(arr: Arrangement) -> Figure | None:
     """Accuracy of all clients, where there are no groups to tell apart; `trade_off` has it for protected federations."""
-    if protected(arr) or any(_has(arr, f"accuracy_{group}") for group in GROUPS):
+    if is_protected(arr) or any(_has(arr, f"accuracy_{group}") for group in GROUPS):
         return None
     return _panels(arr, Sheet("Accuracy", box_note(arr)), {"accuracy": ""}, "accuracy (fraction)", boxes)
 
@@ -78,7 +78,7 @@ def accuracy_by_model(arr: Arrangement) -> Figure | None:
 
 def mia(arr: Arrangement) -> Figure | None:
     """Balanced accuracy of membership inference against each model."""
-    sheet = Sheet("Membership inference against each model", mean_note(arr), (dashed("guessing (0.5)"),), RATES)
+    sheet = Sheet("Membership inference against each model", mean_note(arr), (dashed_handle("guessing (0.5)"),), RATES)
     names = {f"mia_accuracy_{group}": f"{group} model" for group in GROUPS}
 
     def draw(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
@@ -108,7 +108,9 @@ def fairness(arr: Arrangement) -> Figure | None:
         for panel in arr.panels
         for kind in shown
     ]
-    sheet = Sheet("Differences in treatment between the groups", mean_note(arr), (dashed("equal treatment (0)"),))
+    sheet = Sheet(
+        "Differences in treatment between the groups", mean_note(arr), (dashed_handle("equal treatment (0)"),)
+    )
     return grid(arr, sheet, list(names.values()), rows, _fairness_panel)
 
 
@@ -137,7 +139,7 @@ def _fairness_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> No
     intervals(ax, arr, panel, metric)
     if metric == "demographic_parity_signed":
         note = "always 0: in each group the\nshares of all classes add up to 1"
-        ax.annotate(note, (0.5, 0.9), xycoords="axes fraction", ha="center", va="top", fontsize=BODY - 1, color=GREY)
+        ax.annotate(note, (0.5, 0.9), xycoords="axes fraction", ha="center", va="top", fontsize=BODY - 1, color=GRAY)
 
 
 def _panels(arr: Arrangement, sheet: Sheet, names: dict[str, str], ylabel: str, draw: Draw) -> Figure | None:

@@ -10,7 +10,7 @@ from datasets.federation import DataError, Federation
 
 
 class Chosen(Protocol):
-    """A member of a slot together with its validated fields."""
+    """A component of a slot together with its validated fields."""
 
     @property
     def module(self) -> Any: ...
@@ -19,7 +19,7 @@ class Chosen(Protocol):
     def config(self) -> Any: ...
 
 
-def build(
+def build_federation(
     data: Chosen, split: Chosen, root: Path, rng_for: Callable[[str], np.random.Generator], download: bool = True
 ) -> Federation:
     """The federation that ``split`` makes of the data set ``data``, which lies (or is downloaded) under ``root``.
@@ -32,4 +32,4 @@ def build(
     shortages = split.module.shortages(split.config, data.config, source)
     if shortages:
         raise DataError("\n".join(shortages))
-    return split.module.deal(split.config, data.config, source, rng_for)
+    return split.module.partition(split.config, data.config, source, rng_for)

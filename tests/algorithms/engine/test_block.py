@@ -1,4 +1,4 @@
-"""A cohort's work: plans of batches, training from the right model, evaluation client by client, and sums."""
+"""A block's work: plans of batches, training from the right model, evaluation client by client, and sums."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,8 +17,8 @@ from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.objectives import plain
 from algorithms.training.local_sgd import PADDING, Config, learning_rate, one_pass, schedule
-from datasets.components import members
-from orchestrator.config.run import Member, Run, resolve
+from datasets.components import components
+from orchestrator.config.run import Component, Run, resolve
 from tests.support.planted import clustered, planted
 from tests.support.planted import given as base
 
@@ -60,27 +60,27 @@ def trained(run: Run, clients: tuple[int, ...], assignment: list[int], round_: i
 
 @given(sizes, batch_sizes, seeds)
 @fast
-def test_a_pass_shows_every_record_once_in_full_batches_but_for_the_last(records, batch, seed):
-    rows = one_pass(records, batch, np.random.default_rng(seed))
-    assert rows.shape == (-(-records // batch), batch)
+def test_a_pass_shows_every_record_once_in_full_batches_but_for_the_last(examples, batch, seed):
+    rows = one_pass(examples, batch, np.random.default_rng(seed))
+    assert rows.shape == (-(-examples // batch), batch)
     shown = rows[rows != PADDING]
-    assert sorted(shown.tolist()) == list(range(records))
+    assert sorted(shown.tolist()) == list(range(examples))
     assert (rows[:-1] != PADDING).all()
-    assert rows.ravel()[:records].tolist() == shown.tolist()
+    assert rows.ravel()[:examples].tolist() == shown.tolist()
 
 
 @given(sizes, batch_sizes, st.integers(0, 4), seeds)
 @fast
-def test_a_round_is_so_many_passes_each_in_its_own_order(records, batch, epochs, seed):
+def test_a_round_is_so_many_passes_each_in_its_own_order(examples, batch, epochs, seed):
     training = Config(epochs=epochs, batch_size=batch)
-    plan = schedule(training, records, None, np.random.default_rng(seed))
-    steps = -(-records // batch)
+    plan = schedule(training, examples, None, np.random.default_rng(seed))
+    steps = -(-examples // batch)
     assert plan.shape == (epochs * steps, batch)
     passes = [rows[rows != PADDING].tolist() for rows in plan.reshape(epochs, steps, batch)]
-    assert all(sorted(shown) == list(range(records)) for shown in passes)
-    if records >= 20:
+    assert all(sorted(shown) == list(range(examples)) for shown in passes)
+    if examples >= 20:
         assert len({tuple(shown) for shown in passes}) == epochs
-    assert plan.tolist() == schedule(training, records, None, np.random.default_rng(seed)).tolist()
+    assert plan.tolist() == schedule(training, examples, None, np.random.default_rng(seed)).tolist()
 
 
 def test_one_batch_is_a_single_step_on_the_records_that_the_cluster_was_chosen_with():
@@ -99,29 +99,29 @@ def test_the_learning_rate_decays_by_round():
 
 @given(sizes, st.integers(1, 60), seeds)
 @fast
-def test_a_minibatch_selection_draws_different_records_as_many_as_there_are(records, batch, seed):
+def test_a_minibatch_selection_draws_different_records_as_many_as_there_are(examples, batch, seed):
     config = SimpleNamespace(selection="minibatch", selection_batch=batch)
     run = SimpleNamespace(clustering=SimpleNamespace(config=config))
-    (picked,) = block.selection_records(run, [records], lambda purpose, client: np.random.default_rng(seed), [0])
+    (picked,) = block.selection_examples(run, [examples], lambda purpose, client: np.random.default_rng(seed), [0])
     assert picked is not None
-    assert len(set(picked.tolist())) == len(picked) == min(records, batch)
-    assert set(picked.tolist()) <= set(range(records))
+    assert len(set(picked.tolist())) == len(picked) == min(examples, batch)
+    assert set(picked.tolist()) <= set(range(examples))
 
 
 @pytest.mark.parametrize("clustering", ["none", "ifca", "ifca_mir"])
-def test_by_default_models_are_compared_on_all_records(clustering):
-    member = Member(clustering, members("algorithms.clustering")[clustering].Config(), "")
-    assert block.selection_records(SimpleNamespace(clustering=member), [5], lambda *_: pytest.fail("drawn"), [0]) == [
-        None
-    ]
+def test_by_default_models_are_compared_on_all_examples(clustering):
+    component = Component(clustering, components("algorithms.clustering")[clustering].Config(), "")
+    assert block.selection_examples(
+        SimpleNamespace(clustering=component), [5], lambda *_: pytest.fail("drawn"), [0]
+    ) == [None]
 
 
 # Training
 
 
 @BACKENDS
-def test_every_client_starts_from_its_own_model_and_trains_on_its_own_records(backend):
-    """Beside each client trained alone, in a network of its own, on its own records as another would cut them out."""
+def test_every_client_starts_from_its_own_model_and_trains_on_its_own_examples(backend):
+    """Beside each client trained alone, in a network of its own, on its own examples as another would cut them out."""
     run, assignment = a_run(backend), [0, 1, 1, 0, 1, 0]
     found = trained(run, (1, 2, 3, 4), assignment)
     owner = DATA.owner()
@@ -140,7 +140,7 @@ def test_every_client_starts_from_its_own_model_and_trains_on_its_own_records(ba
     assert found.buffers.shape == (4, 0)
 
 
-def test_the_loop_gives_a_client_the_same_bytes_whoever_is_in_its_cohort():
+def test_the_loop_gives_a_client_the_same_bytes_whoever_is_in_its_block():
     run, assignment = a_run("loop", momentum=0.5), [0, 1, 1, 0, 1, 0]
     everybody = trained(run, tuple(range(6)), assignment)
     for clients in [(0,), (3,), (2, 3, 4), (4, 5)]:
@@ -178,7 +178,7 @@ def test_a_later_round_takes_smaller_steps_where_the_rate_decays(backend):
 def test_the_objective_is_told_what_the_server_told_each_client(backend):
     """An objective that only pulls weights to zero, by another strength for each client: w <- w - lr * pull * w.
 
-    Clients of 7, 40 and 12 records take 1, 5 and 2 steps of 8.
+    Clients of 7, 40 and 12 examples take 1, 5 and 2 steps of 8.
     """
 
     def loss(config: Any, forward: Any, arrays: Any, x: Any, y: Any, context: Any) -> torch.Tensor:
@@ -208,14 +208,14 @@ def test_cross_entropy_is_that_of_torch_and_survives_large_logits():
 
 
 @pytest.mark.parametrize("selection", ["full", "minibatch"])
-def test_every_model_is_judged_on_every_clients_records(selection):
+def test_every_model_is_judged_on_every_clients_examples(selection):
     run = a_run(clustering=clustered("ifca", selection=selection, selection_batch=5))
     network = a_network(run)
     models, clients = models_of(network, 3), (1, 2, 3)
     found = block.evaluate(run, DATA, network, clients, models, stream)
     for i, client in enumerate(clients):
         mine = DATA.client(client)
-        (picked,) = block.selection_records(run, [len(mine)], stream, [client])
+        (picked,) = block.selection_examples(run, [len(mine)], stream, [client])
         for j, weights in enumerate(models):
             network.load(weights)
             logits = network.logits(mine.x)
@@ -227,7 +227,7 @@ def test_every_model_is_judged_on_every_clients_records(selection):
     assert (found.selection.tobytes() == found.losses.tobytes()) == (selection == "full")
 
 
-def test_evaluation_does_not_depend_on_the_cut_into_cohorts():
+def test_evaluation_does_not_depend_on_the_cut_into_blocks():
     run = a_run(clustering=clustered("ifca", selection="minibatch", selection_batch=5))
     network = a_network(run)
     whole = block.evaluate(run, DATA, network, range(6), models_of(network), stream)
@@ -243,10 +243,10 @@ def test_evaluation_does_not_depend_on_the_cut_into_cohorts():
 
 def summed(run: Any, clients: list[int], params: np.ndarray, assignment: list[int], examples: list[int]) -> Any:
     models = [Weights(np.full(2, float(j), np.float32), np.zeros(1, np.float32)) for j in range(3)]
-    work = block.Trained(
+    work = block.TrainedBlock(
         params.astype(np.float32), np.array([[i] for i in clients], np.float32), np.zeros(len(clients))
     )
-    return block.summed(run, work, clients, models, np.array(assignment), np.array(examples))
+    return block.sum_updates(run, work, clients, models, np.array(assignment), np.array(examples))
 
 
 def test_by_hand_updates_are_summed_for_each_cluster_that_was_chosen():
@@ -286,7 +286,7 @@ def test_a_round_does_not_depend_on_the_cut_into_cohorts_to_1e_12():
         for own in blocks:
             chosen = np.array(assignment)[list(own)]
             work = trained(run, own, assignment)
-            parts.append(block.summed(run, work, own, models_of(a_network(run)), chosen, DATA.sizes[list(own)]))
+            parts.append(block.sum_updates(run, work, own, models_of(a_network(run)), chosen, DATA.sizes[list(own)]))
         layout = a_network(run).layout
         found.append([gather([part[j] for part in parts if j in part], layout, {}) for j in (0, 1)])
     for joined in found[1:]:
