@@ -1,11 +1,12 @@
-"""Learned attacks: a small network that reads a softmax vector and says whether its example was trained on.
+"""Learned attacks: a small network that reads a softmax vector and decides whether its example was trained on.
 
     train it on   {(f_shadow(z), z in the shadow model's training half)}  for all shadow models and their examples z
-    score         its log-odds of membership on f_target(x);  a member is who has 0 or more
+    score         its log-odds of membership on f_target(x);  0 or more means "member"
 
-Every network here is a few branches of ReLU layers side by side, joined by one linear read-out, so forward and backward
-pass fit on a page. They are written in NumPy because a step is so small that the cost of calling an autograd engine is
-most of it: the plain network trains in less than a third of the time of PyTorch's fused optimizer (one CPU thread).
+Every network here consists of a few parallel branches of ReLU layers, joined by one linear output layer, so the forward
+and backward pass fit on a page. They are written in NumPy because a step is so small that most of its time would be the
+overhead of an autograd engine: the plain network trains in less than a third of the time of PyTorch's fused optimizer
+(one CPU thread).
 """
 
 from __future__ import annotations
@@ -28,15 +29,20 @@ EPOCHS = 100
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
 
-# More threads could change the bytes, and on matrices this small they mostly wait for each other.
+# More threads could change the bytes, and on such small matrices they would mostly wait for each other.
 one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Layer widths of the branch that reads the softmax vector and of the one that reads the one-hot label, if any.
+    """A network's layers and how it is trained.
 
-    ``standardized`` brings each entry of the softmax vector to mean 0 and deviation 1 over the shadows.
+    Attributes:
+        lr: learning rate of Adam.
+        softmax: layer widths of the branch that reads the softmax vector.
+        label: layer widths of the branch that reads the one-hot label; empty: there is no such branch.
+        standardized: whether each entry of the softmax vector is scaled to mean 0 and standard deviation 1 over the
+            shadow outputs.
     """
 
     lr: float
@@ -51,10 +57,17 @@ ART = Recipe(lr=1e-4, softmax=(512, 100, 64), label=(256, 64), standardized=True
 
 
 def fit(name: str, shadow: Outputs, rng: np.random.Generator) -> Attack:
-    """The attack ``name`` (mlp, mlp_per_class or art), trained on the shadow models' outputs; deterministic in ``rng``.
+    """Train an attack network on the shadow models' outputs; deterministic in ``rng``.
 
-    The result maps outputs [n] to scores [n], the log-odds of membership. Non-members and members weigh the same in
-    training whatever their numbers.
+    Members and non-members have the same total weight in training, whatever their numbers.
+
+    Args:
+        name: "mlp", "mlp_per_class" or "art".
+        shadow: the shadow models' outputs, members and non-members.
+        rng: the generator.
+
+    Returns:
+        A function from outputs [n] to scores [n], the log-odds of membership.
     """
     if name == "mlp_per_class":
         return _one_per_class(shadow, rng)
@@ -78,12 +91,15 @@ def _standard(recipe: Recipe, shadow: Outputs) -> tuple[Doubles, Doubles]:
     if not recipe.standardized:
         return np.zeros(classes), np.ones(classes)
     seen = probabilities(shadow.logits)
-    # A class that the shadows never predict has no spread to divide by.
+    # The standard deviation of a class that the shadows never predict is 0, which must not be a divisor.
     return seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
 
 
 def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
-    """Shokri et al.: a network for each true class. A class without shadow examples on both sides scores 0."""
+    """Train a network for each true class (Shokri et al.).
+
+    A class scores 0 if its shadow examples are all members or all non-members.
+    """
     attacks = {}
     for label in np.unique(shadow.labels):
         own = shadow[shadow.labels == label]
@@ -101,14 +117,19 @@ def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
 
 
 class Branches:
-    """ReLU branches that each read an input of its own, joined by a linear read-out with one output.
+    """Parallel ReLU branches, each with its own input, joined by a linear layer with one output.
 
-    All weights and gradients are views into two vectors, so that one vector operation steps the optimizer.
+    All weights and gradients are views into two vectors, so that one vector operation updates all of them.
     """
 
     def __init__(self, branches: Sequence[tuple[int, ...]], width: int, rng: np.random.Generator) -> None:
-        """``branches`` are the layer widths of each branch over inputs [n, width]; weights start as PyTorch's would,
-        U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+        """Initialize the weights as PyTorch does, U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+
+        Args:
+            branches: the layer widths of each branch.
+            width: the number of features of each branch's input [n, width].
+            rng: the generator.
+        """
         shapes = [shape for widths in branches for shape in pairwise((width, *widths))]
         shapes.append((sum(widths[-1] for widths in branches), 1))
         bounds = [np.full((fan_in + 1) * fan_out, fan_in**-0.5) for fan_in, fan_out in shapes]
@@ -118,7 +139,7 @@ class Branches:
         self.layers, self.layer_gradients = _layers(self.params, shapes), _layers(self.gradients, shapes)
 
     def _activations(self, inputs: Sequence[Floats]) -> list[list[Floats]]:
-        """Of each branch its input and what each of its layers gives."""
+        """Return for each branch its input and the output of each of its layers."""
         layers, paths = iter(self.layers), []
         for x, depth in zip(inputs, self.depths, strict=True):
             path = [x]
@@ -130,13 +151,23 @@ class Branches:
 
     @one_thread
     def log_odds(self, inputs: Sequence[Floats]) -> Floats:
-        """Outputs [n] for one input [n, width] per branch."""
+        """Compute the outputs [n].
+
+        Args:
+            inputs: one array [n, width] per branch.
+        """
         weights, bias = self.layers[-1]
         joined = np.concatenate([path[-1] for path in self._activations(inputs)], axis=1)
         return (joined @ weights + bias)[:, 0]
 
     def backward(self, inputs: Sequence[Floats], targets: Floats, weights: Floats) -> None:
-        """Fill ``gradients`` with the gradient of the mean cross-entropy; ``targets`` and their ``weights`` are [n, 1]."""
+        """Fill ``gradients`` with the gradient of the mean weighted cross-entropy.
+
+        Args:
+            inputs: one array [n, width] per branch.
+            targets: [n, 1] 1 for members, 0 for non-members.
+            weights: [n, 1] weight of each example.
+        """
         paths = self._activations(inputs)
         (read, bias), (read_gradient, bias_gradient) = self.layers[-1], self.layer_gradients[-1]
         joined = np.concatenate([path[-1] for path in paths], axis=1) if len(paths) > 1 else paths[0][-1]
@@ -159,7 +190,7 @@ class Branches:
 
 
 def _layers(vector: Floats, shapes: Sequence[tuple[int, int]]) -> list[tuple[Floats, Floats]]:
-    """Weights [fan_in, fan_out] and bias [fan_out] of every layer, as views into ``vector``."""
+    """Return weights [fan_in, fan_out] and bias [fan_out] of every layer, as views into ``vector``."""
     ends = np.cumsum([(fan_in + 1) * fan_out for fan_in, fan_out in shapes])[:-1]
     return [
         (piece[:-fan_out].reshape(fan_in, fan_out), piece[-fan_out:])
@@ -171,7 +202,15 @@ def _layers(vector: Floats, shapes: Sequence[tuple[int, int]]) -> list[tuple[Flo
 def train(
     net: Branches, inputs: Sequence[Floats], member: NDArray[np.bool_], lr: float, rng: np.random.Generator
 ) -> None:
-    """Fit ``net`` in place to ``member`` [n]: `EPOCHS` passes of Adam over batches of `BATCH`, each newly permuted."""
+    """Fit a network in place: `EPOCHS` passes of Adam over batches of `BATCH`, in a new order each time.
+
+    Args:
+        net: the network.
+        inputs: one array [n, width] per branch.
+        member: [n] whether each example was a member.
+        lr: learning rate.
+        rng: draws the order of the examples.
+    """
     targets = member[:, None].astype(np.float32)
     weights = (0.5 / np.where(targets, member.mean(), 1 - member.mean())).astype(np.float32)
     adam = Adam(lr, len(net.params))
@@ -179,20 +218,23 @@ def train(
         order = rng.permutation(len(member))
         shuffled = [array[order] for array in (*inputs, targets, weights)]
         for at in range(0, len(member), BATCH):
-            *read, wanted, weight = (array[at : at + BATCH] for array in shuffled)
-            net.backward(read, wanted, weight)
+            *read, target, weight = (array[at : at + BATCH] for array in shuffled)
+            net.backward(read, target, weight)
             adam.step(net.params, net.gradients)
 
 
 class Adam:
-    """Kingma and Ba 2015, algorithm 1, in the order of operations in which its temporaries are one vector."""
+    """The Adam optimizer (Kingma and Ba 2015, algorithm 1).
+
+    Its operations are ordered so that one temporary vector suffices.
+    """
 
     def __init__(self, lr: float, size: int) -> None:
         self.lr, self.steps = lr, 0
         self.mean, self.square, self.scratch = (np.zeros(size, np.float32) for _ in range(3))
 
     def step(self, params: Floats, gradients: Floats) -> None:
-        """Move ``params`` in place against ``gradients``, both [d]."""
+        """Move ``params`` [d] in place against ``gradients`` [d]."""
         self.steps += 1
         first, second = ADAM_BETAS
         correction = (1 - second**self.steps) ** 0.5

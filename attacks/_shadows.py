@@ -1,7 +1,7 @@
 """Shadow models: models that the server trains itself, so that it knows which examples they were trained on.
 
-A job holds all that its model depends on besides the shadow set, the model and the training, and nothing of the round.
-An unchanged cluster therefore gives an equal job, and a model that was trained for it before can be used again.
+A job holds everything that its model depends on besides the shadow set, the model and the training, and nothing of the
+round. An unchanged cluster therefore gives an equal job, and a model that was trained for it before can be reused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from attacks.metrics.membership import Outputs
 from datasets.federation import Examples, Floats, Ints, Preparation
 
 if TYPE_CHECKING:
+    from algorithms.core.configs import TrainingConfig
     from algorithms.core.network import Network
-    from algorithms.training.local_sgd import Config as Training
+    from algorithms.interfaces import TrainingContract
+    from datasets.components import Component
 
 Role = Literal["shadow", "probe"]
 
@@ -29,12 +31,13 @@ class ShadowJob:
     """One shadow model to be trained.
 
     Attributes:
-        members, nonmembers: positions in the shadow set, disjoint and equally many: trained on, and only looked at.
-        strengths: [n shadow] the transform strength of every example of the shadow set.
-        target_accuracy: training stops after the first epoch that reaches it on the members...
-        max_epochs: ... or after this many.
-        seed: of the initial weights and of the order of batches.
-        role: a ``probe`` takes no part in training an attack and shows how well one does without any client's data.
+        members: positions in the shadow set of the examples that the model is trained on.
+        nonmembers: as many other positions; the model is queried with these examples but not trained on them.
+        strengths: [n shadow] transform strength of every example of the shadow set.
+        target_accuracy: training stops after the first epoch whose accuracy on the members reaches this...
+        max_epochs: ... or after this many epochs.
+        seed: seed of the initial weights and of the order of batches.
+        role: a "shadow" trains the attack; a "probe" instead shows how well the attack does without any client's data.
     """
 
     members: Ints
@@ -46,7 +49,11 @@ class ShadowJob:
     role: Role = "shadow"
 
     def key(self, extra: str) -> str:
-        """Hexadecimal digest of all that is in the job and of ``extra``: its data, model, training and device."""
+        """Return a hexadecimal digest of the job and of ``extra``.
+
+        Args:
+            extra: describes what else the model depends on: the shadow set, the model, the training and the device.
+        """
         digest = hashlib.sha256()
         scalars = (self.target_accuracy, self.max_epochs, self.seed, self.role, len(self.members), extra)
         digest.update(repr(scalars).encode())
@@ -57,7 +64,13 @@ class ShadowJob:
 
 @dataclass(frozen=True, eq=False)
 class Shadow(Outputs):
-    """What a trained shadow model says of its members and non-members, its training ``accuracy`` and ``epochs``."""
+    """The outputs of a trained shadow model on its members and non-members.
+
+    Attributes:
+        accuracy: accuracy on the members after the last epoch.
+        epochs: epochs that it was trained for.
+        role: the role of its job.
+    """
 
     accuracy: float
     epochs: int
@@ -65,12 +78,23 @@ class Shadow(Outputs):
 
 
 def train_shadow(
-    job: ShadowJob, shadow: Examples, prepare: Preparation, network: Network, training: Training
+    job: ShadowJob,
+    shadow: Examples,
+    prepare: Preparation,
+    network: Network,
+    training: Component[TrainingContract, TrainingConfig],
 ) -> Shadow:
-    """Train ``job``'s model from scratch on its half of the set ``shadow``, then look at both halves.
+    """Train a job's model from scratch on its members, then query it with members and non-members.
 
-    ``network`` lends its module and is left holding the shadow model; ``training`` is the clients' own configuration,
-    whose number of epochs does not count here. Raises FloatingPointError when the training diverges.
+    Args:
+        job: the shadow model to train.
+        shadow: the server's shadow set, stored examples.
+        prepare: turns stored examples into model inputs.
+        network: provides the torch module, which holds the shadow model afterwards.
+        training: the clients' training component; its number of epochs is ignored.
+
+    Raises:
+        FloatingPointError: the training diverged.
     """
     from algorithms.engine.backends.loop import passes
 
@@ -79,7 +103,8 @@ def train_shadow(
     x, y = prepare(shadow.x[drawn], job.strengths[drawn]), shadow.y[drawn]
     network.load(network.initial(rng))
     accuracy, epochs = 0.0, 0
-    for loss in islice(passes(network, x[:size], y[:size], training, rng, prepare), job.max_epochs):
+    trained_on = Examples(x[:size], y[:size])
+    for loss in islice(passes(network, trained_on, training, rng, prepare), job.max_epochs):
         if not np.isfinite(loss):
             raise FloatingPointError(f"a shadow model diverged in epoch {epochs + 1}: its training loss is {loss}")
         epochs += 1
@@ -90,7 +115,7 @@ def train_shadow(
 
 
 def pool_outputs(shadows: Sequence[Shadow], role: Role) -> Outputs:
-    """The outputs of all models with ``role``, one after another."""
+    """Concatenate the outputs of all models with the given role."""
     chosen = [shadow for shadow in shadows if shadow.role == role]
     return Outputs(
         np.concatenate([shadow.logits for shadow in chosen]),

@@ -1,119 +1,150 @@
-"""Client inference attack (Sainz-Pardo Diaz et al. 2025, section 6): does the global model tell whether a client takes part?
+"""Client inference attack (Sainz-Pardo Diaz et al. 2025, section 6): does the global model reveal who takes part?
 
     published:  on 10 % of the target's training examples,  difference = (loss_target - loss_clients) / loss_target
     paired:     train R federations with the target (IN) and R without (OUT), under other training and noise seeds
                 score = -loss_target, or -loss_target / loss_clients;  AUC of IN against OUT, balanced accuracy at a
                 threshold chosen on half of them
 
-Differences from the paper: the published difference decides nothing (no run without the target, no threshold, no error rate)
-and grows with noise and with a skewed target; it is kept for comparison. The paired test is the measure of what leaks.
+Differences from the paper: the published difference allows no decision (it has no run without the target, no threshold
+and no error rate) and grows with noise and with a skewed target; it is kept for comparison. The paired test measures
+the actual leakage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from attacks import Audit, Exposure, Scores
+from algorithms.core.metric import CLIENT, Column, Metric
+from algorithms.interfaces import Problems, Run
+from attacks.interfaces import AttackedModel, Audit, Exposure, Measure
+from datasets.components import Above, read_when
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation, Ints
+from datasets.federation import DataError, Examples, Federation
 
 if TYPE_CHECKING:
     from algorithms.core.messages import Weights
     from algorithms.core.network import Network
 
-STAGE = "models"
+KINDS = ("models", "replicas")
+METRICS = (
+    Metric("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
+    Metric("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
+    Metric("cia_difference", CLIENT, "CIA difference", live=3, table=Column(2, "CIA\ndifference")),
+    Metric("cia_auc", CLIENT, "CIA AUC", "lower", live=2, table=Column(1, "CIA\nAUC", 2)),
+    Metric("cia_auc_low", CLIENT, "CIA AUC, low"),
+    Metric("cia_auc_high", CLIENT, "CIA AUC, high"),
+    Metric("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower"),
+    Metric("cia_federations", CLIENT, "federations of the paired test", unit="federations", digits=1),
+)
 
 
 class Config(SlotConfig):
-    """Fields of the attack."""
+    """Fields of the client inference attack."""
 
     every: int = Field(1, ge=1, description="rounds from one published difference to the next")
     # The paper attacks client 3 of 3.
     target: int = Field(-1, ge=-1, description="the attacked client; -1 is the last one")
     shadow: Literal["subset", "disjoint"] = Field(
         "subset",
-        description="what is known of the target: some of its training examples, or some of its own test examples",
+        description="the attacker holds some of the target's training examples, or some of its own test examples",
     )
     shadow_share: float = Field(0.1, gt=0, le=1, description="share of those examples that the attacker holds")
-    # 16 give an AUC with a standard error of about 0.1; the paired test is off with 0.
-    replicas: int = Field(16, ge=0, le=1000, description="federations with and as many without the target; 0: none")
+    # With 16, the AUC has a standard error of about 0.1.
+    replicas: int = Field(
+        16, ge=0, le=1000, description="federations with the target, and as many without it; 0: no paired test"
+    )
     rounds: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (1, 5, 20), max_length=10, description="rounds after which the paired test looks; the first is the headline"
+        (1, 5, 20),
+        max_length=10,
+        description="rounds after which the paired test is made; the first gives the headline value",
+        json_schema_extra=read_when(replicas=Above(0)),
     )
     score: Literal["loss", "ratio"] = Field(
         "loss",
         description="what is compared: the loss on the target's examples, or its ratio to the other clients' loss",
+        json_schema_extra=read_when(replicas=Above(0)),
     )
-    bootstrap: int = Field(2000, ge=1, le=100_000, description="resamples behind the interval of the AUC")
+    bootstrap: int = Field(
+        2000,
+        ge=1,
+        le=100_000,
+        description="resamples behind the interval of the AUC",
+        json_schema_extra=read_when(replicas=Above(0)),
+    )
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A federation to be trained: with the target or without, from random numbers of its own, ``rounds`` long."""
+    """A federation to be trained for the paired test.
+
+    Attributes:
+        inside: whether the target takes part.
+        number: selects the replica's random numbers.
+        rounds: the number of rounds.
+    """
 
     inside: bool
     number: int
     rounds: int
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
+def problems(config: Config, run: Run) -> Problems:
+    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
     found, clients = [], run.data.config.clients
     if run.clustering.config.clusters > 1:
         found.append(("", f"cia attacks one global model; clustering {run.clustering.name} keeps several"))
     if config.target >= clients:
         found.append(("target", f"there are {clients} clients, numbered from 0; got {config.target}"))
     if config.replicas and clients < 2:
-        found.append(("replicas", "a federation without its only client cannot be trained; allowed is 0"))
+        found.append(("replicas", "a federation without its only client cannot be trained; only 0 is allowed"))
     if config.replicas == 1:
-        found.append(("replicas", "a threshold is chosen on half of the federations; needs 2 or more, or 0"))
+        found.append(("replicas", "half of the federations serve to choose a threshold; 0 or at least 2 are needed"))
     return found
 
 
 def target(config: Config, data: Federation) -> int:
-    """The attacked client's number."""
+    """Return the number of the attacked client."""
     return config.target % data.clients
 
 
-def shadow_jobs(
-    config: Config, data: Federation, cluster: int, assignment: Ints, accuracy: float, seed_for: Callable[..., int]
-) -> tuple[()]:
-    """No shadow models are needed."""
-    return ()
+def audit(config: Config, model: AttackedModel) -> Audit:
+    """Compute the published difference of a model.
 
+    Args:
+        config: the component's fields.
+        model: the global model.
 
-def audit(
-    config: Config,
-    data: Federation,
-    cluster: int,
-    assignment: Ints,
-    network: Network,
-    weights: Weights,
-    shadows: Sequence[Any],
-    rng: np.random.Generator,
-) -> Audit:
-    """The published difference for the model ``weights``; it says nothing of membership, so there is no risk to publish."""
-    losses = measure(config, data, network, weights)
+    Returns:
+        Two losses and their relative difference as metrics; the risk is None, because the difference says nothing of
+        membership.
+    """
+    losses = measure(config, model.cluster.data, model.network, model.weights)
     metrics = {
         "cia_aggregated_loss": losses["clients"],
         "cia_target_loss": losses["target"],
         "cia_difference": _ratio(losses["target"] - losses["clients"], losses["target"]),
     }
-    measures = tuple(("cia", name.removeprefix("cia_"), value) for name, value in metrics.items())
-    none = np.empty(0)
-    return Audit(None, measures, Scores(none.astype(str), none.astype(int), none.astype(bool), none), metrics)
+    measures = tuple(Measure("cia", name.removeprefix("cia_"), value) for name, value in metrics.items())
+    return Audit(None, measures, metrics=metrics)
 
 
 def attacker_examples(config: Config, data: Federation) -> Examples:
-    """What the attacker knows of the target: a share of its training examples, or of those that it tests on.
+    """Return the target's examples that the attacker holds.
 
-    They are evenly spaced in the order in which they were dealt, so that every model is asked about the same ones. Raises
-    DataError where there is none.
+    They are a share of its training examples or of its own test examples, evenly spaced in the client's order, so every
+    model is queried with the same examples.
+
+    Args:
+        config: the component's fields.
+        data: the federation.
+
+    Raises:
+        DataError: the target has no test examples of its own.
     """
     client = target(config, data)
     own = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
@@ -123,16 +154,26 @@ def attacker_examples(config: Config, data: Federation) -> Examples:
 
 
 def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
-    """Mean losses in nats of the model ``weights``: on the ``target``'s examples that the attacker holds, on all ``clients``'
-    own test examples (which weighs clients by their number), and on those of the ``others`` than the target."""
+    """Measure three mean losses of a model, in nats.
+
+    Args:
+        config: the component's fields.
+        data: the whole federation.
+        network: provides the torch module.
+        weights: the model.
+
+    Returns:
+        "target": on the target's examples that the attacker holds; "clients": on the test examples of all clients, each
+        client weighted by their number; "others": the same without the target.
+    """
     from algorithms.engine.block import cross_entropies
 
     network.load(weights)
-    known = attacker_examples(config, data)
+    examples = attacker_examples(config, data)
     owned = data.test_owner >= 0 if (data.test_owner >= 0).any() else np.ones(len(data.test), bool)
     tests, owner = data.test[owned], data.test_owner[owned]
     losses = cross_entropies(network.logits(tests.x), tests.y)
-    of_target = cross_entropies(network.logits(known.x), known.y)
+    of_target = cross_entropies(network.logits(examples.x), examples.y)
     others = owner != target(config, data)
     return {"target": _mean(of_target), "clients": _mean(losses), "others": _mean(losses[others])}
 
@@ -146,24 +187,48 @@ def _mean(values: np.ndarray) -> float:
 
 
 def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
-    """The federations that the paired test needs in a run of ``rounds``; those with and without have other numbers."""
+    """Return the federations that the paired test needs, each with its own random numbers.
+
+    Args:
+        config: the component's fields.
+        rounds: the rounds of the run.
+    """
     last = max((r for r in config.rounds if r <= rounds), default=0)
     count = config.replicas if last else 0
     return tuple(Replica(number < count, number, last) for number in range(2 * count))
 
 
-def conclude(
+def federation(config: Config, data: Federation, replica: Replica) -> Federation:
+    """Return the data of a replica: the whole federation, or the one without the target."""
+    return data if replica.inside else data.without(target(config, data))
+
+
+def looks_after(config: Config, rounds: int) -> bool:
+    """Return whether the paired test measures the models after ``rounds`` rounds."""
+    return rounds in config.rounds
+
+
+def compare(
     config: Config, found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
 ) -> Exposure:
-    """The paired test: ``found`` holds, for each replica, what `measure` said of its model by round; nothing
-    of a federation that diverged. Fewer than two of either kind decide nothing."""
+    """Make the paired test.
+
+    Args:
+        config: the component's fields.
+        found: for each replica, the result of `measure` by round; empty for a federation that diverged.
+        rng: the generator of the bootstrap.
+
+    Returns:
+        The metrics of `paired_test` for each measured round and, without a suffix, of the first such round. They are
+        NaN with fewer than two federations of either kind.
+    """
     metrics: dict[str, float] = {}
-    measures: list[tuple[str, str, float]] = []
+    measures: list[Measure] = []
     for r in [r for r in config.rounds if any(r in by_round for _, by_round in found)]:
         scored = [(_score(config, by_round[r]), replica.inside) for replica, by_round in found if r in by_round]
         scores, inside = (np.array(column) for column in zip(*scored, strict=True))
         values = paired_test(scores, inside, config.bootstrap, rng) | {"cia_federations": float(len(scored))}
-        measures += [("client_target", f"{name}_round_{r}", value) for name, value in values.items()]
+        measures += [Measure("client_target", f"{name}_round_{r}", value) for name, value in values.items()]
         metrics |= {f"{name}_round_{r}": value for name, value in values.items()}
         metrics = values | metrics
     return Exposure(metrics=metrics, clients={}, measures=tuple(measures))
@@ -174,9 +239,17 @@ def _score(config: Config, losses: Mapping[str, float]) -> float:
 
 
 def paired_test(scores: np.ndarray, inside: np.ndarray, bootstrap: int, rng: np.random.Generator) -> dict[str, float]:
-    """AUC of IN against OUT scores with a 95 % bootstrap interval, and balanced accuracy by a threshold from one half.
+    """Compare the scores of federations with the target (IN) and without it (OUT).
 
-    ``scores`` [federations] are the higher the likelier the target took part; ``inside`` [federations] says whether it did.
+    Args:
+        scores: [federations] the higher, the likelier the target took part.
+        inside: [federations] whether it did.
+        bootstrap: the number of resamples.
+        rng: the generator.
+
+    Returns:
+        The AUC with a 95 % bootstrap interval, and the balanced accuracy on one half of the federations with a
+        threshold chosen on the other half.
     """
     ins, outs = (part[np.isfinite(part)] for part in (scores[inside], scores[~inside]))
     if min(len(ins), len(outs)) < 2:
@@ -199,7 +272,7 @@ def paired_test(scores: np.ndarray, inside: np.ndarray, bootstrap: int, rng: np.
 
 
 def _threshold(ins: np.ndarray, outs: np.ndarray) -> float:
-    """The score from which on a federation counts as IN, with the best balanced accuracy on these; midway between two."""
+    """Return the lowest score that counts as IN: the cut with the best balanced accuracy, midway between two scores."""
     ranked = np.sort(np.concatenate([ins, outs]))
     candidates = np.concatenate([[-np.inf], (ranked[1:] + ranked[:-1]) / 2, [np.inf]])
     merit = [(ins >= one).mean() + (outs < one).mean() for one in candidates]

@@ -1,106 +1,120 @@
 """Membership inference with shadow models, on each cluster model (Shokri et al. 2017; Jung et al. 2025, algorithm 2).
 
     for each model theta_j, every 5 rounds:
-        transform the server's shadow set as the clients in cluster j see the world
-        for k = 1..3:  train shadow model f_k from scratch on a random half of it, as accurate there as theta_j is on
-        its own train the attack A on {(f_k(z), z in the half of f_k)} for all k and all examples z that were drawn for
-        f_k query theta_j with training examples of cluster j (members) and equally many held-out examples l_j = (TPR +
-        TNR) / 2 of A
+        transform the server's shadow set in the same way as the examples of cluster j's clients
+        for k = 1..3:
+            train shadow model f_k from scratch on a random half of it, until it is as accurate there as theta_j is on its own
+        train the attack A on {(f_k(z), z in the half of f_k)} for all k and all examples z that were drawn for f_k
+        query theta_j with training examples of cluster j (members) and equally many held-out examples
+        l_j = (TPR + TNR) / 2 of A
 
-Differences from the paper: as printed, theta_j is never queried, so its l would not depend on it, and TPR would need
-clients' data that the server does not have. Here A is evaluated on theta_j by an oracle who knows the members
-(``signal: oracle``), or on one more shadow model, all that a server could do alone (``server_only``). The paper does
-not say how shadow images and non-members are transformed; unless they look like members, A tells transforms apart and
-not members.
+Differences from the paper: as printed, the algorithm never queries theta_j, so its l would not depend on theta_j, and
+TPR would need clients' data that the server does not have. Here A is evaluated on theta_j by an oracle that knows the
+members (``signal: oracle``), or on one more shadow model, which a server could do alone (``server_only``). The paper
+does not say how shadow images and non-members are transformed; unless they look like members, A distinguishes
+transforms instead of members.
 
-A limit to know: shadows are as accurate as theta_j, not as confident. Where theta_j has been at 100 % for many rounds
-its shadows stop long before they are as sure of themselves, and A underrates the leak; the reference attacks lose less
-by it.
+A limitation: shadow models are as accurate as theta_j, but not as confident. If theta_j has been at 100 % for many
+rounds, its shadows stop long before they are equally confident, and A underestimates the leakage; the reference attacks
+are affected less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
 
-from attacks import Audit, Scores, _attack_models
+from algorithms.interfaces import Problems, Run
+from attacks import _attack_models
 from attacks._shadows import Shadow, ShadowJob, pool_outputs, train_shadow
+from attacks.interfaces import AttackedModel, Audit, Cluster, Measure, Scores
 from attacks.metrics import membership
 from attacks.metrics.membership import Outputs
 from datasets import transforms
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Floats, Ints
 from datasets.roles import NOBODY
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
 
 if TYPE_CHECKING:
-    from algorithms.core.messages import Weights
-    from algorithms.core.network import Network
+    pass
 
-__all__ = ["STAGE", "Audit", "Config", "Shadow", "ShadowJob", "audit", "shadow_jobs", "train_shadow"]
+__all__ = ["KINDS", "RISK", "Config", "Shadow", "ShadowJob", "audit", "shadow_jobs", "shadow_work", "train_shadow"]
 
-STAGE = "models"
+KINDS = ("models",)
 RISK = True  # its accuracy may be published to the clients
 
 
 class Config(SlotConfig):
     """Fields of the shadow attack."""
 
-    every: int = Field(5, ge=1, description="rounds from one attack to the next; in between its result stands")
+    every: int = Field(5, ge=1, description="rounds from one attack to the next; its result is kept in between")
     shadows: int = Field(3, ge=1, le=100, description="shadow models per cluster")
-    # Otherwise the attack learns rotations of its own, which the clients' images do not have.
+    # With other transforms, the attack would learn from rotations that the clients' images do not have.
     shadow_transform: Literal["cluster", "mixture", "none"] = Field(
         "cluster", description="whose transforms shadow images get: the cluster's clients', all clients' or none"
     )
-    # A model of few examples overfits more; shadows of another size would teach the attack a different gap.
+    # A model trained on few examples overfits more, so shadows of another size would show the attack a different gap.
     size_matched: bool = Field(True, description="train shadows on at most as many examples as the cluster has")
     # The published FEMNIST set has 100 000 images; three shadows on half of them would cost more than the federation.
     shadow_examples: int = Field(
         10_000, ge=2, description="examples drawn from the shadow set for each shadow, at most"
     )
-    max_epochs: int = Field(50, ge=1, description="epochs after which a shadow stops, accurate enough or not")
+    max_epochs: int = Field(50, ge=1, description="epochs after which a shadow stops even if it is not accurate enough")
     attack_model: Literal["mlp", "mlp_per_class", "art"] = Field(
         "mlp", description="network that reads softmax vectors: one for all classes, one for each, or ART's"
     )
-    # Some 800 weights learn no more from further vectors, and the time of training grows with them.
+    # More vectors do not improve a network of some 800 weights, and the training time grows with their number.
     attack_examples: int = Field(10_000, ge=2, description="softmax vectors that the attack is trained on, at most")
     signal: Literal["oracle", "server_only"] = Field(
         "oracle", description="risk sent to clients: accuracy on their own examples, or on one more shadow model"
     )
-    # Unrotated is a diagnosis: it shows how much of a published accuracy a mismatch of transforms can explain.
+    # "unrotated" is diagnostic: it shows how much of a published accuracy a mismatch of transforms can explain.
     nonmember_transform: Literal["cluster", "unrotated"] = Field(
-        "cluster", description="non-members transformed as the cluster's clients see the world, or left as they are"
+        "cluster", description="non-members: transformed like the cluster's clients' examples, or left as they are"
     )
-    queries: int = Field(2000, ge=1, description="members that are attacked at most, and equally many non-members")
+    queries: int = Field(2000, ge=1, description="attacked members at most, and as many non-members")
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
-    found = []
-    for field, least in (("shadow_size", 2), ("nonmember_size", 1)):
-        size = getattr(run.data.config, field, None)
-        if size is not None and size < least:
-            found.append(("", f"shadow_mia needs data.{field} of {least} or more, got {size}"))
-    return found
+def problems(config: Config, run: Run) -> Problems:
+    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
+    data = run.data.config
+    sizes = {"shadow_size": 2} if isinstance(data, SharedTestConfig | HeldOutConfig) else {}
+    sizes |= {"nonmember_size": 1} if isinstance(data, SharedTestConfig) else {}
+    values = {field: (getattr(data, field), least) for field, least in sizes.items()}
+    return [
+        ("", f"shadow_mia needs data.{field} of {least} or more, got {size}")
+        for field, (size, least) in values.items()
+        if size is not None and size < least
+    ]
+
+
+def shadow_work(config: Config) -> tuple[int, int]:
+    """Return the number of shadow models of a cluster and the maximal epochs of one."""
+    return config.shadows + (config.signal == "server_only"), config.max_epochs
 
 
 def shadow_jobs(
-    config: Config,
-    data: Federation,
-    cluster: int,
-    assignment: Ints,
-    accuracy: float,
-    seed_for: Callable[..., int],
+    config: Config, cluster: Cluster, accuracy: float, seed_for: Callable[..., int]
 ) -> tuple[ShadowJob, ...]:
-    """The shadow models that are needed to attack model ``cluster``, chosen by the clients with that ``assignment``.
+    """Return the shadow models that are needed to attack the model of a cluster.
 
-    ``accuracy`` is the model's on its clients' training examples; it is rounded to whole percents, so that jobs
-    differ whenever it moved by a point. All draws follow from ``seed_for(purpose, *integers)`` and from who is in the
-    cluster. Raises DataError for a shadow set of less than two examples.
+    All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients.
+
+    Args:
+        config: the component's fields.
+        cluster: the model and its clients.
+        accuracy: the model's accuracy on its clients' training examples; it is rounded to whole percents, so jobs
+            differ only if it changed by about a point.
+        seed_for: returns an integer seed for a purpose and a place.
+
+    Raises:
+        DataError: the shadow set has fewer than two examples.
     """
-    clients = np.flatnonzero(assignment == cluster)
+    clients, data = cluster.clients, cluster.data
     size = _half(config, data, clients)
 
     def seed(purpose: str, *numbers: int) -> int:
@@ -126,7 +140,7 @@ def shadow_jobs(
 
 
 def _half(config: Config, data: Federation, clients: Ints) -> int:
-    """Number of examples that a shadow model is trained on, and of those that it is not."""
+    """Return the number of examples that a shadow model is trained on, which is also the number of its non-members."""
     half = min(config.shadow_examples, len(data.shadow)) // 2
     if half < 1:
         raise DataError(
@@ -136,12 +150,12 @@ def _half(config: Config, data: Federation, clients: Ints) -> int:
 
 
 def _shadow_strengths(config: Config, data: Federation, clients: Ints, rng: np.random.Generator) -> Floats:
-    """Transform strengths of the whole shadow set, [n shadow]."""
-    nobodys = np.full(len(data.shadow), NOBODY)
+    """Draw the transform strengths of the whole shadow set, [n shadow]."""
+    owners = np.full(len(data.shadow), NOBODY)
     if config.shadow_transform == "none":
-        return _untransformed(data, nobodys)
+        return _untransformed(data, owners)
     everyone = np.arange(data.clients)
-    return _matching_strengths(data, clients if config.shadow_transform == "cluster" else everyone, nobodys, rng)
+    return _matching_strengths(data, clients if config.shadow_transform == "cluster" else everyone, owners, rng)
 
 
 def _untransformed(data: Federation, owners: Ints) -> Floats:
@@ -149,31 +163,35 @@ def _untransformed(data: Federation, owners: Ints) -> Floats:
 
 
 def _matching_strengths(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
-    """Transform strengths [n] of examples with these ``owners`` [n]: the owner's; without one, any of ``clients``'."""
-    anyones = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
-    return data.draw_strengths(np.where(owners == NOBODY, anyones, owners), rng)
+    """Draw transform strengths [n] of examples from their owners' strengths.
 
-
-def audit(
-    config: Config,
-    data: Federation,
-    cluster: int,
-    assignment: Ints,
-    network: Network,
-    weights: Weights,
-    shadows: Sequence[Shadow],
-    rng: np.random.Generator,
-) -> Audit:
-    """Attack the model ``weights`` of ``cluster``, whose clients are those with that ``assignment``.
-
-    ``shadows`` are the models of `shadow_jobs`. The measures are those of the oracle under either signal; with
-    ``server_only`` the risk is a function of the shadows alone. Raises DataError where no held-out example can serve.
+    Args:
+        data: the federation.
+        clients: the clients from whom strengths are drawn for examples that nobody owns.
+        owners: [n] the owner of each example; -1: nobody.
+        rng: the generator.
     """
-    clients = np.flatnonzero(assignment == cluster)
-    shadow = pool_outputs(shadows, "shadow")
+    random_owners = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
+    return data.draw_strengths(np.where(owners == NOBODY, random_owners, owners), rng)
+
+
+def audit(config: Config, model: AttackedModel) -> Audit:
+    """Attack one model with the shadow models of `shadow_jobs`.
+
+    The measures are always those of the oracle; with ``signal: server_only``, the published risk depends on the shadows
+    alone.
+
+    Args:
+        config: the component's fields.
+        model: the model under attack, with its trained shadow models.
+
+    Raises:
+        DataError: there is no held-out example that can serve as a non-member.
+    """
+    shadow, rng = pool_outputs(model.shadows, "shadow"), model.rng
     learned = _attack_models.fit(config.attack_model, _at_most(config.attack_examples, shadow, rng), rng)
-    network.load(weights)
-    target, owners = _query(config, data, clients, network, rng)
+    model.network.load(model.weights)
+    target, owners = _query(config, model)
     scores = {
         "shadow_mia": learned(target),
         "loss_threshold": membership.loss_threshold(shadow, target),
@@ -181,27 +199,31 @@ def audit(
     }
     found = {attack: membership.measure(score, target.member) for attack, score in scores.items()}
     found["maximum"] = membership.worst_case(list(found.values()))
-    risk = found["shadow_mia"]["balanced_accuracy"]
+    measured = published = found["shadow_mia"]["balanced_accuracy"]
     if config.signal == "server_only":
-        probe = pool_outputs(shadows, "probe")
-        risk = membership.balanced_accuracy(learned(probe), probe.member)
-    return Audit(risk, _list_measures(found, target, shadows), _table(scores, target, owners))
+        probe = pool_outputs(model.shadows, "probe")
+        published = membership.balanced_accuracy(learned(probe), probe.member)
+    measures = _list_measures(found, target, model.shadows)
+    return Audit(published, measures, _table(scores, target, owners), measured_risk=measured)
 
 
 def _at_most(limit: int, outputs: Outputs, rng: np.random.Generator) -> Outputs:
     return outputs[np.sort(rng.choice(len(outputs), limit, replace=False))] if len(outputs) > limit else outputs
 
 
-def _query(
-    config: Config, data: Federation, clients: Ints, network: Network, rng: np.random.Generator
-) -> tuple[Outputs, Ints]:
-    """What the loaded model says of members and of equally many non-members, and the owner of each (-1: nobody)."""
+def _query(config: Config, model: AttackedModel) -> tuple[Outputs, Ints]:
+    """Query the loaded model with members and equally many non-members.
+
+    Returns:
+        The outputs, and the owner of each example (-1: nobody).
+    """
+    data, clients, network, rng = model.cluster.data, model.cluster.clients, model.network, model.rng
     inside = np.flatnonzero(np.isin(data.owner(), clients))
-    # An example held out from a client looks like that client's; it is no fair opponent if the client is elsewhere.
+    # An example held out from a client looks like that client's; it is unfair as a non-member of another client's model.
     outside = np.flatnonzero((data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients))
     size = min(config.queries, len(inside), len(outside))
     if size < 1:
-        raise DataError(f"{data.name} has no held-out example to set against the {len(inside)} members of a cluster")
+        raise DataError(f"{data.name} has no held-out example to compare with the {len(inside)} members of a cluster")
     inside = np.sort(rng.choice(inside, size, replace=False))
     outside = np.sort(rng.choice(outside, size, replace=False))
     held_out, holders = data.nonmembers[outside], data.nonmember_owner[outside]
@@ -215,18 +237,21 @@ def _query(
 
 def _list_measures(
     found: dict[str, dict[str, float]], target: Outputs, shadows: Sequence[Shadow]
-) -> tuple[tuple[str, str, float], ...]:
-    """All measures as triples, with the model's gap between trained and held-out examples and the shadows' training."""
-    rows = [(attack, metric, value) for attack, measures in found.items() for metric, value in measures.items()]
+) -> tuple[Measure, ...]:
+    """Return all measures, with the model's gap between members and non-members and the training of the shadows."""
+    rows = [Measure(attack, metric, value) for attack, measures in found.items() for metric, value in measures.items()]
     members = int(target.member.sum())
     for attack in found:
-        rows += [(attack, "members", float(members)), (attack, "nonmembers", float(len(target) - members))]
+        rows += [
+            Measure(attack, "members", float(members)),
+            Measure(attack, "nonmembers", float(len(target) - members)),
+        ]
     right = target.logits.argmax(axis=1) == target.labels
     inside, outside = float(right[target.member].mean()), float(right[~target.member].mean())
-    rows += [("model", "accuracy_members", inside), ("model", "accuracy_nonmembers", outside)]
-    rows += [("model", "gap", inside - outside)]
-    rows += [("shadows", "accuracy", float(np.mean([shadow.accuracy for shadow in shadows])))]
-    rows += [("shadows", "epochs", float(np.mean([shadow.epochs for shadow in shadows])))]
+    rows += [Measure("model", "accuracy_members", inside), Measure("model", "accuracy_nonmembers", outside)]
+    rows += [Measure("model", "gap", inside - outside)]
+    rows += [Measure("shadows", "accuracy", float(np.mean([shadow.accuracy for shadow in shadows])))]
+    rows += [Measure("shadows", "epochs", float(np.mean([shadow.epochs for shadow in shadows])))]
     return tuple(rows)
 
 

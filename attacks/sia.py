@@ -1,4 +1,4 @@
-"""Source inference (Hu et al. 2021; Zhao et al. 2025, eq. 5): whose example is this? His whose model loses least on it.
+"""Source inference (Hu et al. 2021; Zhao et al. 2025, eq. 5): whose model has the lowest loss on an example?
 
     T_i   n training examples of client i, drawn once for the run
     every round, before the server averages, with the models theta_k that it received:
@@ -6,38 +6,50 @@
         SIA_i    = |{x in T_i : guess(x) = i}| / |T_i|        1 / clients is chance
     disparity: CoV, 1 / (1 + CoV^2) and max - min of SIA_i over clients; CoV of one owner's losses over models
 
-Differences from the paper: none in the attack. The released code draws HAR's targets from all of a client's examples, of which
-some were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``). Max - min is biased upwards, so what
-it would be for equally exposed clients is given beside it, as ``eod_null``.
+Differences from the paper: none in the attack. The released code draws HAR's targets from all of a client's examples,
+some of which were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``). Max - min is biased
+upwards, so its expected value for equally exposed clients is reported as well, as ``eod_null``.
 
-A check on any result: if targets are not the owners' examples, sum_i SIA_i = 1 in expectation whatever the models are.
-A mean of 1 / clients with a wide spread is the mark of an attack on the wrong examples.
+A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i would be 1, whatever
+the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples were attacked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from attacks import Exposure
+from algorithms.core.metric import MINOR, SOURCE, Column, Metric
+from algorithms.interfaces import Metrics, Outcome, Run
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity, membership
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation, Floats, Ints
-
-if TYPE_CHECKING:
-    from algorithms.core.messages import Weights
-    from algorithms.core.network import Network
+from datasets.federation import DataError, Examples, Federation, Ints
 
 Doubles = NDArray[np.float64]
-Stream = Callable[..., np.random.Generator]
 
-STAGE = "updates"
+KINDS = ("updates",)
 OF_GUESSES = "sia_mean", "sia_chance", "sia_cov", "sia_fi", "sia_mad", "sia_sen", "eod", "eod_null"
 OF_LOSSES = "loss_cov", "loss_fi", "loss_mad"
+
+METRICS = (
+    Metric("sia_mean", SOURCE, "mean SIA accuracy", "lower", live=1, table=Column(1, "SIA\nmean")),
+    Metric("sia_max", SOURCE, "largest SIA accuracy", "lower", table=Column(3, "SIA\nmax", interval=False)),
+    Metric("sia_chance", SOURCE, "SIA by guessing"),
+    Metric("sia_cov", SOURCE, "CoV of SIA", "lower", "", live=2, table=Column(2, "SIA\nCoV", 2)),
+    Metric("sia_fi", SOURCE, "FI of SIA", "higher", "", live=4, table=Column(4, "SIA\nFI", 2, interval=False)),
+    Metric("eod", SOURCE, "EOD", "lower", live=2, table=Column(2, "EOD", 2)),
+    Metric("eod_null", SOURCE, "EOD by chance", live=5, table=Column(4, "EOD by\nchance", 2, interval=False)),
+    Metric("sia_mad", SOURCE, "mean absolute difference of SIA", "lower"),
+    Metric("sia_sen", SOURCE, "Sen welfare of SIA", "higher", ""),
+    Metric("loss_cov", SOURCE, "CoV of loss", "lower", "", live=5, table=Column(3, "loss\nCoV", 2, interval=False)),
+    Metric("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
+    Metric("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
+)
 
 
 class Config(SlotConfig):
@@ -47,7 +59,7 @@ class Config(SlotConfig):
     targets: int = Field(
         100, ge=1, description="attacked examples of each client; at most what the smallest client has"
     )
-    # An example that nobody trained on belongs to nobody's model, and only adds noise.
+    # An example that nobody trained on has no source; attacking it only adds noise.
     pool: Literal["training", "all"] = Field(
         "training",
         description="examples that may be attacked: the client's training examples, or its test examples, too",
@@ -56,10 +68,18 @@ class Config(SlotConfig):
 
 
 def targets(config: Config, data: Federation, stream: Stream) -> Ints:
-    """The attacked examples of every client, [clients, n]: places among the training examples followed by the test examples.
+    """Draw the attacked examples of every client, equally many of each; the draw depends on the seed, not on the round.
 
-    They depend on the run's seed and not on the round. Every client has equally many. Raises DataError where a client has no
-    example to be attacked.
+    Args:
+        config: the component's fields.
+        data: the federation.
+        stream: returns generators that are the same in every round.
+
+    Returns:
+        [clients, n] positions, which count the training examples first and then the test examples.
+
+    Raises:
+        DataError: a client has no example to attack.
     """
     pools = [_pool(config, data, i) for i in range(data.clients)]
     size = min(config.targets, *map(len, pools))
@@ -76,7 +96,7 @@ def _pool(config: Config, data: Federation, client: int) -> Ints:
 
 
 def _examples_at(data: Federation, places: Ints) -> Examples:
-    """The examples at ``places`` [n], counting the training examples first and the test examples after them."""
+    """Return the examples at ``places`` [n], which count the training examples first and then the test examples."""
     trained_on = places < len(data.train)
     x, y = np.empty((len(places), *data.shape), np.float32), np.empty(len(places), np.int64)
     for part, chosen, start in (data.train, trained_on, 0), (data.test, ~trained_on, len(data.train)):
@@ -84,49 +104,46 @@ def _examples_at(data: Federation, places: Ints) -> Examples:
     return Examples(x, y)
 
 
-def observe(
-    config: Config,
-    data: Federation,
-    network: Network,
-    sent: Sequence[Weights],
-    assignment: Ints,
-    params: Floats,
-    buffers: Floats,
-    clients: Sequence[int],
-    stream: Stream,
-) -> Doubles:
-    """Losses [c, clients * n] in nats of the models of a block's c ``clients`` on the targets of all, owner after owner.
+def observe(config: Config, seen: SeenUpdates) -> Doubles:
+    """Compute the losses of a block's c models on the targets of all clients.
 
-    Models are used as the server receives them (``params`` [c, d], ``buffers`` [c, b], among them a client's own running
-    statistics), in evaluation mode, and all are asked about the same examples in the same order.
+    The models are used as the server receives them (with each client's own running statistics), in evaluation mode, and
+    all are queried with the same examples in the same order.
+
+    Returns:
+        [c, clients * n] in nats, owner after owner.
     """
     from algorithms.core.messages import Weights
 
-    attacked = _examples_at(data, targets(config, data, stream).ravel())
-    losses = np.empty((len(clients), len(attacked)))
-    for row, own, statistics in zip(losses, params, buffers, strict=True):
-        network.load(Weights(own, statistics))
-        # Exact where the probability rounds to 1, or all models that overfit would tie at 0, in favor of the first.
-        row[:] = membership.losses(network.logits(attacked.x), attacked.y)
+    attacked = _examples_at(seen.data, targets(config, seen.data, seen.stream).ravel())
+    losses = np.empty((len(seen.clients), len(attacked)))
+    for row, own, statistics in zip(losses, seen.params, seen.buffers, strict=True):
+        seen.network.load(Weights(own, statistics))
+        # Exact where the probability rounds to 1; otherwise all overfitted models would tie at 0, in favor of the first.
+        row[:] = membership.losses(seen.network.logits(attacked.x), attacked.y)
     return losses
 
 
 def guesses(losses: Doubles) -> Ints:
-    """Which of the models each example is traced to, [owners, n], from ``losses`` [models, owners, n].
+    """Guess the source of each example: the model with the lowest loss; among equals, the first.
 
-    The lowest loss wins, of equals the first. A model whose loss is not a number is not suspected.
+    Args:
+        losses: [models, owners, n] in nats; a model whose loss is NaN is never the guess.
+
+    Returns:
+        [owners, n] positions of models.
     """
     return np.where(np.isnan(losses), np.inf, losses).argmin(axis=0)
 
 
-def conclude(
-    config: Config, data: Federation, observed: Doubles, clients: Ints, round_: int, stream: Stream
-) -> Exposure:
-    """The attack of one round, from what was observed of the ``clients`` [k] who took part: losses [k, all clients * n].
+def conclude(config: Config, seen: SeenRound) -> Exposure:
+    """Compute the attack of one round from the observed losses [k, all clients * n] of the k clients that took part.
 
-    Only their examples are attacked, and only they are suspected: an example of an absent client has no source in this round.
+    Only their examples are attacked and only they are candidates: an example of an absent client has no source in this
+    round.
     """
-    losses = observed.reshape(len(clients), data.clients, -1)[:, clients]
+    clients, everyone = seen.clients, seen.data.clients
+    losses = seen.observed.reshape(len(clients), everyone, -1)[:, clients]
     hits = guesses(losses) == np.arange(len(clients))[:, None]
     n = hits.shape[1]
     found, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
@@ -134,16 +151,19 @@ def conclude(
     columns = {"sia_accuracy": found, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
     return Exposure(
         metrics=round_metrics(np.round(found, 2) if config.rounded else found, means, float(hits.mean()), n),
-        clients={name: _spread(values, clients, data.clients) for name, values in columns.items()},
-        measures=tuple((f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, found, strict=True)),
+        clients={name: _spread(values, clients, everyone) for name, values in columns.items()},
+        measures=tuple(Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, found, strict=True)),
     )
 
 
 def round_metrics(found: Doubles, means: Doubles, mean: float, n: int) -> dict[str, float]:
-    """The round's metrics (Zhao et al. 2025, section 5.2), over the clients who took part.
+    """Compute the round's metrics over the clients that took part (Zhao et al. 2025, section 5.2).
 
-    ``found`` [clients] is the attack's success on each, ``means`` [models, owners] every model's mean loss on every owner's
-    ``n`` targets, ``mean`` the share of hits among all targets.
+    Args:
+        found: [clients] the attack's success on each client.
+        means: [models, owners] mean loss of each model on each owner's targets, in nats.
+        mean: share of hits among all targets.
+        n: targets per client.
     """
     sia_cov, loss_cov = disparity.cov(found), float(np.mean([disparity.cov(own) for own in means.T]))
     return {
@@ -162,23 +182,24 @@ def round_metrics(found: Doubles, means: Doubles, mean: float, n: int) -> dict[s
 
 
 def _spread(values: Doubles, clients: Ints, everyone: int) -> Doubles:
-    """``values`` [k] of these ``clients`` in a column of all, NaN for the others."""
+    """Put ``values`` [k] of these ``clients`` into an array of all clients, NaN for the others."""
     column = np.full(everyone, np.nan)
     column[clients] = values
     return column
 
 
-def final(config: Config, run: Any, rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """What is reported of the run: every metric's mean over the attacked rounds, and the highest round's ``sia_mean``.
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the mean of every metric over the attacked rounds, and the largest ``sia_mean`` of a round as ``sia_max``.
 
-    Rounds in which a metric is undefined (the CoV where nobody was traced) do not count; None where that is all of them.
+    Rounds in which a metric is undefined (the CoV if no example was traced) do not count; the result is None if no
+    round counts.
     """
-    reported: dict[str, float | None] = {}
+    reported: Metrics = {}
     for name in OF_GUESSES + OF_LOSSES:
-        known = _known(rows, name)
-        reported[name] = float(np.mean(known)) if known else None
-    return reported | {"sia_max": max(_known(rows, "sia_mean"), default=None)}
+        values = _known(outcome.rows, name)
+        reported[name] = float(np.mean(values)) if values else None
+    return reported | {"sia_max": max(_known(outcome.rows, "sia_mean"), default=None)}
 
 
-def _known(rows: Sequence[dict[str, Any]], name: str) -> list[float]:
+def _known(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [row[name] for row in rows if row.get(name) is not None and np.isfinite(row[name])]

@@ -1,30 +1,33 @@
 """White-box membership inference on clients' updates, by directions of gradients (as released by Zhao et al. 2025).
 
-    feature_l(x, k) = cos( -grad_l CE(theta; x), (theta_k - theta)_l )     for each array l of the model theta that k was sent
-    one client, the trainer, is the attacker's own. 30 times: hold out some of its examples, train theta on the rest;
-        the features of examples trained on and held out, against this mock update, are the lessons
-    a random forest of 200 trees learns member or not from the lessons
-    and is asked about 50 training examples and 50 examples never trained on of every other client
+    feature_l(x, k) = cos( -grad_l CE(theta; x), (theta_k - theta)_l )     for each array l of the model theta sent to k
+    one client, the trainer, belongs to the attacker. 30 times: hold out some of its examples, train theta on the rest;
+        the features of trained-on and held-out examples against this mock update are the attack's training data
+    a random forest of 200 trees learns from them to separate members from non-members
+    and is queried with 50 training examples and 50 examples never trained on of every other client
 
-Differences from the paper: it has no such attack, and of the released one no more is known here than the numbers above. The
-rest is our reading: a mock update holds out half of at most 100 of the trainer's examples, its training is plain SGD,
-and what a client never trained on are its own test examples, else the non-members tied to it, else those of nobody.
+Differences from the paper: the paper has no such attack, and of the released one only the numbers above are known to
+us. The rest is our reading: a mock update holds out half of at most 100 of the trainer's examples; its training is
+plain SGD; and the non-members of a client are its own test examples, else the non-members held out from it, else those
+that belong to nobody.
 
-A limit to know: the forest's threshold is learned on the trainer. Where clients have other labels, or local training is unlike
-the mock's, accuracy falls while the ranking of examples (``auc``) may still be good; and where only anybody's examples
-can be set against a client's, their labels may give them away.
+A limitation: the forest's threshold is learned on the trainer. If clients have other labels, or their local training is
+unlike the mock training, accuracy falls although the ranking of examples (``auc``) may still be good. If a client can
+only be compared with examples of nobody, their labels may reveal that they are non-members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from attacks import Exposure
+from algorithms.core.metric import MEMBERSHIP, Column, Metric
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity
 from attacks.metrics.membership import measure
 from datasets.components import Config as SlotConfig
@@ -37,31 +40,37 @@ if TYPE_CHECKING:
 
 Bools = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
-Stream = Callable[..., np.random.Generator]
 
-STAGE = "updates"
+KINDS = ("updates",)
 AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
+METRICS = (
+    Metric(
+        "whitebox_accuracy", MEMBERSHIP, "white-box MIA accuracy", "lower", live=2, table=Column(2, "white-box\nMIA")
+    ),
+    Metric("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", ""),
+    Metric("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower"),
+)
 
 
 class Config(SlotConfig):
-    """Fields of the white-box attack; those named mock are the attacker's guess at how clients train."""
+    """Fields of the white-box attack; those named mock are the attacker's guess of how clients train."""
 
-    # One attack takes a gradient for each attacked example and thirty short trainings.
+    # One attack costs a gradient for each attacked example and thirty short trainings.
     every: int = Field(10, ge=1, description="rounds from one attack to the next")
-    trainer: int = Field(0, ge=0, description="the client whose examples the attacker knows and learns from")
-    queries: int = Field(50, ge=1, description="members that are attacked of each client, and equally many non-members")
+    trainer: int = Field(0, ge=0, description="the client whose examples the attacker holds and learns from")
+    queries: int = Field(50, ge=1, description="attacked members of each client, and as many non-members")
     mock_updates: int = Field(
-        30, ge=1, le=1000, description="trainings on the trainer's examples, each without some of them"
+        30, ge=1, le=1000, description="mock trainings on the trainer's examples, each of which holds out some"
     )
-    mock_epochs: int = Field(1, ge=1, description="passes over the examples of one such training")
-    # A cosine does not see how long an update is, so the rate matters little while it is small.
-    mock_lr: float = Field(0.01, gt=0, le=100, description="learning rate of its plain SGD")
+    mock_epochs: int = Field(1, ge=1, description="passes over the examples in one mock training")
+    # A cosine ignores the length of an update, so the learning rate matters little as long as it is small.
+    mock_lr: float = Field(0.01, gt=0, le=100, description="learning rate of the mock training, which is plain SGD")
     mock_batch_size: int = Field(50, ge=1, description="examples per step; the last batch of a pass may be smaller")
     trees: int = Field(200, ge=1, le=10_000, description="trees of the random forest")
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
+def problems(config: Config, run: Run) -> Problems:
+    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
     clients = run.data.config.clients
     if config.trainer >= clients:
         return [("trainer", f"there are {clients} clients, numbered from 0; got {config.trainer}")]
@@ -70,55 +79,50 @@ def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     return []
 
 
-def observe(
-    config: Config,
-    data: Federation,
-    network: Network,
-    sent: Sequence[Weights],
-    assignment: Ints,
-    params: Floats,
-    buffers: Floats,
-    clients: Sequence[int],
-    stream: Stream,
-) -> dict[str, NDArray[Any]]:
-    """Features of the attacked examples of a block's c ``clients``, and the lessons where the trainer is among them.
+def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
+    """Compute the features of a block's attacked examples, and the attack's training data if the trainer is there.
 
-    Returns ``members`` and ``nonmembers`` [c, queries, arrays], NaN beyond the examples that a client has, ``lessons``
-    [m, arrays] and ``taught`` [m] (whether each was a member), with m = 0 in the other blocks. Raises DataError where no
-    client but the trainer has an example that was not trained on, or the trainer has not two examples.
+    Returns:
+        ``members`` and ``nonmembers`` [c, queries, arrays] of the c clients, NaN beyond the examples that a client has;
+        ``lessons`` [m, arrays], the features of the training data, and ``taught`` [m], whether each was a member; m is
+        0 in the other blocks.
+
+    Raises:
+        DataError: no other client has an example that was not trained on, or the trainer has fewer than two examples.
     """
+    data, network, stream = seen.data, seen.network, seen.stream
     _check(config, data)
     arrays = len(network.layout.names)
-    features = np.full((2, len(clients), config.queries, arrays), np.nan)
+    features = np.full((2, len(seen.clients), config.queries, arrays), np.nan)
     lessons, taught = np.empty((0, arrays)), np.empty(0, bool)
-    for i, client in enumerate(clients):
-        start = sent[assignment[i]]
+    for i, client in enumerate(seen.clients):
+        start = seen.sent[seen.assignment[i]]
         if client == config.trainer:
             lessons, taught = _lessons(config, data.client(client), network, start, stream("attack_training", client))
             continue
-        update = (params[i] - start.params)[None]
+        update = (seen.params[i] - start.params)[None]
         network.load(start)
-        for part, asked in zip(features, attacked_examples(config, data, client, stream), strict=True):
-            part[i, : len(asked)] = cosines(network, asked, update)[:, 0]
+        for part, examples in zip(features, attacked_examples(config, data, client, stream), strict=True):
+            part[i, : len(examples)] = cosines(network, examples, update)[:, 0]
     return {"members": features[0], "nonmembers": features[1], "lessons": lessons, "taught": taught}
 
 
 def _check(config: Config, data: Federation) -> None:
     others = np.delete(np.arange(data.clients), config.trainer)
     if not any(len(_outside(data, int(client))[1]) for client in others):
-        raise DataError(f"{data.name} has no example that could be set against the members of a client; hold some out")
+        raise DataError(f"{data.name} has no example that could serve as a non-member for a client; hold some out")
     if data.sizes[config.trainer] < 2:
         raise DataError(f"whitebox_mia needs 2 training examples or more of client {config.trainer}, its trainer")
 
 
 def attacked_examples(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Examples]:
-    """Members and non-members of ``client``, ready for the model: equally many, the same in every round."""
+    """Draw members and non-members of ``client``, ready for the model: equally many, and the same in every round."""
     rng = stream("attack_targets", client, 1)
-    tested, outside = _outside(data, client)
+    in_test_set, outside = _outside(data, client)
     size = min(config.queries, int(data.sizes[client]), len(outside))
     inside = np.sort(rng.choice(int(data.sizes[client]), size, replace=False))
     outside = np.sort(rng.choice(outside, size, replace=False))
-    if tested:
+    if in_test_set:
         return data.client(client)[inside], data.test[outside]
     stored = data.nonmembers[outside]
     strengths = data.draw_strengths(np.full(size, client), rng)
@@ -126,19 +130,32 @@ def attacked_examples(config: Config, data: Federation, client: int, stream: Str
 
 
 def _outside(data: Federation, client: int) -> tuple[bool, Ints]:
-    """Places of examples that ``client`` never trained on, and whether they are places in the test set: the client's
-    own test examples if it has any, else the non-members tied to it, else those of nobody."""
+    """Find the examples that ``client`` never trained on.
+
+    They are the client's own test examples if it has any, else the non-members held out from it, else those of nobody.
+
+    Returns:
+        Whether they are in the test set (and not among the non-members), and their positions there.
+    """
     if (data.test_owner == client).any():
         return True, np.flatnonzero(data.test_owner == client)
-    tied = data.nonmember_owner == client
-    return False, np.flatnonzero(tied if tied.any() else data.nonmember_owner == NOBODY)
+    own = data.nonmember_owner == client
+    return False, np.flatnonzero(own if own.any() else data.nonmember_owner == NOBODY)
 
 
 def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
-    """Cosine of each example's step downhill with each of ``updates`` [m, d], array by array: [n, m, arrays].
+    """Compute the cosine between each example's gradient step and each update, for each of the model's arrays.
 
-    The step is minus the gradient of the example's own loss at what ``network`` holds, in evaluation mode. Where either has
-    no direction (or the update diverged) the cosine is 0.
+    The step is minus the gradient of the example's own loss at the weights that ``network`` holds, in evaluation mode.
+    The cosine is 0 if either vector is 0 or not finite.
+
+    Args:
+        network: holds the weights that were sent to the client.
+        examples: n examples, ready for the model.
+        updates: [m, d] changes of the parameters.
+
+    Returns:
+        [n, m, arrays].
     """
     found = np.zeros((len(examples), len(updates), len(network.layout.names)))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -152,12 +169,12 @@ def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
 
 
 def _by_array(network: Network, vectors: Floats) -> list[Floats]:
-    """The pieces of ``vectors`` [..., d] that are the model's arrays."""
+    """Split ``vectors`` [..., d] into the pieces that are the model's arrays."""
     return np.split(vectors, np.cumsum(network.layout.sizes)[:-1], axis=-1)
 
 
 def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
-    """The gradient [d] of each example's own loss; the array is filled anew for the next example."""
+    """Yield the gradient [d] of each example's own loss; the array is overwritten for the next example."""
     from torch.nn.functional import cross_entropy
 
     from algorithms.core.network import as_tensor
@@ -173,23 +190,35 @@ def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
 def _lessons(
     config: Config, own: Examples, network: Network, start: Weights, rng: np.random.Generator
 ) -> tuple[Doubles, Bools]:
-    """Features [m, arrays] of the trainer's examples ``own`` against mock updates, and whether each was trained on, [m]."""
-    asked = np.sort(rng.choice(len(own), min(2 * config.queries, len(own)), replace=False))
+    """Make the attack's training data from the trainer's examples ``own`` and mock updates.
+
+    Returns:
+        Features [m, arrays], and whether each example was trained on, [m].
+    """
+    chosen = np.sort(rng.choice(len(own), min(2 * config.queries, len(own)), replace=False))
     updates = np.empty((config.mock_updates, len(start.params)), np.float32)
-    member = np.ones((len(asked), config.mock_updates), bool)
+    member = np.ones((len(chosen), config.mock_updates), bool)
     for m in range(config.mock_updates):
-        member[rng.permutation(len(asked))[: len(asked) // 2], m] = False
-        trained_on = np.delete(np.arange(len(own)), asked[~member[:, m]])
+        member[rng.permutation(len(chosen))[: len(chosen) // 2], m] = False
+        trained_on = np.delete(np.arange(len(own)), chosen[~member[:, m]])
         updates[m] = mock_update(config, own[trained_on], network, start, rng)
     network.load(start)
-    features = cosines(network, own[asked], updates)
+    features = cosines(network, own[chosen], updates)
     return features.reshape(-1, features.shape[2]), member.ravel()
 
 
 def mock_update(
     config: Config, examples: Examples, network: Network, start: Weights, rng: np.random.Generator
 ) -> Floats:
-    """What a client with these ``examples`` would send, [d]: plain SGD from ``start``."""
+    """Return the update [d] that a client with these ``examples`` would send: plain SGD from ``start``.
+
+    Args:
+        config: the component's fields.
+        examples: the examples to train on, ready for the model.
+        network: provides the torch module.
+        start: the weights before training.
+        rng: draws the order of the examples.
+    """
     from torch.nn.functional import cross_entropy
 
     from algorithms.core.network import as_tensor
@@ -207,32 +236,41 @@ def mock_update(
     return network.weights().params - start.params
 
 
-def conclude(
-    config: Config, data: Federation, observed: Mapping[str, NDArray[Any]], clients: Ints, round_: int, stream: Stream
-) -> Exposure:
-    """Learn from the lessons, then judge every other client who took part; all is NaN where the trainer did not."""
-    accuracy, measures = np.full(data.clients, np.nan), []
+def conclude(config: Config, seen: SeenRound) -> Exposure:
+    """Train the forest and attack every other client that took part; all metrics are NaN if the trainer did not."""
+    observed, measures = seen.observed, []
+    accuracy = np.full(seen.data.clients, np.nan)
     taught = observed["taught"]
     if len(taught):
-        judge = forest(config, observed["lessons"], taught, stream("attack_training", config.trainer, round_))
-        for i, client in enumerate(clients):
-            asked = np.concatenate([observed["members"][i], observed["nonmembers"][i]])
-            there = ~np.isnan(asked).any(axis=1)
+        judge = forest(config, observed["lessons"], taught, seen.stream("attack_training", config.trainer, seen.round))
+        for i, client in enumerate(seen.clients):
+            features = np.concatenate([observed["members"][i], observed["nonmembers"][i]])
+            there = ~np.isnan(features).any(axis=1)
             if there.any():
-                member = (np.arange(len(asked)) < config.queries)[there]
-                found = measure(judge(asked[there]) - 0.5, member)
+                member = (np.arange(len(features)) < config.queries)[there]
+                found = measure(judge(features[there]) - 0.5, member)
                 accuracy[client] = found["balanced_accuracy"]
-                measures += [(f"client_{client}", metric, value) for metric, value in found.items()]
-    known = accuracy[~np.isnan(accuracy)]
+                measures += [Measure(f"client_{client}", metric, value) for metric, value in found.items()]
+    accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))
-    if len(known):
-        values = float(known.mean()), disparity.cov(known), disparity.eod(known)
+    if len(accuracies):
+        values = float(accuracies.mean()), disparity.cov(accuracies), disparity.eod(accuracies)
         metrics = dict(zip(AVERAGED, values, strict=True))
     return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
 
 
 def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Generator) -> Callable[[Doubles], Doubles]:
-    """A random forest as a function from features [n, arrays] to the share of trees [n] that say "member"."""
+    """Train a random forest on the attack's training data.
+
+    Args:
+        config: the component's fields.
+        lessons: [m, arrays] features.
+        taught: [m] whether each was a member.
+        rng: draws the forest's seed.
+
+    Returns:
+        A function from features [n, arrays] to the share of trees [n] that say "member".
+    """
     from sklearn.ensemble import RandomForestClassifier
 
     seed = int(rng.integers(2**31))
@@ -240,10 +278,10 @@ def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Gener
     return lambda features: learned.predict_proba(features)[:, list(learned.classes_).index(True)]
 
 
-def final(config: Config, run: Any, rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """What is reported of the run: the means over the attacked rounds in which the trainer took part, None without any."""
-    reported: dict[str, float | None] = {}
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the means over the attacked rounds in which the trainer took part; None if there are none."""
+    reported: Metrics = {}
     for name in AVERAGED:
-        known = [row[name] for row in rows if row.get(name) is not None and np.isfinite(row[name])]
-        reported[name] = float(np.mean(known)) if known else None
+        values = [row[name] for row in outcome.rows if row.get(name) is not None and np.isfinite(row[name])]
+        reported[name] = float(np.mean(values)) if values else None
     return reported

@@ -1,14 +1,18 @@
-"""The data of a federation: published data sets, the ways to deal them to clients, the transforms that make groups.
+"""The data of a federation: published data sets, ways to partition them among clients, and transforms that make groups.
 
-Reading order: `federation` (what every other module speaks of), `build` (load, check, deal: `build_federation`), then
+Reading order: `federation` (the data structures that every other module uses), `build` (load, check, partition:
+`build_federation`), then
 
 * ``sources/``: one file for each data set, the components of the slot ``data``;
-* ``splits/``: one file for each way of dealing, the components of the slot ``data.split``;
-* `ungrouped`: a federation whose clients are not in groups; `stratified`: shares that keep the classes;
-* `roles`: which example serves which purpose, so that none serves two;
-* `transforms`: rotation and brightness; `files`: finding, checking and fetching what is published.
+* ``splits/``: one file for each way to partition, the components of the slot ``data.split``;
+* `ungrouped`: builds a federation whose clients form a single group;
+* `stratified`: makes a test set with the same mixture of classes as the training set;
+* `roles`: assigns each example to exactly one purpose;
+* `transforms`: rotation and brightness;
+* `files`: finds, checks and downloads published files.
 
-Everything here is NumPy. No process is started and nothing is written, except by a data set that downloads itself.
+Everything here is NumPy. Importing the package starts no process and writes nothing; only a data set that downloads
+itself writes files.
 """
 
 from datasets.build import build_federation

@@ -1,32 +1,36 @@
-"""From a chosen data set and a chosen split to the federation of a run: load, check, deal."""
+"""Builds a run's federation from its data set and its split: load, check, partition."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
 
-import numpy as np
-
+from datasets.components import Component, Config
 from datasets.federation import DataError, Federation
-
-
-class Chosen(Protocol):
-    """A component of a slot together with its validated fields."""
-
-    @property
-    def module(self) -> Any: ...
-
-    @property
-    def config(self) -> Any: ...
+from datasets.interfaces import RngFor, SourceContract, SplitContract
+from datasets.source_configs import SourceConfig
 
 
 def build_federation(
-    data: Chosen, split: Chosen, root: Path, rng_for: Callable[[str], np.random.Generator], download: bool = True
+    data: Component[SourceContract, SourceConfig],
+    split: Component[SplitContract, Config],
+    root: Path,
+    rng_for: RngFor,
+    download: bool = True,
 ) -> Federation:
-    """The federation that ``split`` makes of the data set ``data``, which lies (or is downloaded) under ``root``.
+    """Load a data set and partition it among the clients.
 
-    ``rng_for`` gives the generator of a named purpose; the same seeds give the same federation, bit for bit.
-    Raises DataError if the data set is absent, damaged, or too small for what the configuration asks (all reasons at
-    once).
+    The same seeds give the same federation, bit for bit.
+
+    Args:
+        data: the data set.
+        split: the way to partition it.
+        root: the folder that holds the data sets, and into which they are downloaded.
+        rng_for: returns the generator of a named purpose.
+        download: whether a data set that is absent may be downloaded.
+
+    Returns:
+        The federation.
+
+    Raises:
+        DataError: the data set is absent, damaged, or too small for the configuration; the message lists all reasons.
     """
     source = data.module.load(data.config, root, download)
     shortages = split.module.shortages(split.config, data.config, source)

@@ -1,28 +1,240 @@
-"""What a component of a slot is: a module with a ``Config``, found by looking into the slot's folder.
+"""Components: modules with a ``Config`` that fill a slot and are discovered in the slot's folder.
 
-A run is made of slots (data, model, training, ...). Each slot is a package, and each of its modules that defines a class
-``Config`` is one component, named after the file. There is no list to edit: adding a file adds a component. A module whose
-name begins with an underscore is a helper of the slot and is never imported by the search.
+A run is made of slots (data, model, training, ...). Each slot is a package, and each of its modules that defines a
+class ``Config`` is one component, named after the file. There is no list to edit: adding a file adds a component. A
+module whose name begins with an underscore is a helper of the slot and is never imported by the discovery.
+
+The functions that a component must or may have are stated in a `Protocol`, the slot's contract, which the slot's
+package lists in ``CONTRACTS``. A component must define what is abstract in the contract; for everything else, the
+contract supplies a default. Callers therefore never check whether a component has a function.
 """
+
+from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
+Contract = TypeVar("Contract", covariant=True)
+Fields = TypeVar("Fields", covariant=True)
+
+
+@dataclass(frozen=True)
+class Above:
+    """A condition for `read_when`: any value greater than ``limit``."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        """Return the condition as part of a sentence."""
+        return f"above {self.limit:g}"
+
+
+def read_when(**conditions: Any) -> dict[str, Any]:
+    """Declare that a field is read only where sibling fields have certain values (its ``json_schema_extra``).
+
+    Where a condition does not hold, giving the field is an error, and the field is not part of the trial's id.
+
+    Args:
+        conditions: for each sibling field, the value, a tuple of values, or an `Above`.
+
+    Returns:
+        A dictionary for pydantic's ``json_schema_extra``.
+    """
+    return {"read_when": {name: one if isinstance(one, tuple) else (one,) for name, one in conditions.items()}}
+
+
+def inherited(parent: type[Config], field: str, **conditions: Any) -> Any:
+    """Redeclare a field of a base class so that it is read only under further conditions.
+
+    Args:
+        parent: the class that declares the field.
+        field: the name of the field.
+        conditions: when the field is read, as in `read_when`.
+
+    Returns:
+        The field's declaration, for use in the body of the subclass.
+    """
+    narrowed = copy(parent.model_fields[field])
+    narrowed.json_schema_extra = read_when(**conditions)
+    return narrowed
+
 
 class Config(BaseModel):
-    """Base of every component's fields: frozen, no unknown keys, no silent conversions, no NaN or infinity."""
+    """The base class of every component's fields.
+
+    Configurations are frozen and refuse unknown keys, silent conversions, NaN and infinity.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
+
+    def unread_fields(self) -> dict[str, str]:
+        """Return the fields that are not read under the values of the others, each with the reason.
+
+        The reason is the end of a sentence, such as "is read only where transform is rotation; here it is none".
+        """
+        return {name: reason for name in type(self).model_fields if (reason := self._unread(name))}
+
+    def _unread(self, name: str) -> str:
+        """Return why the field ``name`` is not read; an empty string if it is read."""
+        for decider, allowed in _conditions(type(self), name).items():
+            value = getattr(self, decider)
+            if not any(value > one.limit if isinstance(one, Above) else value == one for one in allowed):
+                return f"is read only where {_condition(decider, allowed)}; here it is {value}"
+        return ""
+
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read, as plain JSON values."""
+        return self.model_dump(mode="json", exclude=set(self.unread_fields()))
+
+
+def readable(config: type[Config], field: str) -> list[str]:
+    """Return the conditions under which a field is read, in words; an empty list if it is always read."""
+    return [_condition(decider, allowed) for decider, allowed in _conditions(config, field).items()]
+
+
+def _condition(decider: str, allowed: tuple[Any, ...]) -> str:
+    return f"{decider} is {' or '.join(map(str, allowed))}"
+
+
+def _conditions(config: type[Config], field: str) -> dict[str, tuple[Any, ...]]:
+    extra = config.model_fields[field].json_schema_extra
+    found = extra.get("read_when", {}) if isinstance(extra, dict) else {}
+    return cast("dict[str, tuple[Any, ...]]", found)
+
+
+@dataclass(frozen=True)
+class Component(Generic[Contract, Fields]):
+    """What fills a slot.
+
+    Calling code writes ``run.aggregation.module.weigh(run.aggregation.config, examples)``: components are plain
+    modules, whose functions take the configuration as their first argument.
+
+    Attributes:
+        name: the component's name, which is the name of its file.
+        config: its fields, an instance of its own ``Config``.
+        folder: the package in which it was found, such as ``"algorithms.clustering"``.
+    """
+
+    name: str
+    config: Fields
+    folder: str
+
+    @property
+    def module(self) -> Contract:
+        """The component's functions and constants, completed with the contract's defaults."""
+        return cast(Contract, complete(self.folder, self.name))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name and the fields that are read, as plain JSON values."""
+        return {"name": self.name, **cast(Config, self.config).dump_read()}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Another name for a component, with fixed values for some of its fields.
+
+    Attributes:
+        label: the name in tables and figures.
+        fields: the fixed values; a run may not set these fields again.
+    """
+
+    label: str
+    fields: Mapping[str, Any]
+
+
+class BaseContract(Protocol):
+    """What a component of any slot may define.
+
+    Attributes:
+        LABEL: the name in tables and figures; empty: the component's own name.
+        METRICS: the metrics that the component measures (`algorithms.core.metric.Metric`); undeclared ones appear under
+            their own names.
+        PRESETS: further names for the component, with fixed values for some of its fields.
+    """
+
+    LABEL: ClassVar[str] = ""
+    METRICS: ClassVar[tuple[Any, ...]] = ()
+    PRESETS: ClassVar[Mapping[str, Preset]] = {}
+
+
+class Completed:
+    """A component's module, completed with the defaults of its slot's contracts."""
+
+    def __init__(self, module: Any, contracts: tuple[type, ...]) -> None:
+        """Wrap a component's module.
+
+        Args:
+            module: the component.
+            contracts: where to look for a name that the module does not define; the first contract that has it is used.
+        """
+        self._module, self._contracts = module, contracts
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the module's own attribute, or else the contract's default.
+
+        Raises:
+            AttributeError: neither the module nor a contract defines it.
+        """
+        if hasattr(self._module, name):
+            return getattr(self._module, name)
+        for contract in self._contracts:
+            default = getattr(contract, name, None)
+            if hasattr(contract, name) and not getattr(default, "__isabstractmethod__", False):
+                return default
+        raise AttributeError(f"the component {self._module.__name__!r} has no {name!r}, which its slot requires")
 
 
 @cache
 def components(folder: str) -> dict[str, ModuleType]:
-    """The components of the slot in package ``folder`` (for example ``"algorithms.clustering"``), by name, sorted."""
+    """Return the components of a slot by name, in alphabetical order.
+
+    Args:
+        folder: the slot's package, for example ``"algorithms.clustering"``.
+    """
     package = importlib.import_module(folder)
     names = sorted(found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_"))
     modules = {name: importlib.import_module(f"{folder}.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "Config")}
+
+
+@cache
+def complete(folder: str, name: str) -> Completed:
+    """Return one component of a slot, completed with the defaults of the slot's contracts.
+
+    Args:
+        folder: the slot's package.
+        name: the component.
+
+    Raises:
+        KeyError: the slot has no component of this name.
+    """
+    contracts = getattr(importlib.import_module(folder), "CONTRACTS", ())
+    return Completed(components(folder)[name], (*contracts, BaseContract))
+
+
+@cache
+def presets(folder: str) -> dict[str, tuple[str, Preset]]:
+    """Return the presets of a slot by name, each with the name of its component.
+
+    Args:
+        folder: the slot's package.
+    """
+    return {
+        name: (component, preset)
+        for component in components(folder)
+        for name, preset in complete(folder, component).PRESETS.items()
+    }
+
+
+def forget() -> None:
+    """Clear the caches, so that files that were added since the first look are found."""
+    for found in (components, complete, presets):
+        found.cache_clear()

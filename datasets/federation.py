@@ -1,6 +1,6 @@
-"""The data of one run: what a source gives (`Source`) and what a split makes of it (`Federation`).
+"""The data of one run: the data set as published (`Source`) and its partition among the clients (`Federation`).
 
-Everything is NumPy, so that it lies once in shared memory and is viewed, never copied, by the processes that train.
+Everything is NumPy, so that the arrays lie in shared memory once and the training processes view them without a copy.
 """
 
 import hashlib
@@ -16,16 +16,21 @@ from datasets import transforms
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-EXAMPLES_AT_ONCE = 10_000  # bounds the memory that preparing needs beside its result
+EXAMPLES_AT_ONCE = 10_000  # bounds the additional memory that preparation needs
 
 
 class DataError(ValueError):
-    """A data set is absent, damaged or too small. The message says which file, where it was sought and what to do."""
+    """A data set is absent, damaged or too small; the message names the file, its expected place, and the remedy."""
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Examples and their labels: ``x`` [n, ...] as stored (uint8 pixels or float32), ``y`` [n] in 0..classes-1."""
+    """Examples and their labels.
+
+    Attributes:
+        x: [n, ...] as stored (uint8 pixels or float32) or ready for the model (float32).
+        y: [n] labels in 0..classes-1.
+    """
 
     x: NDArray[Any]
     y: Ints
@@ -39,11 +44,18 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A data set as its publisher ships it, before any client exists.
+    """A data set as its publisher ships it, before it is partitioned.
 
-    ``mean`` and ``std`` (per channel) are applied after the pixels were scaled to [0, 1] and transformed; ``None`` means
-    that nothing is subtracted or divided. ``fill`` is the value in [0, 1] of the background, used where a rotation
-    uncovers a corner. ``subjects`` [n train + n test] says whose example each is, where the publisher tells.
+    Attributes:
+        name: the component's name.
+        classes: the number of classes.
+        train: the published training examples.
+        test: the published test examples.
+        fill: the background value in [0, 1], used for the corners that a rotation uncovers.
+        mean: per channel, subtracted after the pixels were scaled to [0, 1] and transformed; None: nothing is
+            subtracted.
+        std: per channel, by which the result is divided; None: no division.
+        subjects: [n train + n test] the person whom each example comes from; None where the publisher does not say.
     """
 
     name: str
@@ -59,7 +71,11 @@ class Source:
         return len(self.train) + len(self.test)
 
     def examples(self, rows: Ints) -> Examples:
-        """The examples with these numbers [n], counting the training examples first and the test examples after them."""
+        """Return the examples with the given numbers.
+
+        Args:
+            rows: [n] example numbers, which count the training examples first and then the test examples.
+        """
         from_train = rows < len(self.train)
         x = np.empty((len(rows), *self.train.x.shape[1:]), self.train.x.dtype)
         y = np.empty(len(rows), np.int64)
@@ -70,9 +86,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How stored examples become model inputs: scale, the client's transform, normalization. A pure function of both.
+    """A pure function from stored examples to model inputs: scaling, the client's transform, normalization.
 
-    ``transform`` names a function of `datasets.transforms` ("rotation", "brightness" or "none").
+    Attributes:
+        transform: the name of a function in `datasets.transforms` ("rotation", "brightness") or "none".
+        fill: the background value in [0, 1], used for the corners that a rotation uncovers.
+        mean: per channel, subtracted after the transform; None: nothing is subtracted.
+        std: per channel, by which the result is divided; None: no division.
     """
 
     transform: transforms.Transform = "none"
@@ -81,13 +101,27 @@ class Preparation:
     std: tuple[float, ...] | None = None
 
     def __call__(self, x: NDArray[Any], strengths: NDArray[Any]) -> Floats:
-        """Inputs [n, ...] float32 from stored examples ``x`` [n, ...] and one transform strength for each, [n]."""
+        """Turn stored examples into model inputs.
+
+        Args:
+            x: [n, ...] stored examples, uint8 or float32.
+            strengths: [n] one transform strength per example (degrees or a brightness factor).
+
+        Returns:
+            [n, ...] float32.
+        """
         pixels = transforms.scale(x)
         moved = transforms.apply(self.transform, pixels, strengths, fill=self.fill)
         return transforms.normalize(moved, self.mean, self.std)
 
     def examples(self, source: Source, rows: Ints, strengths: NDArray[Any]) -> Examples:
-        """The examples of ``source`` with these numbers [n], ready for the model, under one strength for each, [n]."""
+        """Return examples of a data set, ready for the model.
+
+        Args:
+            source: the data set.
+            rows: [n] example numbers, as in `Source.examples`.
+            strengths: [n] one transform strength per example.
+        """
         x = np.empty((len(rows), *source.train.x.shape[1:]), np.float32)
         y = np.empty(len(rows), np.int64)
         for start in range(0, len(rows), EXAMPLES_AT_ONCE):
@@ -99,21 +133,25 @@ class Preparation:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """All data of a run, dealt so that no stored example serves two purposes.
+    """All data of a run, partitioned so that no stored example serves two purposes.
 
     Attributes:
-        train: every client's training examples, client after client, ready for the model (float32).
+        name: the data set.
+        classes: the number of classes.
+        train: the training examples of all clients, in the order of the clients, ready for the model (float32).
         offsets: [clients + 1]; client i owns ``train[offsets[i]:offsets[i + 1]]``.
         groups: [clients] index of the client's true group in ``group_names``.
-        strengths: [clients] the transform strength of the client (degrees, brightness factor; 0 without transform): the one
-            drawn for it, or the mean over its training examples where every image has its own.
-        example_strengths: [n train] the strength that each training example got (equal within a client unless drawn per image).
-        test: examples on which accuracy is measured, ready for the model; ``test_owner`` [m] is the client in whose way
-            each was transformed (-1: nobody's).
-        nonmembers: stored (untransformed) examples never trained on, for the attacks; ``nonmember_owner`` [k] names the
-            client to whom an example is tied (held out from its own examples), -1 where it belongs to nobody.
+        group_names: names of the groups.
+        strengths: [clients] transform strength of each client (degrees, brightness factor; 0 without a transform);
+            where every image draws its own, the mean over the client's training examples.
+        example_strengths: [n train] transform strength of each training example (equal within a client unless drawn per
+            image).
+        test: the examples on which accuracy is measured, ready for the model.
+        test_owner: [m] the client whose transform each test example got; -1: nobody's.
+        nonmembers: stored (untransformed) examples that no client trains on, for the attacks.
+        nonmember_owner: [k] the client from whose own examples each non-member was held out; -1: nobody's.
         shadow: stored (untransformed) examples of the server's shadow set.
-        prepare: turns stored examples into inputs under given strengths.
+        prepare: turns stored examples into model inputs under given strengths.
     """
 
     name: str
@@ -133,60 +171,70 @@ class Federation:
 
     @property
     def clients(self) -> int:
+        """The number of clients."""
         return len(self.offsets) - 1
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one example as the model sees it, for example (1, 28, 28)."""
+        """The shape of one example as the model sees it, for example (1, 28, 28)."""
         return tuple(self.train.x.shape[1:])
 
     @property
     def sizes(self) -> Ints:
-        """[clients] number of training examples of each client."""
+        """The number of training examples of each client, [clients]."""
         return np.diff(self.offsets)
 
     def client(self, i: int) -> Examples:
-        """The training examples of client ``i``: a view, not a copy."""
+        """Return the training examples of client ``i``, as a view and not a copy."""
         return self.train[slice(self.offsets[i], self.offsets[i + 1])]
 
     def without(self, client: int) -> "Federation":
-        """The federation in which ``client`` takes no part; later clients move up by one.
+        """Return the federation without one client; the numbers of later clients decrease by one.
 
-        Its examples are left out wherever they are tied to it. Training examples are viewed, not copied, where the client
-        is the last one.
+        The client's training, test and non-member examples are removed. The remaining training examples are viewed, not
+        copied, if the client is the last one.
         """
         first, last, size = self.offsets[client], self.offsets[client + 1], self.sizes[client]
-        kept = slice(0, first) if last == len(self.train) else np.delete(np.arange(len(self.train)), slice(first, last))
-        tested, held = self.test_owner != client, self.nonmember_owner != client
+        remaining = (
+            slice(0, first) if last == len(self.train) else np.delete(np.arange(len(self.train)), slice(first, last))
+        )
+        tested, others = self.test_owner != client, self.nonmember_owner != client
         moved_up = lambda owners: owners - (owners > client)  # noqa: E731
         return replace(
             self,
-            train=self.train[kept],
+            train=self.train[remaining],
             offsets=np.concatenate([self.offsets[: client + 1], self.offsets[client + 2 :] - size]),
             groups=np.delete(self.groups, client),
             strengths=np.delete(self.strengths, client),
-            example_strengths=self.example_strengths[kept],
+            example_strengths=self.example_strengths[remaining],
             test=self.test[tested],
             test_owner=moved_up(self.test_owner[tested]),
-            nonmembers=self.nonmembers[held],
-            nonmember_owner=moved_up(self.nonmember_owner[held]),
+            nonmembers=self.nonmembers[others],
+            nonmember_owner=moved_up(self.nonmember_owner[others]),
         )
 
     def owner(self) -> Ints:
-        """[n train] the client that owns each training example."""
+        """Return the client that owns each training example, [n train]."""
         return np.repeat(np.arange(self.clients), self.sizes)
 
     def draw_strengths(self, clients: Ints, rng: np.random.Generator) -> Floats:
-        """One transform strength for each entry of ``clients`` [n], drawn from that client's training examples.
+        """Draw transform strengths from those of the given clients' training examples.
 
-        This gives examples that belong to nobody (shadow set, non-members) the transforms of given clients, whether an
-        strength was drawn per client or per image.
+        This gives examples that belong to nobody (shadow set, non-members) the transforms of given clients, whether
+        strengths were drawn per client or per image.
+
+        Args:
+            clients: [n] the client from whom each strength is drawn.
+            rng: the generator.
+
+        Returns:
+            [n] strengths.
         """
         place = rng.random(len(clients)) * self.sizes[clients]
         return self.example_strengths[self.offsets[clients] + place.astype(np.int64)]
 
     def digest(self) -> str:
-        """32 hex digits of the shadow set and of how examples are prepared: equal digests, equal shadow models."""
+        """Return 32 hexadecimal digits of the shadow set and its preparation; equal digests mean equal shadow models."""
         return self._digest
 
     @cached_property

@@ -1,6 +1,6 @@
-"""Published files: checked against their published MD5 when read, fetched by torchvision where a network exists.
+"""Published files: their MD5 is checked when they are read, and torchvision downloads them where a network exists.
 
-Everything that can be wrong ends as one `DataError` whose text says which file, where it was looked for and what to do.
+Every error ends as a `DataError` whose text names the file, where it was looked for, and the remedy.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from datasets.federation import DataError
 
-# Where torchvision downloads from; asked first, because importing torchvision only to learn that there is no network
-# costs seconds.
+# Where torchvision downloads from. These addresses are tried first, because importing torchvision only to find out that
+# there is no network takes seconds.
 PUBLISHERS = {
     "MNIST": "https://ossci-datasets.s3.amazonaws.com/mnist/train-labels-idx1-ubyte.gz",
     "CIFAR10": "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
@@ -26,7 +26,15 @@ PATIENCE = 10.0  # seconds without an answer after which a connection counts as 
 
 
 def read(path: Path, md5: str | None = None) -> bytes:
-    """The content of ``path``. Raises DataError if it cannot be read or its MD5 is not the published one."""
+    """Return the content of a file.
+
+    Args:
+        path: the file.
+        md5: the published checksum; None: not checked.
+
+    Raises:
+        DataError: the file cannot be read, or its MD5 differs from the published one.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -38,20 +46,35 @@ def read(path: Path, md5: str | None = None) -> bytes:
 
 
 def damage_error(path: Path, why: object) -> DataError:
-    """The refusal of a file that is there but is not what it should be."""
+    """Return the error for a file that exists but has the wrong content."""
     return DataError(f"{path} is damaged: {why}. Delete it and get it again")
 
 
 def absence_error(dataset: str, sought: str, remedy: str) -> DataError:
-    """The refusal of a data set of which what was ``sought`` is not there."""
+    """Return the error for a data set that is not there.
+
+    Args:
+        dataset: its name.
+        sought: the files that were looked for, and where.
+        remedy: a sentence that says how to get them.
+    """
     return DataError(f"{dataset} is absent: looked for {sought}. {remedy}")
 
 
 def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> None:
-    """Download torchvision's data set of this name into ``root``, in torchvision's layout and with its checksums.
+    """Download a torchvision data set, in torchvision's layout and with its checksums.
 
-    torchvision shows its progress on stderr. Raises DataError, naming what was ``sought``, if downloading is not
-    ``allowed``, if the publisher does not answer, or if the download fails; nothing is tried twice.
+    torchvision shows its progress on stderr. Nothing is tried twice.
+
+    Args:
+        dataset: the name of the class in ``torchvision.datasets``.
+        root: the folder to download into.
+        sought: the files that are missing, for the error message.
+        remedy: a sentence that says how else to get them, for the error message.
+        allowed: whether downloading is allowed.
+
+    Raises:
+        DataError: downloading is not allowed or fails, or the publisher does not answer.
     """
     if not allowed:
         raise absence_error(dataset, sought, f"Downloading is off. {remedy}")
@@ -65,7 +88,7 @@ def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> 
 
 
 def _ask(address: str) -> None:
-    """Raises OSError unless somebody answers at this address; any answer will do."""
+    """Raise OSError unless a server answers at this address; any HTTP answer will do."""
     try:
         urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PATIENCE).close()
     except urllib.error.HTTPError as answer:
@@ -74,7 +97,7 @@ def _ask(address: str) -> None:
 
 @contextmanager
 def _patience(seconds: float) -> Iterator[None]:
-    """Give connections a time limit, which torchvision does not set and without which a silent network hangs."""
+    """Limit how long new connections may take; torchvision sets no limit, so a silent network would block it forever."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -84,5 +107,5 @@ def _patience(seconds: float) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """One line of what went wrong."""
+    """Return one line that says what went wrong."""
     return " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__

@@ -1,17 +1,17 @@
-"""Which example serves which purpose: training, measuring accuracy, non-members of the attacks, shadow set.
+"""Assigns each example to one purpose: training, measuring accuracy, non-members of the attacks, or the shadow set.
 
-No example serves two. An example of the shadow set has taught the attack, so that counting it again among the non-members
-would flatter the attack; duplicates are therefore the sources' to remove.
+No example serves two purposes. The attack learned from the examples of the shadow set, so using one of them again as a
+non-member would make the attack look better than it is. For the same reason, data sets must remove their duplicates.
 
 There are two layouts. With a shared test set (digits, MNIST, FEMNIST):
 
-    training examples  = shadow set | client 0 | client 1 | ... | left over
-    test examples      = accuracy | non-members | left over
+    training examples  = shadow set | client 0 | client 1 | ... | unused
+    test examples      = accuracy | non-members | unused
 
-and, where all training examples go to the clients and the published shadow set can only be the test set (CIFAR-10):
+and, where all training examples go to the clients and only the published test set can be the shadow set (CIFAR-10):
 
-    training examples  = client 0 (accuracy | non-members | training) | client 1 (...) | ... | left over
-    test examples      = shadow set | left over
+    training examples  = client 0 (accuracy | non-members | training) | client 1 (...) | ... | unused
+    test examples      = shadow set | unused
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from datasets.federation import Ints, Source
-from datasets.sources import HeldOutConfig, SharedTestConfig, SourceConfig
+from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 
 NOBODY = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """Record numbers (as in `Source.examples`) by purpose, all of them different.
+    """The example numbers (as in `Source.examples`) of each purpose, all of them different.
 
-    ``clients`` holds the training examples of each client; ``test_owner`` and ``nonmember_owner`` name the client from
-    whose own examples an example was held out, -1 for one that is nobody's.
+    Attributes:
+        clients: for each client, the numbers of its training examples.
+        test: [m] examples on which accuracy is measured.
+        test_owner: [m] the client from whose own examples each was held out; -1: nobody's.
+        nonmembers: [k] examples that no client trains on, for the attacks.
+        nonmember_owner: [k] the client from whose own examples each was held out; -1: nobody's.
+        shadow: examples of the server's shadow set.
     """
 
     clients: tuple[Ints, ...]
@@ -41,17 +46,25 @@ class Roles:
 
     @property
     def sizes(self) -> Ints:
-        """[clients] number of training examples of each client."""
+        """The number of training examples of each client, [clients]."""
         return np.array([len(rows) for rows in self.clients], np.int64)
 
     @property
     def owner(self) -> Ints:
-        """[n train] the client of each training example, client after client."""
+        """The client of each training example, in the order of the clients, [n train]."""
         return np.repeat(np.arange(len(self.clients)), self.sizes)
 
 
 def shortages(config: SourceConfig, source: Source) -> list[str]:
-    """What ``source`` is too small for, one sentence each, opening with the key concerned; empty if it suffices."""
+    """Return the reasons why ``source`` is too small for the configuration; empty if it is large enough.
+
+    Args:
+        config: the fields of the data set.
+        source: the data set.
+
+    Returns:
+        One sentence per reason, which opens with the dotted key concerned.
+    """
     if isinstance(config, HeldOutConfig):
         return _too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(config, source)
     if isinstance(config, SharedTestConfig):
@@ -60,7 +73,16 @@ def shortages(config: SourceConfig, source: Source) -> list[str]:
 
 
 def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
-    """A random equal deal of ``source`` to the clients and the other purposes; `shortages` must have found none."""
+    """Assign examples at random: equally many to each client, and the configured numbers to the other purposes.
+
+    Args:
+        config: the fields of the data set; `shortages` must be empty for it.
+        source: the data set.
+        rng: the generator.
+
+    Raises:
+        TypeError: ``config`` is neither a `SharedTestConfig` nor a `HeldOutConfig`.
+    """
     if isinstance(config, HeldOutConfig):
         return _with_hold_outs(config, source, rng)
     if isinstance(config, SharedTestConfig):
@@ -70,7 +92,7 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
 
 def _no_layout(config: SourceConfig) -> TypeError:
     return TypeError(
-        f"{type(config).__module__}.Config must be a SharedTestConfig or a HeldOutConfig to be dealt evenly"
+        f"{type(config).__module__}.Config must be a SharedTestConfig or a HeldOutConfig to be partitioned evenly"
     )
 
 
@@ -114,13 +136,13 @@ def _examples_per_client(config: SourceConfig, available: int) -> int:
 
 
 def _test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
-    """Examples for accuracy and for non-members."""
+    """Return the number of examples for accuracy and the number of non-members."""
     test, nonmembers = config.test_size, config.nonmember_size
     return available // 2 if test is None else test, available // 2 if nonmembers is None else nonmembers
 
 
 def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int]:
-    """Examples that one client with ``each`` examples holds out for accuracy and for non-members."""
+    """Return how many of its ``each`` examples a client holds out for accuracy and as non-members."""
     held_out = round(config.held_out * each)
     return held_out - held_out // 2, held_out // 2
 
@@ -132,11 +154,11 @@ def _too_few_for_clients(config: SourceConfig, source: Source, shadow: int) -> l
     available = total - shadow
     left = f"{total} training examples of {source.name}" + (f" less the shadow set of {shadow}" if shadow else "")
     if config.clients > available:
-        return [f"data.clients: {config.clients} clients are more than the {available} examples there are ({left})"]
-    wanted, most = config.examples_per_client, available // config.clients
-    if wanted is not None and wanted > most:
+        return [f"data.clients: {config.clients} clients need more than the {available} available examples ({left})"]
+    size, largest = config.examples_per_client, available // config.clients
+    if size is not None and size > largest:
         return [
-            f"data.examples_per_client: {config.clients} clients can have at most {most} each, not {wanted} ({left})"
+            f"data.examples_per_client: {config.clients} clients can have at most {largest} each, not {size} ({left})"
         ]
     return []
 
@@ -145,8 +167,8 @@ def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
     test, nonmembers = _test_sizes(config, len(source.test))
     if 1 <= test <= len(source.test) - nonmembers:
         return []
-    wanted = f"{test} examples for accuracy and {nonmembers} non-members (data.nonmember_size)"
-    return [f"data.test_size: {wanted} cannot be had from the {len(source.test)} test examples of {source.name}"]
+    sizes = f"{test} examples for accuracy and {nonmembers} non-members (data.nonmember_size)"
+    return [f"data.test_size: {sizes} are more than the {len(source.test)} test examples of {source.name} allow"]
 
 
 def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:

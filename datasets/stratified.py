@@ -1,4 +1,4 @@
-"""A test set for data whose publisher made none."""
+"""A stratified test set for data whose publisher made none."""
 
 from typing import Any
 
@@ -12,7 +12,14 @@ SEED = 0
 
 
 def one_in(n: int, y: Ints) -> NDArray[np.bool_]:
-    """Which examples [len(y)] form a fixed random 1/n of all in which every class has its share, to within one example.
+    """Choose a fixed random 1/n of the examples, stratified: each class has its share, to within one example.
+
+    Args:
+        n: the reciprocal of the share.
+        y: [examples] labels.
+
+    Returns:
+        [examples] whether each example is chosen.
 
     >>> picked = one_in(3, np.array([0, 1] * 6))
     >>> int(picked.sum()), int(picked[::2].sum())
@@ -26,6 +33,15 @@ def one_in(n: int, y: Ints) -> NDArray[np.bool_]:
 
 
 def split(x: NDArray[Any], y: Ints, n: int) -> tuple[Examples, Examples]:
-    """Training and test examples, the latter a stratified 1/n of all."""
+    """Split examples into training examples and a stratified 1/n of test examples.
+
+    Args:
+        x: [examples, ...] the examples.
+        y: [examples] labels.
+        n: the reciprocal of the share of test examples.
+
+    Returns:
+        The training examples and the test examples.
+    """
     test = one_in(n, y)
     return Examples(x[~test], y[~test]), Examples(x[test], y[test])

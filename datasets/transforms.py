@@ -1,7 +1,7 @@
-"""What sets groups of clients apart: images turned or made brighter, one strength for each image, in NumPy alone.
+"""The transforms that set groups of clients apart: rotation and brightness, one strength per image, in NumPy alone.
 
-All functions take and return float32 images [n, channels, height, width] (unless they say otherwise) and leave their
-arguments as they are. The result may be the argument itself where there is nothing to do: treat it as read-only.
+Unless they say otherwise, functions take and return float32 images [n, channels, height, width] and do not modify their
+arguments. The result may be the argument itself where there is nothing to do, so treat it as read-only.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,17 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Transform = Literal["none", "rotation", "brightness"]
 
-ANGLES_AT_ONCE = 16  # enough to share out NumPy's cost of a call, few enough to stay in the processor's cache
+ANGLES_AT_ONCE = 16  # enough to amortize NumPy's cost per call, few enough to stay in the processor's cache
 
 
 def scale(x: NDArray[Any]) -> Floats:
-    """Pixels in [0, 1]: uint8 [n, ...] divided by 255; float32 is passed on unchanged.
+    """Scale pixels to [0, 1].
 
-    Raises TypeError for any other type, whose scale nobody could guess.
+    Args:
+        x: [n, ...] uint8, which is divided by 255, or float32, which is returned unchanged.
+
+    Raises:
+        TypeError: ``x`` has another type, whose range is unknown.
     """
     if x.dtype == np.uint8:
         return np.divide(x, 255, dtype=np.float32)
@@ -30,11 +34,18 @@ def scale(x: NDArray[Any]) -> Floats:
 
 
 def rotate(x: Floats, degrees: ArrayLike, fill: float = 0.0) -> Floats:
-    """Images turned counter-clockwise about their center, at their own size, with bilinear interpolation.
+    """Rotate images counter-clockwise about their center, at their own size, with bilinear interpolation.
 
-    ``degrees`` is one angle for each image, [n], or a single one for all. What comes from outside the
-    image has the value ``fill``; without a fill it equals torchvision's ``rotate(..., BILINEAR)`` to 1e-5. An angle of 0
-    changes no bit. Each distinct angle is worked out once.
+    Without a fill, the result equals torchvision's ``rotate(..., BILINEAR)`` to 1e-5. An angle of 0 changes no bit. The
+    sampling of each distinct angle is computed once.
+
+    Args:
+        x: [n, channels, height, width] images.
+        degrees: one angle per image, [n], or a single one for all.
+        fill: the value of pixels from outside the image.
+
+    Raises:
+        ValueError: the examples are not images.
     """
     if x.ndim != 4:
         raise ValueError(
@@ -53,7 +64,14 @@ def rotate(x: Floats, degrees: ArrayLike, fill: float = 0.0) -> Floats:
 
 
 def _sample(pixels: Floats, neighbors: Ints, weights: Floats, background: Floats) -> Floats:
-    """Pixels [n, channels, p] read at four neighbors each [4, p] with weights [4, p], on a background [p]."""
+    """Read pixels at four neighbors each and add the background.
+
+    Args:
+        pixels: [n, channels, p] images.
+        neighbors: [4, p] positions to read.
+        weights: [4, p] bilinear weights.
+        background: [p] value that is added where the image does not cover a pixel.
+    """
     total = background
     for neighbor, weight in zip(neighbors, weights, strict=True):
         total = total + pixels.take(neighbor, axis=-1) * weight
@@ -61,24 +79,41 @@ def _sample(pixels: Floats, neighbors: Ints, weights: Floats, background: Floats
 
 
 def _sampling(degrees: NDArray[Any], height: int, width: int) -> tuple[Ints, Floats, Floats]:
-    """How rotations by a angles read an image of p pixels: neighbors and weights [a, 4, p], share uncovered [a, p]."""
+    """Compute how rotations read an image of p = height * width pixels.
+
+    Args:
+        degrees: [a] angles.
+        height: rows of the image.
+        width: columns of the image.
+
+    Returns:
+        Neighbors [a, 4, p], their weights [a, 4, p], and the uncovered share of each pixel [a, p].
+    """
     angle = np.deg2rad(degrees.astype(np.float64))[:, None, None]
     y, x = np.arange(height)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
-    # Read backwards: where in the given image each pixel of the turned image lies.
+    # The inverse mapping: where in the original image each pixel of the rotated image lies.
     row, row_weight = _two_nearest(np.sin(angle) * x + np.cos(angle) * y + (height - 1) / 2, height)
     column, column_weight = _two_nearest(np.cos(angle) * x - np.sin(angle) * y + (width - 1) / 2, width)
     neighbors = row[:, :, None] * width + column[:, None]
     weights = row_weight[:, :, None] * column_weight[:, None]
     covered = weights.sum(axis=(1, 2), keepdims=True)
-    # The image lies on an endless background. Blending a second time by the share covered, as torchvision does where it is
-    # given a fill, draws a rim around images whose own background is the fill, from which the angle can be read.
+    # The image lies on an infinite background. With a fill, torchvision blends a second time by the covered share, which
+    # draws a rim around images whose own background is the fill; the rim would reveal the angle.
     uncovered = (1 - covered).astype(np.float32).reshape(len(degrees), height * width)
     each = (len(degrees), 4, height * width)
     return neighbors.reshape(each), weights.astype(np.float32).reshape(each), uncovered
 
 
 def _two_nearest(position: NDArray[np.float64], length: int) -> tuple[Ints, NDArray[np.float64]]:
-    """The grid lines on either side of each position [a, h, w], and the weight of each, [a, 2, h, w]; 0 if outside."""
+    """Return the two grid lines next to each position and their weights, which are 0 outside the image.
+
+    Args:
+        position: [a, h, w] coordinates.
+        length: the number of grid lines.
+
+    Returns:
+        Grid lines and weights, each [a, 2, h, w].
+    """
     below = np.floor(position)
     above = position - below
     line = np.stack([below, below + 1], axis=1).astype(np.int64)
@@ -87,30 +122,44 @@ def _two_nearest(position: NDArray[np.float64], length: int) -> tuple[Ints, NDAr
 
 
 def brighten(x: Floats, factors: ArrayLike) -> Floats:
-    """Images times one factor for each, [n] (or a single one for all), clipped to [0, 1]."""
+    """Multiply images by brightness factors and clip the result to [0, 1].
+
+    Args:
+        x: [n, ...] images.
+        factors: one factor per image, [n], or a single one for all.
+    """
     each = np.broadcast_to(np.asarray(factors, np.float32), len(x)).reshape(-1, *[1] * (x.ndim - 1))
     bright = x * each
     return np.clip(bright, 0.0, 1.0, out=bright)
 
 
 def apply(name: Transform, x: Floats, strengths: ArrayLike, fill: float = 0.0) -> Floats:
-    """The transform called ``name`` with one strength for each example, [n]: degrees, brightness factors, or ignored.
+    """Apply a transform by name.
+
+    Args:
+        name: "none", "rotation" or "brightness".
+        x: [n, ...] examples.
+        strengths: [n] degrees or brightness factors; ignored for "none".
+        fill: the background value for rotations.
+
+    Raises:
+        ValueError: there is no transform of this name.
 
     >>> apply("brightness", np.full((2, 1, 1, 1), 0.5, np.float32), [0.5, 3.0]).ravel().tolist()
     [0.25, 1.0]
     """
-    ways: dict[str, Callable[[], Floats]] = {
+    transforms: dict[str, Callable[[], Floats]] = {
         "none": lambda: x,
         "rotation": lambda: rotate(x, strengths, fill),
         "brightness": lambda: brighten(x, strengths),
     }
-    if name not in ways:
+    if name not in transforms:
         raise ValueError(f"transform must be one of {', '.join(get_args(Transform))}; got {name!r}")
-    return ways[name]()
+    return transforms[name]()
 
 
 def identity(name: Transform) -> float:
-    """The strength under which the transform called ``name`` leaves every image as it is: factor 1, or 0 (degrees).
+    """Return the strength under which a transform leaves every image unchanged: factor 1, or 0 degrees.
 
     >>> identity("brightness"), identity("rotation")
     (1.0, 0.0)
@@ -119,7 +168,13 @@ def identity(name: Transform) -> float:
 
 
 def normalize(x: Floats, mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> Floats:
-    """Examples minus ``mean``, divided by ``std``, each [channels] along axis 1; ``None`` leaves that step out."""
+    """Subtract the mean and divide by the standard deviation of each channel.
+
+    Args:
+        x: [n, channels, ...] examples.
+        mean: one value per channel; None: nothing is subtracted.
+        std: one value per channel; None: no division.
+    """
     along = (1, -1, *[1] * (x.ndim - 2))
     if mean is not None:
         x = x - np.asarray(mean, np.float32).reshape(along)

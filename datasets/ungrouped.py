@@ -1,4 +1,4 @@
-"""A federation whose clients differ in what they hold and in nothing else: one group, no transform."""
+"""Builds a federation whose clients form a single group and are not transformed."""
 
 import numpy as np
 
@@ -8,10 +8,15 @@ from datasets.roles import Roles
 GROUP_NAMES = ("all",)
 
 
-def ungrouped_federation(source: Source, dealt: Roles) -> Federation:
-    """The examples of ``source`` by purpose, those of training and testing ready for the model."""
+def ungrouped_federation(source: Source, roles: Roles) -> Federation:
+    """Build a federation of one group, with training and test examples ready for the model.
+
+    Args:
+        source: the data set.
+        roles: which examples serve which purpose.
+    """
     prepare = Preparation("none", source.fill, source.mean, source.std)
-    clients = len(dealt.clients)
+    clients = len(roles.clients)
 
     def ready(rows: Ints) -> Examples:
         return prepare.examples(source, rows, np.zeros(len(rows), np.float32))
@@ -19,16 +24,16 @@ def ungrouped_federation(source: Source, dealt: Roles) -> Federation:
     return Federation(
         name=source.name,
         classes=source.classes,
-        train=ready(np.concatenate(dealt.clients)),
-        offsets=np.concatenate([[0], np.cumsum(dealt.sizes)]),
+        train=ready(np.concatenate(roles.clients)),
+        offsets=np.concatenate([[0], np.cumsum(roles.sizes)]),
         groups=np.zeros(clients, np.int64),
         group_names=GROUP_NAMES,
         strengths=np.zeros(clients, np.float32),
-        example_strengths=np.zeros(len(dealt.owner), np.float32),
-        test=ready(dealt.test),
-        test_owner=dealt.test_owner,
-        nonmembers=source.examples(dealt.nonmembers),
-        nonmember_owner=dealt.nonmember_owner,
-        shadow=source.examples(dealt.shadow),
+        example_strengths=np.zeros(len(roles.owner), np.float32),
+        test=ready(roles.test),
+        test_owner=roles.test_owner,
+        nonmembers=source.examples(roles.nonmembers),
+        nonmember_owner=roles.nonmember_owner,
+        shadow=source.examples(roles.shadow),
         prepare=prepare,
     )

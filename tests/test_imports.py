@@ -17,6 +17,7 @@ LAYERS = (
     ("datasets",),
     ("algorithms.core",),
     ("algorithms.curvature", "algorithms.metrics"),
+    ("algorithms.interfaces",),
     (
         "algorithms.models",
         "algorithms.training",

@@ -1,65 +1,67 @@
-"""What aggregations with an optimizer on the server share: their fields, and a copy of the model that no noise has touched.
+"""Shared parts of the aggregations with an optimizer on the server: fields, and a copy of the model without noise.
 
     Delta_t = (theta_t + mean update) - x_t         theta_t: what was sent, with any noise; x_t: the server's own copy
-    x_{t+1} = x_t + step(Delta_t)                   sent out after the privacy slot has had its turn
+    x_{t+1} = x_t + step(Delta_t)                   the privacy slot is applied to it before it is sent
 
-Without noise theta_t = x_t, and Delta_t is the mean update (Reddi et al. 2021, algorithm 2). Under noise the two part, as in
-Flower 1.13: clients' updates are measured and clipped against theta_t, the server steps from x_t. So the noise of one round
-does not stay in the server's copy, but it does enter Delta_t.
+Without noise theta_t = x_t, and Delta_t is the mean update (Reddi et al. 2021, algorithm 2). With noise the two differ,
+as in Flower 1.13: clients' updates are measured and clipped against theta_t, and the server steps from x_t. So the
+noise of one round does not stay in the server's copy, but it does enter Delta_t.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from pydantic import Field
 
 from algorithms.aggregation import fedavg
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
-from datasets.components import Config as SlotConfig
+from algorithms.core.metric import AGGREGATION, Metric
+from algorithms.interfaces import Metrics, State
 
-State = dict[str, np.ndarray]
-
-
-class WarmStart(SlotConfig):
-    """Fields of a start from a model that the server has trained on its own examples, with Adam."""
-
-    # Sainz-Pardo Diaz et al. start FedAvgM, FedOpt and FedYogi warm and the others cold. Compare only what starts alike.
-    warm_start_epochs: int = Field(0, ge=0, description="epochs of training on the server's shadow set before round 1")
-    warm_start_lr: float = Field(1e-3, gt=0, le=10, description="Adam's step size in those epochs")
-    warm_start_batch: int = Field(32, ge=1, description="batch size in those epochs")
+METRICS = (Metric("server_step", AGGREGATION, "norm of the server's step", unit=""),)
 
 
-class ServerConfig(fedavg.Config, WarmStart):
-    """Fields of every aggregation that steps from the weighted mean of the clients' models."""
+class ServerConfig(fedavg.Config):
+    """Fields of every aggregation that takes optimizer steps on the server."""
 
 
-def problems(config: WarmStart, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
-    if config.warm_start_epochs > 0 and getattr(run.data.config, "shadow_size", None) == 0:
-        sentence = f"trains on the server's shadow set for {config.warm_start_epochs} epochs, but data.shadow_size is 0"
-        return [("warm_start_epochs", f"{sentence}; set this to 0 or give the server some examples")]
-    return []
-
-
-def weigh(config: ServerConfig, examples: Ints) -> Doubles:
-    """Weights [clients] before normalization, as FedAvg's."""
-    return fedavg.weigh(config, examples)
+problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def begin(params: Floats, *moments: str) -> State:
-    """The server's copy ``current`` [d] and its ``moments`` [d], which are zero. float32, as everything that is stored."""
+    """Return the server's state before the first round, in float32.
+
+    Args:
+        params: [d] the first model's parameters.
+        moments: names of the optimizer's moments.
+
+    Returns:
+        The server's copy ``current`` [d] and the moments [d], which are zero.
+    """
     return {"current": params.copy()} | {name: np.zeros_like(params) for name in moments}
 
 
 def difference(state: State, params: Floats, received: ClientUpdates) -> Doubles:
-    """Delta_t [d]: the clients' mean model, which is ``params`` (as sent) plus their mean update, less the server's copy."""
+    """Compute Delta_t [d]: the clients' mean model minus the server's own copy.
+
+    Args:
+        state: the server's state, with ``current`` [d].
+        params: [d] the parameters that the clients were sent.
+        received: the clients' updates.
+    """
     return params + received.mean - state["current"]
 
 
-def take_step(state: State, step: Doubles, **moments: np.ndarray) -> tuple[Floats, State, dict[str, Any]]:
-    """What ``apply`` returns: the new model [d], the state with new ``moments``, the L2 norm of the ``step`` [d]."""
+def take_step(state: State, step: Doubles, **moments: Doubles | Ints) -> tuple[Floats, State, Metrics]:
+    """Move the server's copy by ``step`` and return the results of ``apply``.
+
+    Args:
+        state: the server's state.
+        step: [d] the optimizer's step.
+        moments: new moments by name, [d] each (or the number of rounds).
+
+    Returns:
+        The new parameters [d], the new state, and the L2 norm of the step as a metric.
+    """
     current = (state["current"] + step).astype(np.float32)
-    kept = {name: array.astype(state[name].dtype) for name, array in moments.items()}
-    return current, state | kept | {"current": current}, {"server_step": float(np.linalg.norm(step))}
+    updated = {name: array.astype(state[name].dtype) for name, array in moments.items()}
+    return current, state | updated | {"current": current}, {"server_step": float(np.linalg.norm(step))}

@@ -1,4 +1,4 @@
-"""FedAdagrad (Reddi et al. 2021, algorithm 2): Adagrad on the server, the clients' mean update as its direction.
+"""FedAdagrad (Reddi et al. 2021, algorithm 2): Adagrad on the server, with the clients' mean update as its direction.
 
     v = v + Delta^2                                 in each coordinate
     x_{t+1} = x_t + eta Delta / (sqrt(v) + tau)
@@ -8,16 +8,16 @@ Differences from the paper: v starts at 0 and not at tau^2 or above, and there i
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.aggregation._server_optimizer import ServerConfig
 from algorithms.core.messages import ClientUpdates, Floats
+from algorithms.interfaces import Metrics, State
 
 NEEDS = "mean"
+LABEL, METRICS = "FedAdagrad", _server_optimizer.METRICS
 
 
 class Config(ServerConfig):
@@ -28,17 +28,16 @@ class Config(ServerConfig):
 
 
 problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
+warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
 def begin(config: Config, params: Floats) -> State:
-    """The server's own copy of the model [d] and the sum of squares v [d]."""
+    """Return the server's own copy of the model [d] and the sum of squares v [d]."""
     return _server_optimizer.begin(params, "v")
 
 
-def apply(
-    config: Config, state: State, params: Floats, received: ClientUpdates
-) -> tuple[Floats, State, dict[str, Any]]:
-    """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
+def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+    """Take an Adagrad step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
     delta = _server_optimizer.difference(state, params, received)
     v = state["v"] + delta**2
     return _server_optimizer.take_step(state, config.eta * delta / (np.sqrt(v) + config.tau), v=v)

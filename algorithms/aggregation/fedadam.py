@@ -1,33 +1,36 @@
-"""FedAdam (Reddi et al. 2021, algorithm 2): Adam on the server, the clients' mean update as its direction.
+"""FedAdam (Reddi et al. 2021, algorithm 2): Adam on the server, with the clients' mean update as its direction.
 
     m = beta_1 m + (1 - beta_1) Delta
     v = beta_2 v + (1 - beta_2) Delta^2                                               in each coordinate
     x_{t+1} = x_t + eta_t m / (sqrt(v) + tau),      eta_t = eta sqrt(1 - beta_2^s) / (1 - beta_1^s)
 
-Differences from the paper: v starts at 0 and not at tau^2 or above, and eta_t corrects the bias of m and v, which the paper
-does not; both as in Flower 1.13. There s = t + 1 with t = 1 in the first round, one more than in Adam itself; a switch.
+Differences from the paper: v starts at 0 and not at tau^2 or above, and eta_t corrects the bias of m and v, which the
+paper does not; both as in Flower 1.13. Flower uses s = t + 1 with t = 1 in the first round, one more than Adam itself;
+``bias_correction`` chooses.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.aggregation._server_optimizer import ServerConfig
 from algorithms.core.messages import ClientUpdates, Floats
+from algorithms.interfaces import Metrics, State
 
 NEEDS = "mean"
+LABEL, METRICS = "FedAdam", _server_optimizer.METRICS
 
 
 class Config(ServerConfig):
     """Fields of FedAdam; the defaults are Flower's."""
 
     eta: float = Field(0.1, gt=0, le=10, description="the server's step size")
-    beta_1: float = Field(0.9, ge=0, lt=1, description="how much of m outlives a round")
-    beta_2: float = Field(0.99, ge=0, lt=1, description="how much of v outlives a round")
+    beta_1: float = Field(0.9, ge=0, lt=1, description="share of m that is kept from round to round")
+    beta_2: float = Field(0.99, ge=0, lt=1, description="share of v that is kept from round to round")
     # With so small a tau the first step is eta_t times the sign of the update, however small the update.
     tau: float = Field(1e-9, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive")
     # Flower's first step is three quarters of Adam's with these betas; from round 10 on the two are within one percent.
@@ -37,15 +40,16 @@ class Config(ServerConfig):
 
 
 problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
+warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
 def begin(config: Config, params: Floats) -> State:
-    """The server's own copy of the model [d], its moments m and v [d], and the number of rounds so far."""
+    """Return the server's own copy of the model [d], the moments m and v [d], and the number of rounds so far."""
     return _server_optimizer.begin(params, "m", "v") | {"rounds": np.zeros(1, np.int64)}
 
 
 def rate(config: Config, t: int) -> float:
-    """eta_t of round ``t``, the first of which is 1.
+    """Compute eta_t of round ``t``, where the first round is 1.
 
     >>> round(rate(Config(eta=0.1, beta_1=0.9, beta_2=0.99), 1), 4)
     0.0742
@@ -56,10 +60,8 @@ def rate(config: Config, t: int) -> float:
     return float(config.eta * np.sqrt(1 - config.beta_2**s) / (1 - config.beta_1**s))
 
 
-def apply(
-    config: Config, state: State, params: Floats, received: ClientUpdates
-) -> tuple[Floats, State, dict[str, Any]]:
-    """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
+def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+    """Take an Adam step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
     delta, rounds = _server_optimizer.difference(state, params, received), state["rounds"] + 1
     m = config.beta_1 * state["m"] + (1 - config.beta_1) * delta
     v = config.beta_2 * state["v"] + (1 - config.beta_2) * delta**2

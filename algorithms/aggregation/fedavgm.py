@@ -1,4 +1,4 @@
-"""FedAvgM (Hsu et al. 2019): gradient descent with momentum on the server, the clients' mean update as its gradient.
+"""FedAvgM (Hsu et al. 2019): gradient descent with momentum on the server, with the clients' mean update as its gradient.
 
     g = x_t - (theta_t + mean update)       the pseudo-gradient
     v = momentum v + g
@@ -6,21 +6,21 @@
 
 Step size 1 without momentum is FedAvg.
 
-Differences from the paper: none. Sainz-Pardo Diaz et al. 2025 print g with the opposite sign, which would climb; this is the
-sign of Hsu et al. and of Flower 1.13, which they ran.
+Differences from the paper: none. Sainz-Pardo Diaz et al. 2025 print g with the opposite sign, which would climb; the
+sign here is that of Hsu et al. and of Flower 1.13, which Sainz-Pardo Diaz et al. ran.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.aggregation._server_optimizer import ServerConfig
 from algorithms.core.messages import ClientUpdates, Floats
+from algorithms.interfaces import Metrics, State
 
 NEEDS = "mean"
+LABEL, METRICS = "FedAvgM", _server_optimizer.METRICS
 
 
 class Config(ServerConfig):
@@ -28,21 +28,20 @@ class Config(ServerConfig):
 
     # The steps of a constant gradient add up to lr / (1 - momentum): a fifth of FedAvg's.
     lr: float = Field(0.1, gt=0, le=10, description="the server's step size (mu)")
-    momentum: float = Field(0.5, ge=0, lt=1, description="share of the last step that is taken again (beta)")
+    momentum: float = Field(0.5, ge=0, lt=1, description="share of the last step that is added to the next one (beta)")
     warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
 
 
 problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
+warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
 def begin(config: Config, params: Floats) -> State:
-    """The server's own copy of the model [d] and its velocity v [d], which is 0."""
+    """Return the server's own copy of the model [d] and its velocity v [d], which is 0."""
     return _server_optimizer.begin(params, "v")
 
 
-def apply(
-    config: Config, state: State, params: Floats, received: ClientUpdates
-) -> tuple[Floats, State, dict[str, Any]]:
-    """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
+def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+    """Take a momentum step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
     v = config.momentum * state["v"] - _server_optimizer.difference(state, params, received)
     return _server_optimizer.take_step(state, -config.lr * v, v=v)

@@ -1,49 +1,53 @@
 """FedMedian (Yin et al. 2018, algorithm 1, option I): in each coordinate, the median of the clients' models.
 
-    x_{t+1}[j] = median_i w_i[j] = theta_t[j] + median_i u_i[j]        u_i: the update of client i, as far as it counts
+    x_{t+1}[j] = median_i w_i[j] = theta_t[j] + median_i u_i[j]        u_i: the update of client i after clipping
 
-All clients count alike; of an even number of them the two in the middle are averaged.
+All clients have the same weight; if their number is even, the two middle values are averaged.
 
 Differences from the paper: it takes the median of gradients and steps along it; with models, as in Flower 1.13, which
-Sainz-Pardo Diaz et al. 2025 ran, there is no step size. Running statistics of a model are averaged, not ranked.
+Sainz-Pardo Diaz et al. 2025 ran, there is no step size. Running statistics of a model are averaged; no median of them
+is taken.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import State, WarmStart
+from algorithms.aggregation import _warm_start
+from algorithms.aggregation._warm_start import WarmStartConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.interfaces import Metrics, State
 
 NEEDS = "updates"
-PIECE = 1 << 17  # numbers that are ranked at a time, so that the updates are never copied as a whole
+LABEL = "FedMedian"
+PIECE = 1 << 17  # numbers that are sorted at a time, so that the updates are never copied as a whole
 
 
-class Config(WarmStart):
-    """Fields of FedMedian: none but those of its start."""
+class Config(WarmStartConfig):
+    """Fields of FedMedian: only those of the warm start."""
 
 
-problems = _server_optimizer.problems
+problems, warm_start = _warm_start.problems, _warm_start.warm_start
 
 
 def begin(config: Config, params: Floats) -> State:
-    """The server keeps nothing between rounds."""
+    """Return an empty state: the server keeps nothing between rounds."""
     return {}
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:
-    """Equal weights [clients]: ranks know no sizes. Running statistics of a model are averaged with them."""
+    """Return equal weights [clients], because a median ignores sizes; running statistics are averaged with them."""
     return np.ones(len(examples))
 
 
-def apply(
-    config: Config, state: State, params: Floats, received: ClientUpdates
-) -> tuple[Floats, State, dict[str, Any]]:
-    """New parameters [d] (float32, computed in float64), the server's state, and nothing to report."""
-    assert received.updates is not None  # asked for with NEEDS
+def equal_weights(config: Config) -> bool:
+    """Return True: a median ignores how many examples a client has."""
+    return True
+
+
+def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+    """Take the median; return new parameters [d] (float32, computed in float64), the state and no metrics."""
+    assert received.updates is not None  # guaranteed by NEEDS
     moved, scales = np.empty_like(params), received.scales[:, None]
     width = max(1, PIECE // len(received.updates))
     for start in range(0, len(params), width):

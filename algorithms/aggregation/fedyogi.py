@@ -1,50 +1,49 @@
-"""FedYogi (Reddi et al. 2021, algorithm 2): Yogi on the server, the clients' mean update as its direction.
+"""FedYogi (Reddi et al. 2021, algorithm 2): Yogi on the server, with the clients' mean update as its direction.
 
     m = beta_1 m + (1 - beta_1) Delta
     v = v - (1 - beta_2) Delta^2 sign(v - Delta^2)          in each coordinate
     x_{t+1} = x_t + eta m / (sqrt(v) + tau)
 
-Where Delta is small, v falls by less than Delta^2; Adam's would lose a fixed share of its value.
+Where Delta is small, v falls by less than Delta^2, whereas Adam's v would lose a fixed share of its value.
 
 Differences from the paper: v starts at 0 and not at tau^2 or above, as in Flower 1.13.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import ServerConfig, State
+from algorithms.aggregation._server_optimizer import ServerConfig
 from algorithms.core.messages import ClientUpdates, Floats
+from algorithms.interfaces import Metrics, State
 
 NEEDS = "mean"
+LABEL, METRICS = "FedYogi", _server_optimizer.METRICS
 
 
 class Config(ServerConfig):
     """Fields of FedYogi; the defaults are Flower's, which Sainz-Pardo Diaz et al. use."""
 
     eta: float = Field(0.01, gt=0, le=10, description="the server's step size")
-    beta_1: float = Field(0.9, ge=0, lt=1, description="how much of m outlives a round")
-    beta_2: float = Field(0.99, ge=0, lt=1, description="how much of v outlives a round")
+    beta_1: float = Field(0.9, ge=0, lt=1, description="share of m that is kept from round to round")
+    beta_2: float = Field(0.99, ge=0, lt=1, description="share of v that is kept from round to round")
     tau: float = Field(1e-3, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive")
     warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
 
 
 problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
+warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
 def begin(config: Config, params: Floats) -> State:
-    """The server's own copy of the model [d] and its moments m and v [d]."""
+    """Return the server's own copy of the model [d] and its moments m and v [d]."""
     return _server_optimizer.begin(params, "m", "v")
 
 
-def apply(
-    config: Config, state: State, params: Floats, received: ClientUpdates
-) -> tuple[Floats, State, dict[str, Any]]:
-    """New parameters [d] (float32, computed in float64), the server's state, the length of its step."""
+def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+    """Take a Yogi step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
     delta = _server_optimizer.difference(state, params, received)
     m = config.beta_1 * state["m"] + (1 - config.beta_1) * delta
     v = state["v"] - (1 - config.beta_2) * delta**2 * np.sign(state["v"] - delta**2)

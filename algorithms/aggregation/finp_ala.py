@@ -1,71 +1,72 @@
-"""FinP's Adaptive Lightweight Aggregation (Zhao et al. 2025): the more a client's curvature stands out, the less it counts.
+"""FinP's Adaptive Lightweight Aggregation (Zhao et al. 2025): clients whose curvature stands out get less weight.
 
     w_k = (1 - rho_k) / sum_j (1 - rho_j)         rho_k of this round, see `algorithms.curvature.ranking`
     theta <- theta + sum_k w_k (theta_k - theta)
 
-Sizes do not count, and a client that stands out most in eigenvalue and trace has no weight at all.
+Numbers of examples do not matter, and a client that stands out most in both eigenvalue and trace has weight zero.
 
-Differences from the paper: weights are by size where it gives none: if all 1 - rho_j are zero, and for two clients, of whom
-neither can stand out. As released, rho is measured only if the clients are penalized with it, and is 1/2 for all otherwise,
-which is the unweighted mean: ``rho: with_penalty``.
+Differences from the paper: weights are proportional to numbers of examples where it defines none: if all 1 - rho_j are
+zero, and for two clients, of whom neither can stand out. In the released code rho is measured only if the clients are
+also penalized with it, and is 1/2 for all otherwise, which gives the unweighted mean; ``rho: with_penalty`` does the
+same.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.configs import CurvatureConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.metric import AGGREGATION, Metric
+from algorithms.interfaces import Metrics, State
+from datasets.components import Config as SlotConfig
 
 NEEDS = "updates"
-NONE = 1e-9  # weights that add up to less are none
+LABEL = "FinP-ALA"
+METRICS = (Metric("ala_fallback", AGGREGATION, "ALA weights by size", "lower", digits=2),)
+NONE = 1e-9  # weights with a smaller sum count as zero
 
 
-class Config(CurvatureConfig):
-    """Fields of ALA and of the curvature that it looks at."""
+class Config(SlotConfig):
+    """Fields of ALA. The section ``curvature`` of the run sets how curvature is measured."""
 
     rho: Literal["measured", "with_penalty"] = Field(
         "measured", description="rho from each client's curvature; with_penalty: only if objective finp measures it"
     )
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
-    other = run.objective.config
-    if config.rho == "with_penalty" or not isinstance(other, CurvatureConfig):
-        return []
-    return [
-        (field, f"must be as in objective {run.objective.name}, which has {getattr(other, field)}: one rho serves both")
-        for field in CurvatureConfig.model_fields
-        if getattr(config, field) != getattr(other, field)
-    ]
+def statistics(config: Config) -> tuple[str, ...]:
+    """Return ``("rho",)`` if rho is measured for these weights even when no other component reads it."""
+    return ("rho",) if config.rho == "measured" else ()
 
 
-def begin(config: Config, params: Floats) -> dict[str, np.ndarray]:
-    """The server keeps nothing between rounds."""
+def begin(config: Config, params: Floats) -> State:
+    """Return an empty state: the server keeps nothing between rounds."""
     return {}
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:
-    """The numbers of examples [clients]: the weights where `reweigh` finds no others."""
+    """Return the numbers of examples [clients], the weights that apply if `reweigh` falls back."""
     return examples.astype(np.float64)
 
 
-def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, dict[str, Any]]:
-    """Weights [clients] that sum to one from ``received.known["rho"]``; ``ala_fallback`` is 1 where they are by size."""
+def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
+    """Compute the weights of ALA from the client statistic ``rho``.
+
+    Returns:
+        Weights [clients] that sum to one, and the metric ``ala_fallback``, which is 1 if they are proportional to
+        numbers of examples.
+    """
     clients = len(received.clients)
-    if "rho" not in received.known:  # nobody measures it
+    if "rho" not in received.statistics:  # no component measures it
         return np.full(clients, 1 / clients), {"ala_fallback": 0.0}
-    trust = 1 - received.known["rho"]
+    trust = 1 - received.statistics["rho"]
     fallback = clients == 2 or trust.sum() < NONE
     return received.weights if fallback else trust / trust.sum(), {"ala_fallback": float(fallback)}
 
 
-def apply(
-    config: Config, state: dict[str, np.ndarray], params: Floats, received: ClientUpdates
-) -> tuple[Floats, dict[str, np.ndarray], dict[str, Any]]:
-    """New parameters [d] (float32, added in float64), the server's state, and nothing to report."""
+def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+    """Add the mean update; return new parameters [d] (float32, added in float64), the state and no metrics."""
     return (params + received.mean).astype(np.float32), state, {}

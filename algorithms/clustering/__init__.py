@@ -1,5 +1,8 @@
-"""The ``clustering`` slot: which of the server's models a client trains and uses.
+"""The ``clustering`` slot: which of the server's models each client trains and uses.
 
-Each module has ``Config``, ``preferences(config, clients, rng)`` and ``choose(config, view, preferences)``; what they share
-is in `algorithms.clustering._preference`.
+The contract is `algorithms.interfaces.ClusteringContract`.
 """
+
+from algorithms.interfaces import ClusteringContract
+
+CONTRACTS = (ClusteringContract,)

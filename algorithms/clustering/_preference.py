@@ -1,60 +1,55 @@
-"""What every clustering component shares: the clients' tolerance of risk, and the view from which they choose a model."""
+"""Shared parts of the clustering components: the clients' tolerance of risk, and how they choose a model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from algorithms.core.configs import ClusteringConfig
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from algorithms.core.choices import Preferences, Starts
+from algorithms.core.configs import ClusteredConfig, ClusteringConfig
+from algorithms.core.messages import Doubles, Ints
 
 
-@dataclass(frozen=True)
-class Preferences:
-    """``threshold`` [clients], the attack accuracy that a client tolerates; ``beta`` [clients], its weight of risk."""
+def thresholds(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Doubles:
+    """Draw the clients' tolerances: an evenly spaced grid in random order, regardless of groups.
 
-    threshold: Floats
-    beta: Floats
+    A grid is used instead of independent draws so that counts of violations do not differ by chance.
 
+    Args:
+        config: the component's fields.
+        clients: number of clients.
+        rng: draws the order.
 
-@dataclass(frozen=True)
-class View:
-    """What the choice is made from.
-
-    ``losses`` [clients, clusters] mean cross-entropy in nats of every model on the client's selection examples;
-    ``published_risks`` [clusters] attack accuracy published with each model; ``previous`` [clients] last choice (-1:
-    none); ``classes`` labels.
-    """
-
-    losses: Floats
-    published_risks: Floats
-    previous: Ints
-    classes: int
-
-
-def thresholds(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Floats:
-    """Tolerances [clients]: an evenly spaced grid, dealt at random and without regard to groups.
-
-    A grid instead of independent draws, so that counts of violations do not differ by the luck of the draw.
+    Returns:
+        [clients] tolerated attack accuracies, fractions.
     """
     return rng.permutation(np.linspace(config.lowest_threshold, config.highest_threshold, clients))
 
 
 def indifferent(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Preferences:
-    """Tolerances as in every component, and no weight of risk: what clients have that choose by loss alone, or not at all."""
+    """Return the usual tolerances with zero weight of risk, for clients that choose by loss only or not at all."""
     return Preferences(thresholds(config, clients, rng), np.zeros(clients))
 
 
-def random_partition(clusters: int, clients: int, rng: np.random.Generator) -> Ints:
-    """An assignment [clients] in equal parts (sizes differ by at most one)."""
-    return rng.permutation(np.arange(clients) % clusters)
+def starts(config: ClusteredConfig) -> Starts:
+    """Return the settings of initializations and random first rounds from the fields."""
+    return Starts(config.restarts, config.restart_rounds, config.warm_start_rounds)
 
 
-def cheapest(costs: Floats, losses: Floats, previous: Ints) -> Ints:
-    """Index [clients] of the smallest cost in each row; ties go to the lower loss, then to the previous choice."""
+def selection_size(config: ClusteredConfig) -> int | None:
+    """Return the largest number of examples on which a client compares models; None means all."""
+    return config.selection_batch if config.selection == "minibatch" else None
+
+
+def cheapest(costs: Doubles, losses: Doubles, previous: Ints) -> Ints:
+    """Find each client's cheapest model; ties go to the lower loss, then to the previous choice.
+
+    Args:
+        costs: [clients, clusters] cost of each model to each client.
+        losses: [clients, clusters] in nats.
+        previous: [clients] the model chosen last (-1: none).
+
+    Returns:
+        [clients] index of the chosen model.
+    """
     changed = np.arange(costs.shape[1])[None, :] != previous[:, None]
     return np.lexsort((changed, losses, costs), axis=1)[:, 0]

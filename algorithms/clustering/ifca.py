@@ -5,23 +5,32 @@
                  trains theta_{j_i} on its own examples and sends it back
                  theta_j <- mean of what the clients of cluster j sent; an empty cluster keeps its model
 
-Differences from the paper: a random partition in the first rounds and several initializations of which the best is kept
-(both are switches); the loss is taken on all training examples, as in the authors' code.
+Differences from the paper: the first rounds use a random partition, and the best of several initializations is kept
+(both can be switched off); the loss is taken on all training examples, as in the authors' code.
 """
 
 from __future__ import annotations
 
-from algorithms.clustering._preference import Floats, Ints, Preferences, View, cheapest, indifferent
+from algorithms.clustering import _preference
+from algorithms.clustering._preference import cheapest, indifferent
+from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteredConfig
+from algorithms.core.messages import Doubles, Ints
+
+LABEL = "IFCA"
 
 
 class Config(ClusteredConfig):
     """Fields of IFCA."""
 
 
-preferences = indifferent
+preferences, starts, selection_size = indifferent, _preference.starts, _preference.selection_size
 
 
-def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Floats]:
-    """Chosen model [clients] and cost [clients, clusters] = the loss in nats (Ghosh et al., algorithm 1, line 9)."""
+def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+    """Choose the model with the lowest loss (Ghosh et al., algorithm 1, line 9).
+
+    Returns:
+        The chosen model [clients], and the losses in nats as costs [clients, clusters].
+    """
     return cheapest(view.losses, view.losses, view.previous), view.losses

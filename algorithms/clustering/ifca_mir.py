@@ -6,21 +6,28 @@
                      trains theta_{j_i} on the plain loss and sends it back
                      theta_j <- mean of what the clients of cluster j sent
 
-Differences from the paper: it does not say how a client's beta follows from its tolerance tau, nor on which scale nats and
-accuracies are added. Both are switches here; the defaults are the reading under which clients sort themselves by tolerance
-(beta falls from 1 at the lowest tau to 0 at the highest) and the formula as printed.
+Differences from the paper: it does not say how a client's beta follows from its tolerance tau, nor on which scale nats
+and accuracies are added. Both are options here; by default, beta falls from 1 at the lowest tau to 0 at the highest, so
+that clients sort themselves by tolerance, and the formula is used as printed.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from algorithms.clustering._preference import Floats, Ints, Preferences, View, cheapest, thresholds
+from algorithms.clustering import _preference
+from algorithms.clustering._preference import cheapest, thresholds
+from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteredConfig
+from algorithms.core.messages import Doubles, Ints
+from algorithms.interfaces import Problems, Run
+from datasets.components import read_when
+
+LABEL = "IFCA-MIR"
 
 
 class Config(ClusteredConfig):
@@ -30,28 +37,42 @@ class Config(ClusteredConfig):
         "threshold",
         description="how beta is set: falls with the client's tolerance, the same for all, or drawn from U(0, 1)",
     )
-    beta: float = Field(0.5, ge=0, le=1, description="weight of risk for every client under the constant preference")
+    beta: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="every client's weight of risk under the constant preference",
+        json_schema_extra=read_when(preference="constant"),
+    )
     scale: Literal["raw", "normalized"] = Field(
         "raw", description="raw adds nats and accuracy as printed; normalized maps both to about [0, 1]"
     )
     signal: str = Field("shadow_mia", description="the attack of this run whose accuracy is published as risk")
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
-    known = [attack.name for attack in run.attacks if getattr(attack.module, "RISK", False)]
+starts, selection_size = _preference.starts, _preference.selection_size
+
+
+def risk_signal(config: Config) -> str:
+    """Return the name of the attack whose accuracy is published."""
+    return config.signal
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse a signal that no attack of the run measures, and thresholds that leave beta undefined."""
+    signals = [attack.name for attack in run.attacks if attack.module.RISK]
     found = []
-    if config.signal not in known:
+    if config.signal not in signals:
         found.append(
-            ("signal", f"names no attack of this run that measures a risk: {config.signal!r}; those are {known}")
+            ("signal", f"must name an attack of this run that measures a risk, one of {signals}; got {config.signal!r}")
         )
     if config.preference == "threshold" and config.lowest_threshold >= config.highest_threshold:
-        found.append(("lowest_threshold", "must be below highest_threshold where beta follows the threshold"))
+        found.append(("lowest_threshold", "must be below highest_threshold if beta follows the threshold"))
     return found
 
 
 def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:
-    """Tolerance tau and weight beta of every client; alpha is 1 - beta."""
+    """Return the tolerance tau and the weight beta of every client; alpha is 1 - beta."""
     tau = thresholds(config, clients, rng)
     if config.preference == "constant":
         return Preferences(tau, np.full(clients, config.beta))
@@ -60,10 +81,13 @@ def preferences(config: Config, clients: int, rng: np.random.Generator) -> Prefe
     return Preferences(tau, (config.highest_threshold - tau) / (config.highest_threshold - config.lowest_threshold))
 
 
-def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Floats]:
-    """Chosen model [clients] and cost [clients, clusters] (algorithm 1, line 9).
+def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+    """Choose the model with the lowest cost (algorithm 1, line 9).
 
-    With ``beta = 0`` the costs are the losses, bit for bit, and the choice is that of IFCA.
+    With ``beta = 0`` the costs equal the losses, bit for bit, and the choice is that of IFCA.
+
+    Returns:
+        The chosen model [clients], and the costs [clients, clusters].
     """
     beta = preferences.beta[:, None]
     f, risk = view.losses, view.published_risks[None, :]

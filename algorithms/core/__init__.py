@@ -1,1 +1,1 @@
-"""What every other part of the mathematics stands on: vectors of parameters, messages, networks, noise, accounts."""
+"""Building blocks of all other rooms: messages, parameter layout, networks, noise, clipping and privacy accounting."""

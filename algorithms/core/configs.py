@@ -1,28 +1,40 @@
-"""Fields that several components share: whatever trains, clusters or measures curvature has these."""
+"""Fields that several components share: those of local training, of clustering and of measuring curvature."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from datasets.components import Config
+from datasets.components import Above, Config, read_when
 
 
 class TrainingConfig(Config):
-    """What all local training has. Everything that can change the bytes of a result is here and not in ``resources``."""
+    """Fields of every training component. Whatever can change the bytes of a result is here and not in ``resources``."""
 
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="local optimizer")
-    # Carrying momentum from round to round means state on every client, which a rarely picked client would find outdated.
+    # Keeping momentum from round to round means state on every client, which is outdated on rarely sampled clients.
     optimizer_state: Literal["reset", "persist"] = Field(
-        "reset", description="reset: a new optimizer every round; persist: a client's moments outlive the round"
+        "reset", description="reset: a new optimizer every round; persist: a client keeps its moments between rounds"
     )
     lr: float = Field(0.05, gt=0, le=100, description="learning rate of the local optimizer")
     lr_decay: float = Field(1.0, gt=0, le=1, description="the learning rate is multiplied by this every round")
-    momentum: float = Field(0.0, ge=0, lt=1, description="momentum of sgd; not used by adam")
-    nesterov: bool = Field(False, description="Nesterov's momentum instead of the plain one")
-    # Keras has 1e-7, and adds it before the corrections of the moments' start at zero instead of after them.
-    adam_epsilon: float = Field(1e-8, gt=0, le=1, description="what adam adds to the root of the second moment")
+    momentum: float = Field(
+        0.0, ge=0, lt=1, description="momentum of sgd", json_schema_extra=read_when(optimizer="sgd")
+    )
+    nesterov: bool = Field(
+        False,
+        description="Nesterov's momentum instead of the plain one",
+        json_schema_extra=read_when(optimizer="sgd", momentum=Above(0)),
+    )
+    # Keras uses 1e-7, and adds it before the bias corrections of the moments instead of after them.
+    adam_epsilon: float = Field(
+        1e-8,
+        gt=0,
+        le=1,
+        description="constant that adam adds to the root of the second moment",
+        json_schema_extra=read_when(optimizer="adam"),
+    )
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty that is added to the gradient")
     epochs: int = Field(5, ge=0, description="passes over the client's examples per round")
     batch_size: int = Field(50, ge=1, description="examples per step; the last batch of a pass may be smaller")
@@ -36,65 +48,96 @@ class TrainingConfig(Config):
     # More threads change the order of additions and so the bytes; many single-threaded actors scale better on small nets.
     threads: int = Field(1, ge=1, le=256, description="CPU threads of each client actor")
     clients_per_job: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        "auto", description="clients that are trained and summed up together"
+        "auto", description="clients that are trained and summed together"
     )
+
+    def unread_fields(self) -> dict[str, str]:
+        """Return the fields that the other fields' values make irrelevant, each with the reason as the end of a sentence."""
+        found = super().unread_fields()
+        if self.optimizer == "sgd" and not self.momentum:
+            found["optimizer_state"] = "is read only where the optimizer has a state: adam, or sgd with momentum"
+        return found
+
+    @property
+    def block_size(self) -> int:
+        """``clients_per_job`` after the component has resolved ``auto``."""
+        assert isinstance(self.clients_per_job, int)
+        return self.clients_per_job
 
 
 class ClusteringConfig(Config):
-    """Fields that every component has: they describe the clients, and make runs of different components comparable."""
+    """Fields of every clustering component; they describe the clients, so that runs of different components compare."""
 
     # Jung et al. draw tau between 50 % and 80 % for every client.
     lowest_threshold: float = Field(0.5, ge=0, le=1, description="smallest tolerated attack accuracy over the clients")
     highest_threshold: float = Field(0.8, ge=0, le=1, description="largest tolerated attack accuracy over the clients")
 
+    if TYPE_CHECKING:
+
+        @property
+        def clusters(self) -> int:
+            """Number of models that the server keeps."""
+            ...
+
 
 class ClusteredConfig(ClusteringConfig):
-    """Fields of the components that keep several models."""
+    """Fields of the clustering components that keep several models."""
 
     clusters: int = Field(2, ge=1, le=64, description="number of models that the server keeps")
     # The whole training set, as in the code of Ghosh et al.: over 50 examples the loss is uncertain by as much as risks differ.
     selection: Literal["full", "minibatch"] = Field(
         "full", description="examples on which a client compares the models"
     )
-    selection_batch: int = Field(50, ge=1, description="examples of a minibatch selection")
-    # Two random models can attract every client to one of them, all the more where the groups touch.
-    warm_start_rounds: int = Field(
-        2, ge=0, description="first rounds with a random partition; it ends before initializations are compared"
+    selection_batch: int = Field(
+        50, ge=1, description="examples of a minibatch selection", json_schema_extra=read_when(selection="minibatch")
     )
-    restarts: int = Field(3, ge=1, le=100, description="initializations that are tried; the best goes on")
+    # With two random models all clients may choose the same one, especially if the groups overlap.
+    warm_start_rounds: int = Field(
+        2, ge=0, description="first rounds with a random partition; they end before initializations are compared"
+    )
+    restarts: int = Field(3, ge=1, le=100, description="initializations that are tried; the best one is kept")
     restart_rounds: int = Field(
-        5, ge=1, description="rounds after which the initializations are compared by training loss"
+        5,
+        ge=1,
+        description="rounds after which the initializations are compared by training loss",
+        json_schema_extra=read_when(restarts=Above(1)),
     )
 
 
 class CurvatureConfig(Config):
-    """Fields of whatever needs rho."""
+    """The section ``curvature`` of a run, read if a component needs rho."""
 
-    # As released all of them, which takes fifteen times as long as an epoch on them. With 20 a client of UCI HAR takes as
-    # long as five training steps. Clients differ by 20 % in their trace; that of 64 examples is off by 6 %, that of 16 by 15 %.
-    curvature_examples: int = Field(
-        20, ge=1, le=1_000_000, description="examples of a client that its curvature is measured on, at most"
+    # The released code uses all examples, which takes fifteen times as long as an epoch. With 20, a client of UCI HAR takes
+    # as long as five training steps. Clients' traces differ by 20 %; that of 64 examples is off by 6 %, that of 16 by 15 %.
+    examples: int = Field(
+        20, ge=1, le=1_000_000, description="largest number of a client's examples on which its curvature is measured"
     )
-    # Lanczos needs half the products (4 on UCI HAR): it keeps what power iteration forgets.
+    # Lanczos needs half as many products (4 on UCI HAR), because it keeps the vectors that power iteration discards.
     solver: Literal["lanczos", "power"] = Field(
         "lanczos", description="how the top eigenvalue is found: lanczos, or power iteration (as released)"
     )
     # The released 100 and 1e-3, loosened to 20 and 5e-3 in its later state.
-    power_steps: int = Field(20, ge=1, le=1000, description="products with the Hessian for its top eigenvalue, at most")
+    power_steps: int = Field(20, ge=1, le=1000, description="most products with the Hessian for the top eigenvalue")
     # 20 probes miss the trace of the 25 670 weights for UCI HAR by 20 to 60 %, more than clients differ, and cost 30
     # gradients; the examples' own gradients miss it by 1 to 7 % and cost three.
     trace: Literal["gauss_newton", "hutchinson"] = Field(
         "gauss_newton", description="the trace from gradients of single examples, or from random probes (as released)"
     )
-    probes: int = Field(20, ge=1, le=1000, description="random probes for the trace under hutchinson, at most")
-    # The released 1e-3, loosened to 5e-3 later, is for all examples. Here 5e-3 costs a product more, for an eigenvalue that is
-    # off by 0.7 % instead of 2 %, of examples that miss their client's by 15 %.
-    curvature_tolerance: float = Field(
+    probes: int = Field(
+        20,
+        ge=1,
+        le=1000,
+        description="largest number of random probes for the trace",
+        json_schema_extra=read_when(trace="hutchinson"),
+    )
+    # The released 1e-3, later loosened to 5e-3, is for all examples. Here 5e-3 costs one more product and lowers the error of
+    # the eigenvalue from 2 % to 0.7 %, although sampling the examples alone puts it off by 15 %.
+    tolerance: float = Field(
         2e-2, gt=0, lt=1, description="relative precision of eigenvalue and trace at which the search stops"
     )
     rho_mode: Literal["pairwise_abs", "signed"] = Field(
         "pairwise_abs", description="rho grows with the distance from the others (eq. 1), or is the rank by sharpness"
     )
     rho_alignment: Literal["by_client", "by_visit_order"] = Field(
-        "by_client", description="every client gets its own rho, or that of a random other one (as released)"
+        "by_client", description="every client gets its own rho, or that of another random client (as released)"
     )

@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014) whose masks come from a generator that is handed in, not from PyTorch's global one."""
+"""Dropout (Srivastava et al. 2014) whose masks come from an explicit generator instead of PyTorch's global one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """Sets each element to zero with probability ``p`` and divides the others by 1 - p; in evaluation mode the identity.
+    """A layer that sets each element to zero with probability ``p`` and divides the others by 1 - p.
 
-    ``generator`` is set by whoever trains (see `reseed`). A mask is a function of the generator's state and the shape of the
-    input alone, whatever its precision and its order in memory.
+    In evaluation mode it is the identity. A mask depends only on the generator's state and on the shape of the input,
+    not on the input's precision or memory format.
+
+    Attributes:
+        p: probability that an element is set to zero.
+        generator: source of the masks; the training code sets it with `reseed`.
     """
 
     generator: torch.Generator | None = None
@@ -22,23 +26,33 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """[...] to the same shape. Raises RuntimeError in training mode if there is no generator to draw from."""
+        """Apply dropout to ``x`` of any shape.
+
+        Raises:
+            RuntimeError: the layer is in training mode and has no generator.
+        """
         if not self.training or self.p == 0:
             return x
         if self.generator is None:
             raise RuntimeError(
-                "Dropout has no generator; call algorithms.dropout.reseed(module, seed, device) before training"
+                "Dropout has no generator; call algorithms.core.dropout.reseed(module, seed, device) before training"
             )
         kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p
         return x * kept / (1 - self.p)
 
     def extra_repr(self) -> str:
-        """The probability, as ``print(module)`` shows it."""
+        """Return the probability for ``print(module)``."""
         return f"p={self.p:g}"
 
 
 def reseed(module: nn.Module, seed: int, device: torch.device | str) -> None:
-    """Give all `Dropout` layers of ``module`` one new generator on ``device``, seeded with ``seed``; others are left alone."""
+    """Give all `Dropout` layers of a module one new, shared generator; other layers are unchanged.
+
+    Args:
+        module: the module with the layers.
+        seed: seed of the generator.
+        device: where the generator draws.
+    """
     generator = torch.Generator(device).manual_seed(seed)
     for layer in module.modules():
         if isinstance(layer, Dropout):

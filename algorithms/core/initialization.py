@@ -1,4 +1,4 @@
-"""Initial weights from a generator that is handed in: PyTorch's own constructors would use its global one."""
+"""Initialization of weights from an explicit generator; PyTorch's own constructors use its global one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 
 
 def initialize(module: nn.Module, generator: torch.Generator) -> None:
-    """Fill every layer of ``module`` in place, in its own order.
+    """Initialize every layer of ``module`` in place, in the module's own order.
 
-    Linear and convolution layers follow PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, unless
-    the layer carries ``init = "xavier"`` (uniform Glorot weights, zero bias) or ``"kaiming_fan_out"`` (normal weights of
-    variance 2 / fan_out, zero bias: the backward case of He et al. 2015). Normalization layers start as the identity.
+    Linear and convolution layers follow PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases,
+    unless the layer has the attribute ``init = "xavier"`` (uniform Glorot weights, zero bias) or ``"kaiming_fan_out"``
+    (normal weights of variance 2 / fan_out, zero bias: the backward case of He et al. 2015). Normalization layers start
+    as the identity.
+
+    Args:
+        module: the network.
+        generator: draws the weights.
     """
     layer: Any
     for layer in module.modules():

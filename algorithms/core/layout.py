@@ -1,8 +1,8 @@
-"""A model as one vector: where each of its arrays lies, and how to view it there.
+"""Layout of a model's arrays in one vector, and views of the arrays in it.
 
-Clipping, noise, distances, averaging and transport all work on vectors; only a forward pass needs the arrays. A four-
-dimensional kernel (out, in, height, width) is stored with its channels last, because that is the order in which CPU
-convolutions are fast: viewing it costs nothing, re-ordering it at every step would.
+Clipping, noise, distances, averaging and transport all work on vectors; only a forward pass needs the arrays. A
+four-dimensional kernel (out, in, height, width) is stored with its channels last, because CPU convolutions are fast in
+that order: a view of it costs nothing, whereas re-ordering at every step would.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and shapes of the arrays that lie one after another in a vector."""
+    """Names and shapes of the arrays that follow one another in a vector.
+
+    Attributes:
+        names: the arrays' names, in the order of the vector.
+        shapes: the arrays' shapes, in the same order.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Number of elements of each array."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
     @property
@@ -33,7 +39,14 @@ class Layout:
         return sum(self.sizes)
 
     def views(self, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The arrays as views into ``vectors``: [d] gives ``shape`` each, [clients, d] gives [clients, *shape]."""
+        """Return the arrays by name as views into ``vectors``.
+
+        Args:
+            vectors: [d] one vector, or [clients, d] one vector in each row.
+
+        Returns:
+            The views: of shape ``shape`` for [d], [clients, *shape] for [clients, d].
+        """
         pieces = vectors.split(self.sizes, dim=-1)
         return {name: _view(piece, shape) for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True)}
 
@@ -47,13 +60,16 @@ def _view(piece: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def parameter_layout(module: nn.Module) -> Layout:
-    """Layout of the trainable arrays of ``module``, in its own order."""
+    """Return the layout of the trainable arrays of ``module``, in the module's own order."""
     return _layout(dict(module.named_parameters()))
 
 
 def buffer_layout(module: nn.Module) -> Layout:
-    """Layout of the floating-point buffers (running means and variances). Integer counters are no state of ours:
-    averaging them is meaningless and nothing reads them while the momentum of the statistics is fixed."""
+    """Return the layout of the floating-point buffers of ``module`` (running means and variances).
+
+    Integer counters are left out: averaging them is meaningless, and nothing reads them as long as the momentum of the
+    running statistics is fixed.
+    """
     return _layout({name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()})
 
 

@@ -1,4 +1,4 @@
-"""What travels between server and clients in a round. No torch, so that the server's process need not load it."""
+"""Messages between server and clients in a round. This module does not import torch, so the server need not load it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-PIECE = 1 << 16  # numbers of a vector that are worked on at a time: what fits a processor's cache is read once
+PIECE = 1 << 16  # numbers of a vector that are processed at a time, so that they stay in a processor's cache
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A model's state as two vectors: ``params`` [d] and ``buffers`` [b] (running statistics; empty for most models)."""
+    """A model's state as two vectors.
+
+    Attributes:
+        params: [d] trainable parameters.
+        buffers: [b] running statistics; empty for most models.
+    """
 
     params: Floats
     buffers: Floats
@@ -28,11 +33,17 @@ class Weights:
 
 @dataclass(frozen=True)
 class PartialSum:
-    """The part of one block, for one cluster: sums in float64, taken in the order of client ids.
+    """One block's contribution to one cluster: sums in float64, added in the order of client ids.
 
-    ``norms`` [clients] are the L2 norms of the updates (client weights minus what was sent), ``scales`` [clients] what the
-    privacy slot multiplies each by; ``total`` [d] is the weighted sum of the scaled updates, ``buffers`` [b] that of the
-    buffers themselves. ``updates`` [clients, d], unscaled, and ``own_buffers`` [clients, b] only where a slot asks for them.
+    Attributes:
+        clients: [c] ids of the clients.
+        weights: [c] the clients' weights before normalization.
+        norms: [c] L2 norms of the updates (client weights minus the weights that were sent).
+        scales: [c] factors by which the privacy slot multiplies the updates.
+        total: [d] weighted sum of the scaled updates.
+        buffers: [b] weighted sum of the buffers.
+        updates: [c, d] unscaled updates; None unless a slot needs them.
+        own_buffers: [c, b] each client's buffers; None unless a slot needs the updates.
     """
 
     clients: Ints
@@ -47,25 +58,39 @@ class PartialSum:
 
 @dataclass(frozen=True)
 class BlockResult:
-    """A block's round: the ``clients`` [c] that took part, their ``parts`` by cluster, what was ``known`` of each of them
-    afterwards ([c] by name), what attacks ``observed`` of their models ([c, ...], or several by name, by attack), and the
-    optimizers ``carried`` to the next round (arrays [c, ...] by name; empty unless the training slot keeps them)."""
+    """The message of a block of clients to the server after a round.
+
+    Attributes:
+        clients: [c] ids of the clients that took part.
+        parts: the clients' updates, summed by cluster.
+        statistics: measurements of each client, [c] by name.
+        observed: what attacks recorded of the clients' models, [c, ...] by attack (or several such arrays by name).
+        optimizer_states: optimizer states for the next round, [c, ...] by name; empty unless the training slot keeps
+            them.
+    """
 
     clients: Ints
     parts: Mapping[int, PartialSum]
-    known: Mapping[str, Doubles]
+    statistics: Mapping[str, Doubles]
     observed: Mapping[str, Any]
-    carried: Mapping[str, NDArray[Any]]
+    optimizer_states: Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class ClientUpdates:
-    """All that the clients of a cluster sent in a round, by client ``weights`` [clients] that sum to one.
+    """Everything that the server received from the clients of one cluster in a round.
 
-    ``mean`` [d] is that of the scaled updates, ``buffers`` [b] that of the buffers; ``updates`` [clients, d] are as they
-    arrived, before scaling, and None unless a slot asked for them (as are ``own_buffers`` [clients, b]); ``norms`` and
-    ``scales`` [clients] as in `PartialSum`. ``known`` holds what the server knows of each client by name, [clients] each
-    (for example ``rho``); ``layout`` says where a model's arrays lie in [d].
+    Attributes:
+        clients: [clients] ids.
+        weights: [clients] weights that sum to one.
+        mean: [d] weighted mean of the scaled updates.
+        buffers: [b] weighted mean of the buffers.
+        updates: [clients, d] updates as they arrived, before scaling; None unless a slot needs them.
+        own_buffers: [clients, b] each client's buffers; None unless a slot needs the updates.
+        norms: [clients] L2 norms of the unscaled updates.
+        scales: [clients] factors by which the privacy slot multiplies the updates.
+        statistics: client statistics by name, [clients] each (for example ``rho``).
+        layout: where the model's arrays lie in [d].
     """
 
     clients: Ints
@@ -76,15 +101,18 @@ class ClientUpdates:
     own_buffers: Floats | None = None
     norms: Doubles = field(default_factory=lambda: np.empty(0))
     scales: Doubles = field(default_factory=lambda: np.empty(0))
-    known: Mapping[str, Doubles] = field(default_factory=dict)
+    statistics: Mapping[str, Doubles] = field(default_factory=dict)
     layout: Layout = field(default_factory=lambda: Layout((), ()))
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every model on the training examples of some clients: ``losses`` (nats) and ``accuracies`` [clients, clusters].
+    """Results of every model on the training examples of some clients, [clients, clusters] each.
 
-    ``selection`` [clients, clusters] are the losses on the examples that the next choice is made with.
+    Attributes:
+        losses: mean cross-entropy in nats.
+        accuracies: fractions.
+        selection: mean cross-entropy in nats on the examples with which the client chooses its next model.
     """
 
     losses: Doubles
@@ -92,48 +120,68 @@ class Evaluation:
     selection: Doubles
 
 
-def gather(parts: Sequence[PartialSum], layout: Layout, known: Mapping[str, Doubles]) -> ClientUpdates:
-    """Join the blocks' parts, in their order; ``known`` [all clients] is cut down to those who sent something.
+def gather(parts: Sequence[PartialSum], layout: Layout, statistics: Mapping[str, Doubles]) -> ClientUpdates:
+    """Join the parts of all blocks, in their order, into the updates of one cluster.
 
-    Raises ValueError where the weights sum to nothing.
+    Args:
+        parts: the blocks' sums.
+        layout: where the model's arrays lie in [d].
+        statistics: client statistics of all clients by name; only those of the senders are kept.
+
+    Raises:
+        ValueError: the clients' weights sum to zero.
     """
     weights = np.concatenate([part.weights for part in parts])
-    whole = float(weights.sum())
-    if not whole > 0:
+    total = float(weights.sum())
+    if not total > 0:
         raise ValueError("the clients' weights sum to zero")
     clients = np.concatenate([part.clients for part in parts])
     return ClientUpdates(
         clients=clients,
-        weights=weights / whole,
-        mean=_ordered_sum([part.total for part in parts]) / whole,
-        buffers=_ordered_sum([part.buffers for part in parts]) / whole,
+        weights=weights / total,
+        mean=_ordered_sum([part.total for part in parts]) / total,
+        buffers=_ordered_sum([part.buffers for part in parts]) / total,
         updates=_join([part.updates for part in parts]),
         own_buffers=_join([part.own_buffers for part in parts]),
         norms=np.concatenate([part.norms for part in parts]),
         scales=np.concatenate([part.scales for part in parts]),
-        known={name: values[clients] for name, values in known.items()},
+        statistics={name: values[clients] for name, values in statistics.items()},
         layout=layout,
     )
 
 
 def empty_updates(d: int, buffers: Floats, layout: Layout) -> ClientUpdates:
-    """What a cluster received in a round in which nobody came: no clients, a mean update [d] of zero, its own ``buffers``."""
-    nobody = np.empty(0)
+    """Return the updates of a cluster in a round in which no client took part.
+
+    Args:
+        d: number of parameters.
+        buffers: [b] the model's current buffers, which stay.
+        layout: where the model's arrays lie in [d].
+
+    Returns:
+        Updates without clients, whose mean is zero.
+    """
+    empty = np.empty(0)
     return ClientUpdates(
         clients=np.empty(0, np.int64),
-        weights=nobody,
+        weights=empty,
         mean=np.zeros(d),
         buffers=buffers.astype(np.float64),
         updates=np.empty((0, d), np.float32),
         own_buffers=np.empty((0, len(buffers)), np.float32),
-        norms=nobody,
-        scales=nobody,
+        norms=empty,
+        scales=empty,
         layout=layout,
     )
 
 
 def reweight(received: ClientUpdates, weights: Doubles) -> ClientUpdates:
-    """``received`` under other client weights [clients], which must sum to one. Needs the updates themselves."""
+    """Return ``received`` under other client weights; it must contain the updates themselves.
+
+    Args:
+        received: the updates of one cluster.
+        weights: [clients] new weights, which must sum to one.
+    """
     assert received.updates is not None and received.own_buffers is not None
     return replace(
         received,
@@ -144,7 +192,15 @@ def reweight(received: ClientUpdates, weights: Doubles) -> ClientUpdates:
 
 
 def weighted_sum(weights: Doubles, rows: Floats) -> Doubles:
-    """Sum over clients of ``weights`` [clients] times ``rows`` [clients, d], in float64 and in the order of the rows."""
+    """Sum rows times weights in float64, in the order of the rows.
+
+    Args:
+        weights: [clients] weight of each row.
+        rows: [clients, d] float32.
+
+    Returns:
+        [d] the sum.
+    """
     total = np.zeros(rows.shape[1])
     for at in range(0, len(total), PIECE):
         piece = slice(at, at + PIECE)

@@ -1,4 +1,4 @@
-"""Standard normal numbers as long as a model, drawn while something else is waited for."""
+"""Standard normal noise for a model, drawn by background threads while clients train."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from algorithms.core.messages import Floats
 
 BLOCK = 1 << 19  # numbers that share a generator: two megabytes of noise
-# One pool for all, and small, because clients may train on the same cores meanwhile.
+# One small pool for all noise, because clients may train on the same cores at the same time.
 THREADS = ThreadPoolExecutor(2, thread_name_prefix="noise")
 
 
 class Normals:
-    """Independent standard normal numbers [size] in float32, drawn by threads of their own from now on, to be had once.
+    """Independent standard normal numbers [size] in float32, which threads start to draw at construction; usable once.
 
-    Blocks of a long vector have generators of their own, so that it is the same however many threads draw them.
+    Every block of a long vector has a generator of its own, so the numbers do not depend on the number of threads.
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
@@ -30,17 +30,18 @@ class Normals:
         ]
 
     def wait(self) -> None:
-        """Until the last of them is drawn."""
+        """Wait until all numbers are drawn."""
         for block in self._blocks:
             block.result()
 
     def take(self) -> Floats:
-        """All of them, as soon as they are drawn, in an array that is the caller's to change.
+        """Wait for the numbers and return them in an array [size] that the caller may change.
 
-        Raises RuntimeError the second time: noise that is added twice hides nothing.
+        Raises:
+            RuntimeError: they have been taken before; noise that is used twice no longer protects.
         """
         if self._drawn is None:
-            raise RuntimeError("this noise has been used")
+            raise RuntimeError("this noise has already been used")
         self.wait()
         drawn, self._drawn, self._blocks = self._drawn, None, []
         return drawn

@@ -1,9 +1,10 @@
-"""The layers z = W a + b, linear or a convolution, by their products: W a, W' d, d a', and the length of each example's d a'.
+"""Products with linear and convolution layers z = W a + b: W a, W' d, d a', and the length of each example's d a'.
 
     linear:       || d a' ||^2 = || d ||^2 || a ||^2                                        (Goodfellow 2015)
     convolution:  || d a' ||^2 = || D U' ||^2,  D = d as [out, places],  U = the patches of a as [in kernel, places]
 
-``a`` goes in, ``d`` is the gradient of a loss in what comes out: [n, channels, ...], with a linear layer's channels last.
+``a`` is the layer's input, ``d`` the gradient of a loss with respect to its output: both [n, channels, ...], except
+that a linear layer has its channels last.
 """
 
 from __future__ import annotations
@@ -16,19 +17,26 @@ Affine = nn.Linear | nn.Conv1d | nn.Conv2d
 
 
 def is_supported(layer: nn.Module) -> bool:
-    """Whether what is here holds for ``layer``: not for groups, nor for other padding than a number of zeros."""
+    """Return whether this module supports ``layer``: no groups, and no padding other than a number of zeros."""
     if type(layer) is nn.Conv1d or type(layer) is nn.Conv2d:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     return type(layer) is nn.Linear
 
 
 def channels(layer: Affine) -> int:
-    """The dimension of ``a`` and ``d`` that W acts on."""
+    """Return the dimension of ``a`` and ``d`` that W acts on."""
     return -1 if isinstance(layer, nn.Linear) else 1
 
 
 def apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tensor:
-    """W a + b for any W and b."""
+    """Compute W a + b for any W and b.
+
+    Args:
+        layer: the layer, for its kind and stride.
+        weight: W, of the shape of the layer's own weight.
+        a: [n, channels, ...] inputs.
+        bias: b, or None for zero.
+    """
     if isinstance(layer, nn.Linear):
         return functional.linear(a, weight, bias)
     convolve = functional.conv1d if isinstance(layer, nn.Conv1d) else functional.conv2d
@@ -36,7 +44,17 @@ def apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tens
 
 
 def pull_back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
-    """W' d for any W, of the shape of ``a``."""
+    """Compute W' d for any W.
+
+    Args:
+        layer: the layer, for its kind and stride.
+        weight: W, of the shape of the layer's own weight.
+        d: [n, channels, ...] gradients with respect to the outputs.
+        a: [n, channels, ...] inputs, for their shape.
+
+    Returns:
+        Gradients with respect to the inputs, of the shape of ``a``.
+    """
     if isinstance(layer, nn.Linear):
         return d @ weight
     into = grad.conv1d_input if isinstance(layer, nn.Conv1d) else grad.conv2d_input
@@ -44,7 +62,16 @@ def pull_back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
 
 
 def outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """d a' summed over examples, of the shape of W: the loss's gradient in W."""
+    """Compute d a' summed over examples, the loss's gradient with respect to W.
+
+    Args:
+        layer: the layer.
+        d: [n, channels, ...] gradients with respect to the outputs.
+        a: [n, channels, ...] inputs.
+
+    Returns:
+        The gradient, of the shape of W.
+    """
     if isinstance(layer, nn.Linear):
         return d.flatten(0, -2).mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
@@ -52,12 +79,21 @@ def outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
 
 
 def total(layer: Affine, d: Tensor) -> Tensor:
-    """``d`` summed over all but channels: the loss's gradient in b."""
+    """Sum ``d`` over all dimensions but channels, which gives the loss's gradient with respect to b."""
     return d.movedim(channels(layer), 0).flatten(1).sum(1)
 
 
 def squared_lengths(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """Squared length [n], float64, of every example's gradient in W and b."""
+    """Compute the squared length of every example's gradient with respect to W and b.
+
+    Args:
+        layer: the layer.
+        d: [n, channels, ...] gradients with respect to the outputs.
+        a: [n, channels, ...] inputs.
+
+    Returns:
+        [n] squared L2 norms, float64.
+    """
     if isinstance(layer, nn.Linear) and a.dim() == 2:
         return _squared(d) * (_squared(a) + (layer.bias is not None))
     if isinstance(layer, nn.Linear):
@@ -69,7 +105,7 @@ def squared_lengths(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
-    """What the kernel sees of ``a`` at every place, [n, places, in kernel]."""
+    """Return the patch of ``a`` under the kernel at every place, [n, places, in kernel]."""
     assert not isinstance(layer.padding, str)
     kernel, dilation, padding, stride = layer.kernel_size, layer.dilation, layer.padding, layer.stride
     if isinstance(layer, nn.Conv1d):  # as an image of one row

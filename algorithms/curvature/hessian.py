@@ -1,14 +1,14 @@
-"""The Hessian H of a model's mean cross-entropy, known by its products with vectors: its top eigenvalue and its trace.
+"""Top eigenvalue and trace of the Hessian H of a model's mean cross-entropy, computed from products with vectors.
 
     H v = d/dw ( g(w) . v )                                                        (Pearlmutter 1994)
     lambda: power iteration, or Lanczos from the gradient
     tr H = E[ v' H v ] over v with entries +-1                                     (Hutchinson 1990)
     tr H = mean over examples of E[ || grad CE(x, y) ||^2 ] over y drawn from the model's own p(. | x)
 
-The last is the trace of the Gauss-Newton matrix. It is that of the Hessian for every net made of linear maps (convolutions,
-and normalization in evaluation mode, too), ReLUs and poolings: logits are then linear in each single weight, so the part of H
-that Gauss-Newton leaves out has a diagonal of zeros (Schraudolph 2002 has the decomposition). With other activations, or
-with group normalization, it is the trace of the Fisher information instead.
+The last is the trace of the Gauss-Newton matrix. It equals that of the Hessian for every network of linear maps
+(including convolutions, and normalization in evaluation mode), ReLUs and poolings: logits are then linear in each
+single weight, so the part of H that Gauss-Newton leaves out has a diagonal of zeros (Schraudolph 2002 has the
+decomposition). With other activations, or with group normalization, it is the trace of the Fisher information instead.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from algorithms.curvature.chain import Chain
 
 Product = Callable[[Tensor], Tensor]
 
-BATCH = 64  # examples whose graph fits into memory; of a single batch it is kept, which halves the cost of a product
-# The gradient lies almost within the top eigenvectors and saves two products; noise reaches what it may be orthogonal to.
+BATCH = 64  # examples whose graph fits into memory; a single batch keeps its graph, which halves the cost of a product
+# The gradient lies almost in the span of the top eigenvectors, which saves two products; noise covers the other directions.
 NOISE = 0.3
 TINY = 1e-6
 
@@ -39,27 +39,43 @@ TINY = 1e-6
 def spectrum(
     network: Network, x: Floats, y: Ints, config: CurvatureConfig, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Eigenvalue of largest magnitude, sign kept, and trace; NaN where the gradient is not finite."""
+    """Compute the top eigenvalue and the trace of the Hessian at the network's current weights.
+
+    Args:
+        network: holds the weights.
+        x: [n, ...] inputs.
+        y: [n] labels.
+        config: methods, numbers of steps and tolerance.
+        rng: draws start vectors, probes and labels.
+
+    Returns:
+        The eigenvalue of largest magnitude, with its sign, and the trace; both NaN if the gradient is not finite.
+    """
     network.module.eval()
-    here = LossSurface(network, network.inputs(x), as_tensor(y).to(network.device))
-    gradient = here.gradient()
+    surface = LossSurface(network, network.inputs(x), as_tensor(y).to(network.device))
+    gradient = surface.gradient()
     if not gradient.isfinite().all():
         return float("nan"), float("nan")
     noise = _tensor(rng.standard_normal(len(gradient)), gradient)
-    steps, tolerance = config.power_steps, config.curvature_tolerance
+    steps, tolerance = config.power_steps, config.tolerance
     if config.solver == "power":
-        top = power_iteration(here.times, noise, steps, tolerance)
+        top = power_iteration(surface.times, noise, steps, tolerance)
     else:
-        top = lanczos(here.times, _unit(gradient) + NOISE * _unit(noise), steps, tolerance)
+        top = lanczos(surface.times, _unit(gradient) + NOISE * _unit(noise), steps, tolerance)
     if config.trace == "gauss_newton":
-        return top, here.gauss_newton_trace(rng)
-    return top, hutchinson(here.times, gradient, config.probes, tolerance, rng)
+        return top, surface.gauss_newton_trace(rng)
+    return top, hutchinson(surface.times, gradient, config.probes, tolerance, rng)
 
 
 class LossSurface:
-    """The mean cross-entropy over ``x`` [n, ...] and ``y`` [n] near the weights that a network holds, in evaluation mode.
+    """The mean cross-entropy over some examples near a network's current weights, in evaluation mode.
 
-    Vectors are float64 outside of the net.
+    Outside of the network, vectors are float64.
+
+    Attributes:
+        network: holds the weights.
+        x: [n, ...] inputs.
+        y: [n] labels.
     """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
@@ -72,27 +88,27 @@ class LossSurface:
         return self.kind(self.network, self.x[batch], self.y[batch], len(self.y))
 
     def _of_all(self, function: Callable[[Chain | Graph], Tensor]) -> Iterator[Tensor]:
-        """``function`` of one batch after another; none but an only one is kept."""
+        """Apply ``function`` to one batch after another; a batch is kept only if it is the only one."""
         return map(function, [self.only] if self.only else map(self._batch, range(0, len(self.y), BATCH)))
 
     def gradient(self) -> Tensor:
-        """[d]"""
+        """Compute the gradient [d]."""
         return _add_up(self._of_all(lambda batch: batch.gradient()))
 
     def times(self, vector: Tensor) -> Tensor:
-        """H v [d] for ``vector`` [d]."""
+        """Compute H v [d] for ``vector`` v [d]."""
         direction = vector.to(self.network.params.dtype)
         return _add_up(self._of_all(lambda batch: batch.times(direction)))
 
     def gauss_newton_trace(self, rng: np.random.Generator) -> float:
-        """Mean over examples of the squared gradient norm for a label drawn from the model's own prediction, one each."""
+        """Average the squared gradient norm over examples, each with one label drawn from the model's own prediction."""
         drawn = iter(torch.from_numpy(rng.random(len(self.y))).to(self.network.device).split(BATCH))
         lengths = self._of_all(lambda batch: batch.squared_lengths(_labels(batch.p, next(drawn))))
         return float(torch.cat(list(lengths)).mean())
 
 
 class Graph:
-    """What `Chain` is, for any network: the gradient's own graph is kept, and gone back through once more for a product."""
+    """The counterpart of `Chain` for any network: it keeps the gradient's autograd graph and differentiates it once more."""
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, examples: int) -> None:
         self.network, self.x, self.y, self.examples = network, x, y, examples
@@ -103,7 +119,7 @@ class Graph:
 
     @cached_property
     def p(self) -> Tensor:
-        """The network's predictions [n, classes]."""
+        """The network's predicted probabilities [n, classes]."""
         with torch.no_grad():
             return self._logits(self.x).softmax(dim=1)
 
@@ -113,24 +129,37 @@ class Graph:
         return torch.autograd.grad(loss, self.at, create_graph=True)[0]
 
     def gradient(self) -> Tensor:
-        """[d]"""
+        """Compute the gradient [d]."""
         return self._gradient.detach()
 
     def times(self, vector: Tensor) -> Tensor:
-        """H v [d] for ``vector`` [d]."""
+        """Compute H v [d] for ``vector`` v [d]."""
         return torch.autograd.grad(self._gradient, self.at, vector, retain_graph=True)[0]
 
     def squared_lengths(self, y: Tensor) -> Tensor:
-        """Those of `Chain`, example after example: on ResNet-56 that is faster than vmap, which makes grouped convolutions."""
-        found = []
+        """Compute the same as `Chain.squared_lengths`, one example at a time.
+
+        On ResNet-56 this is faster than vmap, which uses grouped convolutions.
+        """
+        squares = []
         for example, label in zip(self.x.split(1), y.split(1), strict=True):
             (gradient,) = torch.autograd.grad(cross_entropy(self._logits(example), label), self.at)
-            found.append(gradient.double().square().sum())
-        return torch.stack(found)
+            squares.append(gradient.double().square().sum())
+        return torch.stack(squares)
 
 
 def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
-    """Rayleigh quotient after at most ``steps`` products, or once its relative change is below ``tolerance``."""
+    """Estimate the top eigenvalue by power iteration.
+
+    Args:
+        times: computes H v [d] from v [d].
+        start: [d] first vector, of any length.
+        steps: the largest number of products.
+        tolerance: relative change of the estimate at which the iteration stops.
+
+    Returns:
+        The last Rayleigh quotient.
+    """
     vector, value = _unit(start), float("inf")
     for _ in range(steps):
         image = times(vector)
@@ -142,10 +171,20 @@ def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float)
 
 
 def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
-    """Ritz value of largest magnitude in the Krylov space of ``start``, after at most ``steps`` products.
+    """Estimate the top eigenvalue by the Lanczos method.
 
-    It is off by r^2 / gap, where r is the residual of its Ritz vector (Kato-Temple); so the search stops where (r / value)^2
-    is below ``tolerance``. Every vector is made orthogonal to all before it, twice, and nothing is found again.
+    The estimate is off by r^2 / gap, where r is the residual of its Ritz vector (Kato-Temple), so the search stops
+    where (r / value)^2 is below ``tolerance``. Every new vector is made orthogonal to all earlier ones, twice, so that
+    no direction is found again.
+
+    Args:
+        times: computes H v [d] from v [d].
+        start: [d] first vector, of any length.
+        steps: the largest number of products.
+        tolerance: relative precision at which the search stops.
+
+    Returns:
+        The Ritz value of largest magnitude; NaN if a product is not finite.
     """
     basis, value = _unit(start)[None], 0.0
     within = np.zeros((steps, steps))
@@ -168,7 +207,15 @@ def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> floa
 
 
 def hutchinson(times: Product, like: Tensor, probes: int, tolerance: float, rng: np.random.Generator) -> float:
-    """Mean of v' H v over at most ``probes`` random signs v, or until the mean's relative change is below ``tolerance``."""
+    """Estimate the trace as the mean of v' H v over vectors v of random signs.
+
+    Args:
+        times: computes H v [d] from v [d].
+        like: [d] a tensor whose type and device the vectors get.
+        probes: the largest number of vectors.
+        tolerance: relative change of the mean at which the estimate stops.
+        rng: draws the signs.
+    """
     mean = float("inf")
     total = 0.0
     for drawn in range(1, probes + 1):
@@ -181,7 +228,7 @@ def hutchinson(times: Product, like: Tensor, probes: int, tolerance: float, rng:
 
 
 def _labels(p: Tensor, drawn: Tensor) -> Tensor:
-    """Classes [n] drawn from ``p`` [n, classes] with uniform numbers ``drawn`` [n]."""
+    """Draw classes [n] from ``p`` [n, classes] with the uniform numbers ``drawn`` [n]."""
     below = (p.double().cumsum(dim=1) <= drawn[:, None]).sum(dim=1)
     return below.clamp(max=p.shape[1] - 1)  # the last sum may be rounded to less than one
 
@@ -191,7 +238,7 @@ def _add_up(parts: Iterable[Tensor]) -> Tensor:
 
 
 def _unit(vector: Tensor) -> Tensor:
-    """``vector`` at length one; zeros stay zeros."""
+    """Scale ``vector`` to length one; zeros stay zeros."""
     length = vector.norm()
     return vector / length if length > 0 else vector
 

@@ -1,1 +1,1 @@
-"""The two halves of a round as pure functions: what a block of clients does, and what the server makes of it."""
+"""The two halves of a round as pure functions: the work of a block of clients, and the work of the server."""

@@ -1,8 +1,8 @@
 """Augmentation of training images by random crops and mirroring (the CIFAR-10 recipe of He et al. 2016, as in FedAlign).
 
-    pad the image by 4 pixels of background; cut out a window of its own size anywhere; mirror it with probability 1/2
+    pad the image by 4 pixels of background; cut out a window of the original size anywhere; mirror it with probability 1/2
 
-What is drawn comes from NumPy and before training starts, so both backends and all devices see the same images.
+NumPy draws all random moves before training starts, so both backends and all devices see the same images.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MARGIN = 4
 
 @dataclass(frozen=True, eq=False)
 class Crops:
-    """How the images of a round are moved.
+    """The random moves of the images of a round.
 
     Attributes:
-        moves: [steps, batch, 3] for each place of each batch the window's row and column in the padded image, 0 to 8, and
-            whether to mirror, 0 or 1.
-        around: [channels] the value that lies around an image.
+        moves: [steps, batch, 3] for each place of each batch, the window's row and column in the padded image (0 to 8),
+            and whether to mirror (0 or 1).
+        around: [channels] pixel value of the padding.
     """
 
     moves: NDArray[np.uint8]
@@ -42,9 +42,20 @@ class Crops:
 def draw_crops(
     config: TrainingConfig, batches: Ints, shape: tuple[int, ...], prepare: Preparation, rng: np.random.Generator
 ) -> Crops | None:
-    """Random moves for ``batches`` [steps, batch] of examples of ``shape``; None where nothing is to be moved.
+    """Draw random moves for all batches of a round.
 
-    ``prepare`` tells what a data set's background looks like. Raises ValueError where examples are no images.
+    Args:
+        config: the fields of the training component.
+        batches: [steps, batch] positions of examples.
+        shape: shape of one example.
+        prepare: the data set's preparation, which defines its background.
+        rng: draws the moves.
+
+    Returns:
+        The moves, or None if images are not augmented.
+
+    Raises:
+        ValueError: the examples are not images.
     """
     if config.augment == "none":
         return None
@@ -56,15 +67,21 @@ def draw_crops(
 
 
 def background(prepare: Preparation, channels: int) -> NDArray[np.float32]:
-    """The value [channels] that the data set's background has when it reaches the model."""
+    """Compute the value [channels] of the data set's background after preparation."""
     blank = np.full((1, channels), prepare.fill, np.float32)
     return normalize(blank, prepare.mean, prepare.std)[0]
 
 
 def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], around: NDArray[np.float32]) -> torch.Tensor:
-    """``images`` [n, channels, height, width], each cut out and mirrored as ``moves`` [n, 3] says.
+    """Crop and mirror every image.
 
-    ``around`` [channels] is what lies around an image. Moves of (4, 4, 0) change nothing.
+    Args:
+        images: [n, channels, height, width].
+        moves: [n, 3] row, column and mirroring of each image; (4, 4, 0) changes nothing.
+        around: [channels] pixel value of the padding.
+
+    Returns:
+        Images of the same shape.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""The unit of work: what a fixed block of clients does in a round, as pure functions of what the server sent.
+"""The unit of work: what a fixed block of clients computes in a round, as pure functions of what the server sent.
 
-Whoever runs a block, and however often, the bytes are the same: every client has a generator of its own, the backends are
-deterministic, and sums are taken in the order of client ids, in float64.
+The bytes are the same no matter which process runs a block, and how often: every client has its own generator, the
+backends are deterministic, and sums are taken in the order of client ids, in float64.
 """
 
 from __future__ import annotations
@@ -16,136 +16,164 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from algorithms.core.configs import TrainingConfig
 from algorithms.core.gram import lengths
 from algorithms.core.messages import Doubles, Evaluation, Ints, PartialSum, Weights, weighted_sum
 from algorithms.core.network import Network, as_tensor
-from algorithms.curvature import hessian, ranking
+from algorithms.curvature import hessian
 from algorithms.engine.augmentation import draw_crops
 from algorithms.engine.backends import loop, vmap
-from algorithms.engine.backends.context import NOTHING, Draws, generator
+from algorithms.engine.backends.client_inputs import NOTHING, Draws, generator
 from algorithms.engine.backends.optimizers import Optimizer, optimizer_state, resume_optimizer
+from algorithms.interfaces import Run, TrainingContract
 from algorithms.training import local_sgd
-from datasets.federation import DataError, Federation
+from datasets.components import Component
+from datasets.federation import DataError, Examples, Federation
 
 Stream = Callable[[str, int], np.random.Generator]
 
 
 @dataclass(frozen=True)
 class TrainedBlock:
-    """A block after local training: ``params`` [clients, d], ``buffers`` [clients, b], mean training ``loss`` [clients].
+    """A block after local training.
 
-    ``carried`` is what the clients' optimizers keep for the next round, [clients, ...] each by name; mostly nothing.
+    Attributes:
+        params: [clients, d] trained parameters.
+        buffers: [clients, b] running statistics.
+        loss: [clients] mean training loss in nats.
+        optimizer_states: the clients' optimizer states for the next round, [clients, ...] by name; usually empty.
     """
 
     params: NDArray[np.float32]
     buffers: NDArray[np.float32]
     loss: Doubles
-    carried: dict[str, np.ndarray] = field(default_factory=dict)
+    optimizer_states: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def selection_examples(run: Any, sizes: Sequence[int], stream: Stream, clients: Sequence[int]) -> Sequence[Ints | None]:
-    """Positions of each client's examples, ``sizes`` many, on which it compares models; None stands for all of them."""
-    clustering = run.clustering.config
-    if getattr(clustering, "selection", "full") == "full":
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """What a block of clients receives in a round besides the models, in the clients' order.
+
+    Attributes:
+        clients: ids of the clients.
+        chosen: [clients] index, among the models that were sent, of the model each client starts from.
+        round: the round, counted from 0.
+        statistics: statistics that the server sends each client about itself, [clients] by name.
+        optimizer_states: `TrainedBlock.optimizer_states` of the previous round; usually empty.
+    """
+
+    clients: Sequence[int]
+    chosen: Ints
+    round: int
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    optimizer_states: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def selection_examples(run: Run, sizes: Sequence[int], stream: Stream, clients: Sequence[int]) -> Sequence[Ints | None]:
+    """Draw the examples on which each client compares models: positions in its own examples, or None for all of them.
+
+    ``sizes`` are the clients' numbers of examples; ``stream(purpose, client)`` returns a client's generator.
+    """
+    most = run.clustering.module.selection_size(run.clustering.config)
+    if most is None:
         return [None] * len(clients)
     return [
-        stream("selection", client).choice(examples, size=min(examples, clustering.selection_batch), replace=False)
+        stream("selection", client).choice(examples, size=min(examples, most), replace=False)
         for client, examples in zip(clients, sizes, strict=True)
     ]
 
 
 @dataclass(frozen=True, eq=False)
 class LocalWork:
-    """A block's local training; all but ``models`` has one entry for each client.
+    """The inputs of a block's local training, with everything random already drawn; one entry per client.
 
     Attributes:
-        models: what was sent out.
-        begins_with: the model that each of them starts from, positions in ``models``.
-        batches: positions in their own examples, [steps, batch] each, padded with -1.
-        told: what the server told them, [clients] each by name.
-        carried: what their optimizers kept from the round before, [clients, ...] each by name.
-        begin: the optimizer for what was ``carried`` and a shape, (d,) or (clients, d).
+        batches: positions in the client's own examples, [steps, batch] each, padded with -1.
+        draws: the other random numbers.
+        statistics: client statistics that the objective reads, [clients] by name.
+        begin: creates the optimizer from a stored state and a shape, (d,) or (clients, d).
     """
 
-    clients: Sequence[int]
-    models: Sequence[Weights]
-    begins_with: Ints
     batches: list[Ints]
     draws: Sequence[Draws]
-    objective: Any
-    told: dict[str, torch.Tensor]
-    carried: Mapping[str, np.ndarray]
+    statistics: dict[str, torch.Tensor]
     begin: Callable[..., Optimizer]
 
 
 def train(
-    run: Any,
-    data: Federation,
-    network: Network,
-    clients: Sequence[int],
-    models: Sequence[Weights],
-    assignment: Ints,
-    round_: int,
-    stream: Stream,
-    told: Mapping[str, Any],
-    carried: Mapping[str, np.ndarray] | None = None,
+    run: Run, data: Federation, network: Network, models: Sequence[Weights], assigned: Assignment, stream: Stream
 ) -> TrainedBlock:
-    """Local training of ``clients``, each from ``models[assignment[i]]`` (both in the block's order).
+    """Train a block, each client from the model that it chose.
 
-    ``stream(purpose, client)`` gives the generator of one client and purpose in this round, ``told`` is what the server knows
-    of each client by name, [clients] each, ``carried`` what `TrainedBlock` held of their optimizers after the round before.
-    Raises ValueError where these examples cannot be trained on as the run wants.
+    Args:
+        run: the components, and their fields.
+        data: all clients' examples.
+        network: the module to train with.
+        models: the models that the server sent.
+        assigned: the clients and their inputs.
+        stream: ``stream(purpose, client)`` returns the generator of one client and purpose in this round.
+
+    Raises:
+        ValueError: the training component cannot train on examples of this shape.
     """
-    training, component, objective = run.training.config, run.training.module, run.objective
+    training, module, clients = run.training.config, run.training.module, assigned.clients
     sizes = data.sizes[list(clients)].tolist()
     batches = [
-        component.schedule(training, examples, chosen_with, stream("batches", client))
+        module.schedule(training, examples, chosen_with, stream("batches", client))
         for client, examples, chosen_with in zip(
             clients, sizes, selection_examples(run, sizes, stream, clients), strict=True
         )
     ]
     draws = _draws(run, data, network, batches, clients, stream)
-    wanted = set(getattr(objective.module, "CONTEXT", ())) & set(told)
-    known = {name: torch.as_tensor(told[name], dtype=torch.float32, device=network.device) for name in wanted}
-    begin = partial(resume_optimizer, training, component.learning_rate(training, round_), device=network.device)
-    work = LocalWork(clients, models, assignment, batches, draws, objective, known, carried or {}, begin)
-    return (_train_together if getattr(training, "backend", "loop") == "vmap" else _train_in_turn)(work, data, network)
+    needed = set(run.objective.module.NEEDS) & set(assigned.statistics)
+    statistics = {
+        name: torch.as_tensor(assigned.statistics[name], dtype=torch.float32, device=network.device) for name in needed
+    }
+    begin = partial(resume_optimizer, training, module.learning_rate(training, assigned.round), device=network.device)
+    work = LocalWork(batches, draws, statistics, begin)
+    together = isinstance(training, local_sgd.Config) and training.backend == "vmap"
+    return (_train_together if together else _train_in_turn)(run, data, network, models, assigned, work)
 
 
-def _train_in_turn(work: LocalWork, data: Federation, network: Network) -> TrainedBlock:
+def _train_in_turn(
+    run: Run, data: Federation, network: Network, models: Sequence[Weights], assigned: Assignment, work: LocalWork
+) -> TrainedBlock:
     each = []
-    for i, client in enumerate(work.clients):
-        network.load(work.models[work.begins_with[i]])
-        told = {name: values[i] for name, values in work.told.items()}
-        optimizer = work.begin({name: values[i] for name, values in work.carried.items()}, (network.layout.size,))
-        mine = data.client(client)
-        loss = loop.train(network, mine.x, mine.y, work.batches[i], optimizer, work.objective, told, work.draws[i])
+    for i, client in enumerate(assigned.clients):
+        network.load(models[assigned.chosen[i]])
+        statistics = {name: values[i] for name, values in work.statistics.items()}
+        state = {name: values[i] for name, values in assigned.optimizer_states.items()}
+        optimizer, mine = work.begin(state, (network.layout.size,)), data.client(client)
+        gradient = loop.client_gradient(network, run.training, run.objective, mine, statistics, work.draws[i])
+        loss = loop.train(network, mine.x, mine.y, work.batches[i], optimizer, gradient, work.draws[i])
         each.append((network.weights(), loss, optimizer_state(optimizer)))
     return TrainedBlock(
         np.stack([weights.params for weights, _, _ in each]),
         np.stack([weights.buffers for weights, _, _ in each]),
         np.array([loss for _, loss, _ in each]),
-        {name: np.stack([memory[name] for _, _, memory in each]) for name in each[0][2]},
+        {name: np.stack([state[name] for _, _, state in each]) for name in each[0][2]},
     )
 
 
-def _train_together(work: LocalWork, data: Federation, network: Network) -> TrainedBlock:
-    sent = torch.stack([as_tensor(weights.params) for weights in work.models]).to(network.device)
-    start = sent[torch.as_tensor(work.begins_with, device=network.device)]
-    first = data.offsets[list(work.clients)]
+def _train_together(
+    run: Run, data: Federation, network: Network, models: Sequence[Weights], assigned: Assignment, work: LocalWork
+) -> TrainedBlock:
+    sent = torch.stack([as_tensor(weights.params) for weights in models]).to(network.device)
+    start = sent[torch.as_tensor(assigned.chosen, device=network.device)]
+    first = data.offsets[list(assigned.clients)]
     rows = [np.where(own < 0, own, own + at) for own, at in zip(work.batches, first, strict=True)]
-    optimizer, examples = work.begin(work.carried, tuple(start.shape)), data.train
+    optimizer, examples = work.begin(assigned.optimizer_states, tuple(start.shape)), data.train
     params, loss = vmap.train(
-        network, start, examples.x, examples.y, rows, optimizer, work.objective, work.told, work.draws
+        network, start, examples.x, examples.y, rows, optimizer, run.objective, work.statistics, work.draws
     )
     return TrainedBlock(params.cpu().numpy(), np.zeros((len(start), 0), np.float32), loss, optimizer_state(optimizer))
 
 
 def _draws(
-    run: Any, data: Federation, network: Network, plans: Sequence[Ints], clients: Sequence[int], stream: Stream
+    run: Run, data: Federation, network: Network, plans: Sequence[Ints], clients: Sequence[int], stream: Stream
 ) -> list[Draws]:
-    """What each client draws in this round besides its batches, the ``plans``."""
-    noisy, probing = hasattr(run.training.module, "private_gradient"), hasattr(run.objective.module, "carry")
+    """Draw each client's random numbers of this round, except for its batches, which are ``plans``."""
+    noisy, probing = run.training.module.PRIVATE_STEPS, run.objective.module.ITERATES
     augmenting = run.training.config.augment != "none"
     if not (noisy or probing or augmenting or network.random):
         return [NOTHING] * len(clients)
@@ -163,55 +191,91 @@ def _draws(
 
 
 def measure_curvatures(
-    run: Any, data: Federation, network: Network, clients: Sequence[int], trained: TrainedBlock, stream: Stream
+    run: Run, data: Federation, network: Network, clients: Sequence[int], trained: TrainedBlock, stream: Stream
 ) -> dict[str, Doubles]:
-    """Top eigenvalue and trace of the Hessian at each client's trained model, [clients] each; nothing unless a component asks.
+    """Measure the Hessian's top eigenvalue and trace at each client's trained model.
 
     Every client measures on a subset of its examples that is the same in every round.
+
+    Args:
+        run: the components, and their fields.
+        data: all clients' examples.
+        network: the module to compute with.
+        clients: ids of the clients.
+        trained: their models.
+        stream: ``stream(purpose, client)`` returns a client's generator.
+
+    Returns:
+        ``lambda_max`` and ``hessian_trace``, [clients] each; empty if no component reads rho.
     """
-    wanted = ranking.wanted(run)
-    if wanted is None:
+    if not run.measures_curvature:
         return {}
-    found = []
+    config, spectra = run.curvature, []
     for i, client in enumerate(clients):
         network.load(Weights(trained.params[i], trained.buffers[i]))
-        mine, most = data.client(client), wanted.curvature_examples
-        chosen = np.sort(stream("curvature_examples", client).permutation(len(mine))[:most])
-        found.append(
-            hessian.spectrum(network, mine.x[chosen], mine.y[chosen], wanted, stream("curvature_probes", client))
+        mine, limit = data.client(client), config.examples
+        chosen = np.sort(stream("curvature_examples", client).permutation(len(mine))[:limit])
+        spectra.append(
+            hessian.spectrum(network, mine.x[chosen], mine.y[chosen], config, stream("curvature_probes", client))
         )
-    lambda_max, trace = np.array(found, np.float64).reshape(-1, 2).T
+    lambda_max, trace = np.array(spectra, np.float64).reshape(-1, 2).T
     return {"lambda_max": lambda_max, "hessian_trace": trace}
 
 
-def pretrain(run: Any, data: Federation, network: Network, rng: np.random.Generator) -> Weights:
-    """What `network` holds, trained further on the server's own examples where the aggregation starts warm."""
-    config = run.aggregation.config
-    epochs = getattr(config, "warm_start_epochs", 0)
-    if epochs and not len(data.shadow):
+def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Generator) -> Weights:
+    """Train the network's weights on the server's own examples if the aggregation starts warm.
+
+    Args:
+        run: the components, and their fields.
+        data: the federation, with the server's examples in ``shadow``.
+        network: holds the initial weights.
+        rng: draws everything random.
+
+    Returns:
+        The weights before the first round.
+
+    Raises:
+        DataError: the server has no examples.
+    """
+    warm = run.aggregation.module.warm_start(run.aggregation.config)
+    if warm is None:
+        return network.weights()
+    if not len(data.shadow):
         raise DataError(
-            f"{run.aggregation.name} starts from a model trained on the server's own examples, and {data.name} was dealt so "
-            f"that there are none; set data.shadow_size, or aggregation.warm_start_epochs to 0"
+            f"{run.aggregation.name} starts from a model trained on the server's own examples, but the partition of "
+            f"{data.name} gives it none; set data.shadow_size, or aggregation.warm_start_epochs to 0"
         )
-    if epochs:
-        own, lr, batch_size = run.training.config, config.warm_start_lr, config.warm_start_batch
-        given = {"optimizer": "adam", "lr": lr, "batch_size": batch_size}
-        training = local_sgd.Config.model_validate(given | {"device": own.device, "precision": own.precision})
-        examples = data.prepare(data.shadow.x, data.draw_strengths(np.arange(len(data.shadow)) % data.clients, rng))
-        for _ in islice(loop.passes(network, examples, data.shadow.y, training, rng, data.prepare), epochs):
-            pass
+    own = run.training.config
+    fields = {"optimizer": "adam", "lr": warm.lr, "batch_size": warm.batch_size, "device": own.device}
+    if isinstance(own, local_sgd.Config):
+        fields["precision"] = own.precision
+    config = local_sgd.Config.model_validate(fields)
+    training: Component[TrainingContract, TrainingConfig] = Component("local_sgd", config, "algorithms.training")
+    strengths = data.draw_strengths(np.arange(len(data.shadow)) % data.clients, rng)
+    examples = Examples(data.prepare(data.shadow.x, strengths), data.shadow.y)
+    for _ in islice(loop.passes(network, examples, training, rng, data.prepare), warm.epochs):
+        pass
     return network.weights()
 
 
 def evaluate(
-    run: Any,
+    run: Run,
     data: Federation,
     network: Network,
     clients: Sequence[int],
     models: Sequence[Weights],
     stream: Stream,
 ) -> Evaluation:
-    """Loss and accuracy of every model on the training examples of ``clients``, in evaluation mode."""
+    """Compute loss and accuracy of every model on the training examples of ``clients``, in evaluation mode.
+
+    Args:
+        run: the components, and their fields.
+        data: all clients' examples.
+        network: the module to compute with.
+        clients: consecutive ids of clients.
+        models: the models to evaluate.
+        stream: ``stream(purpose, client)`` returns a client's generator.
+    """
     first, last = data.offsets[clients[0]], data.offsets[clients[-1] + 1]
     x, y = data.train.x[first:last], data.train.y[first:last]
     starts = data.offsets[list(clients)] - first
@@ -239,14 +303,23 @@ def cross_entropies(logits: NDArray[np.float32], y: Ints) -> Doubles:
 
 
 def sum_updates(
-    run: Any,
+    run: Run,
     trained: TrainedBlock,
     clients: Sequence[int],
     models: Sequence[Weights],
     assignment: Ints,
     examples: Ints,
 ) -> dict[int, PartialSum]:
-    """The block's updates, bounded by the privacy slot and summed for each cluster that any of its clients chose."""
+    """Clip the block's updates with the privacy slot and sum them by cluster, for each cluster that a client chose.
+
+    Args:
+        run: the components, and their fields.
+        trained: the clients' models.
+        clients: ids of the clients, ascending.
+        models: the models that the server sent.
+        assignment: [clients] the model of each client.
+        examples: [clients] numbers of training examples.
+    """
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
         np.subtract(params, models[j].params, out=update)
@@ -257,7 +330,7 @@ def sum_updates(
     parts = {}
     for j in np.unique(assignment):
         mine: Any = np.flatnonzero(assignment == j)
-        mine = slice(None) if len(mine) == len(assignment) else mine  # all of them are a view, not a copy
+        mine = slice(None) if len(mine) == len(assignment) else mine  # a slice of all clients is a view, not a copy
         parts[int(j)] = PartialSum(
             clients=np.asarray(clients)[mine],
             weights=weights[mine],

@@ -1,66 +1,93 @@
-"""The server's half of a round: what the clients of a cluster sent becomes that cluster's next model."""
+"""The server's half of a round: turning the updates of a cluster's clients into the cluster's next model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights, reweight
 from algorithms.core.noise import Normals
 from algorithms.curvature import ranking
-
-State = dict[str, np.ndarray]
+from algorithms.interfaces import Metrics, Run, State
 
 
 @dataclass(frozen=True)
 class Step:
-    """One cluster after a round: the ``model`` that is sent out next, the aggregation's ``state``, the ``weights``
-    [clients] that it gave to the clients, the ``metrics`` that its slots report, what was ``spent`` of privacy (or None)."""
+    """One cluster after a round.
+
+    Attributes:
+        model: the model that is sent next.
+        state: the aggregation's own state.
+        weights: [clients] weights that the aggregation gave to the clients.
+        metrics: metrics reported by the slots.
+        event: the round's privacy event; None if there is no account.
+    """
 
     model: Weights
     state: State
     weights: Doubles
-    metrics: dict[str, Any]
-    spent: dict[str, Any] | None
+    metrics: Metrics
+    event: PrivacyEvent | None
 
 
-def begin(run: Any, model: Weights) -> State:
-    """The aggregation's own state before the first round."""
+def begin(run: Run, model: Weights) -> State:
+    """Return the aggregation's own state before the first round."""
     return run.aggregation.module.begin(run.aggregation.config, model.params)
 
 
-def draw_noise(run: Any, size: int, rng: np.random.Generator) -> Normals | None:
-    """The noise for a model of ``size`` parameters, drawn from now on, while clients train; None where none is added."""
+def draw_noise(run: Run, size: int, rng: np.random.Generator) -> Normals | None:
+    """Start to draw the noise for a model of ``size`` parameters, in the background while clients train.
+
+    Returns:
+        The noise, or None if the privacy component adds none.
+    """
     return Normals(size, rng) if run.privacy.module.NOISY else None
 
 
-def step(run: Any, state: State, model: Weights, received: ClientUpdates, noise: Normals | None) -> Step:
-    """Weigh, aggregate, then release under the privacy slot; running statistics are averaged with the same weights."""
+def step(run: Run, state: State, model: Weights, received: ClientUpdates, noise: Normals | None) -> Step:
+    """Compute a cluster's next model: weigh the clients, aggregate, and apply the privacy slot.
+
+    Running statistics are averaged with the same weights.
+
+    Args:
+        run: the components, and their fields.
+        state: the aggregation's own state.
+        model: the model that the clients were sent.
+        received: the clients' updates.
+        noise: noise from `draw_noise`.
+    """
     aggregation, privacy = run.aggregation, run.privacy
-    metrics: dict[str, Any] = {}
-    if hasattr(aggregation.module, "reweigh"):
-        weights, metrics = aggregation.module.reweigh(aggregation.config, received)
+    metrics: Metrics = {}
+    if (chosen := aggregation.module.reweigh(aggregation.config, received)) is not None:
+        weights, metrics = chosen
         received = reweight(received, weights)
     params, state, more = aggregation.module.apply(aggregation.config, state, model.params, received)
     params, added = privacy.module.release(privacy.config, params, received, noise)
-    spent = privacy.module.event(privacy.config, received, run) if hasattr(privacy.module, "event") else None
+    event = privacy.module.event(privacy.config, received, run)
     after = Weights(params, received.buffers.astype(np.float32))
-    return Step(after, state, received.weights, metrics | more | added, spent)
+    return Step(after, state, received.weights, metrics | more | added, event)
 
 
-def initial_statistics(run: Any, clients: int) -> dict[str, Doubles]:
-    """What the server takes for granted of its ``clients`` before the first round: rho, where a component asks for it."""
-    return {"rho": np.full(clients, ranking.INITIAL_RHO)} if ranking.wanted(run) else {}
+def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
+    """Return the client statistics before the first round: [clients] rho if a component reads it, otherwise nothing."""
+    return {"rho": np.full(clients, ranking.INITIAL_RHO)} if run.measures_curvature else {}
 
 
 def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator) -> Ints:
-    """The clients that take part in a round, in the order of their ids.
+    """Sample the clients that take part in a round.
 
-    ``all``; ``fixed``: ``rate`` of them, rounded, at least one, drawn without replacement; ``poisson``: each with
-    probability ``rate`` on its own, which may be nobody.
+    Args:
+        how: ``all``; ``fixed``: a share ``rate`` of the clients (rounded, at least one), drawn without replacement; or
+            ``poisson``: each client independently with probability ``rate``, which may select none.
+        rate: the share or probability.
+        clients: number of clients.
+        rng: draws the clients.
+
+    Returns:
+        [cohort] ids, ascending.
     """
     if how == "all":
         return np.arange(clients)
@@ -70,18 +97,28 @@ def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator)
 
 
 def rank_clients(
-    run: Any, known: Mapping[str, Doubles], took_part: Ints, assignment: Ints, rng: np.random.Generator
+    run: Run, statistics: Mapping[str, Doubles], cohort: Ints, assignment: Ints, rng: np.random.Generator
 ) -> dict[str, Doubles]:
-    """``rho`` of every client after a round (Zhao et al. 2025, eq. 1), from the curvatures that clients measured in it.
+    """Compute ``rho`` of every client after a round (Zhao et al. 2025, eq. 1) from the curvatures measured in it.
 
-    Clients are compared with those of their own cluster, because curvatures of different models have no common scale; who
-    did not take part keeps its value. Nothing is returned where no component of the run asks for it.
+    Clients are compared within their own cluster, because curvatures of different models have no common scale; clients
+    that are not in the cohort keep their value.
+
+    Args:
+        run: the components, and their fields.
+        statistics: client statistics so far, [clients] by name.
+        cohort: [cohort] ids of the clients that took part.
+        assignment: [clients] the model of each client.
+        rng: draws the order of visiting if rho is aligned by it.
+
+    Returns:
+        ``rho`` [clients] by name; empty if no component reads it.
     """
-    wanted = ranking.wanted(run)
-    if wanted is None:
+    if not run.measures_curvature:
         return {}
-    rho = known["rho"].copy()
-    for cluster in np.unique(assignment[took_part]):
-        peers = took_part[assignment[took_part] == cluster]
-        rho[peers] = ranking.relative_rank(known["lambda_max"][peers], known["hessian_trace"][peers], wanted, rng)
+    rho = statistics["rho"].copy()
+    for cluster in np.unique(assignment[cohort]):
+        peers = cohort[assignment[cohort] == cluster]
+        curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
+        rho[peers] = ranking.relative_rank(*curvatures, run.curvature, rng)
     return {"rho": rho}

@@ -1,1 +1,1 @@
-"""What is measured of a federation besides attacks: classification, and how groups fare."""
+"""Metrics of a federation other than attacks: classification, clustering, group fairness and violations."""

@@ -1,4 +1,4 @@
-"""How good a classifier is beyond its accuracy: macro F1 and precision, and the micro-averaged ROC curve."""
+"""Metrics of a classifier beyond its accuracy: macro F1 and precision, and the micro-averaged ROC curve."""
 
 from __future__ import annotations
 
@@ -11,33 +11,48 @@ Ints = NDArray[np.int64]
 
 
 def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[float, float]:
-    """Unweighted means over classes of F1 and of precision, for ``predicted`` and ``labels`` [n] in 0..classes-1.
+    """Compute the unweighted means over classes of F1 and of precision.
 
     A class that is never predicted has precision 0; one that neither occurs nor is predicted is left out.
 
     >>> macro_f1_precision(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), 3)
     (0.7333333333333334, 0.75)
+
+    Args:
+        predicted: [n] predicted classes, 0 to classes - 1.
+        labels: [n] true classes, 0 to classes - 1.
+        classes: number of classes.
+
+    Returns:
+        Macro F1 and macro precision, fractions.
     """
     confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
-    said, is_so, right = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal()
-    seen = said + is_so > 0
-    f1 = 2 * right[seen] / (said + is_so)[seen]
-    precision = right[seen] / np.maximum(said[seen], 1)
+    predictions, occurrences, hits = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal()
+    present = predictions + occurrences > 0
+    f1 = 2 * hits[present] / (predictions + occurrences)[present]
+    precision = hits[present] / np.maximum(predictions[present], 1)
     return float(f1.mean()), float(precision.mean())
 
 
 def micro_roc(logits: Floats, labels: Ints) -> tuple[Doubles, Doubles]:
-    """False and true positive rates [points] of all one-vs-rest decisions together, from logits [n, classes].
+    """Compute the ROC curve of all one-vs-rest decisions together.
 
-    Every pair of example and class is one decision, scored by the class's softmax probability; points on a straight line
-    between their neighbors are left out.
+    Every pair of example and class is one decision, scored by the class's softmax probability. Points on a straight
+    line between their neighbors are left out.
+
+    Args:
+        logits: [n, classes] outputs of the network.
+        labels: [n] true classes.
+
+    Returns:
+        False and true positive rates, [points] each.
     """
     shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     scores = (shifted / shifted.sum(axis=1, keepdims=True)).ravel()
-    is_so = (np.arange(logits.shape[1]) == labels[:, None]).ravel()
+    positive = (np.arange(logits.shape[1]) == labels[:, None]).ravel()
     order = np.argsort(-scores, kind="stable")
     last = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)  # decisions of equal score fall together
-    true = np.concatenate([[0], np.cumsum(is_so[order])[last]])
+    true = np.concatenate([[0], np.cumsum(positive[order])[last]])
     false = np.concatenate([[0], last + 1 - true[1:]])
     bends = np.ones(len(true), bool)
     bends[1:-1] = np.diff(true)[:-1] * np.diff(false)[1:] != np.diff(true)[1:] * np.diff(false)[:-1]
@@ -45,15 +60,28 @@ def micro_roc(logits: Floats, labels: Ints) -> tuple[Doubles, Doubles]:
 
 
 def area(false: Doubles, true: Doubles) -> float:
-    """Area under the ROC curve through these points, by trapezoids.
+    """Compute the area under the ROC curve through these points, by trapezoids.
 
     >>> area(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.5, 1.0]))
     0.75
+
+    Args:
+        false: [points] false positive rates, ascending.
+        true: [points] true positive rates.
     """
     return float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
 
 
 def thin(false: Doubles, true: Doubles, points: int = 500) -> tuple[Doubles, Doubles]:
-    """At most ``points`` of the curve's points, evenly spaced by number, both ends among them."""
+    """Select at most ``points`` of a curve's points, evenly spaced by index and including both ends.
+
+    Args:
+        false: [n] false positive rates.
+        true: [n] true positive rates.
+        points: the largest number of points to keep.
+
+    Returns:
+        The selected false and true positive rates.
+    """
     chosen = np.unique(np.linspace(0, len(false) - 1, min(points, len(false))).round().astype(np.int64))
     return false[chosen], true[chosen]

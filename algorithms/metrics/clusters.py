@@ -1,7 +1,7 @@
-"""How clients sort themselves among the server's models.
+"""Metrics of clustering: how clients sort themselves among the server's models.
 
-Groups are the clients' true ones and given as indices, 0 the majority (the paper's S = 1) and 1 the minority (S = 0). Models
-have names, because which index a model has is an accident of its initialization. What cannot be determined is NaN.
+Groups are the clients' true groups, as indices: 0 is the majority (the paper's S = 1) and 1 the minority (S = 0).
+Models are identified by names, because a model's index is an accident of its initialization. Undefined values are NaN.
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ NAN = float("nan")
 
 
 def purity(assignment: Ints, groups: Ints, clusters: int) -> float:
-    """Share of clients who belong to the most frequent true group of their cluster; 1 where clusters do not mix groups.
+    """Compute the share of clients who belong to the most frequent true group of their cluster.
 
-    Putting everybody into one cluster scores the majority's share, so read it beside that share.
+    It is 1 if no cluster mixes groups. Putting all clients into one cluster scores the majority's share, so compare
+    with that share.
 
     >>> purity(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]), 2)
     0.75
+
+    Args:
+        assignment: [clients] the model of each client.
+        groups: [clients] the true group of each client.
+        clusters: number of models.
     """
     return float(_count_clients(assignment, groups, clusters).max(axis=1).sum() / len(assignment))
 
@@ -37,14 +43,23 @@ def name_models(
     previous: Sequence[str] | None = None,
     names: Sequence[str] = (MAJORITY, MINORITY),
 ) -> tuple[str, ...]:
-    """A name for each model: of all ways to name models after groups the one in which most clients use their own.
+    """Name every model after a group, such that as many clients as possible use the model of their own group.
 
-    ``names`` [groups] are those of the groups. A model in nobody's use takes a name that is left; models beyond the
-    number of groups are called ``other_`` and their index. Of equally good ways the one that keeps most of ``previous``
-    is taken, then the one that follows the order of the models.
+    A model that nobody uses takes an unused name; models beyond the number of groups are called ``other_`` and their
+    index. Ties are broken by the number of names kept from ``previous``, then by the order of the models.
 
     >>> name_models(np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]), clusters=2)
     ('minority', 'majority')
+
+    Args:
+        assignment: [clients] the model of each client.
+        groups: [clients] the true group of each client.
+        clusters: number of models.
+        previous: the models' names so far, if any.
+        names: [groups] the groups' names.
+
+    Returns:
+        [clusters] a name for each model.
     """
     counts = _count_clients(assignment, groups, clusters, len(names))
     before = previous or [""] * clusters
@@ -62,9 +77,17 @@ def name_models(
 def count_migrated(
     assignment: Ints, groups: Ints, models: Sequence[str], group: int = 1, name: str = MINORITY
 ) -> float:
-    """Number of clients of ``group`` who use a model that is not named after it; ``models`` are those of `name_models`.
+    """Count the clients of ``group`` who use a model that is not named after it.
 
-    NaN where no model bears the group's ``name``, so that nobody could have stayed.
+    Args:
+        assignment: [clients] the model of each client.
+        groups: [clients] the true group of each client.
+        models: [clusters] the models' names, from `name_models`.
+        group: index of the group.
+        name: the group's name.
+
+    Returns:
+        The count; NaN if no model has the group's name, so that no client could have stayed.
     """
     if name not in models:
         return NAN
@@ -73,10 +96,16 @@ def count_migrated(
 
 
 def loss_gap(losses: Doubles, models: Sequence[str]) -> Doubles:
-    """What each client [clients] would lose in nats by using the majority model: df = f(majority) - f(minority).
+    """Compute each client's extra loss with the majority model: df = f(majority) - f(minority).
 
-    ``losses`` [clients, clusters]. A minority client migrates if its beta exceeds df / (df + dl), dl being the
-    `risk_gap`. NaN where one of the models does not exist.
+    A minority client migrates if its beta exceeds df / (df + dl), where dl is the `risk_gap`.
+
+    Args:
+        losses: [clients, clusters] in nats.
+        models: [clusters] the models' names, from `name_models`.
+
+    Returns:
+        [clients] differences in nats; NaN if one of the two models does not exist.
     """
     if not {MAJORITY, MINORITY} <= set(models):
         return np.full(len(losses), NAN)
@@ -84,13 +113,21 @@ def loss_gap(losses: Doubles, models: Sequence[str]) -> Doubles:
 
 
 def risk_gap(risks: Doubles, models: Sequence[str]) -> float:
-    """What is gained in attack accuracy by using the majority model: dl = l(minority) - l(majority)."""
+    """Compute by how much the majority model's attack accuracy is lower: dl = l(minority) - l(majority).
+
+    Args:
+        risks: [clusters] attack accuracies, fractions.
+        models: [clusters] the models' names, from `name_models`.
+
+    Returns:
+        The difference; NaN if one of the two models does not exist.
+    """
     if not {MAJORITY, MINORITY} <= set(models):
         return NAN
     return float(risks[models.index(MINORITY)] - risks[models.index(MAJORITY)])
 
 
 def _count_clients(assignment: Ints, groups: Ints, clusters: int, kinds: int | None = None) -> Ints:
-    """Number of clients [clusters, groups] of each true group in each cluster."""
+    """Count the clients [clusters, groups] of each true group in each cluster."""
     kinds = int(groups.max()) + 1 if kinds is None else kinds
     return np.bincount(assignment * kinds + groups, minlength=clusters * kinds).reshape(clusters, kinds)

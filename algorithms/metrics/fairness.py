@@ -1,4 +1,4 @@
-"""Fairness between two groups of clients: how differently they are classified. What cannot be determined is NaN."""
+"""Group fairness: how differently two groups of clients are classified. Undefined values are NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAN = float("nan")
 
 
 def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> dict[str, float]:
-    """Demographic parity, equal opportunity and equalized odds over many classes, between two groups of test examples.
+    """Compute demographic parity, equal opportunity and equalized odds over many classes, between two groups of examples.
 
     With d the rate in the privileged group minus that in the other, one class c against the rest:
 
@@ -21,13 +21,19 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
         equal_opportunity  = mean_c |d P(Yhat = c | Y = c)|
         equalized_odds     = mean_c (|d P(Yhat = c | Y = c)| + |d P(Yhat = c | Y != c)|) / 2
 
-    0 is fair. The same without absolute values end in ``_signed``; that of demographic parity is always 0, because the
-    shares of all classes add up to 1 in either group. Classes that one group has no example of are left out of the
-    latter two; NaN where a group is empty. Meaningful only if both groups' examples have the same distribution of
-    labels.
+    0 is fair. The same metrics without absolute values have names that end in ``_signed``; that of demographic parity
+    is always 0, because the shares of all classes add up to 1 in either group. The latter two leave out classes of
+    which one group has no example; all are NaN if a group is empty. The comparison is meaningful only if both groups'
+    examples have the same distribution of labels.
 
-    ``predicted`` and ``labels`` [n] in 0..classes-1; ``privileged`` [n]. Each example is to be predicted by the model
-    that its client really uses.
+    Args:
+        predicted: [n] classes predicted for test examples, 0 to classes - 1, each by the model that its client uses.
+        labels: [n] true classes, 0 to classes - 1.
+        privileged: [n] whether an example belongs to the privileged group.
+        classes: number of classes.
+
+    Returns:
+        The six metrics by name, fractions.
     """
     ours = _rates(predicted[privileged], labels[privileged], classes)
     theirs = _rates(predicted[~privileged], labels[~privileged], classes)
@@ -43,10 +49,11 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
 
 
 def _rates(predicted: Ints, labels: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Share of predictions, true positive rate and false positive rate of each class [classes], NaN where undefined."""
+    """Compute each class's share of predictions and true and false positive rates [classes], NaN where undefined."""
     confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
-    said, is_so, right, examples = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal(), confusion.sum()
-    return _ratio(said, examples), _ratio(right, is_so), _ratio(said - right, examples - is_so)
+    predictions, positives, hits = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal()
+    examples = confusion.sum()
+    return _ratio(predictions, examples), _ratio(hits, positives), _ratio(predictions - hits, examples - positives)
 
 
 def _ratio(part: Ints, whole: Ints | np.int64) -> Doubles:
@@ -54,5 +61,5 @@ def _ratio(part: Ints, whole: Ints | np.int64) -> Doubles:
 
 
 def _mean(values: Doubles) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else NAN
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else NAN

@@ -1,4 +1,4 @@
-"""Violations (Jung et al. 2025, section 5): whose model is attacked with more success than its user tolerates."""
+"""Violations (Jung et al. 2025, section 5): clients whose model is attacked more successfully than they tolerate."""
 
 from __future__ import annotations
 
@@ -13,17 +13,30 @@ NAN = float("nan")
 
 
 def is_violated(thresholds: Doubles, risks: Doubles, assignment: Ints) -> Bools:
-    """Which clients [clients] use a model whose attack accuracy is strictly above what they tolerate.
+    """Find the clients that use a model whose attack accuracy is strictly above their tolerance.
 
-    ``thresholds`` [clients] and ``risks`` [clusters] are fractions; ``assignment`` [clients] is the model of each.
+    Args:
+        thresholds: [clients] tolerated attack accuracies, fractions.
+        risks: [clusters] attack accuracies, fractions.
+        assignment: [clients] the model of each client.
+
+    Returns:
+        [clients] True where the tolerance is exceeded.
     """
     return thresholds < risks[assignment]
 
 
 def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Bools | None = None) -> float:
-    """Number of clients (of those ``among`` [clients], if given) whose tolerance is exceeded.
+    """Count the clients whose tolerance is exceeded.
 
-    NaN where the risk of a model in use among them is unknown.
+    Args:
+        thresholds: [clients] tolerated attack accuracies, fractions.
+        risks: [clusters] attack accuracies, fractions; NaN where unknown.
+        assignment: [clients] the model of each client.
+        among: [clients] the clients to count; None counts all.
+
+    Returns:
+        The count; NaN if the risk of a model that one of these clients uses is unknown.
     """
     chosen = np.ones(len(assignment), bool) if among is None else among
     if np.isnan(risks[assignment[chosen]]).any():
@@ -32,9 +45,15 @@ def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Boo
 
 
 def expected_violations(clients: int, risk: float, lowest: float = 0.5, highest: float = 0.8) -> float:
-    """Violations to expect of ``clients`` with tolerances uniform between ``lowest`` and ``highest`` under one model.
+    """Compute the expected number of violations under one model, for tolerances uniform between two bounds.
 
     >>> round(expected_violations(170, 0.521) + expected_violations(30, 0.761))
     38
+
+    Args:
+        clients: number of clients.
+        risk: the model's attack accuracy, a fraction.
+        lowest: the smallest tolerance.
+        highest: the largest tolerance.
     """
     return clients * float(np.clip((risk - lowest) / (highest - lowest), 0, 1))

@@ -1,7 +1,9 @@
-"""The ``model`` slot: each module has ``Config`` and ``build(config, shape, classes)``, which returns a torch module.
+"""The ``model`` slot: the network that clients train. The contract is `algorithms.interfaces.ModelContract`.
 
-``CONVOLUTIONAL`` and ``BATCH_NORM`` say what the network is made of, so that a configuration can be judged without torch.
-
-Where a paper has a max pool after a ReLU, the ReLU comes last here: the same numbers and gradients to the bit, and a quarter of
-the memory to walk through.
+Where a paper applies a max pool after a ReLU, the models here apply the ReLU last: values and gradients are the same to
+the bit, and the ReLU reads a quarter of the memory.
 """
+
+from algorithms.interfaces import ModelContract
+
+CONTRACTS = (ModelContract,)

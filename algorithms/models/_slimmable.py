@@ -1,8 +1,8 @@
-"""Residual networks whose layers can also be run narrow, on the first channels of their own weights.
+"""Residual networks whose layers can also run at a smaller width, on the first channels of their own weights.
 
-Slimmable layers are Yu et al.'s (2019). A narrow pass is a function of slices of the full weights, so the weights may be views
-into a vector, and its gradient lands where they lie. Normalization keeps running statistics for the full width alone; a narrow
-pass uses those of its batch (as FedAlign does, Mendieta et al. 2022).
+Slimmable layers are by Yu et al. (2019). A narrow pass uses slices of the full weights, so the weights may be views
+into a vector, and gradients accumulate in place. Normalization keeps running statistics for the full width only; a
+narrow pass uses the statistics of its batch (as FedAlign does, Mendieta et al. 2022).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FULL = 1.0
 
 
 def channels_at(width: float, channels: int) -> int:
-    """How many of ``channels`` are used at a width in (0, 1]; at least one.
+    """Compute how many of ``channels`` are used at a width in (0, 1]; at least one.
 
     >>> channels_at(0.25, 64)
     16
@@ -23,7 +23,7 @@ def channels_at(width: float, channels: int) -> int:
 
 
 class Conv(nn.Conv2d):
-    """Convolution without bias, padded to keep the image's size at stride 1."""
+    """A convolution without bias, padded to keep the image's size at stride 1."""
 
     init = "kaiming_fan_out"
 
@@ -31,7 +31,7 @@ class Conv(nn.Conv2d):
         super().__init__(inside, outside, kernel, stride, padding=kernel // 2, bias=False)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
-        """[n, c, h, w] to the first ``width`` of the output channels; c may be fewer than the full number."""
+        """Map [n, c, h, w] to the first ``width`` of the output channels; c may be below the full number of input channels."""
         if width == FULL:
             return super().forward(x)
         weight = self.weight[: channels_at(width, self.out_channels), : x.shape[1]]
@@ -39,10 +39,10 @@ class Conv(nn.Conv2d):
 
 
 class Norm(nn.BatchNorm2d):
-    """Batch normalization; below full width by the batch's own statistics, of which nothing is kept."""
+    """Batch normalization that, below full width, uses the batch's own statistics and stores none of them."""
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
-        """[n, c, h, w] to the same shape; c is the number of channels at this ``width``."""
+        """Normalize [n, c, h, w], where c is the number of channels at this ``width``; the shape stays the same."""
         if width == FULL:
             return super().forward(x)
         channels = x.shape[1]
@@ -50,7 +50,10 @@ class Norm(nn.BatchNorm2d):
 
 
 class Bottleneck(nn.Module):
-    """Block of three convolutions, 1x1 down, 3x3, and 1x1 up to four times the planes; projects where the shape changes."""
+    """A residual block of three convolutions: 1x1 to fewer channels, 3x3, and 1x1 to four times the planes.
+
+    Where the shape changes, a convolution projects the shortcut.
+    """
 
     expansion = 4
 
@@ -66,7 +69,7 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
-        """[n, c, h, w] to [n, 4 planes, h / stride, w / stride]."""
+        """Map [n, c, h, w] to [n, 4 planes, h / stride, w / stride]."""
         shortcut = self.bn0(self.conv0(x, width), width) if self.projects else x
         inner = self.relu(self.bn1(self.conv1(x, width), width))
         inner = self.relu(self.bn2(self.conv2(inner, width), width))
@@ -74,7 +77,7 @@ class Bottleneck(nn.Module):
 
 
 class Basic(nn.Module):
-    """Block of two 3x3 convolutions; where the shape changes, the shortcut drops pixels and adds channels of zeros."""
+    """A residual block of two 3x3 convolutions; where the shape changes, the shortcut drops pixels and adds zero channels."""
 
     expansion = 1
 
@@ -86,7 +89,7 @@ class Basic(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
-        """[n, c, h, w] to [n, planes, h / stride, w / stride]."""
+        """Map [n, c, h, w] to [n, planes, h / stride, w / stride]."""
         inner = self.relu(self.bn1(self.conv1(x, width), width))
         inner = self.bn2(self.conv2(inner, width), width)
         return self.relu(inner.add_(self._shortcut(x, inner.shape[1])))
@@ -100,7 +103,7 @@ class Basic(nn.Module):
 
 
 class Stage(nn.Sequential):
-    """Blocks of the same planes, one after another, all at one width; the first has the stride."""
+    """A sequence of blocks with the same planes, all run at one width; the first block has the stride."""
 
     def __init__(
         self, block: type[Bottleneck] | type[Basic], count: int, inside: int, planes: int, stride: int
@@ -110,14 +113,14 @@ class Stage(nn.Sequential):
         super().__init__(block(inside, planes, stride), *rest)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
-        """[n, c, h, w] to [n, expansion * planes, h / stride, w / stride]."""
+        """Map [n, c, h, w] to [n, expansion * planes, h / stride, w / stride]."""
         for block in self:
             x = block(x, width)
         return x
 
 
 class ResNet(nn.Module):
-    """Residual network with a stem of 16 channels and three stages of 16, 32 and 64 planes (He et al. 2016, section 4.2)."""
+    """A residual network with a stem of 16 channels and stages of 16, 32 and 64 planes (He et al. 2016, section 4.2)."""
 
     def __init__(self, block: type[Bottleneck] | type[Basic], blocks: int, channels: int, classes: int) -> None:
         super().__init__()
@@ -129,10 +132,16 @@ class ResNet(nn.Module):
         self.linear = nn.Linear(wide * 64, classes)
 
     def forward(self, x: Tensor, features: bool = False, narrow: float | None = None) -> Tensor | tuple[Tensor, ...]:
-        """Logits [n, classes] of images [n, channels, height, width].
+        """Compute logits, or run only the last stage at a smaller width.
 
-        With ``features``: the feature maps behind stages 2 and 3, and the logits. With ``narrow``, a width below 1: ``x`` is
-        what stage 2 gave, and the answer is its first channels and what stage 3 makes of them, both at this width.
+        Args:
+            x: [n, channels, height, width] images; with ``narrow``, the output of stage 2.
+            features: whether to return the outputs of stages 2 and 3 as well.
+            narrow: a width below 1, at which stage 3 runs on the first channels of ``x``; None runs the whole network.
+
+        Returns:
+            Logits [n, classes]. With ``features``: the outputs of stages 2 and 3, and the logits. With ``narrow``: the
+            first channels of ``x`` and the output of stage 3, both at this width.
         """
         if narrow is not None:
             first = x[:, : channels_at(narrow, x.shape[1])]

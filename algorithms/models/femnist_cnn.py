@@ -18,12 +18,15 @@ BATCH_NORM = False
 class Config(SlotConfig):
     """Fields of the network."""
 
-    # The paper is silent; its layer list is that of the well-known MNIST example, which does not pad.
+    # The paper does not say; its layer list is that of the well-known MNIST example, which does not pad.
     padding: int = Field(0, ge=0, le=1, description="pixels of zero padding around each convolution")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for images [channels, height, width]; 1 206 590 parameters for 1x28x28 and 62 classes (1 632 574 padded)."""
+    """Build the network for images [channels, height, width].
+
+    It has 1 206 590 parameters for 1x28x28 and 62 classes (1 632 574 with padding).
+    """
     from torch import nn
 
     channels, height, width = shape

@@ -1,4 +1,4 @@
-"""FEMNIST network of FinP's later released code (Zhao et al. 2025): group normalization, GELU, convolutions for pools."""
+"""FEMNIST network of FinP's later released code (Zhao et al. 2025): group normalization, GELU, strided convolutions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Config(SlotConfig):
 
 
 def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
     if len(shape) == 3 and min(shape[1:]) >= 4:
         return None
     return f"femnist_net halves images twice and needs 4x4 pixels or more; examples have shape {shape}"
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for images [channels, height, width]; 858 590 parameters for 1x28x28 and 62 classes."""
+    """Build the network for images [channels, height, width]; 858 590 parameters for 1x28x28 and 62 classes."""
     from torch import nn
 
     channels, height, width = shape

@@ -18,14 +18,14 @@ class Config(SlotConfig):
 
 
 def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
     if len(shape) == 3 and min(shape[1:]) >= 16:
         return None
     return f"hu_cnn does not pad and needs images of 16x16 pixels or more; examples have shape {shape}"
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for images [channels, height, width]; 940 362 parameters for 3x32x32 and 10 classes."""
+    """Build the network for images [channels, height, width]; 940 362 parameters for 3x32x32 and 10 classes."""
     from torch import nn
 
     channels, height, width = shape

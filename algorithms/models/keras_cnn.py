@@ -3,9 +3,10 @@
     Conv 32, 3x3, ReLU, pool 2    Conv 64, 3x3, ReLU, pool 2    Conv 128, 3x3, ReLU
     Dense 64, ReLU, dropout 0.1    Dense 32, ReLU, dropout 0.1    Dense
 
-Differences from the paper: it states neither kernel nor padding; 3x3 without padding is what the samples of the authors'
-platform have. It is written in Keras, so kernels start Glorot-uniform and biases at zero. The output is logits, not
-probabilities. Channels are flattened before pixels, not after them, which renumbers the first dense layer's inputs only.
+Differences from the paper: it states neither kernel nor padding; 3x3 without padding is what the samples of the
+authors' platform use. It is written in Keras, so kernels start Glorot-uniform and biases at zero. The output is logits,
+not probabilities. Channels are flattened before pixels, not after them, which only renumbers the first dense layer's
+inputs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Config(SlotConfig):
 
 
 def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
     smallest = 4 if config.padding == "same" else 18
     if len(shape) == 3 and min(shape[1:]) >= smallest:
         return None
@@ -48,7 +49,10 @@ def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for images [channels, height, width]; 6 517 476 parameters for 1x128x128 and 4 classes (8 483 556 same)."""
+    """Build the network for images [channels, height, width].
+
+    It has 6 517 476 parameters for 1x128x128 and 4 classes (8 483 556 with padding ``same``).
+    """
     from torch import nn
 
     from algorithms.core.dropout import Dropout
@@ -68,6 +72,6 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def _side(config: Config, side: int) -> int:
-    """Height or width behind the last convolution: 28 of 128 (32 with padding)."""
+    """Compute the height or width after the last convolution: 28 for 128 (32 with padding)."""
     lost = 0 if config.padding == "same" else 2
     return ((side - lost) // 2 - lost) // 2 - lost

@@ -27,7 +27,7 @@ class Config(SlotConfig):
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for examples of ``shape``; with one hidden layer of 64 on 8x8 digits it has 4 810 parameters."""
+    """Build the network for examples of ``shape``; with one hidden layer of 64 on 8x8 digits it has 4 810 parameters."""
     from torch import nn
 
     layers: list[nn.Module] = [nn.Flatten()]

@@ -18,9 +18,9 @@ class Config(SlotConfig):
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for images [channels, height, width]; 50 186 parameters for 1x28x28 and 10 classes.
+    """Build the network for images [channels, height, width]; 50 186 parameters for 1x28x28 and 10 classes.
 
-    The paper does not print the padding; the sizes that it prints (28 before, 14 after the pool) need padding 1.
+    The paper does not state the padding; the sizes that it states (28 before, 14 after the pool) imply padding 1.
     """
     from torch import nn
 

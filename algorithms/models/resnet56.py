@@ -1,9 +1,10 @@
-"""ResNet-56 for small images: the bottleneck net of FedML, FedAlign and FinP, or the basic one of He et al. (2016).
+"""ResNet-56 for small images: the bottleneck network of FedML, FedAlign and FinP, or the basic one of He et al. (2016).
 
     stem 3x3 -> 16    three stages of blocks with 16, 32, 64 planes and strides 1, 2, 2    mean over the image    Linear
 
-``bottleneck`` has 6 blocks of three convolutions a stage and a projection at the start of each; ``basic`` has 9 blocks of two
-and shortcuts without parameters. The last stage can be run again at a fraction of its width (`_slimmable.py`).
+``bottleneck`` has 6 blocks of three convolutions per stage and a projection at the start of each stage; ``basic`` has 9
+blocks of two convolutions and shortcuts without parameters. The last stage can be run again at a fraction of its width
+(`_slimmable.py`).
 
 Differences from the papers: none for ``bottleneck``; ``basic`` starts from the same Kaiming-normal fan-out weights.
 """
@@ -27,14 +28,14 @@ SLIM = True
 class Config(SlotConfig):
     """Fields of the network."""
 
-    # Both nets carry the name; FinP's code and its FedAlign baseline use the bottleneck one.
-    block: Literal["bottleneck", "basic"] = Field("bottleneck", description="three convolutions a block, or two")
+    # Both networks have this name; FinP's code and its FedAlign baseline use the bottleneck one.
+    block: Literal["bottleneck", "basic"] = Field("bottleneck", description="three convolutions per block, or two")
 
 
 def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why examples of ``shape`` cannot be used, in a sentence; None if they can.
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can.
 
-    Images of fewer pixels are a single pixel in the last stage, and a batch of one example could not be normalized there.
+    Smaller images shrink to a single pixel in the last stage, where a batch of one example could not be normalized.
     """
     if len(shape) == 3 and min(shape[1:]) >= 5:
         return None
@@ -42,7 +43,10 @@ def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for images [channels, height, width]; 591 322 parameters for 3 channels and 10 classes (basic: 853 018)."""
+    """Build the network for images [channels, height, width].
+
+    It has 591 322 parameters for 3 channels and 10 classes (basic: 853 018).
+    """
     from algorithms.models._slimmable import Basic, Bottleneck, ResNet
 
     if config.block == "bottleneck":

@@ -1,13 +1,13 @@
-"""The net over time that FinP calls TCN (Zhao et al. 2025): two 1-d convolutions, each with a pool, and one linear layer.
+"""The network over time that FinP calls TCN (Zhao et al. 2025): two 1-d convolutions, each with a pool, and a linear layer.
 
     Conv 64 x 3, ReLU, pool 2    Conv 64 x 3, ReLU, pool 2    Linear
 
-Differences from the paper: it says "causal", but neither its text nor the released code pads anything; ``causal`` is that
-switch. The output is logits, not log-probabilities (as released): cross-entropy is the same on both. Images may be given,
-too; they are read row after row as one long signal.
+Differences from the paper: it says "causal", but neither its text nor the released code pads anything; ``causal`` adds
+the padding. The output is logits, not log-probabilities (as released); cross-entropy is the same for both. Images are
+accepted too; they are read row after row as one long signal.
 
-A signal is an image of one row here, so that its channels can lie last in memory: convolutions and pools of images are up to
-ten times as fast that way, and those of signals know no such order.
+A signal is treated as an image of one row, so that its channels can lie last in memory: convolutions and pools of
+images are up to ten times as fast that way, and torch has no such memory format for signals.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Config(SlotConfig):
 
 
 def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
     shortest = 4 if config.causal else 10
     if len(shape) >= 2 and math.prod(shape[1:]) >= shortest:
         return None
@@ -44,7 +44,7 @@ def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for examples [channels, length]; 25 670 parameters for 9x128 and 6 classes (26 438 causal)."""
+    """Build the network for examples [channels, length]; 25 670 parameters for 9x128 and 6 classes (26 438 causal)."""
     from torch import nn
 
     channels, length = shape[0], math.prod(shape[1:])

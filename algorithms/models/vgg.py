@@ -31,7 +31,7 @@ class Config(SlotConfig):
 
 
 def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Why examples of ``shape`` cannot be used, in a sentence; None if they can."""
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
     large_enough = len(shape) == 3 and min(shape[1:]) >= 32
     return (
         None
@@ -41,7 +41,7 @@ def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Module for images [channels, 32, 32]; 9 756 426 parameters at depth 11 with 10 classes."""
+    """Build the network for images [channels, height, width]; 9 756 426 parameters at depth 11, 32x32 and 10 classes."""
     from torch import nn
 
     channels, height, width = shape

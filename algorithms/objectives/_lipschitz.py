@@ -4,8 +4,9 @@
     spectral  sum_l log sigma_max(W_l)
     jacobian  log mean_b sigma_max( d logits / d x_b )     b: the first examples of a batch
 
-Logarithms, because a product over the 59 layers of a ResNet-56 leaves the range of float32. Activations and poolings count as
-1, as released (it gives sigmoid 1/4, which no model here has; a constant factor is lost in FinP's normalization anyway).
+Logarithms are used because a product over the 59 layers of a ResNet-56 exceeds the range of float32. Activations and
+poolings count as 1, as released (the released code counts a sigmoid as 1/4, but no model here has one, and FinP's
+normalization cancels constant factors anyway).
 """
 
 from __future__ import annotations
@@ -20,24 +21,32 @@ from torch.linalg import vector_norm
 Arrays = dict[str, Tensor]
 Forward = Callable[[Arrays, Tensor], Tensor]
 
-EXAMPLES = 16  # whose Jacobians are looked at: more would make a step cost more than three plain ones of 64 examples
-JACOBIAN_STEPS = 3  # of power iteration: from below, good to a few per cent
-FIRST_STEPS = 10  # of power iteration on the weights, where a round begins; one for each batch from then on
+EXAMPLES = 16  # whose Jacobians are used; with more, a step would cost more than three plain steps on 64 examples
+JACOBIAN_STEPS = 3  # of power iteration: a lower bound, accurate to a few percent
+FIRST_STEPS = 10  # of power iteration on the weights at the start of a round; then one per batch
 TINY = 1e-12  # an array of zeros has this norm, and no gradient
 
 
 def matrices(arrays: Arrays) -> Arrays:
-    """The weights by name as [out, rest]: every array of two or more dimensions, for biases and normalization have one."""
+    """Return the weights by name as matrices [out, rest]; biases and normalization, which have one dimension, are left out."""
     return {name: array.flatten(1) for name, array in arrays.items() if array.dim() >= 2}
 
 
 def rows(arrays: Arrays) -> Tensor:
-    """Sum over layers of the log of the largest row norm. No bound on the spectral norm, which may be larger."""
+    """Sum, over layers, the log of the largest row norm; the spectral norm may be larger."""
     return _log_product([vector_norm(weight, dim=1).max(dim=0).values for weight in matrices(arrays).values()])
 
 
 def spectral(arrays: Arrays, directions: Arrays) -> Tensor:
-    """Sum over layers of log u' W v, the largest singular value for the singular vectors in ``directions``."""
+    """Sum, over layers, log u' W v: the largest singular value for the singular vectors in ``directions``.
+
+    Args:
+        arrays: the network's parameters by name.
+        directions: singular vectors from `directions` or `advance`.
+
+    Returns:
+        A scalar, differentiable in ``arrays``.
+    """
     return _log_product(
         [
             (directions[f"u.{name}"][:, None] * weight * directions[f"v.{name}"]).sum()
@@ -47,39 +56,53 @@ def spectral(arrays: Arrays, directions: Arrays) -> Tensor:
 
 
 def directions(arrays: Arrays, generator: torch.Generator | None = None) -> Arrays:
-    """Singular vectors u [out] and v [rest] of every weight, after ten steps from v drawn at random.
+    """Estimate the top singular vectors of every weight by ten steps of power iteration.
 
-    Without ``generator`` the start is a fixed one.
+    Args:
+        arrays: the network's parameters by name.
+        generator: draws the start; None uses a fixed start.
+
+    Returns:
+        u [out] and v [rest] of every weight, named ``u.<weight>`` and ``v.<weight>``.
     """
-    found = {}
+    vectors = {}
     for name, weight in matrices(arrays).items():
         start = _draw((weight.shape[1],), generator, weight)
-        found[f"u.{name}"], found[f"v.{name}"] = weight.new_zeros(len(weight)), start / vector_norm(start)
+        vectors[f"u.{name}"], vectors[f"v.{name}"] = weight.new_zeros(len(weight)), start / vector_norm(start)
     for _ in range(FIRST_STEPS):
-        found = advance(arrays, found)
-    return found
+        vectors = advance(arrays, vectors)
+    return vectors
 
 
 def advance(arrays: Arrays, directions: Arrays) -> Arrays:
-    """``directions`` after one step: u = W v, v = W' u, each at length one."""
-    found = {}
+    """Improve ``directions`` by one step of power iteration: u = W v, v = W' u, each scaled to length one."""
+    vectors = {}
     for name, weight in matrices(arrays).items():
         weight = weight.detach()
         u = _unit((weight * directions[f"v.{name}"]).sum(dim=1))
-        found[f"u.{name}"], found[f"v.{name}"] = u, _unit((weight * u[:, None]).sum(dim=0))
-    return found
+        vectors[f"u.{name}"], vectors[f"v.{name}"] = u, _unit((weight * u[:, None]).sum(dim=0))
+    return vectors
 
 
 def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Directions [16, *shape] in the space of examples, each of length one; without ``generator`` fixed ones."""
+    """Draw directions [16, *shape] of length one in the space of examples; without ``generator`` they are fixed."""
     return _unit(_draw((EXAMPLES, *shape), generator, like), dims=len(shape))
 
 
 def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start: Tensor) -> Tensor:
-    """Log of the mean largest singular value of d logits / d x over the first 16 examples of ``x`` [batch, *shape].
+    """Compute the log of the mean largest singular value of d logits / d x over the first 16 examples of a batch.
 
-    ``present`` [batch] is False for padding; ``start`` [16, *shape]. u = J v and v = J' u are repeated with the weights held
-    constant, then sigma = || J v || is differentiated in them.
+    u = J v and v = J' u are repeated with the weights held constant; then sigma = || J v || is differentiated.
+
+    Args:
+        forward: the network as a function of its parameters.
+        arrays: the network's parameters by name.
+        x: [batch, *shape] inputs.
+        present: [batch] False for padding.
+        start: [16, *shape] first directions v.
+
+    Returns:
+        A scalar, differentiable in ``arrays``.
     """
     x, present = x[:EXAMPLES].detach(), present[:EXAMPLES]
     dims, v = x.dim() - 1, start[: len(x)]
@@ -104,12 +127,12 @@ def _log_product(factors: list[Tensor]) -> Tensor:
 
 
 def _unit(vectors: Tensor, dims: int = 1) -> Tensor:
-    """At length one along the last ``dims`` dimensions; zeros stay zeros."""
+    """Scale vectors to length one along the last ``dims`` dimensions; zeros stay zeros."""
     return vectors / vector_norm(vectors, dim=tuple(range(-dims, 0)), keepdim=True).clamp(min=TINY)
 
 
 def _draw(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
-    """Standard normal numbers, or without ``generator`` numbers that no weight is likely to be orthogonal to."""
+    """Draw standard normal numbers; without ``generator``, return fixed numbers unlikely to be orthogonal to a weight."""
     if generator is None:
         return torch.arange(1, 1 + torch.Size(shape).numel(), device=like.device).sqrt().cos().reshape(shape)
     return torch.randn(shape, generator=generator, device=generator.device).to(like.device)

@@ -1,4 +1,4 @@
-"""FedAlign (Mendieta et al. 2022): the last stage is taught to have the Lipschitz constant of its own narrow self.
+"""FedAlign (Mendieta et al. 2022): aligns the Lipschitz constant of the last stage with that of its narrow sub-network.
 
     x2, x3  <- features behind stages 2 and 3, full width;  CE <- cross-entropy of the logits
     x2', x3' <- the first ``width`` of x2's channels, and stage 3 at that width on them (x2 held constant)
@@ -6,29 +6,31 @@
     L_align = mean over examples of ( s(x2', x3') - stopgrad s(x2, x3) )^2
     loss    = CE + mu * stopgrad(CE / L_align) * L_align
 
-Its value is therefore (1 + mu) CE, or CE where the two agree exactly: only the gradient knows of L_align.
+The loss's value is therefore (1 + mu) CE, or CE where the two constants agree exactly; L_align affects only the
+gradient.
 
-Differences from the paper: none known; the factor CE / L_align, the power iteration and its start are as released. The released
-code also clips the norm of the whole gradient at 10, which is for ``training`` to do.
+Differences from the paper: none that we found; the factor CE / L_align, the power iteration and its start are as
+released. The released code also clips the norm of the whole gradient at 10, which is a field of ``training`` here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from algorithms.interfaces import ClientInputs, Forward, Problems, Run
 from datasets.components import Config as SlotConfig
-from datasets.components import components
+from datasets.components import complete, components
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     Arrays = dict[str, Tensor]
 
+LABEL = "FedAlign"
 VMAP = False  # its models have batch normalization
-MODEL = "resnet56"  # a model that it can be tried with
+MODEL = "resnet56"  # a model to test it with
 TINY = 1e-12
 
 
@@ -43,23 +45,26 @@ class Config(SlotConfig):
     )
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
-    if getattr(run.model.module, "SLIM", False):
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse models whose last stage cannot run at a smaller width."""
+    if run.model.module.SLIM:
         return []
-    able = [name for name, module in components("algorithms.models").items() if getattr(module, "SLIM", False)]
-    return [("name", f"fedalign runs a model's last stage narrow; {run.model.name} cannot, {', '.join(able)} can")]
+    able = [name for name in components("algorithms.models") if complete("algorithms.models", name).SLIM]
+    return [("name", f"fedalign needs a model with a slimmable last stage: {', '.join(able)}; got {run.model.name}")]
 
 
 def loss(
     config: Config,
-    forward: Callable[..., Any],
+    forward: Forward,
     arrays: Arrays,
     x: Tensor,
     y: Tensor,
-    context: dict[str, Any],
+    client: ClientInputs,
 ) -> Tensor:
-    """The loss in nats over the examples whose label is not -100; ``forward`` passes features and narrow on to the model."""
+    """Compute FedAlign's loss in nats over the examples whose label is not -100.
+
+    ``forward`` passes the options ``features`` and ``narrow`` to the model.
+    """
     import torch
 
     from algorithms.core.cross_entropy import IGNORED, mean_cross_entropy
@@ -77,11 +82,20 @@ def loss(
 
 
 def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
-    """Estimates s [n] of a stage's Lipschitz constant: features ``before`` it are [n, C1, H, W], ``after`` it [n, C2, h, w]."""
+    """Estimate a stage's Lipschitz constant for every example.
+
+    Args:
+        before: [n, C1, H, W] the stage's input features.
+        after: [n, C2, h, w] the stage's output features.
+        steps: number of steps of the power iteration.
+
+    Returns:
+        [n] estimates s.
+    """
     import torch
     from torch.nn.functional import adaptive_avg_pool2d
 
-    with torch.autocast(before.device.type, enabled=False):  # 8 bits are too few to iterate with
+    with torch.autocast(before.device.type, enabled=False):  # bf16 has too few bits for power iteration
         wide = torch.promote_types(after.dtype, torch.float32)
         height, width = after.shape[2:]
         pooled = adaptive_avg_pool2d(before.to(wide), (height, width))
@@ -90,9 +104,16 @@ def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
 
 
 def largest_singular_value(matrices: Tensor, steps: int) -> Tensor:
-    """sigma_max [n] of ``matrices`` G [n, a, b], from below, by power iteration on G G^T from the all-ones vector.
+    """Estimate sigma_max of every matrix G from below, by power iteration on G G^T from the all-ones vector.
 
-    Where G is zero it is 1e-6 with a gradient of zero, instead of a number that is none.
+    Where G is zero, the result is 1e-6 with a gradient of zero, instead of NaN.
+
+    Args:
+        matrices: [n, a, b] matrices G.
+        steps: number of steps of the power iteration.
+
+    Returns:
+        [n] estimates.
     """
     vectors = matrices.new_ones(*matrices.shape[:-1], 1) / matrices.shape[-2] ** 0.5
     for _ in range(steps):

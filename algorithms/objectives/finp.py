@@ -1,25 +1,27 @@
-"""FinP's client side (Zhao et al. 2025): the more a client's curvature stands out, the smoother its fit must be.
+"""FinP's client side (Zhao et al. 2025): the more a client's curvature stands out, the more its network is smoothed.
 
     L_k = CE + beta rho_k ( stopgrad(CE) / stopgrad(Lip) ) Lip         rho_k of the round before, 1/2 in the first
 
-The added term's value is beta rho_k CE, whatever Lip is; its gradient is beta rho_k CE grad log Lip. So beta is a fraction of
-the cross-entropy, and only the logarithm of Lip is needed (`_lipschitz`); rho is eq. 1 (`algorithms.curvature`).
+The added term's value is beta rho_k CE, whatever Lip is; its gradient is beta rho_k CE grad log Lip. So beta is a
+fraction of the cross-entropy, and only the logarithm of Lip is needed (`_lipschitz`); rho is eq. 1
+(`algorithms.curvature`).
 
-Differences from the paper: its Lip is the spectral norm of the network's Jacobian in its input, computed it does not say how.
-As released, it is the product over layers of the largest row norm, without data, and is scaled to the cross-entropy as above.
-The published betas go with that, so it is the default here; true spectral norms of the layers, the Jacobian, and no scaling
-are switches.
+Differences from the paper: its Lip is the spectral norm of the network's Jacobian with respect to its input, without
+saying how it is computed. As released, Lip is the product over layers of the largest row norm, which needs no data, and
+is scaled to the cross-entropy as above. The published betas belong to that form, so it is the default here; true
+spectral norms of the layers, the Jacobian, and no scaling are options.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from algorithms.core.configs import CurvatureConfig
 from algorithms.curvature.ranking import INITIAL_RHO
+from algorithms.interfaces import ClientInputs, Forward, Problems, Run
+from datasets.components import Above, read_when
+from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
     import torch
@@ -27,57 +29,62 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, Tensor]
 
-CONTEXT = ("rho",)
+NEEDS = ("rho",)
+ITERATES = True  # power iterations continue from step to step
+LABEL = "FinP"
 
 
-class Config(CurvatureConfig):
-    """Fields of FinP's penalty and of the curvature that sets each client's share of it."""
+class Config(SlotConfig):
+    """Fields of FinP's penalty. The section ``curvature`` of the run sets how the curvature is measured."""
 
-    # The paper's value for ResNet-56 and the fairest one for its CNN on CIFAR-10 (0.05 to 0.5 there, 2 on UCI HAR).
+    # The paper's value for ResNet-56, and its fairest one for the CNN on CIFAR-10 (0.05 to 0.5 there, 2 on UCI HAR).
     beta: float = Field(0.1, ge=0, le=1000, description="strength of the penalty; 0 is plain training")
     regularizer: Literal["row_norm_product", "spectral_product", "input_jacobian"] = Field(
         "row_norm_product",
-        description="what is made small: product of the layers' largest row norms or spectral norms, or the Jacobian's",
+        description="what is penalized: product of the layers' largest row norms or spectral norms, or the Jacobian's",
+        json_schema_extra=read_when(beta=Above(0)),
     )
     normalize: Literal["ce_over_lip", "none"] = Field(
-        "ce_over_lip", description="scale the penalty to the cross-entropy (as released), or add it as it is"
+        "ce_over_lip",
+        description="scale the penalty to the cross-entropy (as released), or add it as it is",
+        json_schema_extra=read_when(beta=Above(0)),
     )
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse the Jacobian for networks and precisions with which it cannot be computed."""
     if config.regularizer != "input_jacobian":
         return []
     model, found = run.model, []
     if model.module.BATCH_NORM:
         found.append(f"needs outputs that depend on one example each; {model.name} has batch normalization")
-    if getattr(model.module, "RANDOM", False):
+    if model.module.RANDOM:
         found.append(f"needs the same outputs at every call; {model.name} draws random numbers")
-    if getattr(run.training.config, "precision", "float32") != "float32":
+    if run.training.module.reduced_precision(run.training.config):
         found.append("cannot be differentiated twice in bf16; use training.precision float32")
     return [("regularizer", f"input_jacobian {sentence}") for sentence in found]
 
 
 def loss(
     config: Config,
-    forward: Callable[[Arrays, Tensor], Tensor],
+    forward: Forward,
     arrays: Arrays,
     x: Tensor,
     y: Tensor,
-    context: dict[str, Any],
+    client: ClientInputs,
 ) -> Tensor:
-    """Penalised mean cross-entropy in nats over the examples whose label is not -100.
+    """Compute the penalized mean cross-entropy in nats over the examples whose label is not -100.
 
-    ``context`` holds ``rho``, a number in [0, 1] (1/2 where it is missing), and ``carry`` from `advance`; without it the
-    iterations begin at fixed vectors.
+    ``client`` holds ``rho``, a number in [0, 1] (1/2 if it is missing), and ``carry`` from `advance`; without ``carry``
+    the iterations start from fixed vectors.
     """
     from algorithms.core.cross_entropy import mean_cross_entropy
 
     entropy = mean_cross_entropy(forward(arrays, x), y)
     if config.beta == 0:
         return entropy
-    log_lip = _log_lipschitz(config, forward, arrays, x, y, context)
-    strength = config.beta * context.get("rho", INITIAL_RHO)
+    log_lip = _log_lipschitz(config, forward, arrays, x, y, client)
+    strength = config.beta * client.get("rho", INITIAL_RHO)
     if config.normalize == "none":
         return entropy + strength * log_lip.exp()
     return entropy + strength * entropy.detach() * (log_lip - log_lip.detach()).exp()
@@ -85,12 +92,12 @@ def loss(
 
 def carry(
     config: Config,
-    forward: Callable[[Arrays, Tensor], Tensor],
+    forward: Forward,
     arrays: Arrays,
     shape: tuple[int, ...],
     generator: torch.Generator,
 ) -> Arrays:
-    """What a client's iterations begin with in a round: singular vectors of its weights, or directions for 16 examples."""
+    """Return the start of a client's iterations in a round: singular vectors of its weights, or directions for 16 examples."""
     from algorithms.objectives import _lipschitz
 
     if config.beta == 0 or config.regularizer == "row_norm_product":
@@ -100,10 +107,8 @@ def carry(
     return {"start": _lipschitz.starts(tuple(shape), next(iter(arrays.values())), generator)}
 
 
-def advance(
-    config: Config, forward: Callable[[Arrays, Tensor], Tensor], arrays: Arrays, carry: Arrays, x: Tensor
-) -> Arrays:
-    """One step of power iteration on the weights; directions for examples stay, because every batch has others."""
+def advance(config: Config, forward: Forward, arrays: Arrays, carry: Arrays, x: Tensor) -> Arrays:
+    """Take one step of power iteration on the weights; directions for examples stay, as every batch has other examples."""
     from algorithms.objectives import _lipschitz
 
     return _lipschitz.advance(arrays, carry) if config.regularizer == "spectral_product" else carry
@@ -111,15 +116,15 @@ def advance(
 
 def _log_lipschitz(
     config: Config,
-    forward: Callable[[Arrays, Tensor], Tensor],
+    forward: Forward,
     arrays: Arrays,
     x: Tensor,
     y: Tensor,
-    context: dict[str, Any],
+    client: ClientInputs,
 ) -> Tensor:
     from algorithms.objectives import _lipschitz
 
-    carried = context.get("carry")
+    carried = client.get("carry")
     if config.regularizer == "row_norm_product":
         return _lipschitz.rows(arrays)
     if config.regularizer == "spectral_product":

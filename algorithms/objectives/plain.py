@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from algorithms.interfaces import ClientInputs, Forward
 from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ class Config(SlotConfig):
 
 def loss(
     config: Config,
-    forward: Callable[[Arrays, Tensor], Tensor],
+    forward: Forward,
     arrays: Arrays,
     x: Tensor,
     y: Tensor,
-    context: Arrays,
+    client: ClientInputs,
 ) -> Tensor:
-    """Mean cross-entropy in nats over the examples whose label is not -100."""
+    """Compute the mean cross-entropy in nats over the examples whose label is not -100."""
     from algorithms.core.cross_entropy import mean_cross_entropy
 
     return mean_cross_entropy(forward(arrays, x), y)

@@ -1,52 +1,91 @@
-"""What the noises of a trusted server share: clipping, sensitivity, noise, and what is reported of them.
+"""Shared parts of the components in which a trusted server adds noise: clipping, sensitivity, noise and metrics.
 
-u_i <- u_i * min(1, C / ||u_i||)        one norm over all arrays, of the update against the (noisy) model that was sent
-theta <- aggregate({u_i}) + N(0, sd^2)  independently in every coordinate, sd = multiplier * sensitivity
+Updates are clipped one by one, and noise is added to the aggregate:
+
+    u_i <- u_i * min(1, C / ||u_i||)        one norm over all arrays, of the update against the (noisy) model that was sent
+    theta <- aggregate({u_i}) + N(0, sd^2)  independently in every coordinate, sd = multiplier * sensitivity
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core.messages import PIECE, ClientUpdates, Doubles, Floats
+from algorithms.core.metric import MINOR, NOISE, Column, Metric
 from algorithms.core.noise import Normals
+from algorithms.interfaces import Metrics
 from datasets.components import Config as SlotConfig
+
+METRICS = (
+    Metric("epsilon", NOISE, "epsilon", "lower", "", 2, table=Column(1, "epsilon", 1, interval=False)),
+    Metric("delta", NOISE, "delta", "lower", "", 5),
+    Metric(
+        "noise_std",
+        NOISE,
+        "standard deviation of the noise",
+        None,
+        "",
+        5,
+        4,
+        Column(4, "noise\nstd", 4, interval=False),
+    ),
+    Metric("noise_to_update", NOISE, "noise over mean update", "lower", "", 2),
+    Metric("clip_fraction", NOISE, "clipped updates", live=6, table=Column(MINOR, "clipped", 2, interval=False)),
+    Metric("update_norm", NOISE, "norm of an update", unit=""),
+    Metric("update_norm_max", NOISE, "largest norm of an update", unit=""),
+)
 
 
 class ServerNoiseConfig(SlotConfig):
     """Fields of every component that clips updates and adds noise to the aggregate."""
 
-    # About the largest distance between client models in a first round, by which the paper was guided.
-    clip: float = Field(5.0, gt=0, description="C, the largest L2 norm that an update is left with")
-    # A level of noise and not a budget: 0.01 costs an epsilon of thousands in a single round.
+    # About the largest distance between client models in a first round, which guided the paper's choice.
+    clip: float = Field(5.0, gt=0, description="C, the largest L2 norm of an update after clipping")
+    # This is a noise level, not a privacy budget: 0.01 costs an epsilon of thousands in a single round.
     noise_multiplier: float = Field(0.01, ge=0, description="z, standard deviation of the noise over the sensitivity")
-    # Clients with more examples move the mean further than 1/n of it; C/n, as released, then hides less than it says.
+    # Clients with more examples can move the mean by more than C/n; C/n, as released, then protects less than it claims.
     sensitivity: Literal["weights", "uniform"] = Field(
-        "weights", description="what one client can move: C times the largest weight, or C/n whatever the weights"
+        "weights", description="how far one client moves the mean: C times the largest weight, or C/n for any weights"
     )
 
 
 def scales(clip: float, norms: Doubles) -> Doubles:
-    """min(1, C / norm) [clients]; 1 for an update of norm 0.
+    """Compute the factors min(1, C / norm) that clip the updates.
 
     >>> scales(5.0, np.array([0.0, 2.5, 10.0])).tolist()
     [1.0, 1.0, 0.5]
+
+    Args:
+        clip: C, the largest L2 norm.
+        norms: [clients] L2 norms of the updates.
+
+    Returns:
+        [clients] factors; 1 for an update of norm 0.
     """
     return np.where(norms > clip, clip / np.maximum(norms, clip), 1.0)
 
 
 def sensitivity(config: ServerNoiseConfig, received: ClientUpdates) -> float:
-    """L2 distance by which the mean moves, at most, when one client sends zero instead of its update."""
+    """Compute the largest L2 distance by which the mean moves if one client sends zero instead of its update."""
     if config.sensitivity == "uniform":
         return config.clip / len(received.clients)
     return config.clip * float(received.weights.max())
 
 
 def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
-    """``params`` [d] plus ``noise`` of standard deviation ``sd``, in a new array."""
+    """Add noise to a model.
+
+    Args:
+        params: [d] the aggregated parameters.
+        sd: standard deviation of the noise.
+        noise: standard normal numbers [d], which are used up.
+
+    Returns:
+        [d] noisy parameters, in a new array.
+    """
     released = noise.take()
     for at in range(0, len(params), PIECE):
         piece = released[at : at + PIECE]
@@ -55,12 +94,18 @@ def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
     return released
 
 
-def noise_metrics(config: ServerNoiseConfig, received: ClientUpdates, sd: float) -> dict[str, Any]:
-    """What a round reports: the noise, the norms of the updates before clipping, and how the two compare.
+def noise_metrics(config: ServerNoiseConfig, received: ClientUpdates, sd: float) -> Metrics:
+    """Return the metrics of a round: the noise, the norms of the updates before clipping, and their ratio.
 
-    ``noise_to_update`` is the expected L2 norm of the noise over that of the mean update, not a number where that is 0.
+    ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update; NaN if that norm is
+    0.
+
+    Args:
+        config: the component's fields.
+        received: the updates of one cluster.
+        sd: standard deviation of the noise.
     """
-    norms = received.norms if len(received.norms) else np.zeros(1)  # nobody may come to a Poisson round
+    norms = received.norms if len(received.norms) else np.zeros(1)  # a Poisson round may have no clients
     moved = float(np.linalg.norm(received.mean))
     return {
         "noise_std": sd,

@@ -1,91 +1,96 @@
-"""Global differential privacy of clients: a trusted server clips their updates and adds Gaussian noise (McMahan et al. 2018).
+"""Global differential privacy of clients: a trusted server clips updates and adds Gaussian noise (McMahan et al. 2018).
 
     u_i   <- u_i * min(1, C / ||u_i||)                every client, before averaging
     theta <- aggregate({u_i}) + N(0, sd^2),           sd = z * C * max_i w_i     (C/n where all weights are equal)
-    account: what the rounds spent, as the epsilon of one client at delta
+    account: the epsilon of one client at delta that the rounds add up to
 
-An epsilon is stated only where C max w is what one client can move, otherwise None and the reason in ``guarantee``. It protects
-one client (all of its examples) against whoever sees every model that was sent, and it takes for granted that the number of
-clients and of their examples is public:
+An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why.
+It protects one client (all of its examples) against whoever sees every model that was sent, and it assumes that the
+number of clients and their numbers of examples are public:
 
-    participation all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator
+    participation all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no
+        denominator
                            changes; it can move the mean by C w_i. replace_one: by 2 C w_i.
     participation fixed    replace_one, uniform weights: 2 C / n, sampled without replacement.
-    participation poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the number of clients
-                           that is expected (McMahan et al. 2018, the first estimator of section 2.2): the number that came
-                           would tell who took part.
+    participation poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the expected
+        number
+                           of clients (McMahan et al. 2018, the first estimator of section 2.2): the actual number would
+                           reveal who took part.
 
-Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n for the sensitivity of any weighted mean, median or
-server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to parameters after the server
-optimizer, which keeps its own copy without noise. What other slots publish (risks, tables of results) is not accounted for.
+Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n as the sensitivity of any weighted mean, median
+or server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to parameters after the
+server optimizer, which keeps its own copy without noise. The account does not cover what other slots publish (risks,
+tables of results).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core import accounting
+from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "mean", True
-# Aggregations under which the next model is the sent one plus the mean update and nothing else.
-MEANS = ("fedavg", "fedopt")
+LABEL, METRICS = "global-DP", _server_noise.METRICS
 RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
-SEVERAL = "none: clients choose among models by their data, which is seen; the epsilon per cluster leaves that out"
+SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
 
 
 class Config(ServerNoiseConfig):
     """Fields of global differential privacy."""
 
-    # The control of metric_dp: as much less noise as that adds on average, but the same in every round.
+    # For the control of metric_privacy: as much noise as that adds on average, but the same in every round.
     noise_divisor: float = Field(
-        1.0, gt=0, description="z is divided by it: mean distance of a metric_dp run as control"
+        1.0, gt=0, description="z is divided by this; for a control, the mean distance of a metric_privacy run"
     )
     neighboring: Literal["auto", "add_or_remove_one", "replace_one"] = Field(
-        "auto", description="federations that must look alike; auto: replace_one where participation is fixed"
+        "auto", description="how neighboring federations differ; auto: replace_one if participation is fixed"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly")
     divisor: Literal["auto", "received"] | Annotated[float, Field(gt=0)] = Field(
-        "auto", description="what a poisson round's sum is divided by: clients expected (auto) or received, or a number"
+        "auto", description="divisor of a poisson round's sum: clients expected (auto) or received, or a number"
     )
 
 
-def resolved(config: Config, run: Any) -> Config:
-    """``neighboring`` by the participation; ``divisor`` the expected number of clients where the account needs it."""
+def resolve(config: Config, run: Run) -> Config:
+    """Replace ``auto`` in ``neighboring`` by the run's participation, and in ``divisor`` by the expected number of clients."""
     neighboring, divisor = config.neighboring, config.divisor
     if neighboring == "auto":
-        neighboring = "replace_one" if _sampler(run) == "fixed" else "add_or_remove_one"
+        neighboring = "replace_one" if run.participation == "fixed" else "add_or_remove_one"
     if divisor == "auto":
-        poisson = _sampler(run) == "poisson" and _divisible(run)
+        poisson = run.participation == "poisson" and _divisible(run)
         divisor = run.participation_rate * run.data.config.clients if poisson else "received"
     return config.model_copy(update={"neighboring": neighboring, "divisor": divisor})
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse neighboring relations without an account, and a numeric divisor where the mean cannot be divided by it."""
     found = []
-    if refusal := accounting.unsupported(_sampler(run), config.neighboring):
+    if refusal := accounting.unsupported(run.participation, config.neighboring):
         found.append(("neighboring", refusal))
-    if isinstance(config.divisor, float) and not (_sampler(run) == "poisson" and _divisible(run)):
+    if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
         found.append(("divisor", f"{only}; got {config.divisor:g}"))
     return found
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
-    """min(1, C / norm) [clients]."""
+    """Return the factors min(1, C / norm) [clients] that clip the updates."""
     return _server_noise.scales(config.clip, norms)
 
 
-def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals) -> tuple[Floats, dict[str, Any]]:
-    """Noisy parameters [d], and the noise beside the norms of the updates."""
+def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
+    """Add the noise; return the noisy parameters [d] and the metrics of the round."""
+    assert noise is not None  # guaranteed by NOISY
     sd = _standard_deviation(config, received)
     if isinstance(config.divisor, float):
         share = len(received.clients) / config.divisor
@@ -93,71 +98,73 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     return _server_noise.add_noise(params, sd, noise), _server_noise.noise_metrics(config, received, sd)
 
 
-def event(config: Config, received: ClientUpdates, run: Any) -> dict[str, Any]:
-    """What a round adds to the account: its noise over what one client can truly move, and how clients were sampled."""
-    sampler, clients = _sampler(run), len(received.clients)
+def event(config: Config, received: ClientUpdates, run: Run) -> PrivacyEvent:
+    """Return the round's privacy event: its noise relative to what one client can really move, and the sampling of clients."""
+    clients = len(received.clients)
     moved = _largest_move(config, received) * (2 if config.neighboring == "replace_one" else 1)
-    sampling = {"all": 1.0, "poisson": getattr(run, "participation_rate", 1.0)}
-    return {
-        "noise_multiplier": _standard_deviation(config, received) / moved,
-        "sampler": sampler,
-        "sampling": sampling[sampler] if sampler in sampling else clients / run.data.config.clients,
-        "clients": clients,
-    }
+    sampling = {"all": 1.0, "poisson": run.participation_rate, "fixed": clients / run.data.config.clients}
+    multiplier = _standard_deviation(config, received) / moved
+    return PrivacyEvent(multiplier, run.participation, sampling[run.participation], clients)
 
 
-def final(config: Config, run: Any, rows: list[dict[str, Any]], events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Epsilon of one client at ``delta`` after the run, or None and the reason.
+def covers_empty_rounds(config: Config) -> bool:
+    """Return whether rounds without clients release a noisy model, as they do if the sum has a fixed divisor."""
+    return isinstance(config.divisor, float)
 
-    With several models, ``epsilon_cluster_<j>`` is that of a client that used model j in every round, if all stayed.
+
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the epsilon of one client at ``delta`` after the run, or None and the reason.
+
+    With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a client that used model j
+    in every round, on the assumption that no client changed its model.
     """
-    reason = guarantee(config, run)
-    told: dict[str, Any] = {"epsilon": None, "delta": config.delta, "guarantee": reason}
+    reason, spent = guarantee(config, run), outcome.spent
+    metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": reason}
     if run.clustering.config.clusters > 1:
-        told |= {f"guarantee_cluster_{j}": reason for j in range(run.clustering.config.clusters)}
-    if reason == SEVERAL and _sampler(run) == "all":
-        for j in sorted({one["cluster"] for one in events}):
-            told[f"epsilon_cluster_{j}"] = _epsilon(config, [one for one in events if one["cluster"] == j])
+        metrics |= {f"guarantee_cluster_{j}": reason for j in range(run.clustering.config.clusters)}
+    if reason == SEVERAL and run.participation == "all":
+        for j in sorted({one.cluster for one in spent}):
+            metrics[f"epsilon_cluster_{j}"] = _epsilon(config, [one.event for one in spent if one.cluster == j])
     if reason != "dp":
-        return told
-    if len(events) < run.rounds:
-        return told | {"guarantee": "none: nobody came to a round, and the model was sent on without noise"}
-    epsilon = _epsilon(config, events)
-    return told | ({"guarantee": "none: next to no noise is added"} if epsilon is None else {"epsilon": epsilon})
+        return metrics
+    if len(spent) < run.rounds:
+        return metrics | {"guarantee": "none: no client took part in some round, and the model was sent without noise"}
+    epsilon = _epsilon(config, [one.event for one in spent])
+    return metrics | ({"guarantee": "none: next to no noise is added"} if epsilon is None else {"epsilon": epsilon})
 
 
-def guarantee(config: Config, run: Any) -> str:
-    """``dp``, or ``none:`` and the first reason why no epsilon holds for the run."""
-    aggregation, sampler = run.aggregation, _sampler(run)
+def guarantee(config: Config, run: Run) -> str:
+    """Return ``dp``, or ``none:`` and the first reason why no epsilon holds for the run."""
+    sampler = run.participation
     reasons = (
         (config.noise_multiplier == 0, "none: no noise is added"),
-        (aggregation.name not in MEANS, f"none: {aggregation.name} has no known sensitivity; fedavg has"),
+        (not _is_a_mean(run), f"none: {run.aggregation.name} has no known sensitivity; fedavg has"),
         (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are averaged without noise"),
         (
-            "rho" in getattr(run.objective.module, "CONTEXT", ()),
+            "rho" in run.objective.module.NEEDS,
             f"none: {run.objective.name} tells clients how they rank among others, without noise",
         ),
-        (getattr(run.clustering.config, "restarts", 1) > 1, RESTARTED),
+        (run.clustering.module.starts(run.clustering.config).initializations > 1, RESTARTED),
         (run.clustering.config.clusters > 1, SEVERAL),
         (
-            sampler != "all" and _weights(run) != "uniform",
+            sampler != "all" and not _equal(run),
             f"none: {sampler} participation needs aggregation.weights uniform; others depend on who takes part",
         ),
         (
             sampler == "poisson" and not isinstance(config.divisor, float),
-            "none: dividing by the number of clients that came tells who took part; use another privacy.divisor",
+            "none: dividing by the actual number of clients reveals who took part; use another privacy.divisor",
         ),
     )
     return next((reason for holds, reason in reasons if holds), "dp")
 
 
-def _epsilon(config: Config, events: list[dict[str, Any]]) -> float | None:
+def _epsilon(config: Config, events: list[PrivacyEvent]) -> float | None:
     epsilon = accounting.epsilon(events, config.delta, config.neighboring)
     return epsilon if math.isfinite(epsilon) else None
 
 
 def _largest_move(config: Config, received: ClientUpdates) -> float:
-    """L2 distance by which the aggregate moves, at most, when one client sends zero; true whatever `sensitivity` says."""
+    """Compute the largest L2 distance by which one client can move the aggregate, regardless of ``sensitivity``."""
     if isinstance(config.divisor, float):
         return config.clip / config.divisor
     return config.clip * float(received.weights.max())
@@ -170,14 +177,14 @@ def _standard_deviation(config: Config, received: ClientUpdates) -> float:
     return multiplier * _server_noise.sensitivity(config, received)
 
 
-def _sampler(run: Any) -> str:
-    return getattr(run, "participation", "all")
+def _divisible(run: Run) -> bool:
+    """Return whether a round's mean can be rewritten as a sum with a fixed divisor."""
+    return _is_a_mean(run) and _equal(run) and run.clustering.config.clusters == 1
 
 
-def _weights(run: Any) -> str:
-    return getattr(run.aggregation.config, "weights", "examples")
+def _is_a_mean(run: Run) -> bool:
+    return run.aggregation.module.SENSITIVITY == "mean"
 
 
-def _divisible(run: Any) -> bool:
-    """Whether a round's mean can be turned into a sum that is divided by a fixed number."""
-    return run.aggregation.name in MEANS and _weights(run) == "uniform" and run.clustering.config.clusters == 1
+def _equal(run: Run) -> bool:
+    return run.aggregation.module.equal_weights(run.aggregation.config)

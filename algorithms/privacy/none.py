@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
+from algorithms.core.noise import Normals
+from algorithms.interfaces import Metrics
 from datasets.components import Config as SlotConfig
 
 NEEDS, NOISY = "mean", False
@@ -17,10 +17,10 @@ class Config(SlotConfig):
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
-    """Scale 1 for every update, whatever its norm [clients]."""
+    """Return factor 1 for every update [clients]."""
     return np.ones(len(norms))
 
 
-def release(config: Config, params: Floats, received: ClientUpdates, noise: None) -> tuple[Floats, dict[str, Any]]:
-    """The parameters [d], unchanged, and nothing to report."""
+def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
+    """Return the parameters [d] unchanged, and no metrics."""
     return params, {}

@@ -1,43 +1,39 @@
-"""What all local training shares: batches of a pass, the learning rate of a round, and what cannot be combined."""
+"""Shared parts of local training: the batches of an epoch, the learning rate of a round, and checks."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
+from algorithms.interfaces import Run
 
 PADDING = -1
 
 
-def conflicts(config: TrainingConfig) -> list[tuple[str, str]]:
-    """What the common fields do not allow together: (field, sentence) pairs."""
-    found = []
-    if config.optimizer == "adam" and config.momentum:
-        found.append(("momentum", f"adam has its own moments; got {config.momentum}, allowed is 0"))
-    if config.nesterov and (config.optimizer != "sgd" or not config.momentum):
-        found.append(("nesterov", "is a kind of momentum; it needs optimizer sgd and a momentum above 0"))
-    return found
-
-
 def shape_problem(config: TrainingConfig, shape: tuple[int, ...]) -> str | None:
-    """Why examples of ``shape`` cannot be trained on, in a sentence; None if they can."""
+    """Explain in a sentence why examples of ``shape`` cannot be trained on; return None if they can."""
     if config.augment == "none" or len(shape) == 3:
         return None
     return f"training.augment {config.augment} moves images [channels, height, width]; examples have shape {shape}"
 
 
 def learning_rate(config: TrainingConfig, round_: int) -> float:
-    """The local learning rate in round ``round_`` (0 is the first)."""
+    """Compute the local learning rate in round ``round_`` (0 is the first)."""
     return config.lr * config.lr_decay**round_
 
 
 def one_pass(examples: int, batch_size: int, rng: np.random.Generator, drop_last: bool = False) -> Ints:
-    """The batches of one epoch: positions [batches, batch_size] of one permutation, the last row padded with -1.
+    """Draw the batches of one epoch from a random permutation of the examples.
 
-    ``drop_last`` leaves that row out where it is padded, unless it is the only one.
+    Args:
+        examples: number of examples.
+        batch_size: examples per batch.
+        rng: draws the permutation.
+        drop_last: whether to leave out the last batch if it is not full, unless it is the only one.
+
+    Returns:
+        [batches, batch_size] positions, the last row padded with -1.
     """
     batches = -(-examples // batch_size)
     rows = np.full(batches * batch_size, PADDING, dtype=np.int64)
@@ -47,7 +43,7 @@ def one_pass(examples: int, batch_size: int, rng: np.random.Generator, drop_last
 
 
 def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
-    """The batches of ``passes`` one after another; [0, batch_size] where there are none. A single one is given back itself."""
+    """Join the batches of several epochs, [0, batch_size] if there are none; a single epoch is returned as it is."""
     if len(passes) == 1:
         return passes[0]
     width = max((rows.shape[1] for rows in passes), default=batch_size)
@@ -59,11 +55,11 @@ def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
     return plan
 
 
-def without_vmap(run: Any) -> str | None:
-    """What of ``run`` cannot be computed for many clients at once, as the end of a sentence; None if all can."""
+def without_vmap(run: Run) -> str | None:
+    """Name the component of ``run`` that vmap cannot handle, as the end of a sentence; return None if there is none."""
     model, objective = run.model, run.objective
     if model.module.BATCH_NORM:
         return f"{model.name}, which has batch normalization"
-    if getattr(model.module, "RANDOM", False):
+    if model.module.RANDOM:
         return f"{model.name}, which has dropout"
-    return None if getattr(objective.module, "VMAP", True) else f"with the objective {objective.name}"
+    return None if objective.module.VMAP else f"with the objective {objective.name}"

@@ -1,29 +1,32 @@
-"""DP-SGD (Abadi et al. 2016, algorithm 1) on every client: what its model tells of any one of its examples is bounded.
+"""DP-SGD (Abadi et al. 2016, algorithm 1) on every client: limits what a client's model reveals about any one example.
 
     g_i  <- grad of the loss at example i of the lot              for each example, not for their mean
     g_i  <- g_i * min(1, C / ||g_i||)
     g    <- ( sum_i g_i + N(0, (z C)^2 I) ) / L                  then a step of the local optimizer along g
 
-The guarantee is per example (one added or removed) and towards whoever sees the client's model, the server included. It covers
-the training steps alone: losses that choose a cluster, curvatures and evaluations are not in the account.
+The guarantee is per example (one added or removed) and towards whoever sees the client's model, the server included. It
+covers the training steps only: losses that choose a cluster, curvatures and evaluations are not in the account.
 
-Differences from the paper: passes over a shuffled client in batches are the default, as all other training has them, and
-the accountant's number is then an approximation; ``sampling: poisson`` draws lots as the proof asks. A lot's L is its
-expected size under poisson and its own size under shuffle. Momentum and adam see only noisy gradients, so they cost nothing.
+Differences from the paper: by default, batches come from passes over the shuffled examples, as in all other training
+here, and the accountant's number is then an approximation; ``sampling: poisson`` draws lots as the proof requires. A
+lot's L is its expected size under poisson and its own size under shuffle. Momentum and adam see only noisy gradients,
+so they cost no privacy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
-from algorithms.training._batches import PADDING, concatenate_passes, conflicts, learning_rate, one_pass, shape_problem
+from algorithms.core.metric import NOISE, Column, Metric
+from algorithms.interfaces import GradientStep, Metrics, Outcome, Problems, Run
+from algorithms.training._batches import PADDING, concatenate_passes, learning_rate, one_pass, shape_problem
+from datasets.components import inherited
 
 if TYPE_CHECKING:
     import torch
@@ -31,17 +34,25 @@ if TYPE_CHECKING:
     from algorithms.core.network import Network
 
 __all__ = [
+    "PRIVATE_STEPS",
     "Config",
     "learning_rate",
     "one_epoch",
     "private_gradient",
     "problems",
-    "resolved",
+    "resolve",
     "schedule",
     "shape_problem",
 ]
 
-FLOATS_AT_ONCE = 2**25  # of the examples' own gradients (128 MB), so that a large model does not fill the memory
+PRIVATE_STEPS = True
+LABEL = "DP-SGD"
+METRICS = (
+    Metric(
+        "epsilon_example", NOISE, "epsilon of an example", "lower", "", 2, table=Column(1, "epsilon\nexample", 1, False)
+    ),
+)
+FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
 
 
 class Config(TrainingConfig):
@@ -54,43 +65,42 @@ class Config(TrainingConfig):
     delta: float = Field(1e-5, gt=0, lt=1, description="delta at which epsilon_example is reported")
     sampling: Literal["shuffle", "poisson"] = Field(
         "shuffle",
-        description="poisson: each example joins a lot by chance, as the account assumes; shuffle: whole passes",
+        description="poisson: each example joins a lot at random, as the account assumes; shuffle: whole passes",
     )
+    drop_last: bool = inherited(TrainingConfig, "drop_last", sampling="shuffle")
 
 
-def resolved(config: Config, run: Any) -> Config:
-    """``config`` with ``auto`` replaced. Clients are trained one by one: examples take the place that clients have in vmap."""
+def resolve(config: Config, run: Run) -> Config:
+    """Replace ``auto`` in ``clients_per_job``: clients train one by one, because vmap already runs over examples."""
     return config.model_copy(update={"clients_per_job": 5}) if config.clients_per_job == "auto" else config
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
-    found = conflicts(config)
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse models and objectives without per-example gradients."""
+    found = []
     model, objective = run.model, run.objective.name
     if model.module.BATCH_NORM:
-        found.append(("name", f"dp_sgd bounds each example alone, but {model.name} mixes them in batch normalization"))
-    if getattr(model.module, "RANDOM", False):
+        found.append(("name", f"dp_sgd clips the gradient of each example, but {model.name} has batch normalization"))
+    if model.module.RANDOM:
         found.append(("name", f"dp_sgd has no per-example form of the dropout in {model.name}"))
     if objective != "plain":
         found.append(("name", f"dp_sgd needs a loss that is a sum over examples: objective plain, not {objective}"))
-    if config.drop_last and config.sampling == "poisson":
-        found.append(("drop_last", "is for sampling shuffle; poisson has no last batch of a pass"))
     return found
 
 
 def lots(config: Config, examples: int) -> int:
-    """Steps in a pass over ``examples``; under poisson each example joins each of them with probability 1 / steps."""
+    """Compute the number of steps in a pass; under poisson each example joins each lot with probability 1 / steps."""
     full = examples // config.batch_size
     return full if config.drop_last and full else -(-examples // config.batch_size)
 
 
 def sampling_rate(config: Config, examples: int) -> float:
-    """q, the probability that a given example of ``examples`` is in a given step's lot (under shuffle: its share)."""
+    """Compute q, the probability that any one of a client's examples is in a step's lot (under shuffle: its share)."""
     return min(1.0, config.batch_size / examples) if config.drop_last else 1 / max(lots(config, examples), 1)
 
 
 def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:
-    """The lots of one pass over ``examples``, [steps, largest lot]; padded with -1. A lot of poisson may be empty."""
+    """Draw the lots of one pass, [steps, largest lot], padded with -1; a lot drawn by poisson sampling may be empty."""
     if config.sampling == "shuffle":
         return one_pass(examples, config.batch_size, rng, config.drop_last)
     steps = lots(config, examples)
@@ -102,16 +112,20 @@ def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:
 
 
 def schedule(config: Config, examples: int, chosen_with: Ints | None, rng: np.random.Generator) -> Ints:
-    """All lots of a client's round, [steps, largest lot]; padded with -1. ``chosen_with`` has no say."""
+    """Draw all lots of a client's round, [steps, largest lot], padded with -1; ``chosen_with`` is ignored."""
     return concatenate_passes([one_epoch(config, examples, rng) for _ in range(config.epochs)], config.batch_size)
 
 
-def private_gradient(
-    config: Config, network: Network, examples: int, noise: torch.Generator
-) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """A function of a lot's inputs [n, ...] and targets [n] that leaves the noisy gradient in ``network.grads``.
+def private_gradient(config: Config, network: Network, examples: int, noise: torch.Generator) -> GradientStep:
+    """Return a function of a lot's inputs [n, ...] and targets [n] that writes the noisy gradient to ``network.grads``.
 
-    It returns the examples' mean loss (0 for an empty lot); ``examples`` is how many the client has.
+    The function returns the examples' mean loss (0 for an empty lot).
+
+    Args:
+        config: the component's fields.
+        network: the network that trains.
+        examples: number of the client's examples.
+        noise: draws the noise.
     """
     import torch
     from torch.func import functional_call, grad_and_value, vmap
@@ -143,10 +157,17 @@ def private_gradient(
 
 
 def epsilon(config: Config, examples: int, rounds: int) -> float:
-    """What a client of ``examples`` that trains in ``rounds`` spends on any one of them, at ``config.delta``; inf
-    without noise.
+    """Compute the epsilon of any one example after training, at ``config.delta``.
 
-    Smaller clients spend more: their examples are in more of their lots.
+    Smaller clients spend more, because their examples are in more of their lots.
+
+    Args:
+        config: the component's fields.
+        examples: number of the client's examples.
+        rounds: number of rounds in which the client trains.
+
+    Returns:
+        Epsilon; infinity without noise.
     """
     from algorithms.core.accounting import dp_sgd_epsilon
 
@@ -154,16 +175,15 @@ def epsilon(config: Config, examples: int, rounds: int) -> float:
     return dp_sgd_epsilon(config.noise_multiplier, sampling_rate(config, examples), steps, config.delta)
 
 
-def final(config: Config, run: Any, rows: list[dict[str, Any]], sizes: Ints) -> dict[str, Any]:
-    """``epsilon_example`` of an example in any client that trained in every round; ``guarantee_example``, in which sense.
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return ``epsilon_example``, for clients that trained in every round, and its meaning, ``guarantee_example``.
 
-    It is that of the client with the fewest of ``sizes`` [clients] training examples, who spends most. None where there
-    is none.
+    The epsilon is that of the client with the fewest training examples, which spends most; None if no epsilon holds.
     """
-    spent = epsilon(config, int(sizes.min()), len(rows))
+    spent = epsilon(config, int(outcome.sizes.min()), len(outcome.rows))
     if math.isinf(spent):
         return {"epsilon_example": None, "guarantee_example": "none: next to no noise is added"}
-    if getattr(run.clustering.config, "clusters", 1) > 1:
+    if run.clustering.config.clusters > 1:
         return {"epsilon_example": None, "guarantee_example": "none: models are chosen by losses without noise"}
-    sense = "dp" if config.sampling == "poisson" else "approximation: lots are shuffled, not drawn by chance"
+    sense = "dp" if config.sampling == "poisson" else "approximation: lots are shuffled, not drawn independently"
     return {"epsilon_example": spent, "guarantee_example": sense}

@@ -2,30 +2,32 @@
 
     for each of E epochs, for each batch of the client's examples:  w <- w - lr * grad( objective on the batch )
 
-Differences from the paper: other optimizers than plain SGD, augmentation and clipping of the gradient may be asked for.
+Differences from the paper: optimizers other than plain SGD, augmentation and clipping of the gradient are available.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
+from algorithms.interfaces import Problems, Run
 from algorithms.training._batches import (
     PADDING,
     concatenate_passes,
-    conflicts,
     learning_rate,
     one_pass,
     shape_problem,
     without_vmap,
 )
+from datasets.components import inherited
 
-LITTLE = 100  # examples of a small dense net are trained on in less time than it takes to ask for it
+LABEL = "local SGD"
+LITTLE = 100  # examples of a small dense network take less time to train on than to dispatch
 
 __all__ = [
     "PADDING",
@@ -34,7 +36,8 @@ __all__ = [
     "one_epoch",
     "one_pass",
     "problems",
-    "resolved",
+    "reduced_precision",
+    "resolve",
     "schedule",
     "shape_problem",
 ]
@@ -46,6 +49,9 @@ class Config(TrainingConfig):
     local_step: Literal["epochs", "one_batch"] = Field(
         "epochs", description="one_batch takes a single step on the examples that the cluster was chosen with"
     )
+    epochs: int = inherited(TrainingConfig, "epochs", local_step="epochs")
+    batch_size: int = inherited(TrainingConfig, "batch_size", local_step="epochs")
+    drop_last: bool = inherited(TrainingConfig, "drop_last", local_step="epochs")
     clip_gradient: float | None = Field(
         None, gt=0, le=1e6, description="largest L2 norm of a step's whole gradient; null: no limit"
     )
@@ -56,30 +62,30 @@ class Config(TrainingConfig):
     )
 
 
-def resolved(config: Config, run: Any) -> Config:
-    """``config`` with every ``auto`` replaced, so that the choice is part of the trial's identity.
+def resolve(config: Config, run: Run) -> Config:
+    """Replace every ``auto``, so that the choice is part of the trial's identity.
 
-    Vectorizing over clients pays where a step is dominated by the cost of calling torch (small dense nets) and loses on
-    CPU convolutions, which become grouped convolutions; both were measured on digits and MNIST.
+    Vectorizing over clients pays off where the cost of calling torch dominates a step (small dense networks) and is
+    slower for CPU convolutions, which become grouped convolutions; both were measured on digits and MNIST.
     """
     dense = not run.model.module.CONVOLUTIONAL and without_vmap(run) is None
     fast = "vmap" if dense and config.precision == "float32" else "loop"
     backend = config.backend if config.backend != "auto" else fast
-    size = config.clients_per_job if config.clients_per_job != "auto" else _cohort_size(config, run, backend)
+    size = config.clients_per_job if config.clients_per_job != "auto" else _block_size(config, run, backend)
     return config.model_copy(update={"backend": backend, "clients_per_job": size})
 
 
-def _cohort_size(config: Config, run: Any, backend: str) -> int:
-    """Enough clients that handing them out costs little, and few enough to share them among actors."""
+def _block_size(config: Config, run: Run, backend: str) -> int:
+    """Choose a block large enough that dispatching it costs little, and small enough to spread clients over actors."""
     if backend == "loop":
         return 5
     seen = (run.data.config.examples_per_client or math.inf) * config.epochs  # examples, by each client in a round
     return 100 if seen <= LITTLE else 25
 
 
-def problems(config: Config, run: Any) -> list[tuple[str, str]]:
-    """What cannot be combined: (field, sentence) pairs."""
-    found = conflicts(config)
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse the vmap backend for components or precisions that it cannot handle."""
+    found = []
     stopper = without_vmap(run)
     if config.backend == "vmap" and stopper:
         found.append(("backend", f"vmap cannot train {stopper}; use loop"))
@@ -88,13 +94,18 @@ def problems(config: Config, run: Any) -> list[tuple[str, str]]:
     return found
 
 
+def reduced_precision(config: Config) -> bool:
+    """Return whether forward and backward passes are computed in bf16."""
+    return config.precision != "float32"
+
+
 def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:
-    """The batches of one pass over ``examples``, [steps, batch_size]; padded with -1."""
+    """Draw the batches of one pass, [steps, batch_size], padded with -1."""
     return one_pass(examples, config.batch_size, rng, config.drop_last)
 
 
 def schedule(config: Config, examples: int, chosen_with: Ints | None, rng: np.random.Generator) -> Ints:
-    """All batches of a client's round, [steps, batch]; padded with -1.
+    """Draw all batches of a client's round, [steps, batch], padded with -1.
 
     ``chosen_with`` holds the positions that the cluster was chosen with (None: all); only ``one_batch`` uses it.
     """

@@ -1,1 +1,1 @@
-"""How well an attack does: membership inference as arithmetic, and how unequally clients are exposed."""
+"""The arithmetic of attack metrics: success of membership inference, and disparity of exposure among clients."""

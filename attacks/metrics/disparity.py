@@ -1,7 +1,7 @@
-"""How unequally clients are exposed to an attack (Zhao et al. 2025, section 5.2), as arithmetic.
+"""How unequally clients are exposed to an attack (Zhao et al. 2025, section 5.2).
 
-A disparity is NaN where it is undefined: the mean it is relative to is 0, or a value is not finite. Standard deviations are
-those of a population (ddof 0), because the clients are all there are.
+A disparity is NaN where it is undefined: its reference mean is 0, or a value is not finite. Standard deviations are
+those of a population (ddof 0), because the clients are the whole population.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NAN = float("nan")
-Z95 = 1.959963984540054  # the normal deviate that 2.5 % exceed
+Z95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
 
 
 # Disparity
 
 
 def cov(values: ArrayLike) -> float:
-    """Coefficient of variation, standard deviation over mean, of ``values`` [n].
+    """Return the coefficient of variation, standard deviation over mean, of ``values`` [n].
 
     >>> cov([1.0, 3.0])
     0.5
@@ -33,7 +33,9 @@ def cov(values: ArrayLike) -> float:
 
 
 def fairness_index(variation: float) -> float:
-    """Jain's index 1 / (1 + CoV^2) from a coefficient of variation: 1 is equal, 1/n is all on one of n.
+    """Return Jain's index 1 / (1 + CoV^2) of a coefficient of variation.
+
+    It is 1 if all n values are equal, and 1/n if one of them has everything.
 
     >>> fairness_index(0.5)
     0.8
@@ -42,7 +44,7 @@ def fairness_index(variation: float) -> float:
 
 
 def eod(values: ArrayLike) -> float:
-    """Equal opportunity difference of ``values`` [n]: the largest less the smallest.
+    """Return the equal opportunity difference of ``values`` [n]: the largest minus the smallest.
 
     >>> eod([0.25, 0.5, 0.375])
     0.25
@@ -52,7 +54,7 @@ def eod(values: ArrayLike) -> float:
 
 
 def mad(values: ArrayLike) -> float:
-    """Mean absolute difference ``1/n^2 sum_ij |x_i - x_j|`` of ``values`` [n], pairs with itself included.
+    """Return the mean absolute difference ``1/n^2 sum_ij |x_i - x_j|`` of ``values`` [n], pairs i = j included.
 
     >>> mad([0.0, 1.0])
     0.5
@@ -62,9 +64,9 @@ def mad(values: ArrayLike) -> float:
 
 
 def sen_welfare(values: ArrayLike) -> float:
-    """Sen's welfare of ``values`` [n]: mean times (1 - Gini), where Gini is `mad` over twice the mean.
+    """Return Sen's welfare of ``values`` [n]: mean times (1 - Gini), where Gini is `mad` over twice the mean.
 
-    Written without the quotient, so that it is 0 where every value is.
+    It is computed without the quotient, so that it is 0 if every value is 0.
 
     >>> sen_welfare([0.0, 1.0])
     0.25
@@ -76,31 +78,37 @@ def _mean(x: Doubles) -> float:
     return float(x.mean()) if np.isfinite(x).all() else NAN
 
 
-# What chance alone would give
+# What to expect by chance
 
 
 def eod_null(targets: ArrayLike, rate: float) -> float:
-    """Expected `eod` of the attack's success if all clients were found at the same true ``rate``.
+    """Return the expected `eod` of the attack's success if all clients were equally exposed.
 
-    Client i's share of hits is Binomial(n_i, rate) / n_i, independently, with ``targets`` n [clients]. With F_i its
-    distribution function, exactly
+    Client i's share of hits is Binomial(n_i, rate) / n_i, independently. With F_i its distribution function, exactly
 
         E max = int_0^1 1 - prod_i F_i(x) dx,   E min = int_0^1 prod_i (1 - F_i(x)) dx.
 
-    An `eod` is a biased measure of disparity; this is its bias. Raises ValueError for a client without targets.
+    An `eod` is a biased measure of disparity; this is its bias.
+
+    Args:
+        targets: [clients] n_i, the attacked examples of each client.
+        rate: the attack's success rate on every client.
+
+    Raises:
+        ValueError: a client has no targets.
 
     >>> round(eod_null([100] * 10, 0.1), 3)
     0.092
     """
     sizes, counts = np.unique(np.asarray(targets, np.int64), return_counts=True)
     if not len(sizes) or sizes[0] < 1:
-        raise ValueError(f"every client needs 1 target or more to be found by; got {np.asarray(targets).tolist()}")
+        raise ValueError(f"every client needs 1 target or more; got {np.asarray(targets).tolist()}")
     if not 0 <= rate <= 1:
         return NAN
     shares = np.unique(np.concatenate([np.arange(n + 1) / n for n in sizes.tolist()]))
     below, above = np.ones(len(shares) - 1), np.ones(len(shares) - 1)
     for n, clients in zip(sizes.tolist(), counts.tolist(), strict=True):
-        # Shares are steps of F, which stays what it is up to the next of them.
+        # F is a step function: it is constant between one share and the next.
         step = np.searchsorted(np.arange(n + 1) / n, shares[:-1], side="right") - 1
         below *= _binomial_cdf(n, float(rate))[step] ** clients
         above *= _binomial_tail(n, float(rate))[step] ** clients
@@ -108,19 +116,19 @@ def eod_null(targets: ArrayLike, rate: float) -> float:
 
 
 def _binomial_cdf(n: int, rate: float) -> Doubles:
-    """P(X <= k) for k = 0..n."""
+    """Return P(X <= k) for k = 0..n."""
     return np.minimum(np.cumsum(_binomial(n, rate)), 1.0)
 
 
 def _binomial_tail(n: int, rate: float) -> Doubles:
-    """P(X > k) for k = 0..n, summed from the small end."""
+    """Return P(X > k) for k = 0..n, summed from the small end."""
     mass = _binomial(n, rate)
     return np.minimum(np.append(np.cumsum(mass[::-1])[-2::-1], 0.0), 1.0)
 
 
 @lru_cache(maxsize=256)
 def _binomial(n: int, rate: float) -> Doubles:
-    """P(X = k) for k = 0..n, by logarithms, because 2^n does not fit a float."""
+    """Return P(X = k) for k = 0..n, computed with logarithms, because 2^n overflows."""
     if rate in (0.0, 1.0):
         return np.eye(n + 1)[0 if rate == 0 else n]
     k = np.arange(n + 1)
@@ -129,7 +137,12 @@ def _binomial(n: int, rate: float) -> Doubles:
 
 
 def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles, Doubles]:
-    """Wilson's interval for the rate behind ``hits`` [...] of ``targets`` [...], 95 % unless ``z`` says otherwise.
+    """Return the lower and upper end of Wilson's interval for a rate.
+
+    Args:
+        hits: [...] successes.
+        targets: [...] trials.
+        z: the normal quantile; the default gives 95 %.
 
     >>> low, high = wilson(30, 100)
     >>> round(float(low), 3), round(float(high), 3)
@@ -140,7 +153,7 @@ def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles
     center = share + z**2 / (2 * n)
     reach = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     shrunk = 1 + z**2 / n
-    # Rounding must not push a rate that was never (or always) seen out of its own interval.
+    # Rounding must not exclude the observed share from its own interval when it is 0 or 1.
     return np.clip((center - reach) / shrunk, 0, share), np.clip((center + reach) / shrunk, share, 1)
 
 
@@ -148,7 +161,9 @@ def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
-    """Spearman's rank correlation of ``a`` [n] and ``b`` [n], ties sharing their mean rank; NaN where one is constant.
+    """Return Spearman's rank correlation of ``a`` [n] and ``b`` [n]; NaN if one of them is constant.
+
+    Ties share their mean rank.
 
     >>> spearman([1, 2, 3, 4], [10, 100, 30, 1000])
     0.8
@@ -159,7 +174,7 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def _centered_ranks(values: Doubles) -> Doubles:
-    """Ranks less their mean, which does not depend on ties; NaN where a value has no place in the order."""
+    """Return ranks minus their mean, which does not depend on ties; NaN if a value is NaN."""
     if np.isnan(values).any():
         return np.full(len(values), NAN)
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)

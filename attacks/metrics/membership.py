@@ -1,12 +1,13 @@
-"""Membership inference as arithmetic: signals of an example, two reference attacks, and how well any attack does.
+"""The arithmetic of membership inference: signals of an example, two reference attacks, and measures of success.
 
-Everywhere a score is the higher the more an example looks like training data. The attacks shift theirs so that the
+Everywhere, a higher score means that an example looks more like training data. Attacks shift their scores so that the
 decision "member" is ``score >= 0``; hence thresholds are tuned in one place, and all attacks are measured alike.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,13 @@ NAN = float("nan")
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What an attacker sees of a model: ``logits`` [n, classes] for examples of known ``labels`` [n].
+    """The outputs of a model that an attacker queries.
 
-    ``member`` [n] says which of them the model was trained on: known on shadow models, the answer sought on the target.
+    Attributes:
+        logits: [n, classes] the model's outputs.
+        labels: [n] true classes, which the attacker knows.
+        member: [n] whether the model was trained on each example; on the target model, this is what the attack has to
+            infer.
     """
 
     logits: NDArray[np.float32]
@@ -33,21 +38,24 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index) -> Outputs:
+    def __getitem__(self, index: Any) -> Outputs:
         return Outputs(self.logits[index], self.labels[index], self.member[index])
 
 
-def probabilities(logits: NDArray) -> Doubles:
-    """Softmax [n, classes] of logits [n, classes]."""
+def probabilities(logits: NDArray[Any]) -> Doubles:
+    """Return the softmax [n, classes] of logits [n, classes]."""
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-def confidences(logits: NDArray, labels: Ints) -> Doubles:
-    """Confidence in the true class on the logit scale, ``log(p_y / (1 - p_y))`` [n] (Carlini et al. 2022).
+def confidences(logits: NDArray[Any], labels: Ints) -> Doubles:
+    """Return the confidence in the true class on the logit scale, ``log(p_y / (1 - p_y))`` [n] (Carlini et al. 2022).
 
-    It is taken from the logits without forming ``1 - p_y``, so it still tells examples apart where p_y rounds to 1.
-    Needs at least two classes.
+    It is computed from the logits without ``1 - p_y``, so it still distinguishes examples where p_y rounds to 1.
+
+    Args:
+        logits: [n, classes], at least two classes.
+        labels: [n] true classes.
 
     >>> float(confidences(np.log([[0.8, 0.1, 0.1]]), np.array([0]))[0].round(4))
     1.3863
@@ -60,26 +68,44 @@ def confidences(logits: NDArray, labels: Ints) -> Doubles:
         return true - np.logaddexp.reduce(others, axis=1)
 
 
-def losses(logits: NDArray, labels: Ints) -> Doubles:
-    """Cross-entropy ``-log p_y`` [n] in nats, as exact as the confidences where p_y rounds to 1."""
+def losses(logits: NDArray[Any], labels: Ints) -> Doubles:
+    """Return the cross-entropy ``-log p_y`` [n] in nats, as exact as `confidences` where p_y rounds to 1.
+
+    Args:
+        logits: [n, classes].
+        labels: [n] true classes.
+    """
     with np.errstate(invalid="ignore"):
         return np.logaddexp(0.0, -confidences(logits, labels))
 
 
 def loss_threshold(shadow: Outputs, target: Outputs) -> Doubles:
-    """Scores [n target] of the loss attack (Yeom et al. 2018): a member is whose loss is at most one common threshold.
+    """Score examples with the loss attack (Yeom et al. 2018): members have a loss of at most one common threshold.
 
-    The threshold is the one that does best on the shadow models' outputs.
+    Args:
+        shadow: outputs of the shadow models, on which the threshold is chosen.
+        target: outputs of the attacked model.
+
+    Returns:
+        Scores [n target].
     """
     threshold = best_threshold(-losses(shadow.logits, shadow.labels), shadow.member)
     return -losses(target.logits, target.labels) - threshold
 
 
 def confidence(shadow: Outputs, target: Outputs) -> Doubles:
-    """Scores [n target] of the confidence attack (Song and Mittal 2021): one threshold per class on the true class.
+    """Score examples with the confidence attack (Song and Mittal 2021): a threshold per class on the true class.
 
-    With a single threshold it would be the loss attack again, because loss and confidence rank examples alike. A class
-    whose shadow examples are all in or all out takes the threshold that does best over all classes.
+    With a single threshold it would be equivalent to the loss attack, because loss and confidence rank examples alike.
+    A class whose shadow examples are all members, or all non-members, gets the threshold that does best over all
+    classes.
+
+    Args:
+        shadow: outputs of the shadow models, on which the thresholds are chosen.
+        target: outputs of the attacked model.
+
+    Returns:
+        Scores [n target].
     """
     signal, member = confidences(shadow.logits, shadow.labels), shadow.member
     thresholds = np.full(shadow.logits.shape[1], best_threshold(signal, member))
@@ -91,9 +117,13 @@ def confidence(shadow: Outputs, target: Outputs) -> Doubles:
 
 
 def best_threshold(scores: Doubles, member: Bools) -> float:
-    """The threshold whose rule ``score >= threshold`` has the best balanced accuracy; of equals, the highest.
+    """Return the threshold whose rule ``score >= threshold`` has the best balanced accuracy; among equals, the highest.
 
-    It lies half-way to the next lower score, where it errs least on scores that were not seen.
+    It lies halfway to the next lower score, which minimizes errors on unseen scores.
+
+    Args:
+        scores: [n].
+        member: [n].
     """
     fpr, tpr = roc(scores, member)
     descending = np.unique(scores)[::-1]
@@ -106,9 +136,13 @@ def best_threshold(scores: Doubles, member: Bools) -> float:
 
 
 def roc(scores: Doubles, member: Bools) -> tuple[Doubles, Doubles]:
-    """False and true positive rate with every distinct score as threshold, from nobody called a member to everybody.
+    """Return false and true positive rates with every distinct score as threshold, from "no members" to "all members".
 
     Equal scores pass a threshold together. Members and non-members must both be present.
+
+    Args:
+        scores: [n].
+        member: [n].
     """
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
@@ -119,7 +153,9 @@ def roc(scores: Doubles, member: Bools) -> tuple[Doubles, Doubles]:
 
 
 def auc(scores: Doubles, member: Bools) -> float:
-    """Area under the ROC: the chance that a random member outscores a random non-member, ties counted half.
+    """Return the area under the ROC curve: the probability that a random member outscores a random non-member.
+
+    A tie counts one half.
 
     >>> auc(np.array([3.0, 1.0, 2.0]), np.array([True, False, False]))
     1.0
@@ -129,28 +165,45 @@ def auc(scores: Doubles, member: Bools) -> float:
 
 
 def tpr_at_fpr(scores: Doubles, member: Bools, limit: float) -> float:
-    """Largest true positive rate of a threshold whose false positive rate is at most ``limit`` (no interpolation).
+    """Return the largest true positive rate of a threshold whose false positive rate is at most ``limit``.
 
-    With fewer than ``1 / limit`` non-members it is the share of members that outscore every non-member.
+    Nothing is interpolated. With fewer than ``1 / limit`` non-members, it is the share of members that outscore every
+    non-member.
     """
     fpr, tpr = roc(scores, member)
     return float(tpr[fpr <= limit].max())
 
 
 def rates(said: Bools, member: Bools) -> tuple[float, float]:
-    """True positive and true negative rate of the decisions ``said`` [n]; NaN where there is nobody to be right on."""
+    """Return true positive and true negative rate of decisions; NaN without members or non-members, respectively.
+
+    Args:
+        said: [n] whether the attack's decision is "member".
+        member: [n] whether the example is a member.
+    """
     tpr = float(said[member].mean()) if member.any() else NAN
     tnr = float((~said[~member]).mean()) if not member.all() else NAN
     return tpr, tnr
 
 
 def balanced_accuracy(scores: Doubles, member: Bools) -> float:
-    """(TPR + TNR) / 2 of the decision ``score >= 0``; 0.5 is chance, less is possible (Jung et al., algorithm 2)."""
+    """Return (TPR + TNR) / 2 of the decision ``score >= 0`` (Jung et al., algorithm 2).
+
+    Chance is 0.5; less is possible.
+    """
     return measure(scores, member)["balanced_accuracy"]
 
 
 def measure(scores: Doubles, member: Bools) -> dict[str, float]:
-    """Every measure of one attack. All are NaN where a score is NaN or one kind of example is absent."""
+    """Return every measure of one attack, all NaN if a score is NaN or if members or non-members are absent.
+
+    Args:
+        scores: [n].
+        member: [n].
+
+    Returns:
+        A value for each of `MEASURES`.
+    """
     if np.isnan(scores).any() or not 0 < member.sum() < len(member):
         return dict.fromkeys(MEASURES, NAN)
     tpr, tnr = rates(scores >= 0, member)
@@ -165,10 +218,11 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
 
 
 def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
-    """The worst case over several attacks: each measure's maximum, but the pair (TPR, TNR) of the most accurate attack.
+    """Return the worst case over several attacks: the maximum of each measure.
 
-    A maximum of noisy values leans upwards: three attacks at chance on n members and n non-members give on average
-    more than 0.5, by up to about ``0.3 / sqrt(n)``.
+    TPR and TNR are an exception: both are those of the most accurate attack. A maximum of noisy values is biased
+    upwards: three attacks at chance on n members and n non-members give more than 0.5 on average, by up to about ``0.3
+    / sqrt(n)``.
     """
     accurate = max(attacks, key=lambda measures: measures["balanced_accuracy"])
     worst = {name: float(np.max([measures[name] for measures in attacks])) for name in MEASURES}

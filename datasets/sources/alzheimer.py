@@ -1,15 +1,18 @@
-"""Alzheimer MRI, 6 400 gray brain slices of 128x128 in 4 classes: mild, moderate, non, very mild demented (Salieh 2023).
+"""Alzheimer MRI, 6 400 gray brain slices of 128x128 in 4 classes (Salieh 2023).
 
-Recipe of Sainz-Pardo Diaz et al. 2025: the 5 120 training images go to 4 clients (3 in the attack's scenario), which hold out
-a fifth each; of the 1 280 test images one half is the server's own, on which it may pre-train, and the other its test. Pixels
-are divided by 255, as in the samples of the authors' platform; the paper does not say.
+The classes, in this order, are mild demented, moderate demented, non demented and very mild demented.
 
-No patient is named. If, as is widely said, several slices show one patient, then training and test images share patients, and
-an accuracy here says little about a new one.
+Recipe of Sainz-Pardo Diaz et al. 2025: the 5 120 training images go to 4 clients (3 in the attack's scenario), each of
+which holds out a fifth. Of the 1 280 test images, one half is the server's own, on which it may pre-train, and the
+other half is the server's test set. Pixels are divided by 255, as in the samples of the authors' platform; the paper
+does not say.
+
+The data set does not say which patient a slice comes from. If, as is widely reported, several slices show one patient,
+then training and test images share patients, and the accuracy measured here says little about a new patient.
 
 Two files of the Hugging Face set Falah/Alzheimer_MRI lie in ROOT/alzheimer_mri/data: train-00000-of-00001.parquet and
-test-00000-of-00001.parquet (the publisher's names have "-" and a hash before the suffix), with the columns ``image``, the
-struct {bytes, path} of an encoded image, and ``label``, integers 0..3 in the order above.
+test-00000-of-00001.parquet (the publisher's names have "-" and a hash before the suffix). Their columns are ``image``,
+the struct {bytes, path} of an encoded image, and ``label``, integers 0..3 in the order above.
 """
 
 import importlib
@@ -22,8 +25,9 @@ from pydantic import Field
 
 from datasets import files
 from datasets.federation import DataError, Examples, Source
-from datasets.sources import HeldOutConfig
+from datasets.source_configs import HeldOutConfig
 
+LABEL = "Alzheimer MRI"
 CLASSES, SIDE = 4, 128
 PARTS = ("train-00000-of-00001", "test-00000-of-00001")
 REPOSITORY = "Falah/Alzheimer_MRI"
@@ -34,27 +38,33 @@ REMEDY = (
 
 
 class Config(HeldOutConfig):
-    """Defaults are the paper's; the class counts of its clients are those of the split class_counts."""
+    """The defaults are the paper's; the class counts of its clients are those of the split class_counts."""
 
     clients: int = Field(4, ge=1, description="number of clients")
-    # The clients of the paper are one fixed draw, whatever the seed of a run; 42 is our choice.
-    split_seed: int | None = Field(42, ge=0, description="seed of the deal to the clients; null: the run's seed")
+    # The paper's clients are one fixed draw, whatever the seed of a run; 42 is our choice.
+    split_seed: int | None = Field(42, ge=0, description="seed of the partition; null: the run's seed")
     held_out: float = Field(0.2, gt=0, lt=1, description="share of a client's examples that it never trains on")
     shadow_size: int | None = Field(
         640, ge=0, description="test examples that the server keeps for itself; null: all of them"
     )
-    # The set has not been seen to change since 2023; a commit's 40 digits pin it for whoever runs the file after you.
+    # The data set has not changed since 2023 as far as we know; the 40 digits of a commit pin it for later runs.
     revision: str = Field(
         "main",
         pattern=r"^[\w.-]+(/[\w.-]+)*$",
-        description="branch, tag or commit that is downloaded from the hub; files that are there are taken as they are",
+        description="branch, tag or commit that is downloaded from the hub; existing files are used as they are",
     )
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """The images, uint8 [n, 1, 128, 128]; downloaded by huggingface_hub if they are not there.
+    """Load the images, uint8 [n, 1, 128, 128]; huggingface_hub downloads them if they are absent.
 
-    Raises DataError if a file is missing and cannot be downloaded, or is not what it should be.
+    Args:
+        config: the component's fields.
+        root: the folder that holds the data sets.
+        download: whether the images may be downloaded.
+
+    Raises:
+        DataError: a file is absent and cannot be downloaded, or its content is wrong.
     """
     folder = root / "alzheimer_mri" / "data"
     missing = [part for part in PARTS if not _found(folder, part)]
@@ -65,7 +75,18 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
 
 def parse(content: bytes, path: Path) -> Examples:
-    """The images of a parquet file with the columns named above. Raises DataError, with ``path`` and row, for a damaged one."""
+    """Decode the images and labels of a parquet file.
+
+    Args:
+        content: the bytes of the file.
+        path: its path, for error messages.
+
+    Returns:
+        Images, uint8 [n, 1, 128, 128], and labels in 0..3.
+
+    Raises:
+        DataError: the file is damaged; the message names the file and the row.
+    """
     encoded, labels = _columns(content, path)
     x = np.empty((len(encoded), 1, SIDE, SIDE), np.uint8)
     for row, (image, label) in enumerate(zip(encoded, labels, strict=True)):
@@ -81,7 +102,7 @@ def parse(content: bytes, path: Path) -> Examples:
 
 
 def _columns(content: bytes, path: Path) -> tuple[list[bytes | None], list[int | None]]:
-    """Encoded images and labels, row by row."""
+    """Return the encoded images and the labels, row by row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -101,13 +122,13 @@ def _columns(content: bytes, path: Path) -> tuple[list[bytes | None], list[int |
 
 
 def _decode(encoded: bytes | None) -> NDArray[np.uint8]:
-    """The gray levels [128, 128] of an encoded image."""
+    """Return the gray levels [128, 128] of an encoded image."""
     from PIL import Image
 
     if encoded is None:
         raise ValueError("it is empty")
     image = Image.open(io.BytesIO(encoded))
-    if image.size != (SIDE, SIDE):  # known before anything is decoded
+    if image.size != (SIDE, SIDE):  # the size is available before the image is decoded
         raise ValueError(f"it has {image.width}x{image.height} pixels instead of {SIDE}x{SIDE}")
     return np.asarray(image.convert("L"))
 
@@ -117,7 +138,7 @@ def _found(folder: Path, part: str) -> list[Path]:
 
 
 def _only(folder: Path, part: str) -> Path:
-    """The one file of this part. Raises DataError if there is none or more than one."""
+    """Return the one file of this part; raise DataError if there is none or more than one."""
     found = _found(folder, part)
     if not found:
         raise files.absence_error("Alzheimer MRI", _sought(folder, [part]), REMEDY)
@@ -132,7 +153,7 @@ def _sought(folder: Path, parts: list[str]) -> str:
 
 
 def _fetch(folder: Path, revision: str, sought: str, allowed: bool) -> None:
-    """Download the parquet files of ``revision`` into ``folder``. Raises DataError where that is not ``allowed`` or fails."""
+    """Download the parquet files of ``revision`` into ``folder``; raise DataError if that is not ``allowed`` or fails."""
     if not allowed:
         raise files.absence_error("Alzheimer MRI", sought, f"Downloading is off. {REMEDY}")
     try:
@@ -144,6 +165,6 @@ def _fetch(folder: Path, revision: str, sought: str, allowed: bool) -> None:
             allow_patterns="data/*.parquet",
             local_dir=folder.parent,
         )
-    except Exception as error:  # its errors are those of whichever HTTP library it was built on
+    except Exception as error:  # the kind of error depends on the HTTP library that huggingface_hub uses
         reason = " ".join(str(error).split()) or type(error).__name__
         raise files.absence_error("Alzheimer MRI", sought, f"Downloading it failed ({reason}). {REMEDY}") from error

@@ -1,12 +1,12 @@
 """CIFAR-10, 60 000 color images of 32x32 in 10 classes (Krizhevsky 2009), in its python or its binary version.
 
-Recipe of Jung et al. 2025: 100 clients share the 50 000 training images, 500 each, and the
-10 000 shadow images can only be the test set. Nothing would be left to measure on, so that each client holds out 10 %
-of its images: of 50, 25 measure accuracy and 25 are non-members (an odd one goes to accuracy), and 450 are trained on.
+Recipe of Jung et al. 2025: 100 clients share the 50 000 training images, 500 each, and the 10 000 shadow images can
+only be the test set. This leaves no test images to measure accuracy on, so each client holds out 10 % of its images: of
+50, 25 measure accuracy and 25 are non-members (an odd one goes to accuracy), and the client trains on 450.
 
 The files lie in ROOT/cifar-10-batches-bin (data_batch_1.bin, ...) or, as torchvision puts them, in
 ROOT/cifar-10-batches-py (data_batch_1, ...). The latter are pickles: each is opened only if its MD5 is the published
-one, and even then by a reader that knows nothing but NumPy arrays.
+one, and even then by a reader that can build nothing but NumPy arrays.
 """
 
 import io
@@ -21,9 +21,10 @@ from pydantic import Field
 
 from datasets import files
 from datasets.federation import Examples, Source
-from datasets.sources import HeldOutConfig
+from datasets.source_configs import HeldOutConfig
 
-# By file, the published MD5. The last file is the test set.
+LABEL = "CIFAR-10"
+# The published MD5 of each file. The last file is the test set.
 BINARY = {
     "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
     "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
@@ -41,29 +42,35 @@ PYTHON = {
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
 SHAPE = (3, 32, 32)
-# The usual channel statistics of the training images. Brightness acts before them.
+# The usual channel statistics of the training images. They are applied after the brightness transform.
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 NORMALISATIONS = {"channel": (MEAN, STD), "half": ((0.5,) * 3, (0.5,) * 3)}
 REMEDY = "Unpack the published binary or python archive of CIFAR-10 there, or run once where a network exists"
 
 
 class Config(HeldOutConfig):
-    """Defaults are the paper's; everything can be made smaller."""
+    """The defaults are the paper's; smaller values make smaller runs."""
 
     clients: int = Field(100, ge=1, description="number of clients")
     shadow_size: int | None = Field(
         None, ge=0, description="test images that are the shadow set; null: all of them (split dirichlet: none)"
     )
-    # Zhao et al. 2025 release 0.5 and 0.5 for their small network, as Hu et al. before them.
+    # The code released by Zhao et al. 2025 uses 0.5 and 0.5 for their small network, like Hu et al. before them.
     normalization: Literal["channel", "half"] = Field(
-        "channel", description="mean and std taken off: each channel's own of the training images, or 0.5 and 0.5"
+        "channel", description="mean and std of each channel: those of the training images, or 0.5 and 0.5"
     )
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """CIFAR-10, uint8 [n, 3, 32, 32]; downloaded by torchvision if neither version is complete under ``root``.
+    """Load CIFAR-10, uint8 [n, 3, 32, 32]; torchvision downloads it if neither version is complete under ``root``.
 
-    Raises DataError if it is absent and cannot be downloaded, or if a file is not the published one.
+    Args:
+        config: the component's fields.
+        root: the folder that holds the data sets.
+        download: whether the data set may be downloaded.
+
+    Raises:
+        DataError: the data set is absent and cannot be downloaded, or a file is not the published one.
     """
     binary, python = root / "cifar-10-batches-bin", root / "cifar-10-batches-py"
     missing = [_missing(binary, BINARY), _missing(python, PYTHON)]
@@ -80,19 +87,23 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
 
 def parse_binary(content: bytes) -> Examples:
-    """The images of a file of the binary version: for each a label and then 1 024 red, green and blue pixels."""
+    """Parse a file of the binary version: per image, a label and then 1 024 red, green and blue pixels."""
     rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + math.prod(SHAPE))
     return Examples(rows[:, 1:].reshape(-1, *SHAPE), rows[:, 0].astype(np.int64))
 
 
 def parse_python(content: bytes) -> Examples:
-    """The images of a file of the python version, a pickle. Raises UnpicklingError if it holds more than arrays."""
+    """Parse a file of the python version, which is a pickle.
+
+    Raises:
+        UnpicklingError: the pickle holds more than arrays and plain values.
+    """
     batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
     return Examples(batch[b"data"].reshape(-1, *SHAPE), np.array(batch[b"labels"], np.int64))
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Builds NumPy arrays and plain values and nothing else."""
+    """An unpickler that builds NumPy arrays and plain values and nothing else."""
 
     ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
@@ -101,8 +112,9 @@ class _ArrayUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return the class or function if it is allowed; raise UnpicklingError otherwise."""
         if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} has no place in an array of images")
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a file of images")
         return self.ALLOWED[module, name]
 
 

@@ -1,7 +1,7 @@
-"""Handwritten digits, 1 797 gray images of 8x8 in 10 classes: the data set that scikit-learn carries in its package.
+"""Handwritten digits, 1 797 gray images of 8x8 in 10 classes: the data set that is part of the scikit-learn package.
 
 Nothing is downloaded and scikit-learn is not imported (which takes seconds): its compressed table is read directly. The
-publisher's test part is not told apart in it, so that a fixed stratified third (599) serves as the test set.
+table does not mark the publisher's test part, so a fixed stratified third (599) serves as the test set.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
 """
@@ -16,22 +16,28 @@ from pydantic import Field
 
 from datasets import files, stratified
 from datasets.federation import DataError, Source
-from datasets.sources import SharedTestConfig
+from datasets.source_configs import SharedTestConfig
 
 EXAMPLES, PIXELS = 1797, 64
-GRAYEST = 16  # pixels count the dark ones of a 4x4 block
+GRAYEST = 16  # the value of a pixel is the number of dark pixels in a 4x4 block of the scan
 
 
 class Config(SharedTestConfig):
-    """Defaults leave 800 training examples for the clients: 20 clients with 40 each."""
+    """The defaults leave 800 training examples for the clients: 20 clients with 40 each."""
 
     shadow_size: int = Field(398, ge=0, description="training examples that the server keeps as its shadow set")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """The digits, float32 in [0, 1] [n, 1, 8, 8], wherever scikit-learn is installed; ``root`` is not looked at.
+    """Load the digits, float32 in [0, 1] [n, 1, 8, 8], from the installed scikit-learn.
 
-    Raises DataError if scikit-learn or its table is missing or damaged.
+    Args:
+        config: the component's fields.
+        root: not used.
+        download: not used.
+
+    Raises:
+        DataError: scikit-learn or its table is missing or damaged.
     """
     table = read(_place())
     x = (table[:, :PIXELS] / GRAYEST).astype(np.float32).reshape(-1, 1, 8, 8)
@@ -40,7 +46,14 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
 
 def read(path: Path) -> np.ndarray:
-    """The table in ``path``: 64 pixels in 0..16 and the digit in each row, uint8 [1797, 65]."""
+    """Read the compressed table in ``path``.
+
+    Returns:
+        uint8 [1797, 65]: 64 pixels in 0..16 and the digit in each row.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
     content = files.read(path)
     try:
         lines = gzip.decompress(content).decode().split()
@@ -56,5 +69,5 @@ def read(path: Path) -> np.ndarray:
 def _place() -> Path:
     package = importlib.util.find_spec("sklearn")
     if package is None or not package.submodule_search_locations:
-        raise DataError("digits is absent: scikit-learn, which carries it, is not installed. pip install scikit-learn")
+        raise DataError("digits is absent: scikit-learn, which contains it, is not installed. pip install scikit-learn")
     return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"

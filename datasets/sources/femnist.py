@@ -1,10 +1,10 @@
 """FEMNIST, some 805 000 gray images of handwritten characters, 28x28 in 62 classes, by 3 550 writers (LEAF, 2018).
 
-Recipe of Jung et al. 2025: all writers are pooled and their images dealt evenly at random, so
-that writers play no part. 200 clients share 600 000 training images and 100 000 are the server's shadow set (a part of
-the data set needs smaller numbers: --set base.data.shadow_size=...); half of the test images measure accuracy, half are
-non-members. LEAF paints black (0) on white (1), which is checked; corners that a rotation uncovers become white, too.
-Images that occur more than once, as some do in LEAF's files, are kept once: otherwise one image could serve two purposes.
+Recipe of Jung et al. 2025: the images of all writers are pooled and assigned to clients evenly at random, so writers
+play no part. 200 clients share 600 000 training images and 100 000 are the server's shadow set (a part of the data set
+needs smaller numbers: --set base.data.shadow_size=...); half of the test images measure accuracy, half are non-members.
+LEAF paints black (0) on white (1), which is checked; the corners that a rotation uncovers become white, too. Some
+images occur more than once in LEAF's files. They are kept once: otherwise one image could serve two purposes.
 
 Two kinds of files are read, in the first folder that has any (`PLACES`, under the data root):
 
@@ -12,7 +12,7 @@ Two kinds of files are read, in the first folder that has any (`PLACES`, under t
   "y": [labels]}}}, as LEAF's preprocess.sh writes them.
 * parquet: train*.parquet and test*.parquet with the columns ``image`` and ``label`` (or ``character``, integers 0..61).
   An image is the struct {bytes, path} of a Hugging Face data set, holding a 28x28 PNG or the like, or a list of 784
-  values (rows after one another): integers in 0..255 or floats in 0..1.
+  values (row by row): integers in 0..255 or floats in 0..1.
 
 Without test files, a fixed stratified tenth of the training images is the test set.
 """
@@ -30,8 +30,9 @@ from pydantic import Field
 
 from datasets import files, stratified
 from datasets.federation import DataError, Examples, Source
-from datasets.sources import SharedTestConfig
+from datasets.source_configs import SharedTestConfig
 
+LABEL = "FEMNIST"
 CLASSES, SIDE = 62, 28
 PLACES = ("FEMNIST_LEAF/data", "FEMNIST_LEAF", "femnist/data", "femnist", "leaf/data/femnist/data")
 REMEDY = (
@@ -42,18 +43,24 @@ REMEDY = (
 
 
 class Config(SharedTestConfig):
-    """Defaults are the paper's, for the whole data set; everything can be made smaller."""
+    """The defaults are the paper's, for the whole data set; smaller values make smaller runs."""
 
     clients: int = Field(200, ge=1, description="number of clients")
     shadow_size: int = Field(100_000, ge=0, description="training examples that the server keeps as its shadow set")
-    # Learning from white on black is what MNIST does, but the paper does not speak of inverting.
+    # MNIST is white on black, but the paper does not mention that it inverts FEMNIST.
     invert: bool = Field(False, description="turn black on white into white on black, as in MNIST")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """FEMNIST, uint8 [n, 1, 28, 28], from the first of `PLACES` that has files; it is never downloaded.
+    """Load FEMNIST, uint8 [n, 1, 28, 28], from the first of `PLACES` that has files; it is never downloaded.
 
-    Raises DataError if there are no files or if one is not what it should be.
+    Args:
+        config: the component's fields.
+        root: the folder that holds the data sets.
+        download: not used.
+
+    Raises:
+        DataError: there are no files, or the content of a file is wrong.
     """
     places = [root / place for place in PLACES]
     place = next((place for place in places if _files(place, "train")), None)
@@ -76,7 +83,7 @@ def _files(place: Path, part: str) -> list[Path]:
 
 
 def _pool(paths: list[Path]) -> Examples:
-    """The images of all files, uint8 [n, 1, 28, 28], whoever wrote them. Raises DataError for a damaged file."""
+    """Return the images of all files and writers, uint8 [n, 1, 28, 28]; raise DataError for a damaged file."""
     x, y = [np.empty((0, SIDE * SIDE), np.uint8)], [np.empty(0, np.int64)]
     for path in paths:
         content = files.read(path)
@@ -92,7 +99,14 @@ def _pool(paths: list[Path]) -> Examples:
 
 
 def leaf(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Pixels in 0..1 [n, 784] and labels [n] of each user in a JSON file of LEAF, in the file's order of users."""
+    """Read a JSON file of LEAF.
+
+    Args:
+        content: the bytes of the file.
+
+    Yields:
+        For each user, in the file's order: pixels in 0..1 [n, 784] and labels [n].
+    """
     data = json.loads(content)
     for user in data["users"]:
         own = data["user_data"][user]
@@ -100,7 +114,17 @@ def leaf(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
 
 
 def parquet(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Pixels [n, 784] and labels [n] of each batch of rows in a parquet file with the columns named above."""
+    """Read a parquet file with the columns that the module's docstring names.
+
+    Args:
+        content: the bytes of the file.
+
+    Yields:
+        For each batch of rows: pixels [n, 784], in 0..255 (integers) or 0..1 (floats), and labels [n].
+
+    Raises:
+        ValueError: a column is missing, or an image has the wrong size.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -119,7 +143,7 @@ def parquet(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
 
 
 def _decode(encoded: bytes) -> NDArray[np.uint8]:
-    """The 784 gray levels of an encoded image."""
+    """Return the 784 gray levels of an encoded image."""
     from PIL import Image
 
     image = Image.open(io.BytesIO(encoded)).convert("L")
@@ -129,7 +153,7 @@ def _decode(encoded: bytes) -> NDArray[np.uint8]:
 
 
 def _gray_levels(images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Pixels in 0..1 (floats) or 0..255 (integers) as the latter: exact for LEAF, which made its pixels from bytes."""
+    """Convert pixels to 0..255. Floats in 0..1 are scaled, which is exact for LEAF: it made its pixels from bytes."""
     if images.ndim != 2 or images.shape[1] != SIDE * SIDE:
         raise ValueError(f"images must be lists of {SIDE * SIDE} pixels; got the shape {images.shape}")
     levels = images * 255 if np.issubdtype(images.dtype, np.floating) else images
@@ -147,7 +171,7 @@ def _labels(labels: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 
 def _first_occurrences(x: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """[n] whether no earlier image equals this one, pixel by pixel."""
+    """Return for each image whether no earlier image equals it, pixel by pixel, [n]."""
     seen: set[bytes] = set()
     first = np.empty(len(x), np.bool_)
     for i, image in enumerate(x):
@@ -158,7 +182,7 @@ def _first_occurrences(x: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _check_background(train: Examples, place: Path) -> None:
-    """Raises DataError unless most pixels at the rims of the images are bright."""
+    """Raise DataError unless most pixels at the edges of the images are bright."""
     rim = np.concatenate([train.x[..., [0, -1], :].ravel(), train.x[..., [0, -1]].ravel()])
     if np.mean(rim > 127) < 0.5:
         raise DataError(

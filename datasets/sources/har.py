@@ -1,15 +1,15 @@
 """UCI HAR, 10 299 windows of a phone's motion sensors by 30 subjects in 6 activities (Anguita et al. 2013).
 
-A window is 128 samples at 50 Hz of nine signals, [9, 128]: acceleration of the body (x, y, z), angular velocity
-(x, y, z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and not normalized. It overlaps the window
-before it by half.
+A window is 128 samples at 50 Hz of nine signals, [9, 128]: acceleration of the body (x, y, z), angular velocity (x, y,
+z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and not normalized. It overlaps the previous
+window by half.
 
-Recipe of Zhao et al. 2025: with the split `subjects`, 10 of the subjects are the clients. Any other split also serves; the
-publisher's 7 352 training windows (21 subjects) and 2 947 test windows (9 others) are then dealt as `datasets.roles` says.
+Recipe of Zhao et al. 2025: with the split `subjects`, 10 of the subjects are the clients. Any other split also works;
+`datasets.roles` then assigns the publisher's 7 352 training windows (21 subjects) and 2 947 test windows (9 others).
 
 The original text files lie in ROOT/UCI HAR Dataset: in each of train and test, y_PART.txt (1..6), subject_PART.txt and
-nine files in Inertial Signals, all of them with one line per window. No checksums of them are published, so that it is
-their structure which is checked.
+nine files in Inertial Signals, all of them with one line per window. The publisher gives no checksums, so the structure
+of the files is checked instead.
 """
 
 import warnings
@@ -21,8 +21,9 @@ from pydantic import Field
 
 from datasets import files
 from datasets.federation import Examples, Floats, Ints, Source
-from datasets.sources import HeldOutConfig
+from datasets.source_configs import HeldOutConfig
 
+LABEL = "UCI-HAR"
 ACTIVITIES, SAMPLES = 6, 128
 SIGNALS = tuple(f"{sensor}_{axis}" for sensor in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 PARTS = ("train", "test")
@@ -33,9 +34,9 @@ REMEDY = (
 
 
 class Config(HeldOutConfig):
-    """Defaults are those released with the paper; 30 clients are its wording."""
+    """The defaults are those released with the paper, whose text says 30 clients."""
 
-    clients: int = Field(10, ge=1, description="number of clients (split subjects: of subjects that are one)")
+    clients: int = Field(10, ge=1, description="number of clients; with the split subjects, each is one subject")
     held_out: float = Field(
         0.2, gt=0, lt=1, description="share of a client's windows it never trains on (subjects: see its own test_share)"
     )
@@ -45,9 +46,15 @@ class Config(HeldOutConfig):
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """UCI HAR, float32 [n, 9, 128], with the subject (1..30) of every window; it is never downloaded.
+    """Load UCI HAR, float32 [n, 9, 128], with the subject (1..30) of every window; it is never downloaded.
 
-    Raises DataError if a file is absent or is not what it should be.
+    Args:
+        config: the component's fields.
+        root: the folder that holds the data sets.
+        download: not used.
+
+    Raises:
+        DataError: a file is absent or its content is wrong.
     """
     folder = root / "UCI HAR Dataset"
     missing = [path for part in PARTS for path in _paths(folder, part) if not path.is_file()]
@@ -59,13 +66,13 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
 
 def _paths(folder: Path, part: str) -> list[Path]:
-    """The files of one part: labels, subjects, and the signals in the order of the channels."""
+    """Return the files of one part: labels, subjects, and the signals in the order of the channels."""
     signals = [folder / part / "Inertial Signals" / f"{signal}_{part}.txt" for signal in SIGNALS]
     return [folder / part / f"y_{part}.txt", folder / part / f"subject_{part}.txt", *signals]
 
 
 def _windows(folder: Path, part: str) -> tuple[Examples, Ints]:
-    """The windows of one part, with labels 0..5, and whose each is."""
+    """Return the windows of one part, with labels 0..5, and the subject of each window."""
     labels, subjects, *signals = _paths(folder, part)
     y = _integers(labels, ACTIVITIES) - 1
     owner = _integers(subjects)
@@ -79,20 +86,31 @@ def _windows(folder: Path, part: str) -> tuple[Examples, Ints]:
 
 
 def table(path: Path, columns: int) -> Floats:
-    """The numbers of a text file, [lines, columns]. Raises DataError unless every line has ``columns`` finite numbers."""
+    """Read a text file with the same number of finite numbers in every line.
+
+    Args:
+        path: the file.
+        columns: the numbers per line.
+
+    Returns:
+        float32 [lines, columns].
+
+    Raises:
+        DataError: the file cannot be read, is empty, or has a line with other content.
+    """
     rows: list[NDArray[np.float64]] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how NumPy before 2.3 tells what is no number
+        warnings.simplefilter("error", DeprecationWarning)  # how NumPy before 2.3 reports text that is not a number
         for number, line in enumerate(files.read(path).splitlines(), start=1):
             try:
                 rows.append(np.fromstring(line, sep=" "))
             except (ValueError, DeprecationWarning) as error:
-                raise files.damage_error(path, f"line {number} holds something that is no number") from error
+                raise files.damage_error(path, f"line {number} holds something that is not a number") from error
             if len(rows[-1]) != columns:
                 raise files.damage_error(path, f"line {number} has {len(rows[-1])} numbers instead of {columns}")
     if not rows:
         raise files.damage_error(path, "it is empty")
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite and is refused
+    with np.errstate(over="ignore"):  # values beyond float32's range become infinite and are refused below
         values = np.stack(rows).astype(np.float32)
     if not np.isfinite(values).all():
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
@@ -101,7 +119,7 @@ def table(path: Path, columns: int) -> Floats:
 
 
 def _integers(path: Path, most: int | None = None) -> Ints:
-    """One integer from 1 to ``most`` per line."""
+    """Read one integer from 1 to ``most`` per line."""
     values = table(path, 1)[:, 0]
     wrong = np.flatnonzero((values != np.rint(values)) | (values < 1) | (values > (np.inf if most is None else most)))
     if len(wrong):
@@ -113,6 +131,6 @@ def _integers(path: Path, most: int | None = None) -> Ints:
 
 
 def _same_length(path: Path, lines: int, other: Path, others: int) -> None:
-    """Raises DataError unless both files have one line per window."""
+    """Raise DataError unless both files have one line per window."""
     if lines != others:
         raise files.damage_error(path, f"it has {lines} lines, but {other.name} has {others}; each has one per window")

@@ -1,8 +1,8 @@
 """MNIST, 70 000 gray images of handwritten digits, 28x28 in 10 classes (LeCun et al. 1998).
 
-Recipe of Jung et al. 2025: 200 clients with 250 of 50 000 training images each, the other
-10 000 are the server's shadow set; half of the 10 000 test images measure accuracy, the other half are non-members.
-Pixels are divided by 255 and not normalized further.
+Recipe of Jung et al. 2025: 200 clients get 250 training images each, 50 000 in all, and the other 10 000 are the
+server's shadow set; half of the 10 000 test images measure accuracy, the other half are non-members. Pixels are divided
+by 255 and not normalized further.
 
 The four IDX files lie in ROOT/MNIST/raw as torchvision puts them, unpacked or as published (.gz).
 """
@@ -15,9 +15,10 @@ from pydantic import Field
 
 from datasets import files
 from datasets.federation import Examples, Source
-from datasets.sources import SharedTestConfig
+from datasets.source_configs import SharedTestConfig
 
-# By name: the MD5 of the unpacked file, and that of the .gz file, which is the one that is published.
+LABEL = "MNIST"
+# For each file: the MD5 of the unpacked file and of the published .gz file.
 MD5 = {
     "train-images-idx3-ubyte": ("6bbc9ace898e44ae57da46a324031adb", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
     "train-labels-idx1-ubyte": ("a25bea736e30d166cdddb491f175f624", "d53e105ee54ea40749a09fcbcd1e9432"),
@@ -28,16 +29,22 @@ REMEDY = "Put the four published IDX files there (packed or not), or run once wh
 
 
 class Config(SharedTestConfig):
-    """Defaults are the paper's; everything can be made smaller."""
+    """The defaults are the paper's; smaller values make smaller runs."""
 
     clients: int = Field(200, ge=1, description="number of clients")
     shadow_size: int = Field(10_000, ge=0, description="training examples that the server keeps as its shadow set")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """MNIST, uint8 [n, 1, 28, 28], from ROOT/MNIST/raw; downloaded by torchvision if it is not there.
+    """Load MNIST, uint8 [n, 1, 28, 28], from ROOT/MNIST/raw; torchvision downloads it if it is absent.
 
-    Raises DataError if a file is missing and cannot be downloaded, or is not the published one.
+    Args:
+        config: the component's fields.
+        root: the folder that holds the data sets.
+        download: whether the data set may be downloaded.
+
+    Raises:
+        DataError: a file is absent and cannot be downloaded, or is not the published one.
     """
     folder = root / "MNIST" / "raw"
     missing = [name for name in MD5 if _find(folder, name) is None]
@@ -47,13 +54,16 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
 
 def parse_idx(content: bytes) -> np.ndarray:
-    """The array of unsigned bytes in an IDX file, in its own shape.
+    """Parse an IDX file of unsigned bytes into an array of the shape that the file states.
+
+    Raises:
+        ValueError: the file does not begin with the mark of an IDX file of unsigned bytes.
 
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])).tolist()
     [[7, 8, 9]]
     """
     if content[:3] != b"\0\0\x08" or len(content) < 4:
-        raise ValueError("it does not open with the mark of an IDX file of unsigned bytes")
+        raise ValueError("it does not begin with the mark of an IDX file of unsigned bytes")
     axes = content[3]
     shape = np.frombuffer(content, ">u4", axes, offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)

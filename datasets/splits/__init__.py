@@ -1,10 +1,9 @@
-"""The slot ``data.split``: one module for each way of dealing a data set to clients, found by its file name.
+"""The slot ``data.split``: one module for each way to partition a data set among clients, found by its file name.
 
-A component has ``Config`` and
-
-* ``problems(config, data_config) -> list[str]`` (may be left out): what is wrong with the configuration by itself;
-* ``shortages(config, data_config, source) -> list[str]``: that, and whatever the data set cannot give;
-* ``deal(config, data_config, source, rng_for) -> Federation``, which may rely on there being no shortage.
-
-Neither of the first two raises: each sentence opens with the dotted key that it is about, as in "data.clients: ...".
+The contract is `datasets.interfaces.SplitContract`. Neither ``problems`` nor ``shortages`` raises: they return
+sentences, each of which opens with the dotted key concerned, as in "data.clients: ...".
 """
+
+from datasets.interfaces import SplitContract
+
+CONTRACTS = (SplitContract,)

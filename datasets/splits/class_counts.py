@@ -1,20 +1,23 @@
-"""Exact numbers of examples of each class for each client: printed tables, or shares of a stratified deal.
+"""Exact numbers of examples of each class for each client: published tables, or shares of a stratified partition.
 
-The presets homogeneous, non_iid and cia are the clients of Sainz-Pardo Diaz et al. 2025 (tables 2, 3 and 8), for alzheimer.
-For any data set there are custom, a table of one's own, and shares, which deals all examples class by class in given
-proportions: clients differ in size and, to within an example or two, not in their mixture of classes.
+The presets homogeneous, non_iid and cia are the clients of Sainz-Pardo Diaz et al. 2025 (tables 2, 3 and 8), for
+alzheimer. Two presets fit any data set: custom reads a table from the configuration; shares partitions all examples
+class by class in given proportions, so that clients differ in size but, to within an example or two, not in their
+mixture of classes.
 
     training examples  = server's own (shared test set only) | client 0 (tests | trains on) | client 1 (...) | ... | left over
     test examples      = server's own | server's test                                       data set with held-out examples
                       = server's test | non-members | left over                            data set with a shared test set
 
 Each "|" cuts every class, so that all parts are stratified. The server's own examples are the federation's shadow set.
-Where the data set names no non-members (held-out examples), those left over are the non-members. Clients form a single group.
+Where the data set names no non-members (held-out examples), the examples left over are the non-members. Clients form a
+single group.
 
-Differences from the paper: table 8 as printed deals more examples of class 0 than there are (824 of 724). Client 2 has 80 of
-them here instead of 180, which restores its sums. The paper does not say that the two halves of the test set are stratified.
+Differences from the paper: table 8 as printed assigns more examples of class 0 than exist (824 of 724). Here client 2
+has 80 of them instead of 180, which restores the table's sums. The paper does not say that the two halves of the test
+set are stratified.
 
-Streams of random numbers: "partition" for the training examples, "validation" for the test examples.
+Random streams: "partition" for the training examples, "validation" for the test examples.
 """
 
 from collections.abc import Callable
@@ -25,15 +28,16 @@ from pydantic import Field, field_validator
 
 from datasets import roles, ungrouped
 from datasets.components import Config as SlotConfig
+from datasets.components import read_when
 from datasets.federation import Federation, Ints, Source
 from datasets.roles import NOBODY, Roles
-from datasets.sources import HeldOutConfig, SharedTestConfig, SourceConfig
+from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 
 RngFor = Callable[[str], np.random.Generator]
 Row = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
 # Clients by classes: mild, moderate, non, very mild demented.
-PRESETS = {
+PUBLISHED_COUNTS = {
     "homogeneous": ((181, 12, 641, 446), (181, 12, 642, 445), (181, 12, 642, 445), (181, 13, 641, 445)),
     "non_iid": ((280, 16, 881, 615), (107, 13, 368, 280), (257, 17, 1054, 720), (80, 3, 263, 166)),
     "cia": ((120, 9, 1122, 496), (80, 11, 894, 506), (524, 29, 550, 779)),
@@ -42,7 +46,7 @@ TEST_SHARE = 0.2  # the paper's
 
 
 class Config(SlotConfig):
-    """A list is what YAML gives for a row of numbers."""
+    """Fields of the split; in YAML, a row of numbers is a list."""
 
     # The presets fit one data set and one number of clients; equal shares fit any.
     preset: Literal["shares", "homogeneous", "non_iid", "cia", "custom"] = Field(
@@ -51,10 +55,15 @@ class Config(SlotConfig):
     counts: tuple[Row, ...] | None = Field(
         None,
         min_length=1,
-        description="for custom: examples of each class, a row per client or one for all",
+        description="for custom: numbers of examples of each class, one row per client or one row for all",
+        json_schema_extra=read_when(preset="custom"),
     )
     shares: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
-        None, strict=False, min_length=1, description="for shares: clients' sizes relative to one another; null: equal"
+        None,
+        strict=False,
+        min_length=1,
+        description="for shares: clients' sizes relative to one another; null: equal",
+        json_schema_extra=read_when(preset="shares"),
     )
     test_share: float | None = Field(
         None,
@@ -66,7 +75,7 @@ class Config(SlotConfig):
     @field_validator("counts", mode="before")
     @classmethod
     def _table(cls, value: Any) -> Any:
-        """Lists are taken for tuples, and a single row may be written without the brackets around it."""
+        """Convert lists to tuples, and a single row without its outer brackets to a table of one row."""
         if not isinstance(value, list | tuple):
             return value
         rows = tuple(tuple(row) if isinstance(row, list) else row for row in value)
@@ -87,12 +96,8 @@ class Config(SlotConfig):
 
 
 def problems(config: Config, data_config: SourceConfig) -> list[str]:
-    """Why no data set could be split like this, one sentence each: what the configuration alone tells."""
-    found = [
-        f"data.split.{field}: is for the preset {preset}; with {config.preset} leave it out"
-        for field, preset in (("counts", "custom"), ("shares", "shares"))
-        if getattr(config, field) is not None and config.preset != preset
-    ]
+    """Return why no data set could be partitioned as configured, one sentence each."""
+    found = []
     if config.preset == "custom" and config.counts is None:
         found.append("data.split.counts: the preset custom needs a row of numbers for each client, one for each class")
     clients, rows = data_config.clients, _clients(config)
@@ -103,24 +108,35 @@ def problems(config: Config, data_config: SourceConfig) -> list[str]:
     return found
 
 
+def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
+    """Return ``held_out`` where ``test_share`` is set, because it is not read then."""
+    return {} if config.test_share is None else {"held_out": "is not read where data.split.test_share is given"}
+
+
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """Why ``source`` cannot be split like this, one sentence each, `problems` among them."""
+    """Return why ``source`` cannot be partitioned as configured, one sentence each, those of `problems` included.
+
+    Args:
+        config: the component's fields.
+        data_config: the fields of the data set.
+        source: the data set.
+    """
     found = problems(config, data_config) + _too_few(data_config, source)
     if found:
         return found
-    asked, place = _asked(config, data_config, source), _origin(config)
-    if asked.shape[1] != source.classes:
-        return [f"{place}: counts {asked.shape[1]} classes, and {source.name} has {source.classes}"]
-    kept = _servers_own(data_config, source).sum() if isinstance(data_config, SharedTestConfig) else 0
-    less = f" less the {kept} that the server keeps" if kept else ""
+    counts, place = _asked(config, data_config, source), _origin(config)
+    if counts.shape[1] != source.classes:
+        return [f"{place}: has counts for {counts.shape[1]} classes, but {source.name} has {source.classes}"]
+    reserved = _servers_own(data_config, source).sum() if isinstance(data_config, SharedTestConfig) else 0
+    suffix = f" less the {reserved} that the server keeps" if reserved else ""
     found += [
-        f"{place}: the clients ask for {wanted} examples of class {c}, and {source.name} has {available} for them "
-        f"(of {len(source.train)} training examples{less})"
-        for c, (wanted, available) in enumerate(zip(asked.sum(axis=0), _available(data_config, source), strict=True))
-        if wanted > available
+        f"{place}: the clients ask for {demand} examples of class {c}, and {source.name} has {available} for them "
+        f"(of {len(source.train)} training examples{suffix})"
+        for c, (demand, available) in enumerate(zip(counts.sum(axis=0), _available(data_config, source), strict=True))
+        if demand > available
     ]
     share = _test_share(config, data_config)
-    for i, (total, tests) in enumerate(zip(asked.sum(axis=1), _own_tests(asked, share).sum(axis=1), strict=True)):
+    for i, (total, tests) in enumerate(zip(counts.sum(axis=1), _own_tests(counts, share).sum(axis=1), strict=True)):
         if not 0 < tests < total:
             found.append(
                 f"data.split.test_share: of {total} examples of client {i}, {share:g} leaves {total - tests} to train on and "
@@ -130,20 +146,27 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
-    """The federation of one group. Deterministic in ``rng_for``; `shortages` must have found none."""
+    """Build the federation of one group, which is deterministic in ``rng_for``; `shortages` must be empty."""
     return ungrouped.ungrouped_federation(source, assign(config, data_config, source, rng_for))
 
 
 def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:
-    """Which example serves which purpose, with the cuts shown above; `shortages` must have found none."""
-    asked, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
-    tests = _own_tests(asked, _test_share(config, data_config))
-    table = np.vstack([_servers_own(data_config, source), tests, asked - tests])
-    shadow, *hands, left = cut(source.train.y, table, rng_for("partition"))
-    own_tests, own = hands[: len(asked)], hands[len(asked) :]
+    """Assign each example to a purpose, with the cuts that the module's docstring shows; `shortages` must be empty.
+
+    Args:
+        config: the component's fields.
+        data_config: the fields of the data set.
+        source: the data set.
+        rng_for: returns the generator of a named purpose.
+    """
+    counts, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
+    tests = _own_tests(counts, _test_share(config, data_config))
+    table = np.vstack([_servers_own(data_config, source), tests, counts - tests])
+    shadow, *parts_of_clients, leftover = cut(source.train.y, table, rng_for("partition"))
+    own_tests, own = parts_of_clients[: len(counts)], parts_of_clients[len(counts) :]
     parts = cut(source.test.y, _of_the_test_set(data_config, source), rng_for("validation"))
     first, second, _ = (part + len(source.train) for part in parts)
-    server, nonmembers, shadow = (first, second, shadow) if shared else (second, left, first)
+    server, nonmembers, shadow = (first, second, shadow) if shared else (second, leftover, first)
     owner = np.repeat(np.arange(len(own)), [len(rows) for rows in own_tests])
     return Roles(
         clients=tuple(own),
@@ -156,7 +179,16 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
 
 
 def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
-    """Record numbers for each row of ``table`` [parts, classes], as many of each class as it says, and those left over."""
+    """Cut the examples into random parts with given numbers of each class.
+
+    Args:
+        y: [n] labels.
+        table: [parts, classes] numbers of examples.
+        rng: the generator.
+
+    Returns:
+        The example numbers of each part and, last, those of the examples left over.
+    """
     piles = [
         np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)
     ]  # [classes][parts + 1]
@@ -164,21 +196,32 @@ def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
 
 
 def portions(available: Ints, size: int) -> Ints:
-    """How many of each class [classes] make a stratified sample of ``size``: proportional, the largest remainders rounded up.
+    """Return how many examples of each class make a stratified sample; the largest remainders are rounded up.
+
+    Args:
+        available: [classes] examples of each class.
+        size: the examples in the sample.
 
     >>> portions(np.array([172, 15, 634, 459]), 640).tolist()
     [86, 8, 317, 229]
     """
-    taken, remainders = np.divmod(available * size, max(available.sum(), 1))
-    taken[np.argsort(-remainders, kind="stable")[: size - taken.sum()]] += 1
-    return taken
+    counts, remainders = np.divmod(available * size, max(available.sum(), 1))
+    counts[np.argsort(-remainders, kind="stable")[: size - counts.sum()]] += 1
+    return counts
 
 
 def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:
-    """[clients, classes] a deal of all examples: every class in proportion to ``shares``, as far as that goes in whole
-    examples.
+    """Partition all examples: each class in proportion to the shares, in whole examples.
 
-    Each of the others goes to the client that is furthest behind its share of what has been dealt so far.
+    Each example that remains after rounding down goes to the client that is furthest behind its share of what has been
+    assigned so far.
+
+    Args:
+        available: [classes] examples of each class.
+        shares: each client's size relative to the others.
+
+    Returns:
+        [clients, classes] numbers of examples.
 
     >>> by_shares(np.array([10, 5]), (3.0, 1.0)).tolist()
     [[8, 3], [2, 2]]
@@ -196,26 +239,26 @@ def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:
 
 
 def _clients(config: Config) -> int | None:
-    """The number of clients that the configuration describes; None if it is any."""
+    """Return the number of clients that the configuration describes; None if it fits any number."""
     if config.preset == "shares":
         return len(config.shares) if config.shares else None
-    rows = PRESETS.get(config.preset, config.counts or ())
+    rows = PUBLISHED_COUNTS.get(config.preset, config.counts or ())
     return len(rows) if len(rows) > 1 else None
 
 
 def _origin(config: Config) -> str:
-    """The key that says what each client gets."""
-    given = {"custom": "counts", "shares": "shares"}
-    return f"data.split.{given.get(config.preset, 'preset')}"
+    """Return the key that says how many examples each client gets."""
+    keys = {"custom": "counts", "shares": "shares"}
+    return f"data.split.{keys.get(config.preset, 'preset')}"
 
 
 def _asked(config: Config, data_config: SourceConfig, source: Source) -> Ints:
-    """[clients, classes] the examples of each client, those it tests on among them."""
+    """Return the examples of each client, those it tests on included, [clients, classes]."""
     if config.preset != "shares":
-        rows = np.array(PRESETS.get(config.preset, config.counts), np.int64)
+        rows = np.array(PUBLISHED_COUNTS.get(config.preset, config.counts), np.int64)
         return np.broadcast_to(rows, (data_config.clients, rows.shape[1]))
     available = _available(data_config, source)
-    if data_config.examples_per_client is not None:  # a mean here
+    if data_config.examples_per_client is not None:  # here, examples_per_client is a mean
         available = portions(available, data_config.clients * data_config.examples_per_client)
     return by_shares(available, config.shares or (1.0,) * data_config.clients)
 
@@ -226,9 +269,9 @@ def _test_share(config: Config, data_config: SourceConfig) -> float:
     return data_config.held_out if isinstance(data_config, HeldOutConfig) else TEST_SHARE
 
 
-def _own_tests(asked: Ints, share: float) -> Ints:
-    """[clients, classes] the examples that each client tests on."""
-    return np.array([portions(row, round(share * row.sum())) for row in asked])
+def _own_tests(counts: Ints, share: float) -> Ints:
+    """Return the examples that each client tests on, [clients, classes]."""
+    return np.array([portions(row, round(share * row.sum())) for row in counts])
 
 
 def _counted(y: Ints, source: Source) -> Ints:
@@ -236,22 +279,22 @@ def _counted(y: Ints, source: Source) -> Ints:
 
 
 def _servers_own(data_config: SourceConfig, source: Source) -> Ints:
-    """[classes] training examples that the server keeps."""
+    """Return the training examples that the server keeps, [classes]."""
     size = data_config.shadow_size if isinstance(data_config, SharedTestConfig) else 0
     return portions(_counted(source.train.y, source), size)
 
 
 def _available(data_config: SourceConfig, source: Source) -> Ints:
-    """[classes] training examples for the clients."""
+    """Return the training examples that are available to the clients, [classes]."""
     return _counted(source.train.y, source) - _servers_own(data_config, source)
 
 
 def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
-    """[2, classes] the two parts that the test examples are cut into before some may be left over."""
+    """Return the sizes of the two parts of the test set, [2, classes]; a rest may be left over."""
     counted, total = _counted(source.test.y, source), len(source.test)
     if isinstance(data_config, SharedTestConfig):
-        given = data_config.test_size, data_config.nonmember_size
-        sizes = [total // 2 if size is None else size for size in given]
+        fields = data_config.test_size, data_config.nonmember_size
+        sizes = [total // 2 if size is None else size for size in fields]
     else:
         assert isinstance(data_config, HeldOutConfig)
         own = total if data_config.shadow_size is None else data_config.shadow_size
@@ -261,7 +304,7 @@ def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
 
 
 def _too_few(data_config: SourceConfig, source: Source) -> list[str]:
-    """What ``source`` is too small for, whatever the class counts."""
+    """Return what ``source`` is too small for, whatever the class counts."""
     if not isinstance(data_config, HeldOutConfig):
         return roles.shortages(data_config, source)
     found, total, tests = [], len(source.train), len(source.test)

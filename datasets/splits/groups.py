@@ -1,15 +1,15 @@
 """Two groups of clients that differ by a transform: a majority and a minority (Jung et al. 2025).
 
-Examples are dealt to the clients evenly at random. A share of the clients is the minority; every client draws one strength
-(degrees, brightness factor) from the range of its group, uniformly, and all its images get it.
+Examples are assigned to the clients evenly at random. A share of the clients is the minority; every client draws one
+strength (degrees, brightness factor) uniformly from the range of its group, and all its images get it.
 
-Where the data set has a shared test set, the *same* test examples are prepared once for either group, each in the way of
-one of the group's clients (evenly spread), so that the groups have equal label distributions, as the fairness metrics
-need. Where clients hold out their own examples, label distributions are equal in expectation only.
+Where the data set has a shared test set, the *same* test examples are prepared once for each group, each with the
+strength of one of the group's clients (evenly spread). The groups then have equal label distributions, as the fairness
+metrics need. Where clients hold out their own examples, label distributions are equal in expectation only.
 
-Streams of random numbers: "partition", "groups", "strengths", "test_owners", "test_strengths". They are separate so
-that a sweep changes nothing but what it sweeps: a higher ratio keeps the minority and adds to it, and a shifted range
-keeps every client's place within it.
+Random streams: "partition", "groups", "strengths", "test_owners", "test_strengths". They are separate so that a sweep
+changes nothing but what it sweeps: a higher ratio keeps the minority and adds to it, and a shifted range keeps every
+client's relative place within it.
 """
 
 from collections.abc import Callable
@@ -21,29 +21,43 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from datasets import roles
 from datasets.components import Config as SlotConfig
+from datasets.components import read_when
 from datasets.federation import Examples, Federation, Floats, Ints, Preparation, Source
-from datasets.sources import SourceConfig
+from datasets.source_configs import SourceConfig
 from datasets.transforms import Transform
 
 GROUP_NAMES = ("majority", "minority")
 MINORITY = GROUP_NAMES.index("minority")
-EXAMPLES_AT_ONCE = 10_000  # bounds the memory that preparing needs beside its result
+EXAMPLES_AT_ONCE = 10_000  # bounds the additional memory that preparation needs
 
 RngFor = Callable[[str], np.random.Generator]
+
+
+TRANSFORMED = read_when(transform=("rotation", "brightness"))
 
 
 class Config(SlotConfig):
     """Ranges are [low, high]: degrees counter-clockwise within [-180, 180], brightness factors in (0, 10]."""
 
-    # What MNIST and FEMNIST use; CIFAR-10 uses brightness with minority [0.5, 0.8] and majority [0.85, 1.15].
-    transform: Transform = Field("rotation", description="what sets the groups apart; none: nothing (ranges unused)")
-    # The paper's fixed ratio where it sweeps the ranges of MNIST and FEMNIST.
-    minority_ratio: float = Field(0.15, gt=0, lt=1, description="share of the clients that is the minority, rounded")
-    # The pair that the paper fixes for MNIST where it sweeps the ratio. A list is what YAML gives for a pair.
-    minority: tuple[float, float] = Field((0.0, 25.0), strict=False, description="range [low, high] of the minority")
-    majority: tuple[float, float] = Field((25.0, 50.0), strict=False, description="range [low, high] of the majority")
+    # The paper's choice for MNIST and FEMNIST. For CIFAR-10 it uses brightness: minority [0.5, 0.8], majority [0.85, 1.15].
+    transform: Transform = Field("rotation", description="what sets the groups apart; none: nothing")
+    # The paper's ratio where it sweeps the ranges of MNIST and FEMNIST.
+    minority_ratio: float = Field(
+        0.15, gt=0, lt=1, description="share of the clients in the minority, rounded to whole clients"
+    )
+    # The paper's ranges for MNIST where it sweeps the ratio. Not strict, because YAML gives a list for a pair.
+    minority: tuple[float, float] = Field(
+        (0.0, 25.0), strict=False, description="range [low, high] of the minority", json_schema_extra=TRANSFORMED
+    )
+    majority: tuple[float, float] = Field(
+        (25.0, 50.0), strict=False, description="range [low, high] of the majority", json_schema_extra=TRANSFORMED
+    )
     # "Per client" is the paper's wording.
-    draw: Literal["per_client", "per_image"] = Field("per_client", description="what draws a strength from the range")
+    draw: Literal["per_client", "per_image"] = Field(
+        "per_client",
+        description="whether each client or each image draws a strength from its group's range",
+        json_schema_extra=TRANSFORMED,
+    )
 
     @field_validator("minority", "majority")
     @classmethod
@@ -63,7 +77,7 @@ class Config(SlotConfig):
 
 
 def problems(config: Config, data_config: SourceConfig) -> list[str]:
-    """Why no data set could be split like this, one sentence each: what the configuration alone tells."""
+    """Return why no data set could be partitioned as configured, one sentence each."""
     clients, minority = data_config.clients, minority_size(config, data_config.clients)
     if clients < 2:
         return [f"data.clients: two groups need at least 2 clients; got {clients}"]
@@ -76,7 +90,7 @@ def problems(config: Config, data_config: SourceConfig) -> list[str]:
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """Why ``source`` cannot be split like this, one sentence each, `problems` among them."""
+    """Return why ``source`` cannot be partitioned as configured, one sentence each, those of `problems` included."""
     found = problems(config, data_config)
     if config.transform != "none" and source.train.x.ndim != 4:
         found.append(f"data.split.transform: {config.transform} is for images, and {source.name} has none")
@@ -84,11 +98,18 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
-    """The federation of two groups. Deterministic in ``rng_for``; `shortages` must have found none."""
-    dealt = roles.assign(data_config, source, rng_for("partition"))
+    """Build the federation of two groups, which is deterministic in ``rng_for``; `shortages` must be empty.
+
+    Args:
+        config: the component's fields.
+        data_config: the fields of the data set.
+        source: the data set.
+        rng_for: returns the generator of a named purpose.
+    """
+    assigned = roles.assign(data_config, source, rng_for("partition"))
     groups = _groups(config, data_config.clients, rng_for("groups"))
-    strengths, example_strengths = _strengths(config, groups, dealt.owner, rng_for("strengths"))
-    test_rows, test_owner = _tests(dealt, groups, rng_for("test_owners"))
+    strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))
+    test_rows, test_owner = _tests(assigned, groups, rng_for("test_owners"))
     test_strengths = strengths[test_owner]
     if config.draw == "per_image":
         test_strengths = _within(config, groups[test_owner], rng_for("test_strengths").random(len(test_owner)))
@@ -96,34 +117,35 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     return Federation(
         name=source.name,
         classes=source.classes,
-        train=_prepare(source, np.concatenate(dealt.clients), example_strengths, prepare),
-        offsets=np.concatenate([[0], np.cumsum(dealt.sizes)]),
+        train=_prepare(source, np.concatenate(assigned.clients), example_strengths, prepare),
+        offsets=np.concatenate([[0], np.cumsum(assigned.sizes)]),
         groups=groups,
         group_names=GROUP_NAMES,
         strengths=strengths,
         example_strengths=example_strengths,
         test=_prepare(source, test_rows, test_strengths, prepare),
         test_owner=test_owner,
-        nonmembers=source.examples(dealt.nonmembers),
-        nonmember_owner=dealt.nonmember_owner,
-        shadow=source.examples(dealt.shadow),
+        nonmembers=source.examples(assigned.nonmembers),
+        nonmember_owner=assigned.nonmember_owner,
+        shadow=source.examples(assigned.shadow),
         prepare=prepare,
     )
 
 
 def minority_size(config: Config, clients: int) -> int:
-    """How many of ``clients`` are the minority: the ratio, rounded to the nearest whole client (a half to even)."""
+    """Return how many of ``clients`` are the minority: the ratio, rounded to whole clients (a half to even)."""
     return round(config.minority_ratio * clients)
 
 
 def _groups(config: Config, clients: int, rng: np.random.Generator) -> Ints:
+    """Draw the group of each client, [clients]."""
     groups = np.zeros(clients, np.int64)
     groups[rng.permutation(clients)[: minority_size(config, clients)]] = MINORITY
     return groups
 
 
 def _strengths(config: Config, groups: Ints, owner: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """The strength of each client [clients] and of each training example [n train]."""
+    """Draw the strength of each client [clients] and of each training example [n train]."""
     if config.draw == "per_client":
         strengths = _within(config, groups, rng.random(len(groups)))
         return strengths, strengths[owner]
@@ -133,26 +155,26 @@ def _strengths(config: Config, groups: Ints, owner: Ints, rng: np.random.Generat
 
 
 def _within(config: Config, groups: Ints, place: NDArray[np.float64]) -> Floats:
-    """Places in [0, 1) within the range of each entry's group, as strengths."""
+    """Map places in [0, 1) to strengths within the range of each entry's group."""
     if config.transform == "none":
         return np.zeros(len(groups), np.float32)
     low, high = np.array([config.majority, config.minority])[groups].T
     return (low + (high - low) * place).astype(np.float32)
 
 
-def _tests(dealt: roles.Roles, groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """The example numbers of the test set and the client in whose way each is prepared."""
-    if not (dealt.test_owner == roles.NOBODY).all():
-        return dealt.test, dealt.test_owner
+def _tests(assigned: roles.Roles, groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return the example numbers of the test set and, for each, the client whose transform it gets."""
+    if not (assigned.test_owner == roles.NOBODY).all():
+        return assigned.test, assigned.test_owner
     owners = []
     for group in range(len(GROUP_NAMES)):
         clients = rng.permutation(np.flatnonzero(groups == group))
-        owners.append(rng.permutation(np.resize(clients, len(dealt.test))))
-    return np.tile(dealt.test, len(GROUP_NAMES)), np.concatenate(owners)
+        owners.append(rng.permutation(np.resize(clients, len(assigned.test))))
+    return np.tile(assigned.test, len(GROUP_NAMES)), np.concatenate(owners)
 
 
 def _prepare(source: Source, rows: Ints, strengths: Floats, prepare: Preparation) -> Examples:
-    """Examples as the model sees them."""
+    """Return the examples as the model sees them."""
     x = np.empty((len(rows), *source.train.x.shape[1:]), np.float32)
     y = np.empty(len(rows), np.int64)
     for start in range(0, len(rows), EXAMPLES_AT_ONCE):

@@ -1,4 +1,4 @@
-"""One client per subject: everybody's own examples, as in Zhao et al. 2025 for human activity recognition.
+"""One client per subject: each client holds its subject's own examples (Zhao et al. 2025, human activity recognition).
 
     subjects: data.clients of them, drawn without replacement, in the order of their numbers
     for each subject:
@@ -7,17 +7,18 @@
 
     examples = client 0 (testing | training | non-members) | client 1 (...) | ... | shadow set (all other subjects)
 
-The publisher's own division into training and test examples plays no part. A client's non-members are the windows that the
-activity sample (or ``data.examples_per_client``, which bounds what is kept) passed over: they look like the client's, as
-hard non-members should, but adjacent windows of UCI HAR overlap by half, so that an attack sees a half of many of them
-among the members. Without the activity sample there are none. The shadow set is of other people and is empty where every
-subject is a client.
+The publisher's own division into training and test examples is ignored. A client's non-members are the windows that the
+activity sample (or ``data.examples_per_client``, which bounds what is kept) passed over: they look like the client's
+training windows, as hard non-members should, but adjacent windows of UCI HAR overlap by half, so half of many a
+non-member also occurs among the members. Without the activity sample there are no non-members. The shadow set comes
+from other people and is empty if every subject is a client.
 
-Each subject has random streams of its own, so that more clients, or another fold, leave everything else as it was.
+Each subject has random streams of its own, so more clients, or another fold, change nothing else.
 
-Differences from the paper: it words 30 clients (``data.clients: 30``), no activity sample, 30 % held out and five-fold
-cross-validation (``holdout: fold``, one run per fold); released are 10 clients, the activity sample and one hold-out of
-20 %, which are the defaults. The released draws come from Python's and pandas' generators and are not replayed.
+Differences from the paper: its text says 30 clients (``data.clients: 30``), no activity sample, 30 % held out and
+five-fold cross-validation (``holdout: fold``, one run per fold); the released code has 10 clients, the activity sample
+and one hold-out of 20 %, which are the defaults. The released draws come from Python's and pandas' generators and are
+not reproduced.
 """
 
 import math
@@ -29,23 +30,40 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from datasets import ungrouped
 from datasets.components import Config as SlotConfig
+from datasets.components import read_when
 from datasets.federation import DataError, Federation, Ints, Source
 from datasets.roles import Roles
-from datasets.sources import HeldOutConfig, SourceConfig
+from datasets.source_configs import HeldOutConfig, SourceConfig
 
 RngFor = Callable[[str], np.random.Generator]
 
 
 class Config(SlotConfig):
-    """Defaults are what was released, which the published numbers were made with."""
+    """The defaults are those of the released code, which produced the published numbers."""
 
     activity_sample: bool = Field(True, description="keep a random number of each subject's windows of each activity")
     holdout: Literal["random", "fold"] = Field(
         "random", description="windows a client tests on: a random share, or one fold of a random partition"
     )
-    test_share: float = Field(0.2, gt=0, lt=1, description="random: share of a client's windows held out, rounded up")
-    folds: int = Field(5, ge=2, description="fold: parts that a client's windows are divided into")
-    fold: int = Field(0, ge=0, description="fold: which of the parts is held out, counted from 0")
+    test_share: float = Field(
+        0.2,
+        gt=0,
+        lt=1,
+        description="random: share of a client's windows held out, rounded up",
+        json_schema_extra=read_when(holdout="random"),
+    )
+    folds: int = Field(
+        5,
+        ge=2,
+        description="fold: parts that a client's windows are divided into",
+        json_schema_extra=read_when(holdout="fold"),
+    )
+    fold: int = Field(
+        0,
+        ge=0,
+        description="fold: which of the parts is held out, counted from 0",
+        json_schema_extra=read_when(holdout="fold"),
+    )
 
     @field_validator("fold")
     @classmethod
@@ -57,12 +75,17 @@ class Config(SlotConfig):
 
 
 def problems(config: Config, data_config: SourceConfig) -> list[str]:
-    """Nothing can be told from the configuration alone: whose examples are whose is known to the data set."""
+    """Return no problems: only the data set knows which example comes from which subject."""
     return []
 
 
+def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
+    """Return ``held_out``, because this split has its own share."""
+    return {"held_out": "is not read by the split subjects, which holds out data.split.test_share or a fold"}
+
+
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """Why ``source`` cannot be dealt to its subjects, one sentence each."""
+    """Return why ``source`` cannot be partitioned by subject, one sentence each."""
     if source.subjects is None or not isinstance(data_config, HeldOutConfig):
         reason = "whose example each is" if source.subjects is None else "that clients hold out examples of their own"
         return [f"data.split.name: subjects needs a data set that says {reason}, as har does; {source.name} does not"]
@@ -70,14 +93,21 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     if clients > subjects:
         return [f"data.clients: {source.name} has {subjects} subjects, fewer than {clients} clients"]
     if clients == subjects and data_config.shadow_size:
-        return [f"data.shadow_size: all {subjects} subjects of {source.name} are clients, so that none is left for it"]
+        return [f"data.shadow_size: all {subjects} subjects of {source.name} are clients, so no windows remain for it"]
     return []
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
-    """The federation of subjects, in the order of their numbers; `shortages` must have found none.
+    """Build the federation of subjects, in the order of their numbers; `shortages` must be empty.
 
-    Raises DataError if the draw leaves a client without an example to train or to test on, or the shadow set too small.
+    Args:
+        config: the component's fields.
+        data_config: the fields of the data set.
+        source: the data set.
+        rng_for: returns the generator of a named purpose.
+
+    Raises:
+        DataError: the draw leaves a client without an example to train or test on, or the shadow set is too small.
     """
     assert source.subjects is not None and isinstance(data_config, HeldOutConfig)
     labels, subjects = np.concatenate([source.train.y, source.test.y]), np.unique(source.subjects)
@@ -87,13 +117,13 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     for s in chosen:
         own = np.flatnonzero(source.subjects == subjects[s])
         sampling, holding = of_subject[s].spawn(2)
-        kept = activity_sample(own, labels[own], sampling) if config.activity_sample else own
-        kept = holding.permutation(kept)[: data_config.examples_per_client]
-        held_out = _held_out(config, len(kept))
-        _refuse_empty(subjects[s], len(kept), int(held_out.sum()))
-        testing.append(kept[held_out])
-        training.append(kept[~held_out])
-        passed_over.append(np.setdiff1d(own, kept))
+        windows = activity_sample(own, labels[own], sampling) if config.activity_sample else own
+        windows = holding.permutation(windows)[: data_config.examples_per_client]
+        held_out = _held_out(config, len(windows))
+        _refuse_empty(subjects[s], len(windows), int(held_out.sum()))
+        testing.append(windows[held_out])
+        training.append(windows[~held_out])
+        passed_over.append(np.setdiff1d(own, windows))
     return ungrouped.ungrouped_federation(
         source,
         Roles(
@@ -108,20 +138,28 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
 
 
 def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> Ints:
-    """Of ``rows`` [n] with these ``activities`` [n], for each activity a number from 1 to all of them, at random.
+    """Keep, for each activity, a random number (from 1 to all) of its windows.
+
+    Args:
+        rows: [n] example numbers.
+        activities: [n] the activity of each.
+        rng: the generator.
+
+    Returns:
+        The example numbers kept.
 
     >>> activity_sample(np.arange(6), np.array([0, 0, 0, 1, 1, 2]), np.random.default_rng(0)).tolist()
     [2, 3, 5]
     """
-    kept = []
+    windows = []
     for activity in np.unique(activities):
         own = rows[activities == activity]
-        kept.append(rng.permutation(own)[: rng.integers(1, len(own), endpoint=True)])
-    return np.concatenate(kept)
+        windows.append(rng.permutation(own)[: rng.integers(1, len(own), endpoint=True)])
+    return np.concatenate(windows)
 
 
 def _held_out(config: Config, windows: int) -> np.ndarray:
-    """[windows] which of a client's windows, in random order, are held out."""
+    """Return which of a client's windows, in random order, are held out, [windows]."""
     place = np.arange(windows)
     if config.holdout == "random":
         return place < math.ceil(config.test_share * windows)
@@ -143,13 +181,13 @@ def _owners(parts: list[Ints]) -> Ints:
 
 
 def _shadow(data_config: HeldOutConfig, others: Ints, rng: np.random.Generator) -> Ints:
-    """The shadow set: windows of the subjects that are no client, all of them or so many at random."""
-    wanted = data_config.shadow_size
-    if wanted is None:
+    """Return the shadow set: the windows of the subjects who are not clients, all of them or a random sample."""
+    size = data_config.shadow_size
+    if size is None:
         return others
-    if wanted > len(others):
+    if size > len(others):
         raise DataError(
-            f"data.shadow_size: the subjects that are no client have {len(others)} windows, fewer than {wanted}; "
-            f"null takes what there is"
+            f"data.shadow_size: the subjects that are not clients have {len(others)} windows, fewer than {size}; "
+            f"null takes all of them"
         )
-    return rng.permutation(others)[:wanted]
+    return rng.permutation(others)[:size]

@@ -22,7 +22,7 @@ def planted(examples: int, rng: np.random.Generator, classes: int = 4) -> Output
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_planted_signal_is_found_on_records_that_were_not_seen(name):
+def test_a_planted_signal_is_found_on_examples_that_were_not_seen(name):
     rng = np.random.default_rng(0)
     shadow, target = planted(600, rng), planted(2000, rng)
     scores = _attack_models.fit(name, shadow, rng)(target)

@@ -10,6 +10,7 @@ import pytest
 from algorithms.core.messages import Weights
 from attacks import cia
 from attacks.cia import Config, Replica
+from attacks.interfaces import AttackedModel, Cluster
 from datasets.federation import DataError
 from orchestrator.config.run import check, resolve
 from tests.support.inline import inline_trial
@@ -42,20 +43,23 @@ def test_by_hand_the_losses_and_the_published_difference():
     measured = cia.measure(Config(), telling(), network, weights)
     assert measured == pytest.approx({"target": 2, "clients": (8 + 8 + 24) / 24, "others": 1})
     assert cia.measure(Config(shadow="disjoint"), telling(), network, weights)["target"] == pytest.approx(3)
-    audit = cia.audit(Config(), telling(), 0, np.zeros(3, int), network, weights, (), np.random.default_rng(0))
+    audit = cia.audit(
+        Config(),
+        AttackedModel(Cluster(telling(), 0, np.zeros(3, int)), network, weights, (), np.random.default_rng(0)),
+    )
     assert audit.risk is None
     assert audit.metrics["cia_difference"] == pytest.approx((2 - 5 / 3) / 2)
 
 
 @pytest.mark.parametrize(("share", "examples"), [(0.1, 2), (0.01, 1), (1, 20)])
-def test_the_attacker_holds_a_share_of_the_targets_records_and_at_least_one(share, examples):
+def test_the_attacker_holds_a_share_of_the_targets_examples(share, examples):
     data = telling()
     held = cia.attacker_examples(Config(shadow_share=share), data)
     assert len(held) == examples
     assert {row.tobytes() for row in held.x} <= {row.tobytes() for row in data.client(2).x}
 
 
-def test_a_target_without_test_records_is_a_sentence():
+def test_a_target_without_test_examples_is_a_sentence():
     data = replace(telling(), test_owner=np.full(24, -1))
     with pytest.raises(DataError, match="client 2 of planted has no test examples of its own; use shadow: subset"):
         cia.attacker_examples(Config(shadow="disjoint"), data)
@@ -93,7 +97,7 @@ def test_half_are_trained_with_the_target_and_no_two_are_alike():
 
 def test_the_first_round_is_the_headline():
     found = [(Replica(i < 2, i, 2), {1: {"target": float(i >= 2)}, 2: {"target": 1.0}}) for i in range(4)]
-    metrics = cia.conclude(Config(rounds=(1, 2)), found, np.random.default_rng(0)).metrics
+    metrics = cia.compare(Config(rounds=(1, 2)), found, np.random.default_rng(0)).metrics
     assert (metrics["cia_auc"], metrics["cia_auc_round_1"], metrics["cia_auc_round_2"]) == (1, 1, 0.5)
 
 
@@ -112,7 +116,7 @@ def test_what_cannot_be_attacked_is_refused():
     wrong = [
         (given(attacks=["cia"], clustering="ifca"), "one global model"),
         (given(attacks=[{"name": "cia", "target": 20}]), "numbered from 0; got 20"),
-        (given(attacks=[{"name": "cia", "replicas": 1}]), "needs 2 or more"),
+        (given(attacks=[{"name": "cia", "replicas": 1}]), "0 or at least 2 are needed"),
     ]
     for run, sentence in wrong:
         assert sentence in " ".join(str(problem) for problem in check(run)[1])
@@ -136,7 +140,7 @@ def test_a_run_trains_its_replicas_and_reports_them(tmp_path):
 
 def test_federations_that_diverge_are_left_out_and_too_few_decide_nothing():
     found = [(Replica(i < 3, i, 1), {1: {"target": float(i >= 3)}} if i % 3 else {}) for i in range(6)]
-    metrics = cia.conclude(Config(rounds=(1,)), found, np.random.default_rng(0)).metrics
+    metrics = cia.compare(Config(rounds=(1,)), found, np.random.default_rng(0)).metrics
     assert (metrics["cia_auc"], metrics["cia_federations"]) == (1, 4)
-    alone = cia.conclude(Config(rounds=(1,)), found[:5], np.random.default_rng(0)).metrics
+    alone = cia.compare(Config(rounds=(1,)), found[:5], np.random.default_rng(0)).metrics
     assert np.isnan(alone["cia_auc"]) and alone["cia_federations"] == 3

@@ -81,7 +81,7 @@ def test_every_measure_by_hand():
 
 
 @pytest.mark.parametrize("member", [[True, True], [False, False]])
-def test_without_both_kinds_of_records_nothing_is_known(member):
+def test_without_both_kinds_of_examples_nothing_is_known(member):
     found = membership.measure(np.array([1.0, -1.0]), np.array(member))
     assert set(found) == set(membership.MEASURES)
     assert np.isnan(list(found.values())).all()
@@ -104,7 +104,7 @@ def test_signals_are_those_of_the_softmax(classes, seed):
     np.testing.assert_allclose(membership.confidences(logits, labels), np.log(true / (1 - true)), rtol=1e-6, atol=1e-6)
 
 
-def test_confidences_tell_records_apart_where_the_softmax_is_saturated():
+def test_confidences_tell_examples_apart_where_the_softmax_is_saturated():
     logits, labels = np.array([[300.0, 0.0], [400.0, 0.0]], np.float32), np.zeros(2, np.int64)
     assert membership.confidences(logits, labels).tolist() == [300.0, 400.0]
     first, second = membership.losses(logits, labels)

@@ -7,6 +7,7 @@ import pytest
 
 from algorithms.core.network import Network
 from attacks import shadow_mia
+from attacks.interfaces import AttackedModel, Cluster
 from attacks.metrics.membership import measure
 from attacks.shadow_mia import Config, audit
 from datasets.federation import DataError, Examples, Federation
@@ -23,15 +24,19 @@ from tests.support.toy_federation import (
 )
 
 
+def attacked(config, data, network, weights, shadows, cluster=0, seed=1):
+    """The audit of the model ``weights``, which the clients of ``cluster`` use."""
+    rng = np.random.default_rng(seed)
+    return audit(config, AttackedModel(Cluster(data, cluster, HALVES), network, weights, shadows, rng))
+
+
 @pytest.mark.parametrize("signal", ["oracle", "server_only"])
 @pytest.mark.parametrize("attack_model", ["mlp", "mlp_per_class"])
-def test_a_model_that_knows_its_records_by_heart_gives_them_away(noise, network, attack_model, signal):
+def test_a_model_that_knows_its_examples_by_heart_gives_them_away(noise, network, attack_model, signal):
     config = Config(attack_model=attack_model, signal=signal)
     weights = memorized(network, noise.train[: 3 * EACH])
-    found = audit(
-        config, noise, 0, HALVES, network, weights, shadows_of(config, noise, network), np.random.default_rng(1)
-    )
-    assert found.risk > (0.9 if signal == "oracle" else 0.8)
+    found = attacked(config, noise, network, weights, shadows_of(config, noise, network))
+    assert found.published_risk > (0.9 if signal == "oracle" else 0.8)
     for attack in ("shadow_mia", "loss_threshold", "confidence", "maximum"):
         assert value(found, attack, "balanced_accuracy") > 0.9
         assert value(found, attack, "members") == value(found, attack, "nonmembers") == 3 * EACH
@@ -52,20 +57,16 @@ def test_where_membership_was_shuffled_the_attack_is_at_chance(noise, network):
         np.concatenate([mixed.x[:120], noise.train.x[120:]]), np.concatenate([mixed.y[:120], noise.train.y[120:]])
     )
     data = replace(noise, train=train, nonmembers=mixed[120:], nonmember_owner=np.full(120, -1))
-    found = audit(
-        config, data, 0, HALVES, network, weights, shadows_of(config, data, network), np.random.default_rng(1)
-    )
+    found = attacked(config, data, network, weights, shadows_of(config, data, network))
     tpr, tnr = value(found, "shadow_mia", "tpr"), value(found, "shadow_mia", "tnr")
     interval = 1.96 * np.sqrt((tpr * (1 - tpr) + tnr * (1 - tnr)) / 120) / 2
     assert interval > 0.05
     assert found.risk == pytest.approx(0.5, abs=interval)
 
 
-def test_shuffled_membership_lies_within_its_binomial_interval_as_often_as_it_should(noise, network):
+def test_shuffled_membership_is_covered_by_its_binomial_interval(noise, network):
     weights = memorized(network, noise.train[: 3 * EACH])
-    found = audit(
-        Config(), noise, 0, HALVES, network, weights, shadows_of(Config(), noise, network), np.random.default_rng(1)
-    )
+    found = attacked(Config(), noise, network, weights, shadows_of(Config(), noise, network))
     mine = found.scores.attack == "shadow_mia"
     scores, member = found.scores.score[mine], found.scores.member[mine]
     rng, inside = np.random.default_rng(3), 0
@@ -79,23 +80,19 @@ def test_shuffled_membership_lies_within_its_binomial_interval_as_often_as_it_sh
 
 def test_an_audit_repeats_itself_bit_for_bit(noise, network):
     weights, shadows = memorized(network, noise.train[: 3 * EACH]), shadows_of(Config(shadows=1), noise, network, 0.5)
-    once, again = (
-        audit(Config(shadows=1), noise, 0, HALVES, network, weights, shadows, np.random.default_rng(5))
-        for _ in range(2)
-    )
+    once, again = (attacked(Config(shadows=1), noise, network, weights, shadows, seed=5) for _ in range(2))
     assert once.measures == again.measures
     assert once.scores.score.tobytes() == again.scores.score.tobytes()
 
 
-def test_the_server_alone_needs_no_record_of_a_client(noise, network):
+def test_the_server_alone_needs_no_example_of_a_client(noise, network):
     config = Config(signal="server_only", shadows=2)
     poisoned = replace(noise, train=Examples(np.full_like(noise.train.x, np.nan), np.zeros_like(noise.train.y)))
     weights = network.initial(np.random.default_rng(0))
     clean, blind = (
-        audit(config, data, 0, HALVES, network, weights, shadows_of(config, data, network), np.random.default_rng(1))
-        for data in (noise, poisoned)
+        attacked(config, data, network, weights, shadows_of(config, data, network)) for data in (noise, poisoned)
     )
-    assert blind.risk == clean.risk > 0.8
+    assert blind.published_risk == clean.published_risk > 0.8
     # What only the oracle knows is then unknown, and not 0.
     assert np.isnan(value(blind, "shadow_mia", "balanced_accuracy"))
     assert np.isnan(value(blind, "maximum", "auc"))
@@ -125,7 +122,7 @@ def asked(config: Config, data: Federation, listening: Listening, cluster: int =
     """Members, non-members and the audit itself."""
     weights = listening.initial(np.random.default_rng(0))
     shadows = shadows_of(config, data, listening, accuracy=0.1, cluster=cluster)
-    found = audit(config, data, cluster, HALVES, listening, weights, shadows, np.random.default_rng(1))
+    found = attacked(config, data, listening, weights, shadows, cluster)
     return *listening.heard, found
 
 
@@ -152,7 +149,7 @@ def test_unrotated_non_members_are_left_as_they_are(images, listening):
     assert rows(nonmembers) <= rows(images.prepare(images.nonmembers.x, np.zeros(NONMEMBERS)))
 
 
-def test_of_records_that_clients_held_out_only_the_clusters_are_asked(images, listening):
+def test_of_examples_that_clients_held_out_only_the_clusters_are_asked(images, listening):
     data = replace(images, nonmember_owner=np.arange(NONMEMBERS) % CLIENTS)
     members, nonmembers, found = asked(Config(shadows=1), data, listening)
     own = data.nonmember_owner < 3
@@ -173,7 +170,7 @@ def test_as_many_members_are_asked_as_there_are_non_members(images, listening):
     assert len(members) == len(nonmembers) == 7
 
 
-def test_a_cluster_without_a_held_out_record_cannot_be_attacked(images, listening):
+def test_a_cluster_without_a_held_out_example_cannot_be_attacked(images, listening):
     data = replace(images, nonmember_owner=np.full(NONMEMBERS, 5))
     with pytest.raises(DataError, match="no held-out example"):
         asked(Config(shadows=1), data, listening)

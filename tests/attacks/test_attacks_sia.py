@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.core.messages import Weights
+from algorithms.interfaces import Outcome
 from attacks import sia
+from attacks.interfaces import Measure, SeenRound, SeenUpdates
 from attacks.sia import Config, conclude, observe
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.trial.random_streams import stream
@@ -48,14 +50,16 @@ def concluded(losses, config=None, data=None, clients=None):
     clients = np.arange(losses.shape[1]) if clients is None else clients
     data = data if data is not None else dealt([4] * losses.shape[1])
     observed = losses.reshape(len(losses), -1)
-    return conclude(config or Config(), data, observed, clients, 0, fixed)
+    return conclude(config or Config(), SeenRound(data, observed, clients, 0, fixed))
 
 
 def seen(data, network, weights, config=None, clients=None):
     clients = tuple(range(len(weights))) if clients is None else clients
     params, buffers = np.stack([w.params for w in weights]), np.stack([w.buffers for w in weights])
     assignment = np.zeros(len(weights), int)
-    return observe(config or Config(), data, network, [weights[0]], assignment, params, buffers, clients, fixed)
+    return observe(
+        config or Config(), SeenUpdates(data, network, [weights[0]], assignment, params, buffers, clients, fixed)
+    )
 
 
 # From losses to metrics
@@ -78,7 +82,10 @@ def test_two_clients_by_hand():
     assert metrics["loss_fi"] == pytest.approx(1 / (1 + metrics["loss_cov"] ** 2))
     assert metrics["loss_mad"] == pytest.approx((0 + 0.125) / 2)
     assert 0 < metrics["eod_null"] < 1
-    assert found.measures == (("client_0", "sia_accuracy", 0.75), ("client_1", "sia_accuracy", 0.25))
+    assert found.measures == (
+        Measure("client_0", "sia_accuracy", 0.75),
+        Measure("client_1", "sia_accuracy", 0.25),
+    )
 
 
 def slow(losses):
@@ -147,14 +154,14 @@ def test_who_took_no_part_is_neither_attacked_nor_suspected():
     for name, values in found.clients.items():
         assert np.isnan(values[[0, 2, 5]]).all()
         np.testing.assert_array_equal(values[present], alone.clients[name])
-    assert [target for target, _, _ in found.measures] == ["client_1", "client_3", "client_4"]
+    assert [one.subject for one in found.measures] == ["client_1", "client_3", "client_4"]
 
 
 # Which examples
 
 
 @pytest.mark.parametrize("pool", ["training", "all"])
-def test_targets_are_the_owners_own_records_and_fixed(pool):
+def test_targets_are_the_owners_own_examples_and_fixed(pool):
     data = dealt([30, 12, 9, 20])
     config = Config(pool=pool)
     places = sia.targets(config, data, fixed)
@@ -171,7 +178,7 @@ def test_as_many_targets_as_asked_for():
     assert sia.targets(Config(targets=5), dealt([30] * 4), fixed).shape == (4, 5)
 
 
-def test_a_client_without_records_cannot_be_attacked():
+def test_a_client_without_examples_cannot_be_attacked():
     with pytest.raises(DataError, match="1 training example"):
         sia.targets(Config(), dealt([5, 0, 5, 5]), fixed)
 
@@ -179,7 +186,7 @@ def test_a_client_without_records_cannot_be_attacked():
 # On models
 
 
-def test_models_that_know_their_records_by_heart_give_them_away(noise, network):
+def test_models_that_know_their_examples_by_heart_give_them_away(noise, network):
     weights = [memorized(network, noise.client(i)) for i in range(CLIENTS)]
     found = concluded(seen(noise, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=noise)
     assert found.metrics["sia_mean"] > 0.99
@@ -190,7 +197,7 @@ def test_models_that_know_their_records_by_heart_give_them_away(noise, network):
     assert found.metrics["sia_mean"] == pytest.approx(1 / CLIENTS, abs=4 * (5 / 36 / 240) ** 0.5)
 
 
-def test_before_any_training_all_records_are_traced_to_client_0(noise, network):
+def test_before_any_training_all_examples_are_traced_to_client_0(noise, network):
     weights = [network.initial(np.random.default_rng(3))] * CLIENTS
     found = concluded(seen(noise, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=noise)
     np.testing.assert_array_equal(found.clients["sia_accuracy"], [1, 0, 0, 0, 0, 0])
@@ -198,7 +205,7 @@ def test_before_any_training_all_records_are_traced_to_client_0(noise, network):
     assert found.metrics["loss_cov"] == pytest.approx(0, abs=1e-12) and found.metrics["eod"] == 1
 
 
-def test_losses_are_cross_entropies_of_the_owners_records_under_each_model(noise, network):
+def test_losses_are_cross_entropies_of_the_owners_examples_by_model(noise, network):
     weights = [network.initial(np.random.default_rng(i)) for i in range(2)]
     config = Config(targets=7)
     observed, places = seen(noise, network, weights, config), sia.targets(config, noise, fixed)
@@ -245,7 +252,7 @@ def test_blocks_see_what_all_clients_see_together(noise):
     assert np.concatenate(pieces).tobytes() == seen(noise, network, weights).tobytes()
 
 
-def test_test_records_among_the_targets_come_from_their_place():
+def test_test_examples_among_the_targets_come_from_their_place():
     data = dealt([6] * 3)
     places = np.array([20, 0, 17, 18, 5, 41])
     chosen = sia._examples_at(data, places)
@@ -257,18 +264,22 @@ def test_test_records_among_the_targets_come_from_their_place():
 # Over the run
 
 
-def test_the_run_is_the_mean_of_its_attacked_rounds_and_the_maximum_of_the_client_mean():
+def over_the_run(rows):
+    return sia.final_metrics(Config(), None, Outcome(rows, [], np.array([])))
+
+
+def test_final_metrics_are_means_over_attacked_rounds_and_their_maximum():
     rows = [{"sia_mean": 0.2, "sia_cov": 1.0, "eod": 0.5}, {"sia_mean": None}, {}, {"sia_mean": 0.4, "sia_cov": None}]
     rows.append({"sia_mean": 0.3, "sia_cov": 3.0, "eod": float("nan")})
-    found = sia.final(Config(), None, rows)
+    found = over_the_run(rows)
     assert set(found) == {"sia_max", *concluded(np.ones((2, 2, 2))).metrics}
     assert found["sia_mean"] == pytest.approx(0.3) and found["sia_max"] == 0.4
     assert found["sia_cov"] == 2 and found["eod"] == 0.5
     assert found["loss_cov"] is None
-    assert set(sia.final(Config(), None, [{}]).values()) == {None}
+    assert set(over_the_run([{}]).values()) == {None}
 
 
 def test_fairness_over_the_run_is_not_that_of_the_mean_variation():
     """The published FI is a mean of rounds: 1/(1 + mean CoV^2) would be another number."""
     rows = [{"sia_mean": 0.2, "sia_cov": c, "sia_fi": 1 / (1 + c**2)} for c in (0.0, 2.0)]
-    assert sia.final(Config(), None, rows)["sia_fi"] == pytest.approx(0.6)
+    assert over_the_run(rows)["sia_fi"] == pytest.approx(0.6)

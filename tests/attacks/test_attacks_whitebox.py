@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from algorithms.core.messages import Weights
+from algorithms.interfaces import Outcome
 from attacks import whitebox_mia
+from attacks.interfaces import SeenRound, SeenUpdates
 from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, mock_update, observe
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
@@ -43,14 +45,14 @@ def sent_and_received(network, examples):
 
 def watched(config, data, network, start, params, clients=EVERYONE):
     nothing = np.zeros((len(clients), 0), np.float32)
-    return observe(
-        config, data, network, [start], np.zeros(len(clients), int), params[clients], nothing, clients, fixed
-    )
+    assignment = np.zeros(len(clients), int)
+    return observe(config, SeenUpdates(data, network, [start], assignment, params[clients], nothing, clients, fixed))
 
 
 def found(config, data, network, examples, clients=EVERYONE):
     start, params = sent_and_received(network, examples)
-    return conclude(config, data, watched(config, data, network, start, params, clients), clients, 0, fixed)
+    observed = watched(config, data, network, start, params, clients)
+    return conclude(config, SeenRound(data, observed, clients, 0, fixed))
 
 
 # Whether it works
@@ -64,7 +66,7 @@ def test_clients_who_learn_by_heart_are_given_away(held, narrow):
     assert exposed.metrics["whitebox_accuracy"] == pytest.approx(accuracy[1:].mean())
     assert exposed.metrics["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
     assert exposed.metrics["whitebox_cov"] == pytest.approx(accuracy[1:].std() / accuracy[1:].mean())
-    named = {(target, metric): value for target, metric, value in exposed.measures}
+    named = {(one.subject, one.metric): one.value for one in exposed.measures}
     assert {target for target, _ in named} == {f"client_{i}" for i in range(1, CLIENTS)}
     assert all(named[f"client_{i}", "balanced_accuracy"] == accuracy[i] for i in range(1, CLIENTS))
     assert all(named[f"client_{i}", "auc"] > 0.9 for i in range(1, CLIENTS))
@@ -93,7 +95,7 @@ def test_the_same_is_found_again_and_in_whatever_blocks(held, narrow):
     pieces = [watched(SMALL, held, narrow, start, params, part) for part in (EVERYONE[:4], EVERYONE[4:])]
     for name, values in together.items():
         assert np.concatenate([piece[name] for piece in pieces]).tobytes() == values.tobytes()
-    first, again = (conclude(SMALL, held, together, EVERYONE, 0, fixed) for _ in range(2))
+    first, again = (conclude(SMALL, SeenRound(held, together, EVERYONE, 0, fixed)) for _ in range(2))
     assert first.measures == again.measures
 
 
@@ -132,7 +134,7 @@ def test_cosines_by_hand():
     np.testing.assert_allclose(got, [[[1, 1], [-1, 0]]], atol=1e-6)
 
 
-def test_cosines_are_those_of_autograd_record_by_record(noise, narrow):
+def test_cosines_are_those_of_autograd_example_by_example(noise, narrow):
     rng, start = np.random.default_rng(0), narrow.initial(np.random.default_rng(1))
     updates = rng.normal(size=(3, len(start.params))).astype(np.float32)
     examples = noise.train[5:9]
@@ -172,7 +174,7 @@ def test_a_mock_update_of_one_batch_is_a_gradient_step(noise):
     np.testing.assert_allclose(got, -0.5 * gradient, atol=1e-5)
 
 
-def test_lessons_are_about_the_trainers_records_half_of_them_held_out(held, narrow):
+def test_lessons_are_about_the_trainers_examples_half_of_them_held_out(held, narrow):
     start, params = sent_and_received(narrow, held.client)
     seen = watched(SMALL, held, narrow, start, params)
     arrays = len(narrow.layout.names)
@@ -197,7 +199,7 @@ def test_members_are_the_clients_and_non_members_are_never_trained_on(held):
     assert again[0].x.tobytes() == inside.x.tobytes() and again[1].x.tobytes() == outside.x.tobytes()
 
 
-def test_a_clients_own_test_records_come_first_and_nobodys_last(noise, images):
+def test_a_clients_own_test_examples_come_first_and_nobodys_last(noise, images):
     owners = np.array([3] * 4 + [-1] * 6)
     tested = replace(noise, test_owner=owners)
     inside, outside = attacked_examples(SMALL, tested, 3, fixed)
@@ -220,7 +222,7 @@ def test_a_client_with_nothing_held_out_is_left_out(held, narrow):
 def test_a_federation_with_nothing_held_out_is_refused(held, narrow):
     start, params = sent_and_received(narrow, held.client)
     none = replace(held, nonmembers=held.nonmembers[:0], nonmember_owner=np.empty(0, int))
-    with pytest.raises(DataError, match="no example that could be set against"):
+    with pytest.raises(DataError, match="no example that could serve as a non-member"):
         watched(SMALL, none, narrow, start, params)
 
 
@@ -233,7 +235,7 @@ def test_a_trainer_and_somebody_else_must_be_there(clients, trainer, field):
 def test_the_run_is_the_mean_of_the_rounds_in_which_it_was_attacked():
     rows = [{"whitebox_accuracy": 0.5, "whitebox_cov": None}, {}, {"whitebox_accuracy": 0.75}]
     rows.append({"whitebox_accuracy": float("nan"), "whitebox_cov": 0.1})
-    assert whitebox_mia.final(Config(), None, rows) == {
+    assert whitebox_mia.final_metrics(Config(), None, Outcome(rows, [], np.array([]))) == {
         "whitebox_accuracy": 0.625,
         "whitebox_cov": 0.1,
         "whitebox_eod": None,

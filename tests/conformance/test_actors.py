@@ -14,7 +14,7 @@ import pytest
 
 import datasets
 from algorithms.core.network import Network
-from datasets.components import components
+from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
 from orchestrator.trial.client_actors import Job
@@ -22,8 +22,8 @@ from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, _sessions
 from tests.support.inline import inline_trial
-from tests.support.planted import finished, left_behind
-from tests.support.slot_components import EVERY, described
+from tests.support.planted import finished, left_behind, served_by
+from tests.support.slot_components import EVERY, described, module_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -32,11 +32,13 @@ WORKED_ON = ("model", "training", "clustering", "objective", "aggregation", "pri
 
 def backends(slot: Any, name: str) -> list[str]:
     """Those that the component can be run with; ``vmap`` is all clients of a block at once."""
-    module = components(slot.folder)[name]
-    alone = (
-        getattr(module, "BATCH_NORM", False) or getattr(module, "RANDOM", False) or hasattr(module, "private_gradient")
-    )
-    return ["loop"] if alone or not getattr(module, "VMAP", True) else ["loop", "vmap"]
+    module = module_of(slot.key, name)
+    alone = {
+        "model": lambda: module.BATCH_NORM or module.RANDOM,
+        "training": lambda: module.PRIVATE_STEPS,
+        "objective": lambda: not module.VMAP,
+    }
+    return ["loop"] if alone.get(slot.key, lambda: False)() else ["loop", "vmap"]
 
 
 CASES = [
@@ -50,7 +52,7 @@ CASES = [
 class Actors(LocalClients):
     """So many actors: every job goes to any of them, and they are done in any order."""
 
-    def __init__(self, actors: int, run: Any, data: Federation) -> None:
+    def __init__(self, actors: int, run: Run, data: Federation) -> None:
         super().__init__()
         self.rng = np.random.default_rng(actors)
         self.sessions = [Session(run, data, Network(run.model, data.shape, data.classes)) for _ in range(actors)]
@@ -112,9 +114,9 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, slot, na
     kept = []
     for actors in (1, 2, 5):
         trial = inline_trial(run, tmp_path / str(actors), data)
-        trial.clients = Actors(actors, trial.run, data)
-        kept.append(left_behind(finished(trial), tmp_path / str(actors)))
-        assert trial.clients.served == set(range(actors))
+        clients = Actors(actors, trial.run, data)
+        kept.append(left_behind(finished(served_by(trial, clients)), tmp_path / str(actors)))
+        assert clients.served == set(range(actors))
     assert kept[1] == kept[0]
     assert kept[2] == kept[0]
     assert len(kept[0]) > 2

@@ -1,5 +1,8 @@
-"""What every component of every slot declares, and that all of it counts in a trial's identity. Members are found, so
-a new file is tested without an edit here; what components do is in test_conformance_runs.py."""
+"""What every component of every slot declares, and that all of it counts in a trial's identity.
+
+Components are found, so a new file is tested without an edit here. What they owe is read off their contracts, whose signatures
+are checked in test_contracts.py; what components do is in test_runs.py.
+"""
 
 from __future__ import annotations
 
@@ -16,41 +19,28 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from datasets.components import Config, components
-from orchestrator.config.run import SLOTS, resolve, trial_id
+from orchestrator.config.run import resolve, trial_id
+from orchestrator.config.slots import SLOTS
+from tests.support.contracts import owed
 from tests.support.slot_components import FOLDERS, chosen, described, every_component
-
-# What a module has besides its Config; see the docstrings of the slots' packages.
-OWED = {
-    "data": ("load",),
-    "data.split": ("problems", "shortages", "partition"),
-    "model": ("build", "CONVOLUTIONAL", "BATCH_NORM"),
-    "training": ("schedule", "one_epoch", "learning_rate", "shape_problem"),
-    "clustering": ("preferences", "choose"),
-    "objective": ("loss",),
-    "aggregation": ("NEEDS", "begin", "weigh", "apply"),
-    "privacy": ("NEEDS", "NOISY", "bound", "release"),
-    "attacks": ("STAGE",),
-}
-
 
 # What every component declares
 
 
 @every_component
-def test_a_member_says_what_it_is(slot, name):
+def test_a_component_has_what_its_contract_asks_for_and_documents_it(slot, name):
     module = components(slot.folder)[name]
     assert (module.__doc__ or "").strip()
     assert module.Config.__module__ == module.__name__
     assert module.Config.__doc__ and module.Config.__doc__ != Config.__doc__
-    missing = [owed for owed in OWED[slot.key] if not hasattr(module, owed)]
-    assert not missing
-    for function in OWED[slot.key]:
-        if callable(getattr(module, function)):
-            assert inspect.getdoc(getattr(module, function)), function
+    needed = owed(slot.folder, module)
+    assert needed
+    assert [one.name for one in needed if not hasattr(module, one.name)] == []
+    assert [one.name for one in needed if one.function and not inspect.getdoc(getattr(module, one.name))] == []
 
 
 @every_component
-def test_every_field_is_described_in_one_line_and_has_a_default_that_is_allowed(slot, name):
+def test_every_field_is_described_in_one_line_with_an_allowed_default(slot, name):
     config = components(slot.folder)[name].Config
     for field, info in config.model_fields.items():
         assert info.description and "\n" not in info.description, field
@@ -90,7 +80,7 @@ def test_what_is_no_number_is_refused(slot, name):
                     type(config)(**{field: wrong})
 
 
-def test_reading_every_component_loads_neither_torch_nor_another_slow_package():
+def test_finding_every_component_imports_no_slow_package():
     """The head process and the driver pay for what a component imports at its top."""
     slow = "torch", "torchvision", "sklearn", "pandas", "mlflow", "ray"
     code = (
@@ -134,18 +124,61 @@ def changes(config: BaseModel) -> Iterator[tuple[str, BaseModel]]:
             pytest.fail(f"no other value found for {field}")
 
 
+def deciding(config: Config, field: str) -> Iterator[Config]:
+    """``config`` with another value in one field other than ``field``; it need not be a value that is allowed."""
+    schema = type(config).model_json_schema().get("properties", {})
+    for other, value in config:
+        if other != field:
+            chosen = schema[other].get("enum", ())
+            larger = (value + 1,) if isinstance(value, int | float) else ()
+            yield from (config.model_copy(update={other: candidate}) for candidate in (*chosen, *larger))
+
+
+def reading(config: Config, field: str) -> Config:
+    """A config in which ``field`` is read: ``config``, or one with other values in a field or two that decide it."""
+    near = [config]
+    for _ in range(3):
+        for one in near:
+            if field not in one.unread_fields():
+                return one
+        near = [further for one in near for further in deciding(one, field)]
+    pytest.fail(f"{field} is never read")
+
+
 @every_component
-def test_every_field_of_every_component_is_part_of_the_trials_identity(slot, name):
+def test_every_field_that_is_read_is_part_of_the_trials_identity(slot, name):
     run = resolve(described(slot, name))
     component = chosen(run, slot)
     assert component.name == name
-    ids = [trial_id(run)]
-    for _, config in changes(component.config):
+
+    def identity(config: Config) -> str:
         other = replace(component, config=config)
         filled: dict[str, Any] = {slot.field: (other,) if slot.many else other}
-        ids.append(trial_id(replace(run, **filled)))
-    assert len(ids) == 1 + len(type(component.config).model_fields)
-    assert len(set(ids)) == len(ids)
+        return trial_id(replace(run, **filled))
+
+    own, found = component.config, [trial_id(run)]
+    for field, changed in changes(own):
+        read = reading(own, field)
+        found.append(identity(read.model_copy(update={field: getattr(changed, field)})))
+        assert found[-1] != identity(read), field
+        if field in own.unread_fields():
+            assert identity(own.model_copy(update={field: getattr(changed, field)})) == found[0], field
+    assert len(found) == 1 + len(type(own).model_fields)
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("objective", "aggregation", "read"),
+    [("plain", "fedavg", False), ("finp", "fedavg", True), ("plain", "finp_ala", True)],
+)
+def test_curvature_is_part_of_the_trials_identity_where_it_is_read(objective, aggregation, read):
+    run = resolve(described() | {"objective": objective, "aggregation": aggregation})
+    assert run.measures_curvature == read
+    for field, changed in changes(run.curvature):
+        before = reading(run.curvature, field)
+        after = before.model_copy(update={field: getattr(changed, field)})
+        ids = {trial_id(replace(run, curvature=one)) for one in (before, after)}
+        assert len(ids) == (2 if read else 1), field
 
 
 def test_the_fields_beside_the_slots_are_part_of_the_trials_identity():
@@ -156,7 +189,7 @@ def test_the_fields_beside_the_slots_are_part_of_the_trials_identity():
 
 
 @pytest.mark.parametrize("slot", SLOTS, ids=lambda slot: slot.key)
-def test_which_member_fills_a_slot_is_part_of_the_trials_identity(slot):
+def test_which_component_fills_a_slot_is_part_of_the_trials_identity(slot):
     names = list(components(slot.folder))
     assert len({trial_id(resolve(described(slot, name))) for name in names}) == len(names)
 

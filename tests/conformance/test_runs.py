@@ -1,5 +1,7 @@
-"""What every component of every slot does: in a run of two rounds, and by itself. Members are found, so a new file is
-tested without an edit here; what components declare is in test_conformance.py."""
+"""What every component of every slot does: in a run of two rounds, and by itself.
+
+Components are found, so a new file is tested without an edit here; what components declare is in test_components.py.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ import numpy as np
 import pytest
 
 import datasets
-from algorithms.clustering._preference import View
+from algorithms.core.choices import View
 from algorithms.core.layout import Layout
 from algorithms.core.messages import ClientUpdates, reweight
 from algorithms.core.noise import Normals
-from datasets.components import components
+from datasets.components import Component
 from datasets.federation import Federation
-from orchestrator.config.run import Component, resolve
+from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
 from tests.support.planted import finished, left_behind, table
@@ -44,8 +46,8 @@ PARTS = [(slot, name) for slot, name in EVERY if slot.key in ("clustering", "obj
 
 @BACKENDS
 @pytest.mark.parametrize(("slot", "name"), PARTS, ids=[f"{slot.key}-{name}" for slot, name in PARTS])
-def test_two_rounds_with_the_member_train_and_are_the_same_when_repeated(tmp_path, digits, slot, name, backend):
-    if backend == "vmap" and not getattr(components(slot.folder)[name], "VMAP", True):
+def test_two_rounds_with_the_component_train_and_repeat_to_the_bit(tmp_path, digits, slot, name, backend):
+    if backend == "vmap" and slot.key == "objective" and not module_of(slot.key, name).VMAP:
         backend = "auto"  # must then be the loop
     run = described(slot, name, backend=backend)
     trial, kept = ran(run, tmp_path / "first", digits)
@@ -60,13 +62,12 @@ def test_two_rounds_with_the_member_train_and_are_the_same_when_repeated(tmp_pat
 
 
 @of_slot("attacks")
-def test_an_attack_finds_something_in_every_round_about_every_model_or_client(tmp_path, digits, name):
+def test_an_attack_finds_something_in_every_round(tmp_path, digits, name):
     trial, _ = ran(described() | {"attacks": [attack(name)]}, tmp_path, digits)
     rows = table(trial, "attacks")
     own = [i for i, made in enumerate(rows["attack"]) if made == name]
-    stage = module_of("attacks", name).STAGE
-    assert {rows["round"][i] for i in own} == ({1, 2} if stage == "models" else {0, 1})
-    if stage == "models":
+    assert {rows["round"][i] for i in own} == {1, 2}
+    if "models" in module_of("attacks", name).KINDS:
         assert set(trial.state.names) <= {rows["target"][i] for i in own}
     else:
         assert len({rows["target"][i] for i in own}) > 1
@@ -117,7 +118,7 @@ def test_an_objective_leaves_padding_out(name):
     arrays = {"weight": torch.randn(4, 3, generator=generator)}
     x, y = torch.randn(5, 4, generator=generator), torch.tensor([0, 2, 1, -100, -100])
     forward: Any = lambda given, inputs: inputs @ given["weight"]  # noqa: E731
-    if hasattr(module, "MODEL"):
+    if module.MODEL:
         model = Component(module.MODEL, module_of("model", module.MODEL).Config(), "algorithms.models")
         network = Network(model, (1, 8, 8), 3)
         network.load(network.initial(np.random.default_rng(0)))
@@ -125,8 +126,11 @@ def test_an_objective_leaves_padding_out(name):
         arrays, x = dict(network.module.named_parameters()), torch.randn(5, 1, 8, 8, generator=generator)
         forward = lambda _, inputs, **options: network.module(inputs, **options)  # noqa: E731
 
+    sent = {key: array.detach() + 0.1 for key, array in arrays.items()}
+    client = {key: {"sent": sent, "rho": torch.tensor(0.5)}[key] for key in module.NEEDS}
+
     def loss(examples: int) -> float:
-        return module.loss(module.Config(), forward, arrays, x[:examples], y[:examples], {}).item()
+        return module.loss(module.Config(), forward, arrays, x[:examples], y[:examples], client).item()
 
     assert loss(5) == pytest.approx(loss(3), rel=1e-6)
     assert loss(3) > 0
@@ -143,13 +147,13 @@ def sent(updates: np.ndarray, weights: np.ndarray) -> ClientUpdates:
         own_buffers=np.zeros((3, 0), np.float32),
         norms=np.linalg.norm(updates, axis=1),
         scales=np.ones(3),
-        known={"rho": np.array([0.2, 0.5, 0.9])},
+        statistics={"rho": np.array([0.2, 0.5, 0.9])},
         layout=Layout(("body.weight", "body.bias"), ((2, 2), (2,))),
     )
 
 
 @of_slot("aggregation")
-def test_an_aggregation_changes_nothing_that_it_was_given_and_keeps_the_kind_of_its_state(name):
+def test_an_aggregation_leaves_its_arguments_and_its_states_shape_alone(name):
     module, rng = module_of("aggregation", name), np.random.default_rng(0)
     config, params = module.Config(), rng.normal(size=6).astype(np.float32)
     updates = rng.normal(size=(3, 6)).astype(np.float32)
@@ -160,8 +164,9 @@ def test_an_aggregation_changes_nothing_that_it_was_given_and_keeps_the_kind_of_
     state = module.begin(config, params)
     for array in (params, updates, received.mean, received.weights, *state.values()):
         array.setflags(write=False)
-    if hasattr(module, "reweigh"):
-        chosen, _ = module.reweigh(config, received)
+    reweighed = module.reweigh(config, received)
+    if reweighed is not None:
+        chosen, _ = reweighed
         assert chosen.sum() == pytest.approx(1) and (chosen >= 0).all()
         received = reweight(received, chosen)
     moved, after, _ = module.apply(config, state, params, received)

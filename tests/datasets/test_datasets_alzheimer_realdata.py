@@ -28,9 +28,9 @@ def test_images_are_slices_on_a_dark_background_and_none_occurs_twice(source):
     assert len({image.tobytes() for image in x}) == len(x)
 
 
-@pytest.mark.parametrize("preset", list(class_counts.PRESETS))
+@pytest.mark.parametrize("preset", list(class_counts.PUBLISHED_COUNTS))
 def test_the_papers_clients(source, preset):
-    table = class_counts.PRESETS[preset]
+    table = class_counts.PUBLISHED_COUNTS[preset]
     config, data = class_counts.Config(preset=preset), alzheimer.Config(clients=len(table))
     assert class_counts.shortages(config, data, source) == []
     dealt = class_counts.assign(config, data, source, lambda purpose: np.random.default_rng([42, *purpose.encode()]))

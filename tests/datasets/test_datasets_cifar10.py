@@ -107,6 +107,6 @@ def test_a_pickle_with_another_checksum_is_never_opened(tmp_path, monkeypatch):
 
 
 def test_a_pickle_can_build_arrays_and_nothing_else(tmp_path):
-    with pytest.raises(pickle.UnpicklingError, match=r"io\.open has no place in an array of images"):
+    with pytest.raises(pickle.UnpicklingError, match=r"io\.open is not allowed in a file of images"):
         cifar10.parse_python(pickle.dumps(Bomb(tmp_path / "exploded"), protocol=2))
     assert not (tmp_path / "exploded").exists()

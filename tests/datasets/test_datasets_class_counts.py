@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from datasets.federation import Examples, Federation, Source
-from datasets.sources import HeldOutConfig, SharedTestConfig, alzheimer, digits
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
+from datasets.sources import alzheimer, digits
 from datasets.splits import class_counts
-from datasets.splits.class_counts import PRESETS, Config
+from datasets.splits.class_counts import PUBLISHED_COUNTS, Config
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 
@@ -60,19 +61,19 @@ def all_of(federation: Federation, i: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("preset", "total"), [("homogeneous", 5120), ("non_iid", 5120), ("cia", 5120)])
-def test_the_papers_tables_deal_every_training_image_and_give_each_client_its_counts(preset, total):
-    data = alzheimer.Config(clients=len(PRESETS[preset]))
+def test_the_papers_tables_deal_every_image_by_the_published_counts(preset, total):
+    data = alzheimer.Config(clients=len(PUBLISHED_COUNTS[preset]))
     federation = dealt(Config(preset=preset), data, source(*PUBLISHED, 4))
-    assert [all_of(federation, i) for i in range(federation.clients)] == [list(row) for row in PRESETS[preset]]
+    assert [all_of(federation, i) for i in range(federation.clients)] == [list(row) for row in PUBLISHED_COUNTS[preset]]
     assert federation.sizes.sum() + (federation.test_owner >= 0).sum() == total
     assert len(federation.nonmembers) == 0 and len(federation.shadow) == 640
     assert by_class(federation.shadow.y, 4) == [86, 8, 317, 229]
     assert by_class(federation.test.y[federation.test_owner < 0], 4) == [86, 7, 317, 230]
 
 
-def test_the_corrected_client_of_the_attack_scenario_has_1491_images_and_the_target_1882():
-    assert [sum(row) for row in PRESETS["cia"]] == [1747, 1491, 1882]
-    assert PRESETS["cia"][1] == (80, 11, 894, 506)
+def test_the_corrected_attack_scenario_deals_1491_and_1882_images():
+    assert [sum(row) for row in PUBLISHED_COUNTS["cia"]] == [1747, 1491, 1882]
+    assert PUBLISHED_COUNTS["cia"][1] == (80, 11, 894, 506)
     federation = dealt(Config(preset="cia"), alzheimer.Config(clients=3), source(*PUBLISHED, 4))
     assert federation.sizes.tolist() == [1398, 1193, 1506]  # of 1747, 1491 and 1882 four fifths
 
@@ -116,7 +117,7 @@ def test_examples_per_client_is_a_mean_where_sizes_follow_shares():
     st.lists(st.integers(0, 60), min_size=3, max_size=3),
     st.booleans(),
 )
-def test_no_record_serves_two_purposes_and_labels_stay_with_their_examples(shares, train, held_out):
+def test_no_example_serves_two_purposes_and_labels_stay_with_them(shares, train, held_out):
     kind = {"held_out": 0.3, "shadow_size": 5} if held_out else {"shadow_size": 7}
     data = (HeldOutConfig if held_out else SharedTestConfig)(clients=len(shares), **kind)
     config, toys = Config(shares=tuple(shares)), toy(train)
@@ -133,7 +134,7 @@ def test_no_record_serves_two_purposes_and_labels_stay_with_their_examples(share
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=9), st.lists(st.integers(0, 80), min_size=1, max_size=12))
-def test_shares_deal_everything_and_keep_every_client_near_its_share_of_every_class(shares, available):
+def test_shares_deal_everything_and_every_class_by_its_share(shares, available):
     table = class_counts.by_shares(np.array(available), tuple(shares))
     assert table.sum(axis=0).tolist() == available and (table >= 0).all()
     each = np.array(shares) / sum(shares)
@@ -143,7 +144,7 @@ def test_shares_deal_everything_and_keep_every_client_near_its_share_of_every_cl
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 90), min_size=1, max_size=9), st.floats(0, 1))
-def test_portions_are_within_one_of_proportional_and_never_more_than_there_are(available, part):
+def test_portions_are_proportional_within_one(available, part):
     counts = np.array(available)
     size = int(part * counts.sum())
     taken = class_counts.portions(counts, size)
@@ -156,7 +157,7 @@ def test_the_examples_in_the_docstrings_are_true():
     assert outcome.attempted >= 2 and outcome.failed == 0
 
 
-def test_the_same_seed_gives_the_same_records_and_another_others():
+def test_the_same_seed_gives_the_same_examples_and_another_others():
     config = Config(shares=(2, 1))
     one, two, other = (dealt(config, SHARED, seed=seed) for seed in (0, 0, 1))
     for part in "train", "test", "nonmembers", "shadow":
@@ -238,12 +239,6 @@ def test_a_ragged_table_in_a_sweep_file_is_told_in_a_sentence():
             3,
             "data.split.counts: the preset custom needs a row of numbers for each client, one for each",
         ),
-        (
-            {"preset": "cia", "shares": [1, 1, 1]},
-            3,
-            "data.split.shares: is for the preset shares; with cia leave it out",
-        ),
-        ({"counts": [[1, 2]]}, 3, "data.split.counts: is for the preset custom; with shares leave it out"),
     ],
 )
 def test_what_does_not_fit_together_is_said(fields, clients, sentence):
@@ -280,7 +275,7 @@ def test_a_table_fixes_the_sizes_of_clients():
         (
             Config(preset="cia"),
             HELD_OUT.model_copy(update={"clients": 3}),
-            ["data.split.preset: counts 4 classes, and toy"],
+            ["data.split.preset: has counts for 4 classes, but toy"],
         ),
         (
             Config(preset="custom", counts=((1, 0, 1), (9, 9, 9))),

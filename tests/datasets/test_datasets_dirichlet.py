@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from datasets import federation as federation_module
 from datasets.federation import DataError, Examples, Federation, Source
-from datasets.sources import HeldOutConfig, SharedTestConfig
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import dirichlet
 from datasets.splits.dirichlet import Config
 
@@ -84,7 +84,7 @@ def test_the_released_deal_is_replayed(alpha, algorithm):
 
 @pytest.mark.parametrize("capped", [True, False])
 @pytest.mark.parametrize("classes", [5, 7])
-def test_the_replay_is_that_of_the_recipe_record_by_record(capped, classes):
+def test_the_replay_is_that_of_the_recipe_example_by_example(capped, classes):
     toy = source(400, classes=classes)
     config = Config(alpha=0.4, algorithm="capped" if capped else "plain", generator="numpy")
     federation = dealt(config, toy=toy)
@@ -112,7 +112,7 @@ def test_the_replay_does_not_depend_on_the_runs_streams():
     st.booleans(),
     st.integers(0, 100),
 )
-def test_no_record_serves_two_purposes(algorithm, alpha, clients, limit, held_out, seed):
+def test_no_example_serves_two_purposes(algorithm, alpha, clients, limit, held_out, seed):
     fields = {"clients": clients, "examples_per_client": limit}
     data = HeldOutConfig(shadow_size=17, **fields) if held_out else SharedTestConfig(shadow_size=20, **fields)
     config, toy = Config(alpha=alpha, algorithm=algorithm, min_size=2, nonmember_size=9 * held_out), source()
@@ -148,14 +148,14 @@ def test_no_client_has_more_than_the_cap_of_a_class(alpha, clients):
     assert federation is not None
 
 
-def test_a_class_of_fewer_records_than_clients_is_not_lost():
+def test_a_class_of_fewer_examples_than_clients_is_not_lost():
     rng = np.random.default_rng(0)
     given = dirichlet.shares(Config(alpha=100.0), 4, [np.arange(3), np.arange(3, 103)], rng)
     assert [sum(rows < 3) for rows in given] == [1, 1, 1, 0]
     assert [sum(rows >= 3) for rows in given] == [len(rows[rows >= 3]) for rows in given] and max(map(len, given)) <= 26
 
 
-def test_a_large_alpha_gives_everybody_the_same_and_a_small_one_gives_classes_away_whole():
+def test_a_large_alpha_deals_alike_and_a_small_one_whole_classes():
     alike = mixtures(dealt(Config(alpha=1e6, algorithm="plain")))
     assert np.abs(alike - 20).max() <= 1
     apart = mixtures(dealt(Config(alpha=0.001, algorithm="fedml", min_size=1), HeldOutConfig(clients=2)))
@@ -193,7 +193,7 @@ def test_fedml_says_when_it_comes_to_no_end(monkeypatch):
 # What else there is
 
 
-def test_with_hold_outs_the_published_test_set_measures_and_what_is_left_over_is_no_member():
+def test_with_held_out_examples_the_published_test_set_measures():
     federation = dealt(Config())
     assert sorted(numbers(federation.test)) == list(range(400, 500)) and len(federation.shadow) == 0
     assert sorted(numbers(federation.nonmembers) + numbers(federation.train)) == list(range(400))
@@ -228,12 +228,12 @@ def test_a_limit_keeps_a_clients_mixture():
     np.testing.assert_allclose(shares[1], shares[0], atol=0.2)
 
 
-def test_records_of_a_client_are_in_random_order():
+def test_examples_of_a_client_are_in_random_order():
     y = dealt(Config(alpha=100.0)).client(0).y
     assert (np.diff(y) != 0).mean() > 0.5
 
 
-def test_records_are_prepared_in_parts_as_in_one_go(monkeypatch):
+def test_examples_are_prepared_in_parts_as_in_one_go(monkeypatch):
     toy = replace(source(), mean=(3.0,), std=(2.0,))
     whole = dealt(Config(), toy=toy)
     monkeypatch.setattr(federation_module, "EXAMPLES_AT_ONCE", 7)
@@ -250,7 +250,7 @@ def test_records_are_prepared_in_parts_as_in_one_go(monkeypatch):
 def test_a_client_that_is_dealt_nothing_is_refused(generator):
     config, data = Config(alpha=0.001, generator=generator), HeldOutConfig(clients=40, split_seed=3)
     sentence = (
-        r"data\.split\.alpha: with alpha 0\.001 and data\.split_seed 3 client \d+ is dealt no example, and neither are"
+        r"data\.split\.alpha: with alpha 0\.001 and data\.split_seed 3 client \d+ gets no example, and neither do"
     )
     found = dirichlet.shortages(config, data, source())
     with pytest.raises(DataError, match=sentence):
@@ -269,7 +269,7 @@ def test_a_client_that_is_dealt_nothing_is_refused(generator):
         (
             Config(),
             HeldOutConfig(clients=401),
-            "data.clients: 401 clients of at least 1 each cannot be had from the 400",
+            "data.clients: 401 clients of at least 1 each need more than the 400",
         ),
         (Config(), SharedTestConfig(clients=41, shadow_size=360), "data.clients: 41 clients of at least 1"),
         (Config(algorithm="fedml"), HeldOutConfig(clients=41), "data.clients: 41 clients of at least 10 each"),

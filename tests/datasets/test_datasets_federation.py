@@ -36,7 +36,7 @@ def federation() -> Federation:
     )
 
 
-def test_records_are_numbered_training_first_then_test():
+def test_examples_are_numbered_training_first_then_test():
     source = Source("toy", 3, train=examples(4), test=examples(2, start=100))
     found = source.examples(np.array([5, 0, 4, 3]))
     assert found.x.ravel().tolist() == [101, 0, 100, 3]
@@ -53,7 +53,7 @@ def test_a_client_is_a_view_of_its_examples(federation):
     assert np.shares_memory(federation.client(1).x, federation.train.x)
 
 
-def test_amounts_are_drawn_from_the_records_of_the_client(federation):
+def test_amounts_are_drawn_from_the_examples_of_the_client(federation):
     clients = np.repeat([2, 1, 0], 200)
     drawn = federation.draw_strengths(clients, np.random.default_rng(0))
     assert drawn.dtype == np.float32

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from datasets.federation import Examples, Federation, Source
-from datasets.sources import HeldOutConfig, SharedTestConfig
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import groups
 from datasets.splits.groups import MINORITY, Config
 
@@ -49,7 +49,7 @@ def numbers(examples: Examples) -> list[int]:
     st.integers(4, 30),
     st.sampled_from(["per_client", "per_image"]),
 )
-def test_no_stored_record_serves_two_purposes(clients, ratio, held_out, train, test, draw):
+def test_no_stored_example_serves_two_purposes(clients, ratio, held_out, train, test, draw):
     data = (
         HeldOutConfig(clients=clients, held_out=0.5) if held_out else SharedTestConfig(clients=clients, shadow_size=9)
     )
@@ -95,7 +95,7 @@ def test_the_parts_fit_together(data, draw, ranges):
     assert federation.train.x.flags.c_contiguous
 
 
-def test_training_records_are_prepared_with_their_strengths():
+def test_training_examples_are_prepared_with_their_strengths():
     toy = source()
     plain = dealt(Config(transform="none"), toy=toy)
     turned = dealt(Config(), toy=toy)
@@ -123,14 +123,14 @@ def test_both_groups_are_tested_on_the_same_examples():
     assert sorted(counts[federation.groups == MINORITY]) == [7, 7]
 
 
-def test_test_records_are_prepared_in_the_way_of_their_owner():
+def test_test_examples_are_prepared_in_the_way_of_their_owner():
     toy = source()
     plain, turned = dealt(Config(transform="none"), toy=toy), dealt(Config(), toy=toy)
     stored = toy.examples(np.array(numbers(plain.test)))
     np.testing.assert_array_equal(turned.test.x, turned.prepare(stored.x, turned.strengths[turned.test_owner]))
 
 
-def test_held_out_records_stay_with_their_client():
+def test_held_out_examples_stay_with_their_client():
     plain = dealt(Config(transform="none"), HELD_OUT)
     assert np.bincount(plain.test_owner).tolist() == np.bincount(plain.nonmember_owner).tolist() == [3] * 8
     assert len(plain.shadow) == 40 and min(numbers(plain.shadow)) == 120

@@ -8,7 +8,8 @@ import pytest
 
 from datasets import build_federation
 from datasets.federation import DataError
-from datasets.sources import HeldOutConfig, har
+from datasets.source_configs import HeldOutConfig
+from datasets.sources import har
 from datasets.splits import groups
 
 CHANNELS = [
@@ -112,7 +113,7 @@ FIRST = as_published(value("train", 5, 2, 0)).encode()
     [
         (b"", "line 3 has 127 numbers instead of 128"),
         (b" 1.0 2.0", "line 3 has 129 numbers instead of 128"),
-        (b" 5.02O0000e-002", "line 3 holds something that is no number"),
+        (b" 5.02O0000e-002", "line 3 holds something that is not a number"),
         (b" nan", "line 3 holds a number that is not finite"),
         (b" 1e300", "line 3 holds a number that is not finite"),
     ],
@@ -149,7 +150,7 @@ def test_files_of_different_lengths_are_refused(root, name):
         ("y", b"1\n2 3\n4\n", "line 2 has 2 numbers instead of 1"),
         ("y", b"", "it is empty"),
         ("subject", b"1\n-4\n2\n", "line 2 is -4; integers from 1 or more are allowed"),
-        ("subject", b"1\nfour\n2\n", "line 2 holds something that is no number"),
+        ("subject", b"1\nfour\n2\n", "line 2 holds something that is not a number"),
     ],
 )
 def test_damaged_labels_and_subjects_are_refused(root, file, content, why):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from datasets.federation import Examples, Source
 from datasets.roles import NOBODY, Roles, assign, shortages
-from datasets.sources import HeldOutConfig, SharedTestConfig, SourceConfig
+from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 
 
 def source(train: int, test: int) -> Source:
@@ -47,7 +47,7 @@ def all_rows(roles: Roles) -> np.ndarray:
 
 @settings(deadline=None)
 @given(SHARED | HELD_OUT, st.integers(0, 150), st.integers(0, 60))
-def test_no_record_serves_two_purposes(config, train, test):
+def test_no_example_serves_two_purposes(config, train, test):
     assume(not shortages(config, source(train, test)))
     roles = assign(config, source(train, test), rng())
     rows = all_rows(roles)
@@ -71,7 +71,7 @@ def test_a_shared_test_set_gives_the_sizes_asked_for(config, train, test):
     assert set(roles.test_owner) | set(roles.nonmember_owner) == {NOBODY}
 
 
-def test_held_out_records_of_the_paper():
+def test_held_out_examples_of_the_paper():
     config = HeldOutConfig(clients=100, held_out=0.1)
     roles = assign(config, source(50_000, 10_000), rng())
     assert set(roles.sizes) == {450}
@@ -80,7 +80,7 @@ def test_held_out_records_of_the_paper():
     assert sorted(roles.shadow) == list(range(50_000, 60_000))
 
 
-def test_an_odd_held_out_record_goes_to_accuracy():
+def test_an_odd_held_out_example_goes_to_accuracy():
     roles = assign(HeldOutConfig(clients=2, examples_per_client=10, held_out=0.5), source(20, 4), rng())
     assert (len(roles.test), len(roles.nonmembers), roles.sizes.tolist()) == (6, 4, [5, 5])
     assert roles.owner.tolist() == [0] * 5 + [1] * 5
@@ -106,7 +106,7 @@ def test_the_number_of_clients_leaves_the_other_purposes_alone():
         (
             SharedTestConfig(clients=31, shadow_size=20),
             (
-                "data.clients: 31 clients are more than the 30 examples there are "
+                "data.clients: 31 clients need more than the 30 available examples "
                 "(50 training examples of toy less the shadow set of 20)"
             ),
         ),
@@ -124,13 +124,13 @@ def test_the_number_of_clients_leaves_the_other_purposes_alone():
         (
             SharedTestConfig(clients=5, shadow_size=20, test_size=6),
             (
-                "data.test_size: 6 examples for accuracy and 5 non-members (data.nonmember_size) cannot be had "
-                "from the 10 test examples of toy"
+                "data.test_size: 6 examples for accuracy and 5 non-members (data.nonmember_size) are more than "
+                "the 10 test examples of toy allow"
             ),
         ),
         (
             HeldOutConfig(clients=51),
-            "data.clients: 51 clients are more than the 50 examples there are (50 training examples of toy)",
+            "data.clients: 51 clients need more than the 50 available examples (50 training examples of toy)",
         ),
         (
             HeldOutConfig(clients=5),
@@ -155,5 +155,5 @@ def test_all_that_is_too_small_is_said_at_once():
 
 
 def test_a_data_set_without_a_layout_is_not_dealt_evenly():
-    with pytest.raises(TypeError, match=r"datasets\.sources\.Config must be"):
+    with pytest.raises(TypeError, match=r"datasets\.source_configs\.Config must be"):
         assign(SourceConfig(), source(5, 5), rng())

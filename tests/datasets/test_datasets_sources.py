@@ -9,10 +9,11 @@ import pytest
 
 from datasets import components, stratified
 from datasets.federation import DataError
-from datasets.sources import HeldOutConfig, SharedTestConfig, cifar10, digits, femnist, mnist
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
+from datasets.sources import cifar10, digits, femnist, mnist
 
 
-def test_every_data_set_says_how_its_records_are_dealt():
+def test_every_data_set_says_how_its_examples_are_dealt():
     found = components.components("datasets.sources")
     assert set(found) >= {"digits", "mnist", "femnist", "cifar10"}
     for module in found.values():
@@ -79,5 +80,5 @@ def test_a_damaged_table_of_digits_is_refused(tmp_path, content):
 
 def test_digits_without_scikit_learn_are_absent(tmp_path, monkeypatch):
     monkeypatch.setattr(digits.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match="scikit-learn, which carries it, is not installed"):
+    with pytest.raises(DataError, match="scikit-learn, which contains it, is not installed"):
         digits.load(digits.Config(), tmp_path)

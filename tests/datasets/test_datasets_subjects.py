@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from datasets.federation import DataError, Examples, Federation, Source
-from datasets.sources import HeldOutConfig, SharedTestConfig
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import subjects
 from datasets.splits.subjects import Config
 
@@ -131,7 +131,7 @@ def test_more_clients_keep_those_that_fewer_have():
     assert {tuple(map(tuple, parts(few, i))) for i in range(3)} < those
 
 
-def test_an_activity_sample_keeps_from_one_to_all_of_each_activity_alike_often():
+def test_an_activity_sample_keeps_one_to_all_of_each_activity():
     """1200 draws of 1..4 windows: each number 300 times with a deviation of 15, of 1..6: 200 times with one of 13."""
     drawn = [[], []]
     for seed in range(1200):

@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.run import SLOTS as REAL_SLOTS
+from orchestrator.config.slots import SLOTS as REAL_SLOTS
 from orchestrator.config.sweep_file import load_sweep
 
 HEAD = """
@@ -58,7 +58,7 @@ MODULES = {
             nesterov: bool = False
             backend: Literal["auto", "loop", "vmap"] = "auto"
             clients_per_job: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-        def resolved(config, run):
+        def resolve(config, run):
             if config.backend == "auto":
                 config = config.model_copy(update={"backend": "vmap" if run.model.module.DENSE else "loop"})
             if config.clients_per_job == "auto":
@@ -118,19 +118,22 @@ MODULES = {
 }
 
 
+REAL_FOLDERS = {slot.folder.split(".")[-1]: slot.folder for slot in REAL_SLOTS}
+
+
 def _made() -> Path:
-    root = Path(tempfile.mkdtemp(prefix="fake_members_"))
+    root = Path(tempfile.mkdtemp(prefix="fake_components_"))
     for name, body in MODULES.items():
-        file = root / "fake_members_of" / f"{name}.py"
+        file = root / "fake_components_of" / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
-        (file.parent / "__init__.py").touch()
+        (file.parent / "__init__.py").write_text(f"from {REAL_FOLDERS[file.parent.name]} import CONTRACTS\n")
         file.write_text(HEAD + dedent(body))
-    (root / "fake_members_of" / "__init__.py").touch()
+    (root / "fake_components_of" / "__init__.py").touch()
     return root
 
 
 sys.path.append(str(_made()))
-SLOTS = tuple(replace(slot, folder=f"fake_members_of.{slot.folder.split('.')[-1]}") for slot in REAL_SLOTS)
+SLOTS = tuple(replace(slot, folder=f"fake_components_of.{slot.folder.split('.')[-1]}") for slot in REAL_SLOTS)
 
 BASE = {
     "rounds": 4,

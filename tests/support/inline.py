@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-import datasets
+from algorithms.interfaces import Run
+from attacks.interfaces import AttackedModel, Cluster
 from datasets.federation import Federation
-from orchestrator.config.run import Run, resolve
+from orchestrator.config.run import resolve
 from orchestrator.results.folder import Folder
+from orchestrator.trial.federation import partition_data
 from orchestrator.trial.local_clients import LocalClients, prepare_session
-from orchestrator.trial.loop import Trial
+from orchestrator.trial.loop import Surroundings
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
+from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import _sessions
 
 
@@ -27,14 +30,13 @@ class InlineShadows:
     def audit(self, setup, run, attack, data, models, assignment, accuracies, round_) -> dict[int, Any]:
         network, found = _sessions[setup.key].network, {}
         for j in np.unique(assignment).tolist():
-            jobs = attack.module.shadow_jobs(
-                attack.config, data, j, assignment, accuracies[j], lambda *p: integer(run.seed, *p)
-            )
+            cluster = Cluster(data, j, assignment)
+            jobs = attack.module.shadow_jobs(attack.config, cluster, accuracies[j], lambda *p: integer(run.seed, *p))
             shadows = [
-                attack.module.train_shadow(job, data.shadow, data.prepare, network, run.training.config) for job in jobs
+                attack.module.train_shadow(job, data.shadow, data.prepare, network, run.training) for job in jobs
             ]
-            rng = stream(run.seed, "audit", round_, j)
-            found[j] = attack.module.audit(attack.config, data, j, assignment, network, models[j], shadows, rng)
+            model = AttackedModel(cluster, network, models[j], shadows, stream(run.seed, "audit", round_, j))
+            found[j] = attack.module.audit(attack.config, model)
         return found
 
     def replicate(self, setup, run, attack) -> Any:
@@ -57,6 +59,7 @@ def inline_trial(
 ) -> Trial:
     """A trial of the run ``given`` that keeps its files in ``folder``; ``data`` replaces the configured federation."""
     run = given if isinstance(given, Run) else resolve(given)
-    data = data or datasets.build_federation(run.data, run.split, root, lambda purpose: stream(run.seed, purpose))
+    data = data or partition_data(run, root)
     setup = prepare_session(str(folder), run, data)
-    return Trial(run, setup, data, LocalClients(), InlineShadows(folder / "shadows"), Folder(folder).trial("t"))
+    files = Folder(folder).trial("t")
+    return Trial(run, Surroundings(setup, data, LocalClients(), InlineShadows(folder / "shadows"), files))

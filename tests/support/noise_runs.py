@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from algorithms.core.choices import Starts
 from algorithms.core.layout import Layout
 from algorithms.core.messages import ClientUpdates, weighted_sum
 from algorithms.core.noise import Normals
+from datasets.components import Completed, complete
+from tests.support.stand_ins import CONTRACTS
 
 LAYOUT = Layout(("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,)))  # 12 parameters in three arrays
 
@@ -34,9 +37,11 @@ def run(**other: Any) -> Any:
         "participation": "all",
         "participation_rate": 1.0,
         "data": SimpleNamespace(config=SimpleNamespace(clients=10)),
-        "model": SimpleNamespace(module=SimpleNamespace(BATCH_NORM=False)),
-        "objective": SimpleNamespace(name="plain", module=SimpleNamespace()),
-        "clustering": SimpleNamespace(config=SimpleNamespace(clusters=1)),
+        "model": SimpleNamespace(module=Completed(SimpleNamespace(BATCH_NORM=False), CONTRACTS)),
+        "objective": SimpleNamespace(name="plain", module=Completed(SimpleNamespace(), CONTRACTS)),
+        "clustering": SimpleNamespace(
+            module=Completed(_clustered, CONTRACTS), config=SimpleNamespace(clusters=1, restarts=1)
+        ),
         "aggregation": SimpleNamespace(name="fedavg", config=SimpleNamespace(weights="uniform")),
     }
     made = SimpleNamespace(**parts)
@@ -46,7 +51,11 @@ def run(**other: Any) -> Any:
         for name in path:
             part = getattr(part, name)
         setattr(part, last, value)
+    made.aggregation.module = complete("algorithms.aggregation", made.aggregation.name)
     return made
+
+
+_clustered = SimpleNamespace(starts=lambda config: Starts(config.restarts))
 
 
 def normals(size: int = 12, seed: int = 0) -> Normals:

@@ -7,15 +7,17 @@ way round. No single model suits both groups, and a linear one suits either.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attacks import Audit, Scores
+from algorithms.interfaces import Run
+from attacks.interfaces import Audit, Measure
 from datasets.federation import Examples, Federation
 from orchestrator.results.tables import read_table
-from orchestrator.trial.loop import Trial
+from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup
 from tests.support.inline import inline_trial
 
@@ -56,7 +58,9 @@ def planted(
 
 def given(rounds: int = 4, **slots: Any) -> dict[str, Any]:
     """A linear run of full length, to be changed by ``slots``; its data are replaced by those of `planted`."""
-    training = {"lr": 0.5, "epochs": 1, "batch_size": 20, "clients_per_job": 4, **slots.pop("training", {})}
+    training = slots.pop("training", {})
+    passes = {} if training.get("local_step") == "one_batch" else {"epochs": 1, "batch_size": 20}
+    training = {"lr": 0.5, **passes, "clients_per_job": 4, **training}
     return {"rounds": rounds, "data": "digits", "model": {"name": "mlp", "hidden": []}, "training": training, **slots}
 
 
@@ -68,13 +72,21 @@ def clustered(name: str = "ifca", **fields: Any) -> dict[str, Any]:
 ATTACK = {"name": "shadow_mia", "every": 2, "shadows": 1, "max_epochs": 2, "queries": 20}
 
 
-def opened(run: Any, folder: Path, data: Federation | None = None, shadows: Any = None) -> Trial:
+def opened(run: Run | dict[str, Any], folder: Path, data: Federation | None = None, shadows: Any = None) -> Trial:
     """A trial in ``folder``, taken up where it was left if it was; ``shadows`` may stand in for the real attack.
 
     A process has one session, so the trial opened before is not to be advanced any more.
     """
     trial = inline_trial(run, folder, data if data is not None else planted())
-    trial.shadows = shadows or trial.shadows
+    if shadows:
+        trial.around = trial.rounds.around = replace(trial.around, tasks=shadows)
+    return trial
+
+
+def served_by(trial: Trial, clients: Any) -> Trial:
+    """``trial`` with other ``clients``, in this start and in those that follow."""
+    trial.around = trial.rounds.around = replace(trial.around, clients=clients)
+    trial.rounds.clients = clients
     return trial
 
 
@@ -115,12 +127,11 @@ class PlannedShadows:
         self.rounds: list[int] = []
 
     def audit(
-        self, setup: Setup, run: Any, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
+        self, setup: Setup, run: Run, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
     ) -> dict[int, Audit]:
         self.rounds.append(round_)
-        nothing = Scores(np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))
         risks = self.plan(round_)
         return {
-            int(j): Audit(risks[j], ((attack.name, "balanced_accuracy", risks[j]),), nothing)
+            int(j): Audit(risks[j], (Measure(attack.name, "balanced_accuracy", risks[j]),))
             for j in np.unique(assignment)
         }

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from datasets.components import components
-from orchestrator.config.run import SLOTS, Component, Run, Slot
+from algorithms.interfaces import Run
+from datasets.components import Component, complete, components
+from orchestrator.config.slots import SLOTS, Slot
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 EVERY = [(slot, name) for slot in SLOTS for name in components(slot.folder)]
@@ -22,7 +23,8 @@ def of_slot(key: str) -> Any:
 
 
 def module_of(key: str, name: str) -> Any:
-    return components(FOLDERS[key])[name]
+    """The component's module, completed with the defaults of its contract."""
+    return complete(FOLDERS[key], name)
 
 
 def attack(name: str) -> dict[str, Any]:
@@ -41,8 +43,8 @@ def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict
     }
     if slot is None:
         return run
-    if model := getattr(components(slot.folder)[name], "MODEL", None):  # trains nothing else
-        run["model"] = model
+    if slot.key == "objective" and module_of(slot.key, name).MODEL:  # trains nothing else
+        run["model"] = module_of(slot.key, name).MODEL
     if slot.many:
         return run | {slot.key: [attack(name)]}
     if len(slot.path) == 2:
@@ -51,6 +53,6 @@ def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict
     return run | {slot.key: name}
 
 
-def chosen(run: Run, slot: Slot) -> Component:
+def chosen(run: Run, slot: Slot) -> Component[Any, Any]:
     filled = getattr(run, slot.field)
     return filled[0] if slot.many else filled

@@ -40,7 +40,7 @@ ALZHEIMER = {
 STRATEGIES = ("fedavg", "fedavgm", "fedmedian", "fedopt", "fedyogi", "fedadam")
 METRIC: dict[str, Sequence[Any]] = {
     "aggregation.name": STRATEGIES,
-    "privacy.name": ["none", "global_dp", "metric_dp"],
+    "privacy.name": ["none", "global_dp", "metric_privacy"],
     "seed": [42, 43, 44],
 }
 METRIC_CONFIG: dict[str, Any] = {
@@ -130,18 +130,20 @@ def metric_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[s
     """Final metrics of a federation under a server's noise: vanilla before metric privacy before global DP."""
     place = {"fedavg": 0.0, "fedavgm": -0.05, "fedmedian": -0.01, "fedopt": 0.02, "fedyogi": -0.02, "fedadam": -0.2}
     kind = trial["privacy.name"]
-    cost = {"none": 0.0, "global_dp": 0.06, "metric_dp": 0.03}[kind] * (
+    cost = {"none": 0.0, "global_dp": 0.06, "metric_privacy": 0.03}[kind] * (
         2 if trial["aggregation.name"] == "fedavgm" else 1
     )
     accuracy = 0.93 + place[trial["aggregation.name"]] - cost + rng.normal(0, 0.006)
-    sd = {"none": None, "global_dp": 0.0125, "metric_dp": 0.0125 / 1.3}[kind]
+    sd = {"none": None, "global_dp": 0.0125, "metric_privacy": 0.0125 / 1.3}[kind]
     auc = 0.8 - 3 * cost + rng.normal(0, 0.03)
     return judged(accuracy) | {
         "noise_std": sd,
         "epsilon": 8123.4 if kind == "global_dp" and trial["aggregation.name"] == "fedavg" else None,
         "delta": 1e-5 if kind == "global_dp" else None,
-        "guarantee": {"none": None, "metric_dp": "none: the noise depends on the updates", "global_dp": "dp"}[kind],
-        "distance": 1.3 if kind == "metric_dp" else None,
+        "guarantee": {"none": None, "metric_privacy": "none: the noise depends on the updates", "global_dp": "dp"}[
+            kind
+        ],
+        "distance": 1.3 if kind == "metric_privacy" else None,
         "clip_fraction": None if kind == "none" else 0.25,
         "noise_to_update": None if kind == "none" else 9.5,
         "cia_aggregated_loss": 1.03 + cost,
@@ -163,7 +165,7 @@ def metric_tables(
     if final["noise_std"] is not None:
         slower = STRATEGIES.index(trial["aggregation.name"])
         distance = 1.0 + 0.1 * slower + 0.7 * np.exp(-rounds / 4) + rng.normal(0, 0.02, ROUNDS)
-        metric = trial["privacy.name"] == "metric_dp"
+        metric = trial["privacy.name"] == "metric_privacy"
         table["noise_std"] = 0.0125 / (distance if metric else np.ones(ROUNDS))
         table["noise_to_update"] = table["noise_std"] * 800 * (1 + 0.1 * slower)
         table |= {"distance": distance} if metric else {}

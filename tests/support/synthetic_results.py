@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from datasets.components import presets
+
 NAMES = {
     "data.name": "mnist",
     "data.split.name": "groups",
@@ -148,6 +150,10 @@ def _write_trial(
             inner.setdefault(leaf, {}).update(value)
         else:
             inner[leaf] = value
+    strategy = config.get("aggregation", {})
+    if strategy.get("name") in presets("algorithms.aggregation"):  # resolved, as a run is
+        name, preset = presets("algorithms.aggregation")[strategy["name"]]
+        config["aggregation"] = {**preset.fields, **strategy, "name": name}
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     for name, table in tables.items():
         table.to_parquet(folder / f"{name}.parquet")

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable
 from itertools import islice
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -12,12 +11,14 @@ from algorithms.engine.backends.loop import passes
 from algorithms.models import mlp
 from algorithms.training import local_sgd
 from attacks._shadows import Shadow
-from attacks.shadow_mia import Audit, Config, shadow_jobs, train_shadow
+from attacks.interfaces import Audit, Cluster
+from attacks.shadow_mia import Config, shadow_jobs, train_shadow
 from datasets.federation import Examples, Federation, Preparation
+from tests.support.stand_ins import StandIn
 
 CLIENTS, EACH, SHADOWS, NONMEMBERS, CLASSES, FEATURES = 6, 40, 400, 300, 10, 2000
 HALVES = np.array([0, 0, 0, 1, 1, 1])
-TRAINING = local_sgd.Config(optimizer="adam", lr=1e-3, batch_size=20)
+TRAINING = StandIn(local_sgd, local_sgd.Config(optimizer="adam", lr=1e-3, batch_size=20))
 
 
 def seeds(seed: int = 0) -> Callable[..., int]:
@@ -70,14 +71,14 @@ def _dealt(draw: Callable[[int], Examples], prepare: Preparation, strengths: lis
 
 
 def network_for(shape: tuple[int, ...], hidden: tuple[int, ...] = (64,), kind: type[Network] = Network) -> Network:
-    return kind(SimpleNamespace(module=mlp, config=mlp.Config(hidden=hidden)), shape, CLASSES)
+    return kind(StandIn(module=mlp, config=mlp.Config(hidden=hidden)), shape, CLASSES)
 
 
 def memorized(network: Network, examples: Examples, epochs: int = 5):
     """Weights of a model that knows ``examples`` by heart."""
     rng = np.random.default_rng(7)
     network.load(network.initial(rng))
-    for _ in islice(passes(network, examples.x, examples.y, TRAINING, rng), epochs):
+    for _ in islice(passes(network, examples, TRAINING, rng), epochs):
         pass
     assert (network.logits(examples.x).argmax(axis=1) == examples.y).all()
     return network.weights()
@@ -86,10 +87,10 @@ def memorized(network: Network, examples: Examples, epochs: int = 5):
 def shadows_of(
     config: Config, data: Federation, network: Network, accuracy: float = 1.0, cluster: int = 0
 ) -> list[Shadow]:
-    jobs = shadow_jobs(config, data, cluster, HALVES, accuracy, seeds())
+    jobs = shadow_jobs(config, Cluster(data, cluster, HALVES), accuracy, seeds())
     return [train_shadow(job, data.shadow, data.prepare, network, TRAINING) for job in jobs]
 
 
 def value(found: Audit, attack: str, metric: str) -> float:
-    (only,) = [v for a, m, v in found.measures if (a, m) == (attack, metric)]
+    (only,) = [one.value for one in found.measures if (one.subject, one.metric) == (attack, metric)]
     return only

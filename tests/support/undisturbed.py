@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.folder import Folder
+from orchestrator.results.record import TrialIdentity
 from orchestrator.results.tables import write_trials
 from orchestrator.scheduling.trials import trial_rows, trial_specs
 from orchestrator.trial.outcome import finish
@@ -24,6 +25,6 @@ def undisturbed(sweep: Path, results: Path) -> Path:
         trial = inline_trial(spec.run, results / spec.id, root=loaded.data_root)
         while not trial.done:
             trial.advance()
-        finish(folder.trial(spec.id), trial, {"id": spec.id, "run": spec.run.to_dict(), "commit": None}, time.time())
+        finish(folder.trial(spec.id), trial, TrialIdentity(spec.id, spec.run.to_dict(), None), time.time())
     write_trials(folder, trial_rows(folder, trial_specs(loaded)))
     return results

@@ -1,1 +1,1 @@
-"""The two ways to run local training: `loop`, client after client, and `vectorized`, a block at a time (torch.func.vmap)."""
+"""The two ways to run local training: `loop`, one client after another, and `vmap`, a whole block at once."""

@@ -1,9 +1,8 @@
-"""Backend ``loop``: clients train one after another. The plain way, and the oracle of the vectorized one."""
+"""Backend ``loop``: clients train one after another. It is the reference for the vectorized backend."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,17 +15,18 @@ from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine import augmentation
-from algorithms.engine.backends.context import NOTHING, Context, Draws, begin_context, generator
+from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_inputs, generator
 from algorithms.engine.backends.optimizers import Optimizer
+from algorithms.interfaces import ClientInputs, GradientStep, ObjectiveContract, TrainingContract
 from algorithms.objectives import plain
 from algorithms.training._batches import PADDING
 from algorithms.training.local_sgd import Config
-from datasets.federation import Preparation
+from datasets.components import Component
+from datasets.components import Config as SlotConfig
+from datasets.federation import Examples, Preparation
 
 UNPREPARED = Preparation()
-GradientStep = Callable[
-    [torch.Tensor, torch.Tensor], torch.Tensor
-]  # fills the network's gradients, returns the batch's loss
+EMPIRICAL_RISK: Component[ObjectiveContract, SlotConfig] = Component("plain", plain.Config(), "algorithms.objectives")
 
 
 def train(
@@ -35,25 +35,26 @@ def train(
     y: np.ndarray,
     batches: Ints,
     optimizer: Optimizer,
-    objective: Any,
-    told: Mapping[str, torch.Tensor],
+    gradient: GradientStep,
     draws: Draws = NOTHING,
 ) -> float:
-    """Step through ``batches`` [steps, batch] (positions in ``x``, padded with -1) from what ``network`` holds.
+    """Take one optimizer step per batch, starting from the network's current weights.
 
-    Returns the mean loss over the examples, in nats. ``objective`` has ``module.loss`` and ``config``; ``told`` is what the
-    server told this client of itself.
+    Args:
+        network: the network, which holds the trained weights afterwards.
+        x: [n, ...] inputs.
+        y: [n] labels.
+        batches: [steps, batch] positions in ``x``, padded with -1.
+        optimizer: steps along the gradients.
+        gradient: fills the network's gradients for a batch, see `objective_gradient`.
+        draws: the client's random numbers of this round.
+
+    Returns:
+        The mean loss over the examples, in nats.
     """
     network.module.train()
     if draws.dropout is not None:
         network.reseed(draws.dropout)
-    component, training = _component(optimizer.config), optimizer.config
-    if hasattr(component, "private_gradient"):
-        gradient: GradientStep = component.private_gradient(training, network, len(y), draws.noise)
-    else:
-        assert isinstance(training, Config)  # what the slot asks of components without a gradient
-        context = begin_context(network, objective, network.params, x.shape[1:], told, draws.probes)
-        gradient = _batch_gradient(network, training, objective, context)
     examples, labels = as_tensor(x), as_tensor(y)
     total, seen = torch.zeros((), device=network.device), 0
     for step, row in enumerate(batches):
@@ -69,22 +70,57 @@ def train(
     return float(total) / max(seen, 1)
 
 
-def _batch_gradient(network: Network, training: Config, objective: Any, context: Context) -> GradientStep:
-    """The gradient of the objective on the batch as a whole."""
+def client_gradient(
+    network: Network,
+    training: Component[TrainingContract, TrainingConfig],
+    objective: Component[ObjectiveContract, SlotConfig],
+    examples: Examples,
+    statistics: Mapping[str, torch.Tensor],
+    draws: Draws = NOTHING,
+) -> GradientStep:
+    """Return the function that computes the gradients of a client's steps: private ones if the training slot says so.
+
+    Args:
+        network: holds the weights that the client starts from.
+        training: the training component.
+        objective: the objective, for steps that are not private.
+        examples: the client's examples.
+        statistics: statistics that the server sent this client about itself, by name.
+        draws: the client's random numbers of this round.
+    """
+    if training.module.PRIVATE_STEPS:
+        assert draws.noise is not None  # drawn for every training with private steps
+        return training.module.private_gradient(training.config, network, len(examples), draws.noise)
+    inputs = begin_inputs(network, objective, network.params, examples.x.shape[1:], statistics, draws.probes)
+    assert isinstance(training.config, Config)  # required of components without private steps
+    return objective_gradient(network, training.config, objective, inputs)
+
+
+def objective_gradient(
+    network: Network, training: Config, objective: Component[ObjectiveContract, SlotConfig], client: ClientInputs
+) -> GradientStep:
+    """Return a function that computes the objective's gradient on a batch as a whole.
+
+    Args:
+        network: the network, whose gradients the function fills.
+        training: precision, and clipping of the gradient.
+        objective: the objective.
+        client: the objective's inputs besides the batch.
+    """
     own, module = dict(network.module.named_parameters()), objective.module
 
     def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
-        if arrays is own:  # what the module holds anyway
+        if arrays is own:  # the module's own parameters
             return network.module(x, **options)
         return functional_call(network.module, dict(arrays), (x,), options)
 
     def gradient(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         network.grads.zero_()
-        if context.get("carry"):
+        if client.get("carry"):
             with torch.no_grad():
-                context["carry"] = module.advance(objective.config, forward, own, context["carry"], inputs)
+                client["carry"] = module.advance(objective.config, forward, own, client["carry"], inputs)
         with _precision(training, network):
-            loss = module.loss(objective.config, forward, own, inputs, targets, context)
+            loss: torch.Tensor = module.loss(objective.config, forward, own, inputs, targets, client)
         loss.backward()
         if training.clip_gradient is not None:
             network.grads.copy_(clip_gradients(network.grads, training.clip_gradient))
@@ -95,38 +131,37 @@ def _batch_gradient(network: Network, training: Config, objective: Any, context:
 
 def passes(
     network: Network,
-    x: np.ndarray,
-    y: np.ndarray,
-    training: TrainingConfig,
+    examples: Examples,
+    training: Component[TrainingContract, TrainingConfig],
     rng: np.random.Generator,
     prepare: Preparation = UNPREPARED,
 ) -> Iterator[float]:
-    """Train on one data set, one epoch at each ``next``, for as long as the caller asks. Yields the epoch's mean loss.
+    """Train on one data set, one epoch for each ``next``, until the caller stops. Shadow models train this way.
 
-    The optimizer lives as long as the iterator. This is how shadow models are trained. ``prepare`` is how its examples
-    came about, which matters where they are augmented.
+    Args:
+        network: holds the model; the optimizer lives as long as the iterator.
+        examples: inputs and labels.
+        training: the training component; its number of epochs is ignored.
+        rng: draws the batches and everything else that is random.
+        prepare: the data set's preparation, which matters if inputs are augmented.
+
+    Yields:
+        The epoch's mean loss, in nats.
     """
-    component, objective = _component(training), _Plain()
-    optimizer = Optimizer(training, component.learning_rate(training, 0))
-    noise = generator(rng, network.device) if hasattr(component, "private_gradient") else None
+    module, config = training.module, training.config
+    optimizer = Optimizer(config, module.learning_rate(config, 0))
+    noise = generator(rng, network.device) if module.PRIVATE_STEPS else None
     if network.random:
         network.reseed(int(rng.integers(2**63)))
     while True:
-        batches = component.one_epoch(training, len(y), rng)
-        crops = augmentation.draw_crops(training, batches, x.shape[1:], prepare, rng)
-        yield train(network, x, y, batches, optimizer, objective, {}, Draws(crops, noise=noise))
+        batches = module.one_epoch(config, len(examples), rng)
+        crops = augmentation.draw_crops(config, batches, examples.x.shape[1:], prepare, rng)
+        draws = Draws(crops, noise=noise)
+        gradient = client_gradient(network, training, EMPIRICAL_RISK, examples, {}, draws)
+        yield train(network, examples.x, examples.y, batches, optimizer, gradient, draws)
 
 
-class _Plain:
-    module, config = plain, plain.Config()
-
-
-def _component(training: TrainingConfig) -> Any:
-    """The component of the training slot whose fields these are."""
-    return inspect.getmodule(type(training))
-
-
-def _precision(training: Config, network: Network) -> AbstractContextManager:
+def _precision(training: Config, network: Network) -> AbstractContextManager[Any]:
     if training.precision == "float32":
         return nullcontext()
     return torch.autocast(network.device.type, dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Optimizers on flat vectors. Shapes are [d] for one client or [clients, d] for many: the arithmetic is the same."""
+"""Optimizers on flat vectors: [d] for one client or [clients, d] for many, with the same arithmetic."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ ADAM_BETAS = (0.9, 0.999)
 
 @dataclass
 class Optimizer:
-    """One client's (or block's) local optimizer. ``moments`` are made at the first step, unless they were kept.
+    """The local optimizer of one client, or of a block.
 
-    ``steps`` are those taken so far: a number, or [clients, 1] float64 where clients come with histories of their own.
+    Attributes:
+        config: the fields of the training component.
+        lr: the learning rate of this round.
+        moments: momentum or Adam's moments, of the parameters' shape; created at the first step unless restored.
+        steps: number of steps so far: an integer, or [clients, 1] float64 if the clients have different histories.
     """
 
     config: TrainingConfig
@@ -26,8 +30,15 @@ class Optimizer:
     steps: int | torch.Tensor = 0
 
     def step(self, params: torch.Tensor, grads: torch.Tensor) -> None:
-        """Move ``params`` in place along ``grads``. Rows beyond ``len(params)`` of the moments stay as they are:
-        a block's clients are ordered so that those who have finished come last."""
+        """Update ``params`` in place along ``grads``.
+
+        Only the first ``len(params)`` rows of the moments change: a block's clients are ordered so that those who have
+        finished come last.
+
+        Args:
+            params: [d] or [clients, d] parameters.
+            grads: gradients of the same shape.
+        """
         if isinstance(self.steps, int):
             self.steps += 1
         else:
@@ -42,7 +53,7 @@ class Optimizer:
             params.add_(grads, alpha=-self.lr)
 
     def reorder(self, order: torch.Tensor) -> None:
-        """Put the clients, the rows of all that is remembered, into another order."""
+        """Permute the clients, which are the rows of the moments and of the step counts."""
         self.moments = [moment[order] for moment in self.moments]
         if isinstance(self.steps, torch.Tensor):
             self.steps = self.steps[order]
@@ -53,14 +64,14 @@ class Optimizer:
         return self.moments[index][: len(like)]
 
     def _momentum(self, params: torch.Tensor, grads: torch.Tensor) -> None:
-        """Sutskever et al. 2013; Nesterov's form in PyTorch's arrangement, which looks ahead from the new velocity."""
+        """Take a momentum step (Sutskever et al. 2013); Nesterov's form as arranged in PyTorch, from the new velocity."""
         velocity = self._moment(0, grads).mul_(self.config.momentum).add_(grads)
         if self.config.nesterov:
             velocity = grads.add(velocity, alpha=self.config.momentum)
         params.add_(velocity, alpha=-self.lr)
 
     def _adam(self, params: torch.Tensor, grads: torch.Tensor) -> None:
-        """Kingma and Ba 2015, algorithm 1."""
+        """Take an Adam step (Kingma and Ba 2015, algorithm 1)."""
         first, second = ADAM_BETAS
         mean = self._moment(0, grads).lerp_(grads, 1 - first)
         square = self._moment(1, grads).mul_(second).addcmul_(grads, grads, value=1 - second)
@@ -74,17 +85,23 @@ class Optimizer:
 
 
 def moment_count(config: TrainingConfig) -> int:
-    """How many vectors of the model's size the optimizer keeps between steps."""
+    """Return how many vectors of the model's size the optimizer keeps between steps."""
     return 2 if config.optimizer == "adam" else int(config.momentum > 0)
 
 
 def resume_optimizer(
     config: TrainingConfig, lr: float, carried: Mapping[str, np.ndarray], shape: tuple[int, ...], device: torch.device
 ) -> Optimizer:
-    """The optimizer at the start of a round of one client, ``shape`` (d,), or of many, (clients, d).
+    """Create the optimizer of one client or of a block at the start of a round.
 
-    ``carried`` is what `optimizer_state` gave after the round before, or nothing. A client without a step so far begins
-    with zeros, whatever stands there.
+    A client that has not taken a step yet starts from zero moments, whatever ``carried`` contains for it.
+
+    Args:
+        config: the fields of the training component.
+        lr: the learning rate of this round.
+        carried: the result of `optimizer_state` after the previous round, or nothing.
+        shape: (d,) for one client, (clients, d) for a block.
+        device: where the moments are stored.
     """
     if config.optimizer_state == "reset" or not moment_count(config):
         return Optimizer(config, lr)
@@ -98,12 +115,16 @@ def resume_optimizer(
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
-    """What outlives the round, if anything: ``moments`` [m, d] or [clients, m, d] float32, ``steps`` a number or [clients]."""
+    """Return the state that the next round needs, if any.
+
+    Returns:
+        ``moments`` [m, d] or [clients, m, d] float32, and ``steps``, a number or [clients]; empty if nothing is kept.
+    """
     if optimizer.config.optimizer_state == "reset" or not optimizer.moments:
         return {}
     steps = optimizer.steps
-    taken = steps[:, 0].cpu().numpy() if isinstance(steps, torch.Tensor) else steps
+    counts = steps[:, 0].cpu().numpy() if isinstance(steps, torch.Tensor) else steps
     return {
         "moments": torch.stack(optimizer.moments, dim=-2).cpu().numpy(),
-        "steps": np.asarray(taken, np.int64),
+        "steps": np.asarray(counts, np.int64),
     }

@@ -7,25 +7,27 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.func import vmap
+from torch.func import vmap as torch_vmap
 
 from algorithms.core.clipping import clip_gradients
 from algorithms.core.cross_entropy import IGNORED
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine.augmentation import Crops, crop_flip
-from algorithms.engine.backends.context import (
+from algorithms.engine.backends.client_inputs import (
     NOTHING,
-    Context,
     Draws,
-    begin_context,
+    begin_inputs,
     functional_forward,
     stack,
     take_first,
 )
 from algorithms.engine.backends.optimizers import Optimizer
+from algorithms.interfaces import ClientInputs, ObjectiveContract
 from algorithms.training._batches import PADDING
 from algorithms.training.local_sgd import Config
+from datasets.components import Component
+from datasets.components import Config as SlotConfig
 
 
 def train(
@@ -35,48 +37,54 @@ def train(
     y: np.ndarray,
     batches: list[Ints],
     optimizer: Optimizer,
-    objective: Any,
-    told: Mapping[str, torch.Tensor],
+    objective: Component[ObjectiveContract, SlotConfig],
+    statistics: Mapping[str, torch.Tensor],
     draws: Sequence[Draws] = (),
 ) -> tuple[torch.Tensor, np.ndarray]:
-    """Step every client of a block through its own ``batches`` (positions in ``x``, padded with -1).
+    """Train all clients of a block, each on its own batches.
 
     Args:
+        network: the model that all clients train.
         start: [clients, d] the weights that each client starts from.
-        batches: one [steps, batch] array for each client; they may differ in steps.
-        told: what the server told the clients of themselves, [clients, ...] each.
-        draws: one for each client; () stands for nothing.
+        x: [n, ...] prepared examples.
+        y: [n] labels.
+        batches: one [steps, batch] array per client with positions in ``x``, padded with -1; steps may differ.
+        optimizer: the block's optimizer, which keeps its moments from step to step.
+        objective: the objective.
+        statistics: statistics that the server sent the clients about themselves, [clients, ...] by name.
+        draws: random numbers of each client; () stands for none.
 
     Returns:
-        The trained weights [clients, d] and each client's mean loss over its examples, [clients].
+        The trained weights [clients, d], and each client's mean loss over its examples [clients] in nats.
     """
     training, steps = optimizer.config, np.array([len(rows) for rows in batches])
-    assert isinstance(training, Config)  # the one component that has this backend
-    # Clients that finish early come last, so that those at work are always the first rows.
+    assert isinstance(training, Config)  # the only component with this backend
+    # Clients that finish early come last, so that the active clients are always the first rows.
     order = torch.from_numpy(np.argsort(-steps, kind="stable"))
     places = order.tolist()
     draws = [draws[i] for i in places] if draws else [NOTHING] * len(order)
-    params, context = start[order], _context(network, objective, start, x.shape[1:], told, places, draws)
+    params = start[order]
+    client = _client_inputs(network, objective, start, x.shape[1:], statistics, places, draws)
     plan, crops = _stack_batches([batches[i] for i in places], PADDING), _crops(draws)
     losses_of, advance = _vectorize(network, objective)
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()
     optimizer.reorder(order)
-    held = len(order)
+    previous = len(order)
     for step in range(plan.shape[1]):
         active = int((steps > step).sum())
-        if active < held:
-            context, held = take_first(context, active), active
+        if active < previous:
+            client, previous = take_first(client, active), active
         inputs, targets = _batch(network, as_tensor(x), as_tensor(y), torch.from_numpy(plan[:active, step]))
         if crops is not None:
             flat = crop_flip(inputs.flatten(0, 1), crops.moves[:active, step].reshape(-1, 3), crops.around)
             inputs = flat.unflatten(0, inputs.shape[:2])
-        if context.get("carry"):
+        if client.get("carry"):
             with torch.no_grad():
-                context["carry"] = advance(network.layout.views(params[:active]), context["carry"], inputs)
+                client["carry"] = advance(network.layout.views(params[:active]), client["carry"], inputs)
         # A client's loss depends on its own row alone, so one backward pass through the sum gives every client's gradient.
         moving = params[:active].requires_grad_()
-        losses = losses_of(network.layout.views(moving), inputs, targets, context)
+        losses = losses_of(network.layout.views(moving), inputs, targets, client)
         (grads,) = torch.autograd.grad(losses.sum(), moving)
         if training.clip_gradient is not None:
             grads = clip_gradients(grads, training.clip_gradient)
@@ -90,55 +98,60 @@ def train(
 def _batch(
     network: Network, examples: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs [clients, batch, ...] and targets [clients, batch] for the positions ``rows``, padding marked in the targets."""
-    # Faster than an index of several dimensions.
+    """Return inputs [clients, batch, ...] and targets [clients, batch] at the positions ``rows``; targets mark padding."""
+    # index_select is faster than an index of several dimensions.
     chosen = examples.flatten(1).index_select(0, rows.clamp(min=0).flatten())
     inputs = chosen.view(*rows.shape, *examples.shape[1:]).to(network.device)
     return inputs, torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
 
 
-def _context(
+def _client_inputs(
     network: Network,
-    objective: Any,
+    objective: Component[ObjectiveContract, SlotConfig],
     start: torch.Tensor,
     shape: tuple[int, ...],
-    told: Mapping[str, torch.Tensor],
+    statistics: Mapping[str, torch.Tensor],
     places: Sequence[int],
     draws: Sequence[Draws],
-) -> Context:
-    """The context of the clients at these ``places``, in their order, [clients, ...] each; so ``draws`` stand already."""
-    if not told and not hasattr(objective.module, "CONTEXT") and not hasattr(objective.module, "carry"):
+) -> ClientInputs:
+    """Prepare and stack the objective's inputs of the clients at ``places``, in that order, [clients, ...] each.
+
+    ``draws`` are already in that order.
+    """
+    if not statistics and "sent" not in objective.module.NEEDS and not objective.module.ITERATES:
         return {}
     each = [
-        begin_context(
-            network, objective, start[i], shape, {name: values[i] for name, values in told.items()}, own.probes
+        begin_inputs(
+            network, objective, start[i], shape, {name: values[i] for name, values in statistics.items()}, own.probes
         )
         for i, own in zip(places, draws, strict=True)
     ]
     return stack(each)
 
 
-def _vectorize(network: Network, objective: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """``loss(arrays, x, y, context)`` and ``advance(arrays, carry, x)`` of all clients at once."""
+def _vectorize(
+    network: Network, objective: Component[ObjectiveContract, SlotConfig]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return ``loss(arrays, x, y, client)`` and ``advance(arrays, carry, x)`` for all clients at once."""
     module, config, forward = objective.module, objective.config, functional_forward(network)
 
-    def loss(arrays: Context, x: torch.Tensor, y: torch.Tensor, context: Context) -> Any:
-        return module.loss(config, forward, arrays, x, y, context)
+    def loss(arrays: Any, x: torch.Tensor, y: torch.Tensor, client: ClientInputs) -> Any:
+        return module.loss(config, forward, arrays, x, y, client)
 
-    def advance(arrays: Context, carry: Context, x: torch.Tensor) -> Any:
+    def advance(arrays: Any, carry: Any, x: torch.Tensor) -> Any:
         return module.advance(config, forward, arrays, carry, x)
 
-    return vmap(loss, randomness="error"), vmap(advance, randomness="error")
+    return torch_vmap(loss, randomness="error"), torch_vmap(advance, randomness="error")
 
 
 def _crops(draws: Sequence[Draws]) -> Crops | None:
-    """Moves [clients, most steps, widest batch, 3], or None where images stay as they are."""
+    """Stack the moves to [clients, most steps, widest batch, 3]; None if images are not augmented."""
     each = [own.crops for own in draws if own.crops is not None]
     return Crops(_stack_batches([own.moves for own in each], 0), each[0].around) if each else None
 
 
 def _stack_batches(batches: Sequence[np.ndarray], blank: int) -> np.ndarray:
-    """[clients, most steps, widest batch, ...], filled up with ``blank``."""
+    """Stack arrays to [clients, most steps, widest batch, ...], filling up with ``blank``."""
     steps, width = max(len(rows) for rows in batches), max(rows.shape[1] for rows in batches)
     plan = np.full((len(batches), steps, width, *batches[0].shape[2:]), blank, batches[0].dtype)
     for i, rows in enumerate(batches):

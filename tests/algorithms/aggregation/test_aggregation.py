@@ -72,7 +72,7 @@ def test_weights_that_sum_to_nothing_are_an_error(weights):
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
 @fast
-def test_the_cut_into_cohorts_does_not_matter_to_1e_12(clients, size, seed):
+def test_the_cut_into_blocks_does_not_matter_to_1e_12(clients, size, seed):
     rng = np.random.default_rng(seed)
     updates, weights = rng.normal(size=(clients, 5)).astype(np.float32), rng.uniform(0.1, 50, clients)
     blocks = [list(range(at, min(at + size, clients))) for at in range(0, clients, size)]
@@ -84,7 +84,7 @@ def test_the_cut_into_cohorts_does_not_matter_to_1e_12(clients, size, seed):
 # FedAvg
 
 
-def test_a_client_counts_by_its_records_or_as_one():
+def test_a_client_counts_by_its_examples_or_as_one():
     examples = np.array([10, 30])
     assert fedavg.weigh(fedavg.Config(), examples).tolist() == [10.0, 30.0]
     assert fedavg.weigh(fedavg.Config(weights="uniform"), examples).tolist() == [1.0, 1.0]
@@ -121,7 +121,7 @@ def test_a_step_moves_the_parameters_and_replaces_the_statistics():
     assert after.model.params.tolist() == [2.0, 5.0]
     assert after.model.buffers.tolist() == [4.0]
     assert (after.model.params.dtype, after.model.buffers.dtype) == (np.float32, np.float32)
-    assert (state, after.state, after.metrics, after.spent) == ({}, {}, {}, None)
+    assert (state, after.state, after.metrics, after.event) == ({}, {}, {}, None)
     assert after.weights.tolist() == [0.25, 0.75]
     assert (model.params.tolist(), model.buffers.tolist()) == ([1.0, 2.0], [7.0])
 
@@ -137,7 +137,7 @@ def test_weights_chosen_afterwards_replace_those_that_were_summed_with():
 
 def test_what_is_known_is_handed_on_for_those_who_sent_something():
     joined = gather([part([1, 3], [1.0, 1.0], [[1.0], [1.0]])], {"rho": np.array([0.1, 0.2, 0.3, 0.4])})
-    assert joined.known["rho"].tolist() == [0.2, 0.4]
+    assert joined.statistics["rho"].tolist() == [0.2, 0.4]
 
 
 # Who takes part
@@ -163,7 +163,7 @@ def test_everybody_some_or_whoever_is_drawn_takes_part():
 FINP = {"rounds": 1, "data": "digits", "model": "mlp", "objective": "finp"}
 
 
-def test_a_client_is_compared_with_its_own_cluster_and_keeps_its_rho_while_it_is_away():
+def test_a_client_is_ranked_in_its_cluster_and_keeps_its_rho_while_away():
     """In a cluster of three the one that lies apart has 1, the others half of it; cluster 1 is on another scale."""
     known = {"rho": np.full(7, 0.5), "lambda_max": np.array([1.0, 1, 2, 100, 100, 300, 7])}
     known["hessian_trace"] = known["lambda_max"] * 3

@@ -23,7 +23,7 @@ def received(rho: list[float] | None) -> ClientUpdates:
         updates=updates,
         own_buffers=np.arange(clients, dtype=np.float32)[:, None],
         scales=np.ones(clients),
-        known={} if rho is None else {"rho": np.array(rho)},
+        statistics={} if rho is None else {"rho": np.array(rho)},
     )
 
 
@@ -50,11 +50,11 @@ def test_a_single_client_is_all_there_is():
     assert weights_for([0]) == ([1], 0)
 
 
-def test_without_a_penalty_it_is_the_plain_mean_and_asks_for_no_measurement():
+def test_without_a_penalty_it_is_the_plain_mean_and_measures_nothing():
     assert weights_for(None, rho="with_penalty") == ([0.25] * 4, 0)
 
 
-def test_the_model_moves_by_the_weighted_mean_of_updates_and_its_statistics_do_too():
+def test_model_and_running_statistics_move_by_the_weighted_mean():
     config, sent = finp_ala.Config(), received([0, 0.25, 0.75, 1])
     chosen = reweight(sent, finp_ala.reweigh(config, sent)[0])
     params, state, metrics = finp_ala.apply(config, {}, np.array([10, 20], np.float32), chosen)
@@ -63,16 +63,25 @@ def test_the_model_moves_by_the_weighted_mean_of_updates_and_its_statistics_do_t
     assert chosen.buffers.tolist() == [0.375 + 0.25]
 
 
-def problems(objective, aggregation) -> list[str]:
+def run_with(objective, aggregation, **curvature):
     run = {"rounds": 1, "data": "digits", "model": "mlp", "objective": objective, "aggregation": aggregation}
-    return [str(problem) for problem in check(run)[1]]
+    return check(run | ({"curvature": curvature} if curvature else {}))
 
 
 def test_one_run_measures_curvature_in_one_way():
-    penalty = {"name": "finp", "power_steps": 7}
-    (found,) = problems(penalty, "finp_ala")
-    assert "power_steps" in found and "7" in found
-    assert not problems(penalty, {"name": "finp_ala", "power_steps": 7})
-    assert not problems(penalty, {"name": "finp_ala", "rho": "with_penalty"})
-    assert not problems("plain", {"name": "finp_ala", "power_steps": 7})
-    assert not problems(penalty, "fedavg")
+    for slots in (
+        ("finp", "finp_ala"),
+        ("finp", {"name": "finp_ala", "rho": "with_penalty"}),
+        ("plain", "finp_ala"),
+        ("finp", "fedavg"),
+    ):
+        run, problems = run_with(*slots, power_steps=7)
+        assert not problems and run.curvature.power_steps == 7 and run.measures_curvature
+
+
+def test_how_curvature_is_measured_is_refused_where_nobody_asks_for_it():
+    for slots in (("plain", "fedavg"), ("plain", {"name": "finp_ala", "rho": "with_penalty"})):
+        run, problems = run_with(*slots, power_steps=7)
+        (sentence,) = map(str, problems)
+        assert sentence.startswith("curvature: is read only where a component needs rho")
+        assert not run.measures_curvature

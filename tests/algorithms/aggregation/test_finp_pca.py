@@ -70,7 +70,7 @@ def released_objective(models: np.ndarray, w: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("clients", [2, 3, 10])
-def test_the_released_pca_measures_nothing_but_the_distance_to_the_weighted_mean(clients):
+def test_the_released_pca_measures_the_distance_to_the_weighted_mean(clients):
     rng = np.random.default_rng(clients)
     start, updates = 5 * rng.normal(size=60), drawn(clients, 60, clients).astype(np.float64)
     for w in (np.full(clients, 1 / clients), rng.dirichlet(np.ones(clients))):
@@ -162,7 +162,7 @@ def test_weights_lie_on_the_simplex_and_are_no_worse_than_uniform_ones(clients, 
 
 
 @every_objective
-def test_weights_do_not_depend_on_the_order_of_clients_nor_on_the_unit_nor_on_where_they_started(objective):
+def test_weights_do_not_depend_on_client_order_unit_or_starting_point(objective):
     updates, order = drawn(7, 50, 2), np.random.default_rng(0).permutation(7)
     weights = weights_of(updates, objective)
     np.testing.assert_allclose(weights_of(updates[order], objective), weights[order], atol=1e-4)

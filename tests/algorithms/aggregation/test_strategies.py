@@ -8,21 +8,24 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.aggregation import fedadagrad, fedadam, fedavg, fedavgm, fedmedian, fedopt, fedyogi
+from algorithms.aggregation import fedadagrad, fedadam, fedavg, fedavgm, fedmedian, fedyogi
+from algorithms.core.choices import WarmStart
 from algorithms.core.messages import ClientUpdates, weighted_sum
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
+from orchestrator.config.run import resolve
 
 FLOWER = np.load(Path(__file__).parents[2] / "fixtures" / "flower" / "strategies.npz")
 STRATEGIES: dict[str, Any] = {
     "fedavg": fedavg,
     "fedavgm": fedavgm,
     "fedmedian": fedmedian,
-    "fedopt": fedopt,
+    "fedopt": fedavg,
     "fedadam": fedadam,
     "fedadagrad": fedadagrad,
     "fedyogi": fedyogi,
 }
 OPTIMISERS = [fedavgm, fedadam, fedadagrad, fedyogi]
-WARM = [fedopt, fedavgm, fedyogi]
+WARM = [fedavgm, fedyogi]
 
 
 def received(updates: Any, weights: Any = None, scales: Any = None) -> ClientUpdates:
@@ -85,7 +88,7 @@ def test_flowers_rounds_tell_the_strategies_apart():
         assert np.abs(ours(other, name, "plain") - FLOWER[f"{name}.plain.result"]).max() > 1e-3
 
 
-def test_flowers_private_rounds_clip_some_and_send_another_model_than_the_servers():
+def test_flowers_private_rounds_clip_and_send_a_model_of_their_own():
     for name in STRATEGIES:
         sent, clients = FLOWER[f"{name}.private.sent"], FLOWER[f"{name}.private.clients"]
         scales = np.array([clipped(m - s, float(FLOWER["clip"])) for s, m in zip(sent, clients, strict=True)])
@@ -224,21 +227,21 @@ def test_a_server_keeps_no_hold_on_the_model_that_it_began_with(module):
 
 
 def run_with(shadow_size: int | None) -> Any:
-    return SimpleNamespace(data=SimpleNamespace(config=SimpleNamespace(shadow_size=shadow_size)))
+    data = SharedTestConfig(shadow_size=shadow_size) if shadow_size is not None else HeldOutConfig(shadow_size=None)
+    return SimpleNamespace(data=SimpleNamespace(config=data))
 
 
 def test_the_papers_warm_strategies_start_warm_and_the_others_cold():
-    for module in (fedopt, fedavgm, fedyogi):
+    for module in WARM:
         assert module.Config().warm_start_epochs == 20
-    for module in (fedadam, fedadagrad, fedmedian):
+    for module in (fedavg, fedadam, fedadagrad, fedmedian):
         assert module.Config().warm_start_epochs == 0
-    for name, module in STRATEGIES.items():
-        if name != "fedavg":
-            assert (module.Config().warm_start_lr, module.Config().warm_start_batch) == (1e-3, 32)
+    for module in STRATEGIES.values():
+        assert (module.Config().warm_start_lr, module.Config().warm_start_batch) == (1e-3, 32)
 
 
 @pytest.mark.parametrize("module", WARM)
-def test_a_warm_start_without_records_is_refused(module):
+def test_a_warm_start_without_examples_is_refused(module):
     ((field, sentence),) = module.problems(module.Config(), run_with(0))
     assert field == "warm_start_epochs"
     assert "20 epochs" in sentence and "data.shadow_size is 0" in sentence
@@ -247,12 +250,16 @@ def test_a_warm_start_without_records_is_refused(module):
     assert module.problems(module.Config(warm_start_epochs=0), run_with(0)) == []
 
 
-def test_fedopt_moves_and_weighs_like_fedavg():
-    came = received([[1, 2], [5, 8]], [1, 3])
-    params = np.array([1, 1], np.float32)
-    assert fedopt.apply(fedopt.Config(), {}, params, came)[0].tolist() == [5, 7.5]
-    assert fedopt.weigh(fedopt.Config(), np.array([10, 30])).tolist() == [10, 30]
-    assert fedopt.weigh(fedopt.Config(weights="uniform"), np.array([10, 30])).tolist() == [1, 1]
+def test_fedopt_is_fedavg_from_a_warm_start():
+    base = {"rounds": 1, "data": "digits", "model": "mlp"}
+    preset = resolve(base | {"aggregation": "fedopt"})
+    assert preset == resolve(base | {"aggregation": {"name": "fedavg", "warm_start_epochs": 20}})
+    assert preset.aggregation.module.warm_start(preset.aggregation.config) == WarmStart(20, 1e-3, 32)
+    equal = resolve(base | {"aggregation": {"name": "fedopt", "weights": "uniform", "warm_start_epochs": 5}})
+    assert (equal.aggregation.name, equal.aggregation.config.weights) == ("fedavg", "uniform")
+    assert equal.aggregation.config.warm_start_epochs == 5
+    plain = resolve(base | {"aggregation": "fedavg"}).aggregation
+    assert plain.module.warm_start(plain.config) is None
 
 
 @pytest.mark.parametrize(

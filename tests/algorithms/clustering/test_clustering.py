@@ -9,10 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from algorithms.clustering import ifca, ifca_mir, none
-from algorithms.clustering._preference import Preferences, View, cheapest, random_partition, thresholds
+from algorithms.clustering._preference import cheapest, thresholds
+from algorithms.core.choices import Preferences, View, random_partition
 from algorithms.core.configs import ClusteringConfig
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
+from tests.support.stand_ins import StandIn
 
 MAJORITY, MINORITY = 0, 1
 fast = settings(max_examples=100, deadline=None)
@@ -129,7 +131,7 @@ def test_beta_one_ignores_the_loss(seed):
 
 @given(df=st.floats(0.01, 3), dl=st.floats(0.01, 0.5), beta=betas, base=st.floats(0, 2), lowest=st.floats(0.5, 0.6))
 @fast
-def test_a_minority_client_moves_if_and_only_if_beta_exceeds_df_over_df_plus_dl(df, dl, beta, base, lowest):
+def test_a_minority_client_moves_where_beta_exceeds_df_over_df_plus_dl(df, dl, beta, base, lowest):
     """df: what it loses in nats by the majority model; dl: what it gains in risk."""
     boundary = df / (df + dl)
     assume(abs(beta - boundary) > 1e-9)
@@ -160,7 +162,7 @@ def test_of_evenly_spread_betas_the_share_dl_over_df_plus_dl_migrates(df, dl):
 
 @pytest.mark.parametrize("clients", [1, 2, 7, 200])
 @pytest.mark.parametrize("component", [none, ifca, ifca_mir])
-def test_tolerances_are_an_even_grid_in_random_order_and_the_same_for_every_component(component, clients):
+def test_tolerances_are_an_even_grid_and_the_same_for_every_component(component, clients):
     tolerated = component.preferences(component.Config(), clients, rng(3)).threshold
     np.testing.assert_allclose(np.sort(tolerated), np.linspace(0.5, 0.8, clients), atol=1e-12)
     assert tolerated.tolist() == thresholds(ClusteringConfig(), clients, rng(3)).tolist()
@@ -178,14 +180,14 @@ def test_ifca_and_its_absence_give_risk_no_weight():
         assert component.preferences(component.Config(), 5, rng()).beta.tolist() == [0] * 5
 
 
-def test_beta_falls_from_one_at_the_lowest_tolerance_to_zero_at_the_highest():
+def test_beta_falls_from_1_at_the_lowest_tolerance_to_0_at_the_highest():
     found = ifca_mir.preferences(ifca_mir.Config(), 31, rng())
     np.testing.assert_allclose(found.beta, (0.8 - found.threshold) / 0.3, atol=1e-12)
     assert (found.beta.min(), found.beta.max()) == pytest.approx((0, 1), abs=1e-12)
     assert found.beta[found.threshold.argmin()] == pytest.approx(1)
 
 
-def test_the_constant_preference_is_the_same_for_all_and_the_uniform_one_is_drawn():
+def test_the_constant_preference_is_equal_and_the_uniform_one_drawn():
     constant = ifca_mir.preferences(ifca_mir.Config(preference="constant", beta=0.3), 4, rng())
     assert constant.beta.tolist() == [0.3] * 4
     uniform = ifca_mir.preferences(ifca_mir.Config(preference="uniform"), 4000, rng(1))
@@ -208,7 +210,7 @@ def test_a_random_partition_has_equal_parts(clusters, clients, seed):
     assert sizes.max() - sizes.min() <= 1
 
 
-def test_a_random_partition_is_drawn_and_does_not_follow_the_order_of_clients():
+def test_a_random_partition_does_not_follow_the_order_of_clients():
     drawn = np.array([random_partition(2, 10, rng(seed)) for seed in range(200)])
     assert (drawn.sum(axis=1) == 5).all()
     assert len({tuple(one) for one in drawn}) > 100
@@ -221,7 +223,10 @@ def test_a_random_partition_is_drawn_and_does_not_follow_the_order_of_clients():
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"signal": "nobody"}, "names no attack of this run that measures a risk: 'nobody'"),
+        (
+            {"signal": "nobody"},
+            r"must name an attack of this run that measures a risk, one of \['shadow_mia'\]; got 'nobody'",
+        ),
         ({"lowest_threshold": 0.7, "highest_threshold": 0.7}, "must be below highest_threshold"),
     ],
 )
@@ -234,5 +239,5 @@ def test_a_preference_that_cannot_be_computed_is_refused(fields, sentence):
 
 def test_one_tolerance_for_all_is_refused_only_where_beta_follows_it():
     alike: dict[str, Any] = {"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}
-    run = SimpleNamespace(attacks=[SimpleNamespace(name="shadow_mia", module=SimpleNamespace(RISK=True))])
+    run = SimpleNamespace(attacks=[StandIn(name="shadow_mia", module=SimpleNamespace(RISK=True))])
     assert ifca_mir.problems(ifca_mir.Config(**alike), run) == []

@@ -12,6 +12,7 @@ from torch import nn
 from algorithms.core.messages import Weights
 from algorithms.core.network import Network
 from algorithms.models import mlp, mnist_cnn, vgg
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -20,7 +21,7 @@ IMAGE = (2, 6, 6)
 
 def model(build: Any) -> Any:
     """A component of the model slot that builds ``build(shape, classes)``."""
-    return SimpleNamespace(config=None, module=SimpleNamespace(build=lambda _, shape, classes: build(shape, classes)))
+    return StandIn(config=None, module=SimpleNamespace(build=lambda _, shape, classes: build(shape, classes)))
 
 
 def normalized(shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -83,7 +84,7 @@ def test_kernels_and_images_have_their_channels_last_in_memory(network):
     assert torch.equal(network.inputs(images(3)), torch.from_numpy(images(3)))
 
 
-def test_load_and_weights_are_a_round_trip_to_the_bit_and_weights_are_copies(network):
+def test_load_and_weights_round_trip_to_the_bit_and_weights_are_copies(network):
     first = weights_of(network)
     network.load(first)
     held = network.weights()
@@ -141,7 +142,7 @@ def test_logits_use_the_running_statistics_and_leave_them_alone(network):
     assert network.weights().buffers.tobytes() == before.buffers.tobytes()
 
 
-def test_logits_are_those_of_a_plain_module_with_the_same_arrays_and_do_not_depend_on_the_batch(network):
+def test_logits_are_those_of_a_plain_module_whatever_the_batch(network):
     network.load(weights_of(network))
     plain = normalized(IMAGE, 4)
     plain.load_state_dict({name: value.contiguous().clone() for name, value in network.module.state_dict().items()})
@@ -151,7 +152,7 @@ def test_logits_are_those_of_a_plain_module_with_the_same_arrays_and_do_not_depe
         np.testing.assert_allclose(network.logits(images(7), batch), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_counters_stay_out_of_the_vectors_and_do_not_tell_what_the_network_trained_before(network):
+def test_batch_counters_are_no_part_of_the_vectors_and_keep_no_history(network):
     assert network.buffers.numel() == 6
     network.module.train()
     network.module(network.inputs(images(3)))
@@ -177,12 +178,12 @@ def test_initial_weights_are_a_function_of_the_generator_alone(network):
     assert network.initial(np.random.default_rng(1)).params.tobytes() != first.params.tobytes()
 
 
-def test_building_filling_and_using_a_network_leaves_global_generators_as_they_were():
+def test_a_network_leaves_the_global_generators_as_they_were():
     torch.manual_seed(5)
     np.random.seed(5)
     before = torch.random.get_rng_state(), str(np.random.get_state())
     for module in (mnist_cnn, vgg):
-        network = Network(SimpleNamespace(module=module, config=module.Config()), (1, 32, 32), 10)
+        network = Network(StandIn(module=module, config=module.Config()), (1, 32, 32), 10)
         network.load(network.initial(np.random.default_rng(0)))
         network.logits(np.zeros((1, 1, 32, 32), np.float32))
     assert torch.equal(before[0], torch.random.get_rng_state())
@@ -215,7 +216,7 @@ def test_weights_and_biases_are_distributed_as_pytorch_would_draw_them(layer, sh
 
 
 def test_layers_and_attempts_do_not_share_their_draws():
-    network = Network(SimpleNamespace(module=mlp, config=mlp.Config(hidden=(6, 6))), (6,), 6)
+    network = Network(StandIn(module=mlp, config=mlp.Config(hidden=(6, 6))), (6,), 6)
     network.initial(np.random.default_rng(0))
     matrices = [parameter.detach().clone() for name, parameter in network.module.named_parameters() if "weight" in name]
     assert not torch.equal(matrices[0], matrices[1])
@@ -249,10 +250,13 @@ def test_what_a_network_holds_does_not_tell_how_much_it_was_trained_before(netwo
     """Batch normalization counts batches; a count of this process' work must not get into the models that are saved."""
     from algorithms.engine.backends.loop import passes
     from algorithms.training import local_sgd
+    from datasets.components import Component
+    from datasets.federation import Examples
 
     start = network.initial(np.random.default_rng(0))
     fresh = {name: array.clone() for name, array in network.module.state_dict().items()}
-    next(passes(network, images(4), np.arange(4), local_sgd.Config(batch_size=2), np.random.default_rng(2)))
+    training = Component("local_sgd", local_sgd.Config(batch_size=2), "algorithms.training")
+    next(passes(network, Examples(images(4), np.arange(4)), training, np.random.default_rng(2)))
     assert not all(torch.equal(array, fresh[name]) for name, array in network.module.state_dict().items())
     network.load(start)
     assert all(torch.equal(array, fresh[name]) for name, array in network.module.state_dict().items())

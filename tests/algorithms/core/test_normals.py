@@ -16,7 +16,7 @@ def test_a_short_vector_is_what_its_generator_draws():
     assert drawn.tolist() == np.random.default_rng(1).standard_normal(5, dtype=np.float32).tolist()
 
 
-def test_a_long_vector_is_what_the_generators_spawned_for_its_blocks_draw_one_after_another():
+def test_a_long_vector_is_drawn_piece_by_piece_by_spawned_generators():
     rng = np.random.default_rng(2)
     blocks = [own.standard_normal(size, np.float32) for own, size in zip(rng.spawn(3), (BLOCK, BLOCK, 7), strict=True)]
     assert Normals(2 * BLOCK + 7, np.random.default_rng(2)).take().tobytes() == np.concatenate(blocks).tobytes()
@@ -39,7 +39,7 @@ def test_blocks_do_not_repeat_each_other_and_have_the_deviation_asked_for():
 def test_noise_is_not_used_twice():
     noise = Normals(4, np.random.default_rng(0))
     noise.take()[:] = 0  # the taker may change it
-    with pytest.raises(RuntimeError, match="has been used"):
+    with pytest.raises(RuntimeError, match="has already been used"):
         noise.take()
 
 

@@ -17,6 +17,7 @@ from algorithms.core.dropout import Dropout
 from algorithms.core.network import Network
 from algorithms.curvature.chain import Chain, is_chain
 from algorithms.curvature.hessian import Graph, LossSurface
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -74,7 +75,7 @@ CHAINS = {
 
 
 def network(build) -> Network:
-    made = Network(SimpleNamespace(module=SimpleNamespace(build=build), config=None), SHAPE, CLASSES)
+    made = Network(StandIn(module=SimpleNamespace(build=build), config=None), SHAPE, CLASSES)
     made.load(made.initial(np.random.default_rng(0)))
     made.module.eval()
     return made
@@ -152,7 +153,7 @@ def test_a_gradient_known_by_hand():
 )
 def test_on_the_models_here_both_ways_give_the_same(model, shape, chain):
     module = import_module(f"algorithms.models.{model}")
-    net = Network(SimpleNamespace(module=module, config=module.Config()), shape, 6)
+    net = Network(StandIn(module=module, config=module.Config()), shape, 6)
     assert is_chain(net.module) == chain
     if not chain:
         return
@@ -226,7 +227,7 @@ def test_a_zero_in_front_of_a_relu_lets_nothing_through(steps, places):
     close(Chain(net, x, y, 7).times(vector), Graph(net, x, y, 7).times(vector), 1e-5)
 
 
-def test_large_records_go_through_autograd(monkeypatch):
+def test_large_examples_go_through_autograd(monkeypatch):
     net, (x, y) = chained("pools that overlap"), examples()
     vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
     expected = Chain(net, x, y, 7).times(vector)

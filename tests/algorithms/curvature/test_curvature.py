@@ -1,7 +1,5 @@
 """Curvature of a client's loss beside dense Hessians, closed forms and another library; rho of clients by hand."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -10,25 +8,25 @@ from hypothesis import strategies as st
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from algorithms.aggregation import fedavg, finp_ala
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.messages import Weights
 from algorithms.core.network import Network
 from algorithms.curvature import hessian
 from algorithms.curvature.hessian import spectrum
-from algorithms.curvature.ranking import relative_rank, wanted
+from algorithms.curvature.ranking import relative_rank
 from algorithms.models import mlp
-from algorithms.objectives import finp, plain
+from orchestrator.config.run import resolve
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SHAPE, CLASSES = (6,), 3
-EXACT = {"curvature_tolerance": 1e-9, "power_steps": 300}
+EXACT = {"tolerance": 1e-9, "power_steps": 300}
 SOLVERS = pytest.mark.parametrize("solver", ["lanczos", "power"])
 
 
 def a_network(*hidden: int) -> Network:
-    network = Network(SimpleNamespace(module=mlp, config=mlp.Config(hidden=hidden)), SHAPE, CLASSES)
+    network = Network(StandIn(module=mlp, config=mlp.Config(hidden=hidden)), SHAPE, CLASSES)
     network.load(network.initial(np.random.default_rng(0)))
     return network
 
@@ -63,7 +61,7 @@ def largest(matrix: np.ndarray) -> float:
 
 
 @SOLVERS
-def test_softmax_regression_at_zero_weights_has_the_curvature_that_one_finds_by_hand(solver):
+def test_softmax_regression_at_zero_weights_has_the_curvature_by_hand(solver):
     """Shares are 1/C, so H = (I/C - 1/C^2) x mean of x x' with a constant 1 in x; every label has as steep a gradient."""
     network, (x, y) = a_network(), examples()
     network.params.zero_()
@@ -178,7 +176,7 @@ def test_the_mean_of_many_estimates_is_the_trace_of_the_dense_hessian(trace):
     assert np.mean(found) == pytest.approx(expected, abs=3 * error)
 
 
-def test_gradients_of_records_find_the_trace_better_than_twenty_probes():
+def test_gradients_of_examples_find_the_trace_better_than_twenty_probes():
     network, (x, y) = a_network(8), examples()
     spread = {
         trace: np.std([measured(network, x, y, seed, trace=trace, power_steps=1)[1] for seed in range(20)])
@@ -278,14 +276,12 @@ def test_rho_has_no_unit(given_, unit):
 
 
 def test_a_run_measures_where_a_slot_asks_for_it():
-    def run(objective, aggregation):
-        return SimpleNamespace(
-            objective=SimpleNamespace(config=objective), aggregation=SimpleNamespace(config=aggregation)
-        )
+    def measures(objective, aggregation) -> bool:
+        run = {"rounds": 1, "data": "digits", "model": "mlp", "objective": objective, "aggregation": aggregation}
+        return resolve(run).measures_curvature
 
-    penalty, weights = finp.Config(power_steps=7), finp_ala.Config(power_steps=9)
-    assert wanted(run(plain.Config(), fedavg.Config())) is None
-    assert wanted(run(penalty, fedavg.Config())) == penalty
-    assert wanted(run(plain.Config(), weights)) == weights
-    assert wanted(run(plain.Config(), finp_ala.Config(rho="with_penalty"))) is None
-    assert wanted(run(penalty, finp_ala.Config(rho="with_penalty"))) == penalty
+    assert not measures("plain", "fedavg")
+    assert measures("finp", "fedavg")
+    assert measures("plain", "finp_ala")
+    assert not measures("plain", {"name": "finp_ala", "rho": "with_penalty"})
+    assert measures("finp", {"name": "finp_ala", "rho": "with_penalty"})

@@ -1,22 +1,23 @@
 """Random crops and mirroring: beside NumPy's padding and slicing, and alike in both backends."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.algorithms.engine.test_block import DATA, a_run, models_of, stream, trained
 
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.engine.augmentation import MARGIN, background, crop_flip, draw_crops
 from algorithms.engine.backends import loop
 from algorithms.models import mnist_cnn
+from algorithms.training import local_sgd
 from algorithms.training._batches import shape_problem
 from algorithms.training.local_sgd import Config
 from datasets.federation import Examples, Preparation
+from tests.algorithms.engine.test_block import DATA, a_run, models_of, stream, trained
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -70,7 +71,7 @@ def test_the_order_in_memory_does_not_matter_and_images_stay_as_they_are(memory)
     assert torch.equal(given, torch.from_numpy(x))
 
 
-def test_what_lies_around_an_image_is_the_data_sets_background_as_the_model_sees_it():
+def test_shifted_images_are_filled_up_with_the_data_sets_background():
     assert background(Preparation(), 2).tolist() == [0.0, 0.0]
     assert background(Preparation(fill=1.0), 1).tolist() == [1.0]
     prepare = Preparation(fill=0.0, mean=(0.5, 0.25), std=(0.5, 0.1))
@@ -117,11 +118,11 @@ CLIENTS = (0, 2, 4)  # of 7, 1 and 12 examples
 def on_pictures(backend: str, clients: tuple[int, ...] = CLIENTS, **training: Any) -> np.ndarray:
     run = replace(
         a_run(backend, augment="crop_flip", **training),
-        model=SimpleNamespace(module=mnist_cnn, config=mnist_cnn.Config(), name="mnist_cnn"),  # type: ignore[arg-type]
+        model=StandIn(module=mnist_cnn, config=mnist_cnn.Config(), name="mnist_cnn"),  # type: ignore[arg-type]
     )
     network = Network(run.model, PICTURES.shape, PICTURES.classes)
     start, nothing = models_of(network, 1), np.zeros(len(clients), int)
-    return block.train(run, PICTURES, network, clients, start, nothing, 0, stream, {}).params
+    return block.train(run, PICTURES, network, start, block.Assignment(clients, nothing, 0), stream).params
 
 
 def test_the_backends_see_the_same_images():
@@ -130,7 +131,7 @@ def test_the_backends_see_the_same_images():
     assert on_pictures("loop", (4,))[0].tobytes() == in_turn[2].tobytes()
 
 
-def test_every_epoch_shows_a_client_its_records_moved_anew(monkeypatch):
+def test_every_epoch_shows_a_client_its_examples_moved_anew(monkeypatch):
     """What the network is handed: client 4's examples, cut out by what its own stream says and no two epochs alike."""
     shown = []
     inputs = Network.inputs
@@ -149,10 +150,11 @@ def test_every_epoch_shows_a_client_its_records_moved_anew(monkeypatch):
 
 
 def test_shadow_models_see_moved_images_too():
-    network = Network(SimpleNamespace(module=mnist_cnn, config=mnist_cnn.Config()), (2, 8, 8), 2)
+    network = Network(StandIn(module=mnist_cnn, config=mnist_cnn.Config()), (2, 8, 8), 2)
     start, mine, found = network.initial(np.random.default_rng(0)), PICTURES.client(4), []
     for prepare in (PICTURES.prepare, PICTURES.prepare, Preparation(fill=9.0)):
         network.load(start)
-        next(loop.passes(network, mine.x, mine.y, Config(augment="crop_flip"), np.random.default_rng(1), prepare))
+        training = StandIn(module=local_sgd, config=Config(augment="crop_flip"))
+        next(loop.passes(network, mine, training, np.random.default_rng(1), prepare))
         found.append(network.weights().params.tobytes())
     assert found[0] == found[1] != found[2]

@@ -14,7 +14,10 @@ from algorithms.engine.backends import loop, vmap
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.models import mlp, mnist_cnn
 from algorithms.objectives import plain
+from algorithms.training import local_sgd
 from algorithms.training.local_sgd import Config, one_pass, schedule
+from datasets.federation import Examples
+from tests.support.stand_ins import StandIn
 from tests.support.torchs_own import TorchsOwn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,12 +30,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam", "lr": 0.05},
 }
 every_kind = pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
-PLAIN = SimpleNamespace(module=plain, config=plain.Config())
+PLAIN = StandIn(module=plain, config=plain.Config())
 
 
 def a_network(module: Any = mlp, shape: tuple[int, ...] = SHAPE, **fields: Any) -> Network:
     fields = fields or ({"hidden": (8,)} if module is mlp else {})
-    return Network(SimpleNamespace(module=module, config=module.Config(**fields)), shape, CLASSES)
+    return Network(StandIn(module=module, config=module.Config(**fields)), shape, CLASSES)
 
 
 def examples(n: int, shape: tuple[int, ...] = SHAPE) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +49,8 @@ def config(fields: dict[str, Any]) -> Config:
 
 def by_loop(network: Network, start: Any, x: Any, y: Any, plan: Any, training: Config) -> tuple[np.ndarray, float]:
     network.load(start)
-    loss = loop.train(network, x, y, plan, Optimizer(training, training.lr), PLAIN, {})
+    gradient = loop.objective_gradient(network, training, PLAIN, {})
+    loss = loop.train(network, x, y, plan, Optimizer(training, training.lr), gradient)
     return network.weights().params, loss
 
 
@@ -118,7 +122,7 @@ def test_no_step_leaves_the_weights_and_costs_nothing():
 
 def test_one_step_by_hand_on_a_linear_model():
     """Two classes, one example x = 1 of class 0, weights 0: softmax is (1/2, 1/2), so the gradients are -1/2 and 1/2."""
-    network = Network(SimpleNamespace(module=mlp, config=mlp.Config(hidden=())), (1,), 2)
+    network = Network(StandIn(module=mlp, config=mlp.Config(hidden=())), (1,), 2)
     start = SimpleNamespace(params=np.zeros(4, np.float32), buffers=np.zeros(0, np.float32))
     x, y, plan = np.ones((1, 1), np.float32), np.zeros(1, np.int64), np.array([[0]])
     params, loss = by_loop(network, start, x, y, plan, Config(lr=1.0))
@@ -135,7 +139,8 @@ def test_passes_are_epochs_of_one_optimizer():
     plan = np.concatenate([one_pass(12, 5, rng) for _ in range(3)])
     expected, mean = by_loop(network, start, x, y, plan, training)
     network.load(start)
-    losses = list(islice(loop.passes(network, x, y, training, np.random.default_rng(5)), 3))
+    slot = StandIn(module=local_sgd, config=training)
+    losses = list(islice(loop.passes(network, Examples(x, y), slot, np.random.default_rng(5)), 3))
     assert network.weights().params.tobytes() == expected.tobytes()
     assert np.mean(losses) == pytest.approx(mean, rel=1e-6)
     assert losses[2] < losses[0]
@@ -184,7 +189,7 @@ def test_vmap_agrees_with_the_loop_on_convolutions():
         np.testing.assert_allclose(params[i], by_loop(network, start, x, y, plan, training)[0], atol=5e-6)
 
 
-def test_vmap_gives_the_same_bytes_again_and_a_client_depends_on_its_cohort_only_by_rounding():
+def test_vmap_repeats_to_the_bit_and_depends_on_the_block_by_rounding_only():
     """Batched products may be cut up by their number, so bytes are promised for a fixed block, not for a client alone."""
     training, network = config(KINDS["momentum"]), a_network()
     x, y, plans, _ = a_block(training)
@@ -214,7 +219,7 @@ def test_padding_trains_nobody(last):
     assert (found.tobytes(), same.tobytes()) == (expected.tobytes(), losses.tobytes())
 
 
-def test_vmap_starts_from_the_weights_that_it_is_given_and_leaves_them_as_they_are():
+def test_vmap_starts_from_the_given_weights_and_leaves_them_as_they_are():
     training, network = config({"lr": 0.3}), a_network()
     x, y, plans, _ = a_block(training)
     starts = [network.initial(np.random.default_rng(i)) for i in range(len(SIZES))]

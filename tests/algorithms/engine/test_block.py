@@ -12,15 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from algorithms.clustering import ifca
 from algorithms.core.messages import Weights, gather
 from algorithms.core.network import Network
 from algorithms.engine import block
+from algorithms.interfaces import Run
 from algorithms.objectives import plain
 from algorithms.training.local_sgd import PADDING, Config, learning_rate, one_pass, schedule
-from datasets.components import components
-from orchestrator.config.run import Component, Run, resolve
+from datasets.components import Component, components
+from orchestrator.config.run import resolve
 from tests.support.planted import clustered, planted
 from tests.support.planted import given as base
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -38,7 +41,8 @@ def stream(purpose: str, client: int) -> np.random.Generator:
 def a_run(backend: str = "loop", clustering: Any = "ifca", **training: Any) -> Run:
     slots: dict[str, Any] = {"clustering": clustering if isinstance(clustering, dict) else clustered(clustering)}
     model = {"name": "mlp", "hidden": [4]}
-    return resolve(base(model=model, training={"backend": backend, "epochs": 2, "batch_size": 8, **training}, **slots))
+    passes = {} if training.get("local_step") == "one_batch" else {"epochs": 2, "batch_size": 8}
+    return resolve(base(model=model, training={"backend": backend, **passes, **training}, **slots))
 
 
 def a_network(run: Run) -> Network:
@@ -52,7 +56,8 @@ def models_of(network: Network, count: int = 2) -> list[Weights]:
 def trained(run: Run, clients: tuple[int, ...], assignment: list[int], round_: int = 0, context: Any = None) -> Any:
     network = a_network(run)
     chosen = np.array(assignment)[list(clients)]
-    return block.train(run, DATA, network, clients, models_of(network), chosen, round_, stream, context or {})
+    assigned = block.Assignment(clients, chosen, round_, context or {})
+    return block.train(run, DATA, network, models_of(network), assigned, stream)
 
 
 # Plans
@@ -60,7 +65,7 @@ def trained(run: Run, clients: tuple[int, ...], assignment: list[int], round_: i
 
 @given(sizes, batch_sizes, seeds)
 @fast
-def test_a_pass_shows_every_record_once_in_full_batches_but_for_the_last(examples, batch, seed):
+def test_a_pass_shows_every_example_once_in_full_batches_but_for_the_last(examples, batch, seed):
     rows = one_pass(examples, batch, np.random.default_rng(seed))
     assert rows.shape == (-(-examples // batch), batch)
     shown = rows[rows != PADDING]
@@ -83,7 +88,7 @@ def test_a_round_is_so_many_passes_each_in_its_own_order(examples, batch, epochs
     assert plan.tolist() == schedule(training, examples, None, np.random.default_rng(seed)).tolist()
 
 
-def test_one_batch_is_a_single_step_on_the_records_that_the_cluster_was_chosen_with():
+def test_one_batch_is_a_step_on_the_examples_the_cluster_was_chosen_with():
     training, rng = Config(local_step="one_batch", epochs=5, batch_size=3), np.random.default_rng(0)
     assert schedule(training, 4, None, rng).tolist() == [[0, 1, 2, 3]]
     assert schedule(training, 4, np.array([3, 1]), rng).tolist() == [[3, 1]]
@@ -99,9 +104,9 @@ def test_the_learning_rate_decays_by_round():
 
 @given(sizes, st.integers(1, 60), seeds)
 @fast
-def test_a_minibatch_selection_draws_different_records_as_many_as_there_are(examples, batch, seed):
-    config = SimpleNamespace(selection="minibatch", selection_batch=batch)
-    run = SimpleNamespace(clustering=SimpleNamespace(config=config))
+def test_a_minibatch_selection_draws_different_examples(examples, batch, seed):
+    config = ifca.Config(selection="minibatch", selection_batch=batch)
+    run = SimpleNamespace(clustering=StandIn(module=ifca, config=config))
     (picked,) = block.selection_examples(run, [examples], lambda purpose, client: np.random.default_rng(seed), [0])
     assert picked is not None
     assert len(set(picked.tolist())) == len(picked) == min(examples, batch)
@@ -110,7 +115,7 @@ def test_a_minibatch_selection_draws_different_records_as_many_as_there_are(exam
 
 @pytest.mark.parametrize("clustering", ["none", "ifca", "ifca_mir"])
 def test_by_default_models_are_compared_on_all_examples(clustering):
-    component = Component(clustering, components("algorithms.clustering")[clustering].Config(), "")
+    component = Component(clustering, components("algorithms.clustering")[clustering].Config(), "algorithms.clustering")
     assert block.selection_examples(
         SimpleNamespace(clustering=component), [5], lambda *_: pytest.fail("drawn"), [0]
     ) == [None]
@@ -120,7 +125,7 @@ def test_by_default_models_are_compared_on_all_examples(clustering):
 
 
 @BACKENDS
-def test_every_client_starts_from_its_own_model_and_trains_on_its_own_examples(backend):
+def test_every_client_trains_its_own_model_on_its_own_examples(backend):
     """Beside each client trained alone, in a network of its own, on its own examples as another would cut them out."""
     run, assignment = a_run(backend), [0, 1, 1, 0, 1, 0]
     found = trained(run, (1, 2, 3, 4), assignment)
@@ -134,7 +139,7 @@ def test_every_client_starts_from_its_own_model_and_trains_on_its_own_examples(b
         def own(purpose: str, _: int, client: int = client) -> np.random.Generator:
             return stream(purpose, client)
 
-        alone = block.train(run, mine, network, [0], models_of(network), chosen, 0, own, {})
+        alone = block.train(run, mine, network, models_of(network), block.Assignment([0], chosen, 0), own)
         np.testing.assert_allclose(found.params[i], alone.params[0], atol=2e-6)
         assert found.loss[i] == pytest.approx(alone.loss[0], rel=1e-5)
     assert found.buffers.shape == (4, 0)
@@ -156,7 +161,8 @@ def test_the_loop_gives_a_client_the_same_bytes_whoever_is_in_its_block():
 )
 @pytest.mark.parametrize("selection", ["full", "minibatch"])
 def test_the_backends_agree(fields, selection):
-    clustering = clustered("ifca", selection=selection, selection_batch=9)
+    batch = {"selection_batch": 9} if selection == "minibatch" else {}
+    clustering = clustered("ifca", selection=selection, **batch)
     assignment, clients = [0, 1, 1, 0, 1, 0], tuple(range(6))
     by_loop = trained(a_run("loop", clustering, **fields), clients, assignment)
     by_vmap = trained(a_run("vmap", clustering, **fields), clients, assignment)
@@ -186,7 +192,7 @@ def test_the_objective_is_told_what_the_server_told_each_client(backend):
         return 0 * plain.loss(config, forward, arrays, x, y, context) + context["pull"] * squares / 2
 
     run = a_run(backend, epochs=1, batch_size=8, lr=1.0)
-    objective = SimpleNamespace(module=SimpleNamespace(loss=loss, CONTEXT=("pull",)), config=plain.Config())
+    objective = StandIn(module=SimpleNamespace(loss=loss, NEEDS=("pull",)), config=plain.Config())
     pulls = torch.tensor([0.25, 0.125, 0.5])
     found = trained(replace(run, objective=objective), (0, 1, 4), [0] * 6, context={"pull": pulls})  # type: ignore[arg-type]
     start = models_of(a_network(run))[0].params
@@ -209,7 +215,8 @@ def test_cross_entropy_is_that_of_torch_and_survives_large_logits():
 
 @pytest.mark.parametrize("selection", ["full", "minibatch"])
 def test_every_model_is_judged_on_every_clients_examples(selection):
-    run = a_run(clustering=clustered("ifca", selection=selection, selection_batch=5))
+    batch = {"selection_batch": 5} if selection == "minibatch" else {}
+    run = a_run(clustering=clustered("ifca", selection=selection, **batch))
     network = a_network(run)
     models, clients = models_of(network, 3), (1, 2, 3)
     found = block.evaluate(run, DATA, network, clients, models, stream)
@@ -241,7 +248,7 @@ def test_evaluation_does_not_depend_on_the_cut_into_blocks():
 # Sums
 
 
-def summed(run: Any, clients: list[int], params: np.ndarray, assignment: list[int], examples: list[int]) -> Any:
+def summed(run: Run, clients: list[int], params: np.ndarray, assignment: list[int], examples: list[int]) -> Any:
     models = [Weights(np.full(2, float(j), np.float32), np.zeros(1, np.float32)) for j in range(3)]
     work = block.TrainedBlock(
         params.astype(np.float32), np.array([[i] for i in clients], np.float32), np.zeros(len(clients))
@@ -262,12 +269,12 @@ def test_by_hand_updates_are_summed_for_each_cluster_that_was_chosen():
     assert first.total.dtype == np.float64
 
 
-def test_updates_are_bounded_before_they_are_summed_and_kept_only_where_they_are_needed():
+def test_updates_are_bounded_before_the_sum_and_kept_only_where_needed():
     clip: Callable[..., Any] = lambda config, norms: np.minimum(1, 2.5 / norms)  # noqa: E731
     run = replace(
         a_run(),
-        privacy=SimpleNamespace(module=SimpleNamespace(NEEDS="mean", bound=clip), config=None),  # type: ignore[arg-type]
-        aggregation=SimpleNamespace(  # type: ignore[arg-type]
+        privacy=StandIn(module=SimpleNamespace(NEEDS="mean", bound=clip), config=None),  # type: ignore[arg-type]
+        aggregation=StandIn(  # type: ignore[arg-type]
             module=SimpleNamespace(NEEDS="updates", weigh=lambda config, examples: np.ones(len(examples))), config=None
         ),
     )
@@ -277,7 +284,7 @@ def test_updates_are_bounded_before_they_are_summed_and_kept_only_where_they_are
     assert parts[0].total.tolist() == [2.0, -2.0]
 
 
-def test_a_round_does_not_depend_on_the_cut_into_cohorts_to_1e_12():
+def test_a_round_does_not_depend_on_the_cut_into_blocks_to_1e_12():
     run, assignment = a_run("loop"), [0, 1, 1, 0, 1, 0]
     found = []
     for size in (1, 2, 4, 6):

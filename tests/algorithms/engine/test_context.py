@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 from torch import nn
 
 from algorithms.core.network import Network
 from algorithms.engine import block
-from algorithms.engine.backends.context import Draws, begin_context, stack, take_first
+from algorithms.engine.backends.client_inputs import Draws, begin_inputs, stack, take_first
+from algorithms.interfaces import Run
 from algorithms.objectives import plain
+from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,10 +32,10 @@ def with_objective(backend: str, lr: float = 0.1, **functions: Any) -> Any:
 
     module = SimpleNamespace(loss=loss, **functions)
     run = a_run(backend, epochs=1, batch_size=8, lr=lr)
-    return replace(run, objective=SimpleNamespace(module=module, config=plain.Config(), name="goal"))  # type: ignore[arg-type]
+    return replace(run, objective=StandIn(module=module, config=plain.Config(), name="goal"))  # type: ignore[arg-type]
 
 
-def moved(run: Any, clients: tuple[int, ...] = CLIENTS, told: Any = None) -> np.ndarray:
+def moved(run: Run, clients: tuple[int, ...] = CLIENTS, told: Any = None) -> np.ndarray:
     """[clients, d] how far the weights went, all clients starting from the same model."""
     return trained(run, clients, [0] * 6, context=told).params - models_of(a_network(run))[0].params
 
@@ -54,7 +56,7 @@ def test_what_was_sent_stays_while_the_weights_move(backend):
             {name: (arrays[name] - sent).square() / 2 for name, sent in context["sent"].items()}
         ) + everything(arrays)
 
-    found = moved(with_objective(backend, loss=goal, CONTEXT=("sent",)))
+    found = moved(with_objective(backend, loss=goal, NEEDS=("sent",)))
     for row, steps in zip(found, STEPS, strict=True):
         np.testing.assert_allclose(row, -(1 - 0.9**steps), atol=1e-5)
 
@@ -68,7 +70,7 @@ def test_an_objective_sees_what_it_asked_for_and_no_more(backend):
         return context["rho"] * everything(arrays)
 
     told = {"rho": np.array([1.0, 2.0, 0.5]), "lambda_max": np.full(3, np.nan)}
-    found = moved(with_objective(backend, loss=goal, CONTEXT=("rho",)), told=told)
+    found = moved(with_objective(backend, loss=goal, NEEDS=("rho",)), told=told)
     assert all(names == {"rho"} for names in seen)
     for row, rho, steps in zip(found, told["rho"], STEPS, strict=True):
         np.testing.assert_allclose(row, -0.1 * rho * steps, atol=1e-5)
@@ -94,7 +96,7 @@ def test_a_carry_is_made_once_and_advanced_before_every_step(backend):
     def goal(arrays: Any, context: Any) -> torch.Tensor:
         return context["carry"]["count"] * everything(arrays)
 
-    found = moved(with_objective(backend, loss=goal, carry=carry, advance=advance))
+    found = moved(with_objective(backend, loss=goal, ITERATES=True, carry=carry, advance=advance))
     assert shapes == [(10,)] * 3
     for row, steps in zip(found, STEPS, strict=True):
         np.testing.assert_allclose(row, -0.1 * steps * (steps + 1) / 2, atol=1e-5)
@@ -112,7 +114,7 @@ def probing(backend: str) -> Any:
     def goal(arrays: Any, context: Any) -> torch.Tensor:
         return everything({name: arrays[name] * context["carry"][name] for name in arrays})
 
-    return with_objective(backend, loss=goal, carry=carry, advance=advance)
+    return with_objective(backend, loss=goal, ITERATES=True, carry=carry, advance=advance)
 
 
 def test_the_backends_carry_alike_and_chance_belongs_to_the_client():
@@ -134,8 +136,8 @@ def test_contexts_are_stacked_and_cut_at_every_depth():
 
 def test_a_plain_objective_costs_no_context():
     network = a_network(a_run())
-    objective = SimpleNamespace(module=plain, config=plain.Config())
-    assert begin_context(network, objective, network.params, (10,), {}, None) == {}
+    objective = StandIn(module=plain, config=plain.Config())
+    assert begin_inputs(network, objective, network.params, (10,), {}, None) == {}
 
 
 # Options of the module
@@ -153,7 +155,7 @@ class Doubling(nn.Module):
 
 
 @BACKENDS
-def test_forward_hands_options_on_and_takes_other_weights_than_the_clients_own(backend):
+def test_forward_passes_options_on_and_takes_any_weights(backend):
     """Twice the weights and twice the output, divided by four, are the network itself."""
 
     def loss(config: Any, forward: Any, arrays: Any, x: Any, y: Any, context: Any) -> torch.Tensor:
@@ -163,8 +165,8 @@ def test_forward_hands_options_on_and_takes_other_weights_than_the_clients_own(b
         return plain.loss(config, quartered, arrays, x, y, context)
 
     module = SimpleNamespace(build=lambda config, shape, classes: Doubling(), CONVOLUTIONAL=False, BATCH_NORM=False)
-    usual = replace(a_run(backend), model=SimpleNamespace(module=module, config=None, name="doubling"))  # type: ignore[arg-type]
-    devious = replace(usual, objective=SimpleNamespace(module=SimpleNamespace(loss=loss), config=plain.Config()))  # type: ignore[arg-type]
+    usual = replace(a_run(backend), model=StandIn(module=module, config=None, name="doubling"))  # type: ignore[arg-type]
+    devious = replace(usual, objective=StandIn(module=SimpleNamespace(loss=loss), config=plain.Config()))  # type: ignore[arg-type]
     expected, found = (trained(run, CLIENTS, [0] * 6).params for run in (usual, devious))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -179,12 +181,12 @@ def dropping(**training: Any) -> tuple[Any, Network]:
         return nn.Sequential(nn.Linear(shape[0], 16), nn.ReLU(), dropout.Dropout(0.5), nn.Linear(16, classes))
 
     module = SimpleNamespace(build=build, CONVOLUTIONAL=False, BATCH_NORM=False, RANDOM=True)
-    model = SimpleNamespace(module=module, config=None, name="dropping")
+    model = StandIn(module=module, config=None, name="dropping")
     run = replace(a_run("loop", **training), model=model)  # type: ignore[arg-type]
     return run, Network(run.model, DATA.shape, DATA.classes)
 
 
-def test_dropout_is_the_clients_own_and_the_same_whoever_trains_and_whatever_was_trained_before():
+def test_dropout_is_the_clients_own_whoever_trains_after_whatever():
     run, network = dropping()
     start = [network.initial(np.random.default_rng(0))]
 
@@ -193,7 +195,7 @@ def test_dropout_is_the_clients_own_and_the_same_whoever_trains_and_whatever_was
             return stream(purpose + ("?" * seed if purpose == "augmentation" else ""), client)
 
         nothing = np.zeros(len(clients), int)
-        return block.train(run, DATA, network, clients, start, nothing, 0, other, {}).params
+        return block.train(run, DATA, network, start, block.Assignment(clients, nothing, 0), other).params
 
     everybody = train(CLIENTS)
     assert train(CLIENTS).tobytes() == everybody.tobytes()

@@ -95,7 +95,7 @@ def test_by_hand_momentum_remembers_the_step_before():
     assert weights.item() == -4 - 2
 
 
-def test_by_hand_the_first_step_of_adam_is_the_learning_rate_whatever_the_gradient():
+def test_by_hand_the_first_step_of_adam_is_the_learning_rate():
     weights, own = torch.zeros(3), optimizer({"optimizer": "adam", "lr": 0.25})
     own.step(weights, torch.tensor([1e-3, -50.0, 0.0]))
     assert weights.tolist() == pytest.approx([-0.25, 0.25, 0.0], abs=1e-5)
@@ -186,7 +186,7 @@ def test_nothing_is_kept_where_nothing_lasts(fields):
     assert optimizer_state(own) == {}
 
 
-def test_a_gradient_is_shortened_to_the_limit_row_by_row_and_a_short_one_is_left():
+def test_a_gradient_is_clipped_row_by_row_and_a_short_one_is_left():
     rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
     assert clip_gradients(rows, 1.0).tolist() == [pytest.approx([0.6, 0.8]), pytest.approx([0.3, 0.4]), [0.0, 0.0]]
     assert clip_gradients(rows[0], 10.0).tolist() == [3.0, 4.0]

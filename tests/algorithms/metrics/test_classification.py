@@ -27,7 +27,7 @@ def test_they_are_those_of_scikit_learn(classes, examples):
     assert classification.area(*classification.micro_roc(logits, labels)) == pytest.approx(expected)
 
 
-def test_a_class_that_is_never_predicted_has_precision_0_and_an_absent_one_does_not_count():
+def test_a_class_never_predicted_has_precision_0_an_absent_one_none():
     predicted, labels = np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1])
     assert classification.macro_f1_precision(predicted, labels, 5) == (pytest.approx((6 / 7 + 0) / 2), 0.375)
 

@@ -1,7 +1,6 @@
 """The metric-privacy paper's network: its sizes, how it starts, and dropout from a generator of one's own."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from torch import nn
 from algorithms.core.dropout import Dropout, reseed
 from algorithms.core.network import Network
 from algorithms.models import keras_cnn
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -24,7 +24,7 @@ def blueprint(shape=SLICE, classes: int = 4, **fields) -> nn.Module:
 
 
 def network(shape=SMALL, **fields) -> Network:
-    built = Network(SimpleNamespace(module=keras_cnn, config=keras_cnn.Config(**fields)), shape, 4)
+    built = Network(StandIn(module=keras_cnn, config=keras_cnn.Config(**fields)), shape, 4)
     built.initial(np.random.default_rng(0))
     return built
 
@@ -57,7 +57,7 @@ def test_dropout_follows_both_hidden_dense_layers_and_nothing_else():
 
 
 @pytest.mark.parametrize(("padding", "side"), [("valid", 18), ("same", 4)])
-def test_the_smallest_image_fits_and_one_pixel_less_is_refused_in_a_sentence(padding, side):
+def test_the_smallest_image_fits_and_one_pixel_less_is_refused(padding, side):
     config = keras_cnn.Config(padding=padding)
     assert keras_cnn.shape_problem(config, (3, side, side)) is None
     built = network((3, side, side + 1), padding=padding)
@@ -119,7 +119,7 @@ def test_gradients_pass_where_the_mask_lets_values_pass():
     assert torch.equal(x.grad, y.detach())
 
 
-def test_the_mask_is_a_function_of_seed_and_shape_whatever_precision_and_order_in_memory():
+def test_the_mask_depends_on_seed_and_shape_alone():
     x = torch.ones(4, 3, 5, 5)
     same = [x, x.contiguous(memory_format=torch.channels_last), x.bfloat16()]
     one, *others = [dropping(0.3, seed=7)(each) for each in same]
@@ -131,7 +131,7 @@ def test_the_mask_is_a_function_of_seed_and_shape_whatever_precision_and_order_i
 
 
 def test_training_without_a_generator_is_refused():
-    with pytest.raises(RuntimeError, match="no generator; call algorithms.dropout.reseed"):
+    with pytest.raises(RuntimeError, match="no generator; call algorithms.core.dropout.reseed"):
         Dropout(0.1)(torch.ones(3))
 
 
@@ -141,7 +141,7 @@ def test_a_probability_out_of_range_is_refused(p):
         Dropout(p)
 
 
-def test_training_repeats_with_its_seed_and_leaves_the_global_generator_alone():
+def test_training_repeats_with_its_seed_and_spares_the_global_generator():
     built, x = network(), torch.rand(8, *SMALL, generator=torch.Generator().manual_seed(1))
     before = torch.initial_seed(), torch.get_rng_state()
 

@@ -1,7 +1,6 @@
 """Networks: their parameter counts, as the paper prints them, and what they are made of."""
 
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from algorithms.core.network import Network
 from algorithms.models import femnist_cnn, hu_cnn, mlp, mnist_cnn, vgg
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -57,7 +57,7 @@ def test_the_mnist_layers_are_those_that_the_paper_lists():
 
 
 @pytest.mark.parametrize("depth", [11, 13, 16, 19])
-def test_a_vgg_has_as_many_weighted_layers_as_its_depth_and_normalizes_after_every_convolution(depth):
+def test_a_vgg_has_as_many_weighted_layers_as_its_depth(depth):
     layers = list(blueprint(vgg, CIFAR, 10, depth=depth).modules())
     weighted = [layer for layer in layers if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(weighted) == depth
@@ -88,7 +88,7 @@ def test_only_the_linear_layer_of_the_mnist_network_is_marked_for_glorot():
     ],
 )
 def test_a_network_gives_one_logit_for_each_class(module, shape, classes):
-    network = Network(SimpleNamespace(module=module, config=module.Config()), shape, classes)
+    network = Network(StandIn(module=module, config=module.Config()), shape, classes)
     network.load(network.initial(np.random.default_rng(0)))
     logits = network.logits(torch.rand(2, *shape).numpy())
     assert logits.shape == (2, classes)
@@ -108,7 +108,7 @@ def test_a_hidden_layer_without_units_is_refused(width):
 
 @pytest.mark.parametrize(("module", "shape"), [(mnist_cnn, MNIST), (femnist_cnn, MNIST), (hu_cnn, CIFAR), (vgg, CIFAR)])
 def test_a_pool_before_a_relu_is_the_papers_order_to_the_bit(module, shape):
-    model = SimpleNamespace(module=module, config=module.Config())
+    model = StandIn(module=module, config=module.Config())
     ours = Network(model, shape, 10)
     ours.initial(np.random.default_rng(0))
     paper = _relus_first(ours.module)

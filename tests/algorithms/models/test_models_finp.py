@@ -1,6 +1,5 @@
 """FinP's networks: parameter counts as published, what they accept, and narrow passes of the slimmable one."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from algorithms.core.initialization import initialize
 from algorithms.core.network import Network
 from algorithms.models import femnist_net, hu_cnn, resnet56, tcn
 from algorithms.models._slimmable import Basic, Bottleneck, ResNet, Stage
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -21,7 +21,7 @@ BLOCKS = pytest.mark.parametrize("block", [Bottleneck, Basic])
 
 
 def network(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) -> Network:
-    filled = Network(SimpleNamespace(module=module, config=module.Config(**fields)), shape, classes)
+    filled = Network(StandIn(module=module, config=module.Config(**fields)), shape, classes)
     filled.load(filled.initial(np.random.default_rng(0)))
     return filled
 
@@ -85,7 +85,7 @@ def test_a_resnet56_has_as_many_layers_as_its_name_says(block, convolutions, nor
         (femnist_net, {}, (1, 4, 4)),
     ],
 )
-def test_records_that_fit_train_even_one_at_a_time_and_give_one_logit_for_each_class(module, fields, shape):
+def test_examples_that_fit_train_even_one_at_a_time(module, fields, shape):
     assert module.shape_problem(module.Config(**fields), shape) is None
     made = network(module, shape, 5, **fields)
     assert made.logits(images(3, *shape).numpy()).shape == (3, 5)
@@ -106,7 +106,7 @@ def test_records_that_fit_train_even_one_at_a_time_and_give_one_logit_for_each_c
     ],
 )
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
-def test_records_one_smaller_are_called_unfit_and_are(module, fields, shape):
+def test_examples_one_smaller_are_called_unfit_and_are(module, fields, shape):
     refused = module.shape_problem(module.Config(**fields), shape)
     assert module.__name__.rpartition(".")[2] in refused and str(shape) in refused
     with pytest.raises((RuntimeError, ValueError)):  # no pixel is left, or a single one that cannot be normalized
@@ -130,7 +130,7 @@ def test_the_tcn_reads_an_image_as_one_long_signal():
 
 
 @pytest.mark.parametrize(("module", "shape"), [(tcn, (2, 16)), (hu_cnn, (1, 16, 16)), (femnist_net, DIGITS)])
-def test_networks_without_batch_normalization_may_be_vectorized_over_clients(module, shape):
+def test_networks_without_batch_normalization_may_be_vectorized(module, shape):
     built = network(module, shape, 3).module
     generator = torch.Generator().manual_seed(2)
     stacked = {n: 0.1 * torch.randn(2, *p.shape, generator=generator) for n, p in built.named_parameters()}
@@ -156,7 +156,7 @@ def plain_copy(block: nn.Module, convolutions: int) -> nn.Sequential:
 
 
 @pytest.mark.parametrize(("inside", "stride", "projects"), [(32, 1, False), (32, 2, True), (16, 1, True)])
-def test_a_bottleneck_adds_three_convolutions_to_its_input_or_to_a_projection_of_it(inside, stride, projects):
+def test_a_bottleneck_adds_three_convolutions_to_its_projected_input(inside, stride, projects):
     block, x = Bottleneck(inside, 8, stride), images(4, inside, 6, 6)
     inner = plain_copy(block, 3)(x)
     shapes = [tuple(getattr(block, f"conv{i}").weight.shape) for i in (1, 2, 3)]
@@ -167,12 +167,12 @@ def test_a_bottleneck_adds_three_convolutions_to_its_input_or_to_a_projection_of
     torch.testing.assert_close(block(x), (inner + shortcut).relu())
 
 
-def test_a_basic_block_adds_two_convolutions_to_its_input_where_the_shape_stays():
+def test_a_basic_block_adds_two_convolutions_where_the_shape_stays():
     block, x = Basic(8, 8, 1), images(4, 8, 6, 6)
     torch.testing.assert_close(block(x), (plain_copy(block, 2)(x) + x).relu())
 
 
-def test_the_shortcut_of_a_basic_block_drops_every_other_pixel_and_adds_channels_of_zeros_on_both_sides():
+def test_the_shortcut_drops_every_other_pixel_and_pads_channels_with_zeros():
     block, x = Basic(4, 8, 2), images(2, 4, 5, 5).abs()
     block.conv2.weight.data.zero_()
     out = block(x)
@@ -223,7 +223,7 @@ def test_a_narrow_pass_is_that_of_a_hand_made_narrow_net(block, width):
 
 
 @BLOCKS
-def test_a_narrow_pass_leaves_running_statistics_alone_and_a_full_one_does_not(block):
+def test_a_narrow_pass_leaves_running_statistics_alone(block):
     module = small(block).train()
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     module(images(4, 32 * block.expansion, 4, 4), narrow=0.25)
@@ -232,7 +232,7 @@ def test_a_narrow_pass_leaves_running_statistics_alone_and_a_full_one_does_not(b
     assert not any(torch.equal(buffer, before[name]) for name, buffer in module.named_buffers())
 
 
-def test_the_gradient_of_a_narrow_pass_lands_in_the_first_channels_of_the_flat_vector():
+def test_the_gradient_of_a_narrow_pass_is_in_the_first_channels():
     made = network(resnet56, DIGITS, 3)
     x2 = images(4, 128, 2, 2).abs()
     made.module.train()

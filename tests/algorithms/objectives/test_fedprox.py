@@ -37,7 +37,7 @@ def uninformed(given: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     return torch.zeros(len(x), 3)
 
 
-def test_on_a_constant_loss_it_is_the_quadratic_with_its_closed_form_gradient():
+def test_on_a_constant_loss_it_is_the_quadratic_in_closed_form():
     x, y = batch()
     own, sent = arrays(0), arrays(1)
     for parameter in own.values():
@@ -49,7 +49,7 @@ def test_on_a_constant_loss_it_is_the_quadratic_with_its_closed_form_gradient():
         torch.testing.assert_close(gradient, 0.3 * (own[name] - sent[name]).detach())
 
 
-def test_descent_on_the_quadratic_shrinks_the_distance_by_one_less_rate_times_mu_a_step():
+def test_descent_on_the_quadratic_shrinks_the_distance_by_1_minus_lr_mu():
     x, y = batch()
     sent, weight = {"weight": torch.tensor([[2.0]])}, torch.tensor([[5.0]])
     for step in range(1, 4):
@@ -71,17 +71,21 @@ def test_active_adds_its_gradient_to_that_of_the_plain_loss():
         torch.testing.assert_close(gradient, base + 0.3 * (own[name] - sent[name]).detach())
 
 
-def test_the_default_is_fedavg_bit_for_bit_whatever_mu():
+def test_inactive_is_fedavg_bit_for_bit_whatever_mu():
     x, y = batch()
     own = arrays(0)
     for parameter in own.values():
         parameter.requires_grad_()
     empirical = plain.loss(plain.Config(), linear, own, x, y, {})
     expected = torch.autograd.grad(empirical, list(own.values()))
-    for config in (fedprox.Config(), fedprox.Config(mu=5.0)):
+    for config in (fedprox.Config(mode="inactive"), fedprox.Config(mode="inactive", mu=5.0)):
         loss = fedprox.loss(config, linear, own, x, y, {"sent": arrays(1)})
         assert torch.equal(loss, empirical)
         assert all(map(torch.equal, torch.autograd.grad(loss, list(own.values())), expected))
+
+
+def test_the_default_is_the_method():
+    assert fedprox.Config().mode == "active"
 
 
 def test_with_mu_0_active_is_the_plain_loss():

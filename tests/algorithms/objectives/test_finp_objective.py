@@ -1,7 +1,5 @@
 """FinP's penalty: its value and gradient by hand, its norms beside singular value decompositions, vmap beside the loop."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -11,13 +9,16 @@ from torch.nn.functional import cross_entropy
 from algorithms.core.network import Network
 from algorithms.curvature.ranking import INITIAL_RHO
 from algorithms.engine.backends import loop, vmap
-from algorithms.engine.backends.context import Draws
+from algorithms.engine.backends.client_inputs import Draws
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.models import mlp, tcn
 from algorithms.objectives import _lipschitz, finp, plain
+from algorithms.training import local_sgd
 from algorithms.training.local_sgd import Config as Training
 from algorithms.training.local_sgd import schedule
+from datasets.federation import Examples
 from orchestrator.config.run import check
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -78,7 +79,7 @@ def test_only_the_largest_row_of_a_layer_is_pulled_towards_zero():
 
 
 @every_regularizer
-def test_the_gradient_is_that_of_the_logarithm_times_beta_rho_and_cross_entropy(regularizer):
+def test_the_gradient_is_beta_rho_cross_entropy_times_that_of_log_lip(regularizer):
     arrays, (x, y) = some_arrays(), some_examples()
     context = {"carry": _lipschitz.directions(arrays)} if regularizer == "spectral_product" else {}
     entropy = cross_entropy(net(arrays, x), y)
@@ -167,7 +168,7 @@ def test_the_jacobians_norm_is_that_of_its_singular_value_decomposition(n):
     assert 0.95 * expected < found <= expected * (1 + 1e-6)
 
 
-def test_the_jacobians_gradient_is_that_through_a_singular_value_decomposition():
+def test_the_jacobians_gradient_is_that_through_an_svd():
     """Of a linear net J is the weight itself, and three steps are exact where its singular values are far apart."""
     weight = torch.diag(torch.tensor([9.0, 0.3, 0.1]))[:, [2, 0, 1]].requires_grad_()
     x = drawn(5, 3)
@@ -192,13 +193,13 @@ def test_padding_has_no_jacobian(n):
 
 
 def a_network(module, shape, **fields) -> Network:
-    return Network(SimpleNamespace(module=module, config=module.Config(**fields)), shape, 3)
+    return Network(StandIn(module=module, config=module.Config(**fields)), shape, 3)
 
 
 def trained(network: Network, config, rho: float, backend: str, sizes=(7, 20, 33)) -> np.ndarray:
     """Weights of three clients after an epoch each, [3, d]."""
     module = finp if isinstance(config, finp.Config) else plain
-    objective, training = SimpleNamespace(module=module, config=config), Training(lr=0.05, epochs=1, batch_size=20)
+    objective, training = StandIn(module=module, config=config), Training(lr=0.05, epochs=1, batch_size=20)
     shape = (*network.shape_of_record,)
     start = network.initial(np.random.default_rng(0))
     begin, told = np.concatenate([[0], np.cumsum(sizes)]), torch.tensor([rho, 1.0, 0.3])
@@ -215,7 +216,10 @@ def trained(network: Network, config, rho: float, backend: str, sizes=(7, 20, 33
         network.load(start)
         mine = slice(begin[i], begin[i + 1])
         optimizer = Optimizer(training, training.lr)
-        loop.train(network, x[mine], y[mine], plan, optimizer, objective, {"rho": told[i]}, draws[i])
+        slot = StandIn(module=local_sgd, config=training)
+        own = Examples(x[mine], y[mine])
+        gradient = loop.client_gradient(network, slot, objective, own, {"rho": told[i]}, draws[i])
+        loop.train(network, x[mine], y[mine], plan, optimizer, gradient, draws[i])
         found.append(network.weights().params)
     return np.stack(found)
 
@@ -271,7 +275,7 @@ def test_a_negative_beta_is_refused():
         ("mlp", {"precision": "bf16", "backend": "loop"}, "bf16"),
     ],
 )
-def test_a_jacobian_is_refused_where_there_is_none_of_a_single_record(model, training, sentence):
+def test_a_jacobian_is_refused_where_there_is_none_of_a_single_example(model, training, sentence):
     run = {"rounds": 1, "data": "digits", "model": model, "training": training}
     _, found = check(run | {"objective": {"name": "finp", "regularizer": "input_jacobian"}})
     assert any(sentence in str(problem) for problem in found)

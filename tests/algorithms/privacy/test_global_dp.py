@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from pydantic import ValidationError
 from scipy import stats
 
 from algorithms.core import accounting
-from algorithms.privacy import global_dp, metric_dp
+from algorithms.core.accounting import PrivacyEvent, Spending
+from algorithms.interfaces import Outcome
+from algorithms.privacy import global_dp, metric_privacy
 from algorithms.privacy.global_dp import Config
 from tests.support.noise_runs import is_standard_deviation, normals, received, run, updates
 
@@ -41,7 +44,7 @@ def test_noise_has_the_standard_deviation_of_the_paper_for_equal_weights():
         assert stats.kstest(noise / 0.0125, "norm").pvalue > 1e-4
 
 
-def test_with_records_as_weights_the_sensitivity_is_that_of_the_largest_client_or_as_released_of_the_average_one():
+def test_with_examples_as_weights_the_largest_client_is_the_sensitivity():
     """The paper's four clients by quantity: 35, 15, 40 and 10 percent of the examples."""
     sds = {}
     for sensitivity in ("weights", "uniform"):
@@ -90,7 +93,7 @@ def test_a_round_in_which_nothing_moved_has_no_ratio():
 
 
 @given(seed=st.integers(0, 10_000), clients=st.integers(2, 6), clip=st.floats(0.1, 10), equal=st.booleans())
-def test_no_client_moves_the_clipped_mean_further_than_the_account_believes(seed, clients, clip, equal):
+def test_no_client_moves_the_clipped_mean_further_than_accounted_for(seed, clients, clip, equal):
     config, sent = Config(clip=clip), updates(clients, seed)
     examples = np.ones(clients) if equal else np.random.default_rng(seed).integers(1, 100, clients)
     mean = lambda rows: received(global_dp, config, rows, examples).mean  # noqa: E731
@@ -115,41 +118,46 @@ def test_the_sensitivity_is_reached_by_the_client_with_the_largest_weight():
 # The account
 
 
-def spent(config: Config, where, clients: int = 10, examples=None) -> tuple[dict, dict]:
+def account(*events: tuple[int, PrivacyEvent]) -> Outcome:
+    """The outcome of a run of which only the account is known: pairs of a model and an event."""
+    return Outcome([], [Spending(0, cluster, 0, event) for cluster, event in events], np.ones(1, np.int64))
+
+
+def spent(config: Config, where, clients: int = 10, examples=None) -> tuple[PrivacyEvent, dict]:
     """An event of the run, and what three such rounds come to."""
-    config = global_dp.resolved(config, where)
+    config = global_dp.resolve(config, where)
     assert global_dp.problems(config, where) == []
     one = global_dp.event(config, received(global_dp, config, updates(clients), examples), where)
-    return one, global_dp.final(config, where, [], [one | {"cluster": 0, "round": t} for t in range(where.rounds)])
+    return one, global_dp.final_metrics(config, where, account(*[(0, one)] * where.rounds))
 
 
 def test_all_clients_with_equal_weights_spend_z_whoever_the_neighbors_are():
     for neighboring, z in (("add_or_remove_one", 2.0), ("replace_one", 1.0)):
         one, told = spent(Config(noise_multiplier=2.0, neighboring=neighboring), run())
-        assert one == {"noise_multiplier": pytest.approx(z), "sampler": "all", "sampling": 1.0, "clients": 10}
+        assert one == PrivacyEvent(pytest.approx(z), "all", 1.0, 10)
         assert told["guarantee"] == "dp"
         assert told["epsilon"] == pytest.approx(accounting.epsilon([one] * 3, 1e-5, neighboring))
         assert told["epsilon"] == pytest.approx(
-            accounting.epsilon([one | {"noise_multiplier": z / 3**0.5}], 1e-5, "replace_one")
+            accounting.epsilon([replace(one, noise_multiplier=z / 3**0.5)], 1e-5, "replace_one")
         )
 
 
 def test_noise_that_is_too_small_for_the_weights_is_accounted_for_as_such():
     """One client of ten has 91 of 100 examples; C/n is a ninth of what it moves."""
     one, _ = spent(Config(noise_multiplier=1.0, sensitivity="uniform"), run(), examples=np.array([91] + [1] * 9))
-    assert one["noise_multiplier"] == pytest.approx(0.1 / 0.91)
+    assert one.noise_multiplier == pytest.approx(0.1 / 0.91)
 
 
-def test_a_fixed_number_of_clients_is_accounted_for_as_drawn_without_replacement():
+def test_fixed_participation_is_accounted_for_as_without_replacement():
     where = run(participation="fixed", participation_rate=0.3, data__config__clients=10)
     one, told = spent(Config(noise_multiplier=4.0), where, clients=3)
-    assert one == {"noise_multiplier": pytest.approx(2.0), "sampler": "fixed", "sampling": 0.3, "clients": 3}
+    assert one == PrivacyEvent(pytest.approx(2.0), "fixed", 0.3, 3)
     assert told["epsilon"] == accounting.epsilon([one] * 3, 1e-5, "replace_one")
 
 
-def test_a_poisson_round_is_divided_by_the_clients_expected_so_that_noise_does_not_tell_who_came():
+def test_a_poisson_round_is_divided_by_the_expected_number_of_clients():
     where = run(participation="poisson", participation_rate=0.4)
-    config = global_dp.resolved(Config(noise_multiplier=1e-9, clip=100.0), where)
+    config = global_dp.resolve(Config(noise_multiplier=1e-9, clip=100.0), where)
     assert config.divisor == 4.0
     for came in (1, 3, 7):
         sent = updates(came)
@@ -158,21 +166,16 @@ def test_a_poisson_round_is_divided_by_the_clients_expected_so_that_noise_does_n
         released, metrics = global_dp.release(config, moved, got, normals())
         assert released == pytest.approx(sent.sum(axis=0) / 4, abs=1e-5)
         assert metrics["noise_std"] == pytest.approx(1e-9 * 100 / 4)
-        assert global_dp.event(config, got, where) == {
-            "noise_multiplier": pytest.approx(1e-9),
-            "sampler": "poisson",
-            "sampling": 0.4,
-            "clients": came,
-        }
+        assert global_dp.event(config, got, where) == PrivacyEvent(pytest.approx(1e-9), "poisson", 0.4, came)
 
 
 def test_a_poisson_account_holds_only_where_empty_rounds_are_noisy_too():
     where = run(participation="poisson", participation_rate=0.4)
     one, told = spent(Config(noise_multiplier=1.0), where, clients=0)
     assert told["guarantee"] == "dp" and told["epsilon"] == accounting.dp_sgd_epsilon(1.0, 0.4, 3, 1e-5)
-    config = global_dp.resolved(Config(noise_multiplier=1.0), where)
-    told = global_dp.final(config, where, [], [one | {"cluster": 0}] * 2)
-    assert told["epsilon"] is None and "nobody came" in told["guarantee"]
+    config = global_dp.resolve(Config(noise_multiplier=1.0), where)
+    told = global_dp.final_metrics(config, where, account((0, one), (0, one)))
+    assert told["epsilon"] is None and "no client took part" in told["guarantee"]
 
 
 @pytest.mark.parametrize(("sampler", "neighboring"), [("fixed", "add_or_remove_one"), ("poisson", "replace_one")])
@@ -202,13 +205,13 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
         ({"aggregation__name": "fedyogi"}, "fedyogi"),
         ({"aggregation__name": "finp_pca"}, "finp_pca"),
         ({"model__module__BATCH_NORM": True}, "batch normalization"),
-        ({"objective__module__CONTEXT": ("rho",), "objective__name": "finp"}, "rank"),
+        ({"objective__module__NEEDS": ("rho",), "objective__name": "finp"}, "rank"),
         ({"participation": "fixed", "participation_rate": 0.5, "aggregation__config__weights": "examples"}, "uniform"),
         (
             {"participation": "poisson", "participation_rate": 0.5, "aggregation__config__weights": "examples"},
             "uniform",
         ),
-        ({"clustering__config__clusters": 2}, "choose among models"),
+        ({"clustering__config__clusters": 2}, "choose models by their data"),
         ({"clustering__config__restarts": 3}, "initializations are compared"),
     ],
 )
@@ -218,20 +221,15 @@ def test_no_epsilon_is_stated_where_none_holds_and_the_reason_is(other, word):
     assert told["guarantee"].startswith("none: ") and word in told["guarantee"]
 
 
-def test_fedopt_is_fedavg_from_another_start_and_has_its_account():
-    same = [spent(Config(noise_multiplier=1.0), run(aggregation__name=name))[1] for name in ("fedavg", "fedopt")]
-    assert same[0] == same[1] and same[0]["epsilon"] > 0
-
-
 def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
     where = run(clustering__config__clusters=2)
-    config = global_dp.resolved(Config(noise_multiplier=1.0), where)
+    config = global_dp.resolve(Config(noise_multiplier=1.0), where)
     one = global_dp.event(config, received(global_dp, config, updates(5)), where)
-    events = [one | {"cluster": 0}] * 3 + [one | {"cluster": 1}] * 2
-    told = global_dp.final(config, where, [], events)
+    told = global_dp.final_metrics(config, where, account(*[(0, one)] * 3, *[(1, one)] * 2))
     assert told["epsilon"] is None
     assert all(
-        "choose among models" in told[name] for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1")
+        "choose models by their data" in told[name]
+        for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1")
     )
     for j, rounds in ((0, 3), (1, 2)):
         assert told[f"epsilon_cluster_{j}"] == accounting.epsilon([one] * rounds, 1e-5, "add_or_remove_one")
@@ -243,7 +241,7 @@ def test_without_noise_to_speak_of_there_is_no_epsilon(z):
     assert told["epsilon"] is None and "noise is added" in told["guarantee"]
 
 
-@pytest.mark.parametrize("component", [global_dp, metric_dp], ids=["global_dp", "metric_dp"])
+@pytest.mark.parametrize("component", [global_dp, metric_privacy], ids=["global_dp", "metric_privacy"])
 @pytest.mark.parametrize("field", ["noise_multiplier", "clip"])
 def test_noise_and_clip_are_no_negative_numbers(component, field):
     with pytest.raises(ValidationError, match=field):

@@ -10,17 +10,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.algorithms.engine.test_block import DATA, a_network, a_run, models_of, stream, trained
 from torch import nn
 
 from algorithms.core.accounting import dp_sgd_epsilon
 from algorithms.core.network import Network
 from algorithms.engine.backends import loop
+from algorithms.interfaces import Outcome, Run
 from algorithms.models import mlp, mnist_cnn
 from algorithms.training import dp_sgd
-from algorithms.training.dp_sgd import Config, epsilon, final, lots, one_epoch, sampling_rate, schedule
-from datasets.components import components
-from orchestrator.config.run import Component, Run
+from algorithms.training.dp_sgd import Config, epsilon, final_metrics, lots, one_epoch, sampling_rate, schedule
+from datasets.components import Component, components
+from tests.algorithms.engine.test_block import DATA, a_network, a_run, models_of, stream, trained
+from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -29,7 +30,7 @@ CLASSES = 3
 
 
 def a_net(module: Any = mlp, shape: tuple[int, ...] = (6,), **fields: Any) -> Network:
-    network = Network(SimpleNamespace(module=module, config=module.Config(**fields)), shape, CLASSES)
+    network = Network(StandIn(module=module, config=module.Config(**fields)), shape, CLASSES)
     network.load(network.initial(np.random.default_rng(0)))
     return network
 
@@ -66,7 +67,7 @@ def by_hand(network: Network, x: torch.Tensor, y: torch.Tensor, clip: float) -> 
 @pytest.mark.parametrize(("module", "shape"), [(mlp, (6,)), (mnist_cnn, (1, 8, 8))], ids=["dense", "convolutions"])
 @pytest.mark.parametrize("clip", [0.5, 1.5, 1e5])
 @pytest.mark.parametrize("at_once", [2**25, 1])
-def test_a_lot_is_the_loop_over_records_that_one_would_write_by_hand(monkeypatch, module, shape, clip, at_once):
+def test_a_lot_is_the_loop_over_examples_that_one_would_write_by_hand(monkeypatch, module, shape, clip, at_once):
     monkeypatch.setattr(dp_sgd, "FLOATS_AT_ONCE", at_once)
     network, (x, y) = a_net(module, shape), examples(7, shape)
     expected, mean = by_hand(network, x, y, clip)
@@ -77,7 +78,7 @@ def test_a_lot_is_the_loop_over_records_that_one_would_write_by_hand(monkeypatch
 
 @given(st.integers(1, 9), st.floats(0.01, 3), st.floats(0.1, 1000))
 @settings(max_examples=40, deadline=None)
-def test_one_more_record_moves_the_sum_by_no_more_than_the_clip(n, clip, size):
+def test_one_more_example_moves_the_sum_by_no_more_than_the_clip(n, clip, size):
     network, (x, y) = a_net(hidden=(4,)), examples(n)
     x[-1] *= size
     config = Config(clip=clip, **SILENT)
@@ -108,7 +109,7 @@ def test_without_noise_and_with_room_it_is_plain_local_sgd(fields):
 # Noise
 
 
-def test_noise_has_the_standard_deviation_that_it_should_have_in_every_coordinate():
+def test_noise_has_its_standard_deviation_in_every_coordinate():
     """Chi-square, two-sided at 1e-4: 4 lots of a net of 3 467 parameters, z C / L = 2 * 1.5 / 5 each."""
     network, (x, y) = a_net(hidden=(64, 40)), examples(5)
     quiet = gradient(network, x, y, Config(clip=1.5, **SILENT))[0]
@@ -134,7 +135,7 @@ def test_noise_is_the_clients_own_and_the_same_again():
 
 def test_memory_of_momentum_is_kept_from_round_to_round():
     run = by_dp(momentum=0.9, optimizer_state="persist")
-    carried = trained(run, (0, 1), [0] * 6).carried
+    carried = trained(run, (0, 1), [0] * 6).optimizer_states
     assert carried["moments"].shape == (2, 1, a_network(run).layout.size)
     assert carried["steps"].tolist() == [2, 10]
 
@@ -143,7 +144,7 @@ def test_shadow_models_are_trained_in_the_same_way():
     network, mine, found = a_network(by_dp()), DATA.client(1), []
     for config in (Config(), Config(), Config(noise_multiplier=2)):
         network.load(models_of(network)[0])
-        next(loop.passes(network, mine.x, mine.y, config, np.random.default_rng(1)))
+        next(loop.passes(network, mine, StandIn(module=dp_sgd, config=config), np.random.default_rng(1)))
         found.append(network.weights().params.tobytes())
     assert found[0] == found[1] != found[2]
 
@@ -163,7 +164,7 @@ def test_by_hand_lots_and_rates():
     assert one_epoch(poisson, 4, np.random.default_rng(0)).tolist() == [[0, 1, 2, 3]]
 
 
-def test_under_poisson_every_record_joins_every_lot_by_an_independent_chance():
+def test_under_poisson_every_example_joins_every_lot_independently():
     config = Config(epochs=2000, batch_size=10, sampling="poisson")
     rows = schedule(config, 40, None, np.random.default_rng(0))
     joined = np.stack([np.isin(np.arange(40), row[row >= 0]) for row in rows])
@@ -175,7 +176,7 @@ def test_under_poisson_every_record_joins_every_lot_by_an_independent_chance():
     assert np.abs(np.corrcoef(joined.T) - np.eye(40)).max() < 5 / np.sqrt(8000)
 
 
-def test_under_poisson_a_lot_is_divided_by_its_expected_size_and_an_empty_one_is_noise_alone():
+def test_under_poisson_a_lot_is_divided_by_its_expected_size():
     network, (x, y) = a_net(hidden=(64, 40)), examples(3)
     config = Config(clip=1.5, batch_size=10, sampling="poisson", **SILENT)
     np.testing.assert_allclose(
@@ -200,7 +201,7 @@ def test_poisson_trains_a_client_through_lots_of_all_sizes():
 def judged(config: Config, sizes: tuple[int, ...] = (80, 25, 40), clusters: int = 1, rounds: int = 4) -> dict[str, Any]:
     """The final metrics of a run whose clients have so many examples."""
     run = SimpleNamespace(clustering=SimpleNamespace(config=SimpleNamespace(clusters=clusters)))
-    return final(config, run, [{}] * rounds, np.array(sizes))
+    return final_metrics(config, run, Outcome([{}] * rounds, [], np.array(sizes)))
 
 
 def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
@@ -228,24 +229,21 @@ def test_no_noise_is_no_protection_and_no_step_costs_nothing():
 
 
 @pytest.mark.parametrize(
-    ("model", "objective", "fields", "field", "word"),
+    ("model", "objective", "word"),
     [
-        ({"BATCH_NORM": True}, "plain", {}, "name", "batch normalization"),
-        ({"RANDOM": True}, "plain", {}, "name", "dropout"),
-        ({}, "fedprox", {}, "name", "fedprox"),
-        ({}, "plain", {"drop_last": True, "sampling": "poisson"}, "drop_last", "poisson"),
+        ({"BATCH_NORM": True}, "plain", "batch normalization"),
+        ({"RANDOM": True}, "plain", "dropout"),
+        ({}, "fedprox", "fedprox"),
     ],
 )
-def test_what_has_no_gradient_of_one_record_is_refused(model, objective, fields, field, word):
+def test_what_has_no_gradient_of_one_example_is_refused(model, objective, word):
     module = SimpleNamespace(**({"BATCH_NORM": False} | model))
-    run = SimpleNamespace(
-        model=SimpleNamespace(name="net", module=module), objective=SimpleNamespace(name=objective, module=None)
-    )
-    ((found, sentence),) = dp_sgd.problems(Config(**fields), run)
-    assert found == field and word in sentence
+    run = SimpleNamespace(model=StandIn(name="net", module=module), objective=StandIn(name=objective, module=None))
+    ((found, sentence),) = dp_sgd.problems(Config(), run)
+    assert found == "name" and word in sentence
 
 
-def test_it_is_a_member_that_suits_the_plain_run():
+def test_it_is_a_component_that_suits_the_plain_run():
     assert components("algorithms.training")["dp_sgd"] is dp_sgd
     assert dp_sgd.problems(by_dp().training.config, by_dp()) == []
-    assert dp_sgd.resolved(Config(), by_dp()).clients_per_job == 5
+    assert dp_sgd.resolve(Config(), by_dp()).clients_per_job == 5

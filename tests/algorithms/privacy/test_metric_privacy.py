@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.privacy import global_dp, metric_dp
-from algorithms.privacy.metric_dp import Config
+from algorithms.interfaces import Outcome
+from algorithms.privacy import global_dp, metric_privacy
+from algorithms.privacy.metric_privacy import Config
 from tests.support.noise_runs import LAYOUT, is_standard_deviation, normals, received, run, updates
 
 START = np.zeros(12, np.float32)
 
 
 def released(config: Config, sent: np.ndarray, size: int = 12, examples=None) -> tuple[np.ndarray, dict]:
-    got = received(metric_dp, config, sent, examples)
-    return metric_dp.release(config, np.zeros(size, np.float32), got, normals(size))
+    got = received(metric_privacy, config, sent, examples)
+    return metric_privacy.release(config, np.zeros(size, np.float32), got, normals(size))
 
 
 def slow_distance(models: list[np.ndarray], groups: list[list[int]]) -> float:
@@ -65,7 +66,7 @@ def test_d_by_hand_and_the_noise_that_it_divides(arrays, d):
     assert is_standard_deviation(noise, 0.1 / d * 5 / 2)
 
 
-def test_models_that_agree_get_more_noise_than_under_global_dp_and_models_that_do_not_less():
+def test_models_that_agree_get_more_noise_than_under_global_dp():
     plain = global_dp.Config(noise_multiplier=0.1)
     for share, more in ((0.1, True), (1.0, False)):
         sent = (share * by_hand()).astype(np.float32)
@@ -83,7 +84,7 @@ def test_with_d_from_a_metric_run_the_control_has_its_noise():
     assert theirs["noise_std"] == pytest.approx(ours["noise_std"], rel=1e-12)
 
 
-def test_the_sensitivity_is_that_of_the_weights_or_as_released_that_of_a_uniform_mean():
+def test_the_sensitivity_is_that_of_the_weights_or_of_a_uniform_mean():
     sds = [
         released(Config(noise_multiplier=1.0, sensitivity=s), by_hand(), examples=[1, 9])[1]
         for s in ("weights", "uniform")
@@ -99,7 +100,7 @@ def test_after_clipping_d_is_bounded_by_the_clip():
 
 
 @pytest.mark.parametrize("clients", [1, 4])
-def test_without_a_distance_the_noise_is_that_of_global_dp_and_the_guard_says_so(clients):
+def test_without_a_distance_the_noise_is_that_of_global_dp(clients):
     """One client has no pair; clients that sent the same have a pair at distance 0, which must not make noise infinite."""
     sent = np.repeat(updates(1), clients, axis=0)
     noise, metrics = released(Config(), sent, size=40_000)
@@ -116,16 +117,16 @@ def test_the_updates_are_left_as_they_are():
 
 
 def test_one_client_alone_is_refused():
-    assert metric_dp.problems(Config(), run()) == []
-    ((field, sentence),) = metric_dp.problems(Config(), run(data__config__clients=1))
+    assert metric_privacy.problems(Config(), run()) == []
+    ((field, sentence),) = metric_privacy.problems(Config(), run(data__config__clients=1))
     assert field == "" and "at least two clients" in sentence
 
 
 def test_no_epsilon_is_ever_stated():
     rows = [{"round": 0, "distance": 1.5}, {"round": 1, "distance": 1.0}, {"round": 2}]
     for z in (0.01, 100.0):
-        told = metric_dp.final(Config(noise_multiplier=z), run(), rows, [])
+        told = metric_privacy.final_metrics(Config(noise_multiplier=z), run(), Outcome(rows, [], np.ones(1, np.int64)))
         assert told["epsilon"] is None and told["guarantee"].startswith("none: ")
         assert told["distance_mean"] == 1.25
-    assert metric_dp.final(Config(), run(), [], [])["distance_mean"] is None
-    assert not hasattr(metric_dp, "event")
+    assert metric_privacy.final_metrics(Config(), run(), Outcome([], [], np.ones(1, np.int64)))["distance_mean"] is None
+    assert not hasattr(metric_privacy, "event")

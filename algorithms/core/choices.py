@@ -1,0 +1,83 @@
+"""Inputs of the clients' choice among models, and settings for how the models start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.core.messages import Doubles, Ints
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """How clients weigh the risk of a model against its loss.
+
+    Attributes:
+        threshold: [clients] attack accuracy that each client tolerates, a fraction.
+        beta: [clients] weight of risk in each client's choice, between 0 and 1.
+    """
+
+    threshold: Doubles
+    beta: Doubles
+
+
+@dataclass(frozen=True)
+class View:
+    """The quantities from which clients choose a model.
+
+    Attributes:
+        losses: [clients, clusters] mean cross-entropy in nats of every model on the client's selection examples.
+        published_risks: [clusters] attack accuracy published with each model, a fraction.
+        previous: [clients] the model chosen last (-1: none).
+        classes: number of labels.
+    """
+
+    losses: Doubles
+    published_risks: Doubles
+    previous: Ints
+    classes: int
+
+
+@dataclass(frozen=True)
+class Starts:
+    """How several models are initialized.
+
+    Attributes:
+        initializations: number of initializations that are tried; the one with the lowest training loss is kept.
+        rounds: number of rounds after which the initializations are compared.
+        random_rounds: number of first rounds in which clients are assigned to models at random.
+    """
+
+    initializations: int = 1
+    rounds: int = 0
+    random_rounds: int = 0
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Training on the server's own examples, with Adam, before the first round.
+
+    Attributes:
+        epochs: number of passes over the server's examples.
+        lr: Adam's step size.
+        batch_size: examples per step.
+    """
+
+    epochs: int
+    lr: float
+    batch_size: int
+
+
+def random_partition(clusters: int, clients: int, rng: np.random.Generator) -> Ints:
+    """Assign clients to clusters at random, in parts whose sizes differ by at most one.
+
+    Args:
+        clusters: number of clusters.
+        clients: number of clients.
+        rng: draws the assignment.
+
+    Returns:
+        [clients] the cluster of each client.
+    """
+    return rng.permutation(np.arange(clients) % clusters)

@@ -1,0 +1,88 @@
+"""Declarations of metrics: name, unit, better direction, and how tables show them.
+
+A metric is declared where it is measured: by a component as ``METRICS = (Metric(...), ...)`` in its own file, by the
+round engine in `orchestrator.metric_names`, which collects them all. No table has a list of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+ACCURACY = "Accuracy"
+MEMBERSHIP = "Membership inference"
+CLUSTERING = "Clustering"
+SOURCE = "Source inference"
+CLIENT = "Client inference"
+NOISE = "Noise and its account"
+CURVATURE = "Curvature"
+AGGREGATION = "Aggregation"
+FAIRNESS = "Group fairness"
+TIME = "Time"
+# The order of the families in every table. Families with other names come after these.
+FAMILIES = (
+    ACCURACY,
+    MEMBERSHIP,
+    CLUSTERING,
+    SOURCE,
+    CLIENT,
+    NOISE,
+    CURVATURE,
+    AGGREGATION,
+    FAIRNESS,
+    TIME,
+)
+
+# What a sweep is about: groups of clients, source inference, protection by noise or against client inference, or none of it.
+Kind: TypeAlias = Literal["groups", "sources", "protected", "plain"]
+# On a narrow terminal, columns of the highest rank are dropped first. By kind of sweep, if other kinds lack the column.
+Rank: TypeAlias = "int | Mapping[Kind, int]"
+MINOR = 7  # columns of this rank are dropped before any others
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric's column in the table at the end of a run. The live table has the same heading and digits.
+
+    Attributes:
+        rank: see `Rank`.
+        heading: one or two lines.
+        digits: number of decimals, if the metric's own are too many for a table.
+        interval: whether the 95 % interval over seeds is shown.
+        also: names of the metrics that share the cell, as in "2.0 + 4.0".
+    """
+
+    rank: Rank
+    heading: str
+    digits: int | None = None
+    interval: bool = True
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that a run measures, in each round or at its end.
+
+    >>> Metric("eod", SOURCE, "EOD", "lower", live=2, table=Column(2, "EOD", digits=2)).unit
+    'fraction'
+
+    Attributes:
+        name: its column in ``rounds.parquet`` or ``trials.parquet``.
+        family: the section of the summary that shows it: one of `FAMILIES`, or a new one.
+        label: its heading in the summary.
+        direction: which values are better; None if neither.
+        unit: "fraction" (of one), "nats", "seconds", "clients", ...; empty for a number without a unit.
+        digits: number of decimals in the summary.
+        live: its rank in the live table; None if it has no column there.
+        table: its column in the table at the end of a run; None if it has none.
+    """
+
+    name: str
+    family: str
+    label: str
+    direction: Literal["higher", "lower"] | None = None
+    unit: str = "fraction"
+    digits: int = 3
+    live: Rank | None = None
+    table: Column | None = None

@@ -1,0 +1,98 @@
+"""A client's inputs besides its examples and batches: those of its objective, and its random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.func import functional_call
+
+from algorithms.core.network import Network
+from algorithms.engine.augmentation import Crops
+from algorithms.interfaces import ClientInputs, ObjectiveContract
+from datasets.components import Component, Config
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """A client's random numbers of a round, except for its batches; each is None unless a component needs it.
+
+    Attributes:
+        crops: random moves of training images.
+        dropout: seed of the model's random layers.
+        noise: generator of the noise on gradients.
+        probes: generator of the start of the objective's iterations.
+    """
+
+    crops: Crops | None = None
+    dropout: int | None = None
+    noise: torch.Generator | None = None
+    probes: torch.Generator | None = None
+
+
+NOTHING = Draws()
+
+
+def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:
+    """Return a torch generator on ``device``, seeded from ``rng``."""
+    return torch.Generator(device).manual_seed(int(rng.integers(2**63)))
+
+
+def functional_forward(network: Network) -> Callable[..., Any]:
+    """Return ``forward(arrays, x, **options)``, which calls the network's module with other ``arrays`` by name."""
+
+    def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
+        return functional_call(network.module, dict(arrays), (x,), options)
+
+    return forward
+
+
+def begin_inputs(
+    network: Network,
+    objective: Component[ObjectiveContract, Config],
+    start: torch.Tensor,
+    shape: tuple[int, ...],
+    statistics: Mapping[str, torch.Tensor],
+    probes: torch.Generator | None,
+) -> ClientInputs:
+    """Prepare the inputs of one client's objective at the start of a round.
+
+    Args:
+        network: the network that trains.
+        objective: the objective, which gets ``sent`` and ``carry`` if it needs them.
+        start: [d] the weights that the client starts from.
+        shape: shape of one example.
+        statistics: statistics that the server sent this client about itself, by name.
+        probes: generator of the start of the objective's iterations.
+    """
+    inputs: ClientInputs = dict(statistics)
+    if "sent" in objective.module.NEEDS:
+        inputs["sent"] = network.layout.views(start.clone())
+    if objective.module.ITERATES:
+        assert probes is not None  # drawn for every objective that iterates
+        arrays = network.layout.views(start)
+        with torch.no_grad():
+            inputs["carry"] = objective.module.carry(
+                objective.config, functional_forward(network), arrays, shape, probes
+            )
+    return inputs
+
+
+def stack(each: Sequence[ClientInputs]) -> ClientInputs:
+    """Stack the inputs of several clients, [clients, ...] each."""
+    return {name: _stack_values([one[name] for one in each]) for name in (each[0] if each else ())}
+
+
+def take_first(inputs: ClientInputs, clients: int) -> ClientInputs:
+    """Return the part of stacked inputs that belongs to the first ``clients``."""
+    return {
+        name: take_first(value, clients) if isinstance(value, dict) else value[:clients]
+        for name, value in inputs.items()
+    }
+
+
+def _stack_values(values: Sequence[Any]) -> Any:
+    return stack(values) if isinstance(values[0], dict) else torch.stack(list(values))

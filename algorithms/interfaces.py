@@ -1,0 +1,344 @@
+"""The contracts of the slots: one `Protocol` for each, and `Run`, the choice of a component for every slot.
+
+A component is a module. It must define what is abstract in its slot's contract; whatever else it leaves out, it gets
+from the contract (`datasets.components.Completed`). In array shapes, d is the length of a model's parameters as one
+vector and b that of its running statistics.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from algorithms.core.accounting import PrivacyEvent
+from algorithms.core.choices import Preferences, Starts, View, WarmStart
+from algorithms.core.configs import ClusteringConfig, CurvatureConfig, TrainingConfig
+from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.slot_types import ClientInputs as ClientInputs
+from algorithms.core.slot_types import Forward as Forward
+from algorithms.core.slot_types import GradientStep as GradientStep
+from algorithms.core.slot_types import Metrics as Metrics
+from algorithms.core.slot_types import Outcome as Outcome
+from algorithms.core.slot_types import Problems as Problems
+from algorithms.core.slot_types import State as State
+from datasets.components import BaseContract, Component, Config
+from datasets.interfaces import SourceContract, SplitContract
+from datasets.source_configs import SourceConfig
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from algorithms.core.network import Network
+    from algorithms.core.noise import Normals
+
+
+class ComponentContract(BaseContract, Protocol):
+    """What a component of any slot may define."""
+
+    @staticmethod
+    def resolve(config: Any, run: Run) -> Any:
+        """Return ``config`` with every ``auto`` replaced, which makes the choice part of the trial's identity."""
+        return config
+
+    @staticmethod
+    def problems(config: Any, run: Run) -> Problems:
+        """List the combinations with other components that cannot work; called after all components have been resolved."""
+        return []
+
+    @staticmethod
+    def final_metrics(config: Any, run: Run, outcome: Outcome) -> Metrics:
+        """Compute this component's metrics of the whole run from its rounds; None stands for an undefined value."""
+        return {}
+
+
+class ModelContract(ComponentContract, Protocol):
+    """A network.
+
+    Attributes:
+        CONVOLUTIONAL: whether it has convolutions.
+        BATCH_NORM: whether it has batch normalization.
+        RANDOM: whether a forward pass draws random numbers in training (`algorithms.core.dropout`).
+        SLIM: whether its last stage can be slimmed (``forward(x, features=True)``, ``forward(x, narrow=width)``).
+    """
+
+    CONVOLUTIONAL: bool
+    BATCH_NORM: bool
+    RANDOM: ClassVar[bool] = False
+    SLIM: ClassVar[bool] = False
+
+    @staticmethod
+    @abstractmethod
+    def build(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Build a torch module for examples of ``shape``; its weights are replaced (`algorithms.core.initialization`)."""
+
+    @staticmethod
+    def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
+        """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
+        return None
+
+
+class TrainingContract(ComponentContract, Protocol):
+    """Local training of a client; `algorithms.engine` runs it.
+
+    Attributes:
+        PRIVATE_STEPS: whether steps follow `private_gradient` instead of the objective's own gradient.
+    """
+
+    PRIVATE_STEPS: ClassVar[bool] = False
+
+    @staticmethod
+    @abstractmethod
+    def schedule(config: Any, examples: int, chosen_with: Ints | None, rng: np.random.Generator) -> Ints:
+        """Draw all batches of a client's round: positions in its examples [steps, batch], padded with -1.
+
+        Args:
+            config: the component's fields.
+            examples: number of the client's examples.
+            chosen_with: positions of the examples with which the client chose its model; None stands for all.
+            rng: the client's own generator of this round.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def one_epoch(config: Any, examples: int, rng: np.random.Generator) -> Ints:
+        """Draw the batches of one pass over ``examples`` examples: positions [steps, batch], padded with -1."""
+
+    @staticmethod
+    @abstractmethod
+    def learning_rate(config: Any, round_: int) -> float:
+        """Compute the local learning rate in round ``round_`` (0 is the first)."""
+
+    @staticmethod
+    @abstractmethod
+    def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
+        """Explain in a sentence why examples of ``shape`` cannot be trained on; return None if they can."""
+
+    @staticmethod
+    def reduced_precision(config: Any) -> bool:
+        """Return whether gradients are computed in a lower precision than float32."""
+        return False
+
+    @staticmethod
+    def private_gradient(config: Any, network: Network, examples: int, noise: torch.Generator) -> GradientStep:
+        """Return the gradient of private steps, for a client with ``examples`` examples; used if ``PRIVATE_STEPS`` is True."""
+        raise TypeError("this component defines no private steps")
+
+
+class ClusteringContract(ComponentContract, Protocol):
+    """The clients' choice among the server's models."""
+
+    @staticmethod
+    @abstractmethod
+    def preferences(config: Any, clients: int, rng: np.random.Generator) -> Preferences:
+        """Draw each client's tolerance and weight of risk."""
+
+    @staticmethod
+    @abstractmethod
+    def choose(config: Any, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+        """Choose each client's model [clients], and return what each model costs it [clients, clusters] as well."""
+
+    @staticmethod
+    def starts(config: Any) -> Starts:
+        """Return how the models are initialized; by default once, and clients choose from the first round on."""
+        return Starts()
+
+    @staticmethod
+    def selection_size(config: Any) -> int | None:
+        """Return the largest number of examples on which a client compares models; None means all."""
+        return None
+
+    @staticmethod
+    def risk_signal(config: Any) -> str | None:
+        """Return the attack whose result is published as risk; None: the run's first attack that measures a risk."""
+        return None
+
+
+class ObjectiveContract(ComponentContract, Protocol):
+    """The loss that a client minimizes.
+
+    Attributes:
+        NEEDS: entries of ``client`` that `loss` reads: client statistics (``rho``), or ``sent``, the weights received.
+        VMAP: whether it can be computed for many clients at once (torch.func.vmap).
+        ITERATES: whether it keeps tensors from step to step of a client's round (`carry`, `advance`).
+        MODEL: a model to test it with, if it does not work with every model.
+    """
+
+    NEEDS: ClassVar[tuple[str, ...]] = ()
+    VMAP: ClassVar[bool] = True
+    ITERATES: ClassVar[bool] = False
+    MODEL: ClassVar[str | None] = None
+
+    @staticmethod
+    @abstractmethod
+    def loss(config: Any, forward: Forward, arrays: Any, x: Any, y: Any, client: ClientInputs) -> Any:
+        """Compute a batch's loss: a scalar in nats, differentiable in ``arrays``, alone and under vmap.
+
+        Args:
+            config: the component's fields.
+            forward: the network as a function of its parameters.
+            arrays: parameters by name.
+            x: [batch, ...] inputs.
+            y: [batch] labels; -100 marks padding.
+            client: the entries listed in ``NEEDS``, and ``carry`` if the objective iterates.
+        """
+
+    @staticmethod
+    def carry(config: Any, forward: Forward, arrays: Any, shape: tuple[int, ...], generator: torch.Generator) -> Any:
+        """Return the tensors, by name, that a client's round starts with; ``shape`` is the shape of an example."""
+        return {}
+
+    @staticmethod
+    def advance(config: Any, forward: Forward, arrays: Any, carry: Any, x: Any) -> Any:
+        """Update these tensors before each step on inputs ``x`` [batch, ...]."""
+        return carry
+
+
+class AggregationContract(ComponentContract, Protocol):
+    """The server's update of a model from the updates of its clients.
+
+    Attributes:
+        NEEDS: ``"mean"``, or ``"updates"`` if it reads every client's own update.
+        SENSITIVITY: ``"mean"`` if the new model is the weighted mean update plus a function of the models sent so far,
+            so that a client moves it by at most its weight times its clipped norm; None if no bound is known.
+    """
+
+    NEEDS: Literal["mean", "updates"]
+    SENSITIVITY: ClassVar[Literal["mean"] | None] = None
+
+    @staticmethod
+    @abstractmethod
+    def begin(config: Any, params: Floats) -> State:
+        """Return the server's own state before the first round, from the first model's parameters ``params`` [d]."""
+
+    @staticmethod
+    @abstractmethod
+    def weigh(config: Any, examples: Ints) -> Doubles:
+        """Return weights [clients] before normalization, from the clients' numbers of training ``examples`` [clients]."""
+
+    @staticmethod
+    @abstractmethod
+    def apply(config: Any, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+        """Compute a cluster's next model.
+
+        Args:
+            config: the component's fields.
+            state: the server's own state.
+            params: [d] the parameters that the clients were sent.
+            received: the clients' updates.
+
+        Returns:
+            New parameters [d] (float32, computed in float64), the server's new state, and metrics of the round.
+        """
+
+    @staticmethod
+    def reweigh(config: Any, received: ClientUpdates) -> tuple[Doubles, Metrics] | None:
+        """Choose weights [clients] that sum to one after seeing the updates; None keeps those of `weigh`."""
+        return None
+
+    @staticmethod
+    def equal_weights(config: Any) -> bool:
+        """Return whether all clients have the same weight, regardless of their numbers of examples."""
+        return False
+
+    @staticmethod
+    def statistics(config: Any) -> tuple[str, ...]:
+        """Return the names of the client statistics that it reads, such as ``rho``."""
+        return ()
+
+    @staticmethod
+    def warm_start(config: Any) -> WarmStart | None:
+        """Return the training on the server's examples before the first round; None for none."""
+        return None
+
+
+class PrivacyContract(ComponentContract, Protocol):
+    """Clipping of the updates, and protection of a model before it is sent.
+
+    Attributes:
+        NEEDS: ``"mean"``, or ``"updates"`` if it reads every client's own update.
+        NOISY: whether ``noise`` is drawn while clients train.
+    """
+
+    NEEDS: Literal["mean", "updates"]
+    NOISY: bool
+
+    @staticmethod
+    @abstractmethod
+    def bound(config: Any, norms: Doubles) -> Doubles:
+        """Return the factors [clients] that scale the updates before they are summed, from their L2 ``norms`` [clients]."""
+
+    @staticmethod
+    @abstractmethod
+    def release(config: Any, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
+        """Return parameters [d] that may be sent, from the aggregated ``params`` [d], and metrics of the round."""
+
+    @staticmethod
+    def event(config: Any, received: ClientUpdates, run: Run) -> PrivacyEvent | None:
+        """Return the privacy event of a round; None if no account is kept."""
+        return None
+
+    @staticmethod
+    def covers_empty_rounds(config: Any) -> bool:
+        """Return whether a round without clients releases a model too, so that observers cannot tell such a round."""
+        return False
+
+
+class AttackContract(ComponentContract, Protocol):
+    """What the components may know of an attack; `attacks.interfaces` has the rest.
+
+    Attributes:
+        RISK: whether it measures a risk that may be published to the clients.
+    """
+
+    RISK: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run, fully resolved: every default and every ``auto`` that a component decides has its value.
+
+    Attributes:
+        evaluate_every: number of rounds between evaluations.
+        participation_rate: share (fixed) or probability (poisson) with which a client takes part in a round.
+        curvature: how clients measure the curvature of their loss, if a component reads rho.
+    """
+
+    rounds: int
+    seed: int
+    evaluate_every: int
+    participation: Literal["all", "fixed", "poisson"]
+    participation_rate: float
+    data: Component[SourceContract, SourceConfig]
+    split: Component[SplitContract, Config]
+    model: Component[ModelContract, Config]
+    training: Component[TrainingContract, TrainingConfig]
+    clustering: Component[ClusteringContract, ClusteringConfig]
+    objective: Component[ObjectiveContract, Config]
+    aggregation: Component[AggregationContract, Config]
+    privacy: Component[PrivacyContract, Config]
+    curvature: CurvatureConfig
+    attacks: tuple[Component[Any, Any], ...] = ()
+
+    @property
+    def measures_curvature(self) -> bool:
+        """Whether clients measure their curvature, because a component reads rho."""
+        statistics = self.aggregation.module.statistics(self.aggregation.config)
+        return "rho" in self.objective.module.NEEDS or "rho" in statistics
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as plain JSON values, with all fields that are read."""
+        slots = ("model", "training", "clustering", "objective", "aggregation", "privacy")
+        settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate")
+        unread = self.split.module.unread_of_data(self.split.config, self.data.config)
+        data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
+        return {
+            **{name: getattr(self, name) for name in settings},
+            "data": {**data, "split": self.split.to_dict()},
+            **{name: getattr(self, name).to_dict() for name in slots},
+            **({"curvature": self.curvature.dump_read()} if self.measures_curvature else {}),
+            "attacks": [attack.to_dict() for attack in self.attacks],
+        }

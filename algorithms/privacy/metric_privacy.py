@@ -1,0 +1,128 @@
+"""Metric privacy: noise that shrinks as the clients' models lie farther apart (Sainz-Pardo Diaz et al. 2025, section 4).
+
+    u_i <- u_i * min(1, C / ||u_i||)                                every client, before averaging
+    d   <- max over pairs i < j of  1/|A| sum over arrays a of ||w_i[a] - w_j[a]||
+    theta <- aggregate({u_i}) + N(0, sd^2),   sd = (z / d) * C / n
+
+This is not differential privacy: no z gives an (epsilon, delta), because d is computed from the updates themselves,
+without noise, and divides the noise. d > 1 means less noise than global_dp adds at the same z, and clients whose models
+agree (d < 1) get more, the reverse of what sensitivity would require. No epsilon is ever stated.
+
+Differences from the paper: it computes d after clipping, its released code before; ``order`` chooses, and the released
+order is the default. Kernels and biases count as separate arrays, as released; ``arrays: layers`` joins them. The
+sensitivity is C max_i w_i unless ``sensitivity: uniform`` selects the paper's C/n. With a single client in a round, or
+if all models are equal, d is undefined: 1 is used, which gives the noise of global_dp, and ``metric_guard`` is 1.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from algorithms.core.gram import distances, gram, scale_products
+from algorithms.core.messages import ClientUpdates, Doubles, Floats
+from algorithms.core.metric import NOISE, Metric
+from algorithms.core.noise import Normals
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
+from algorithms.privacy import _server_noise
+from algorithms.privacy._server_noise import ServerNoiseConfig
+
+NEEDS, NOISY = "updates", True
+LABEL = "metric privacy"
+METRICS = (
+    *_server_noise.METRICS,
+    Metric("distance", NOISE, "distance of models", unit=""),
+    Metric("distance_mean", NOISE, "distance of models, mean of all rounds", unit=""),
+    Metric("distance_pre_clip", NOISE, "distance before clipping", unit=""),
+    Metric("distance_post_clip", NOISE, "distance after clipping", unit=""),
+    Metric("metric_guard", NOISE, "rounds without a distance", "lower", digits=2),
+)
+
+
+class Config(ServerNoiseConfig):
+    """Fields of metric privacy."""
+
+    arrays: Literal["arrays", "layers"] = Field(
+        "arrays", description="what d averages over: every array, or layers (kernel and bias joined)"
+    )
+    # As released; after clipping d cannot exceed 2 C / sqrt(|A|).
+    order: Literal["pre_clip", "post_clip"] = Field("pre_clip", description="compute d before or after clipping")
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse a federation with a single client, which has no distance between models."""
+    if run.data.config.clients == 1:
+        return [
+            ("", "metric_privacy needs at least two clients to measure a distance between models, got data.clients 1")
+        ]
+    return []
+
+
+def bound(config: Config, norms: Doubles) -> Doubles:
+    """Return the factors min(1, C / norm) [clients] that clip the updates."""
+    return _server_noise.scales(config.clip, norms)
+
+
+def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
+    """Add the noise; return the noisy parameters [d], and both distances among the metrics.
+
+    Distances of updates are distances of models, because all clients start from one model: u_i - u_j = w_i - w_j.
+    """
+    assert received.updates is not None and noise is not None  # guaranteed by NEEDS and NOISY
+    products = gram(received.updates, received.layout.sizes)
+    if config.arrays == "layers":
+        products = join_layers(products, received.layout.names)
+    apart = {"pre_clip": spread(products), "post_clip": spread(scale_products(products, received.scales))}
+    guarded = not apart[config.order] > 0
+    d = 1.0 if guarded else apart[config.order]
+    sd = config.noise_multiplier / d * _server_noise.sensitivity(config, received)
+    measured = {"distance": d, "distance_pre_clip": apart["pre_clip"], "distance_post_clip": apart["post_clip"]}
+    more = _server_noise.noise_metrics(config, received, sd) | measured | {"metric_guard": float(guarded)}
+    return _server_noise.add_noise(params, sd, noise), more
+
+
+def spread(products: Doubles) -> float:
+    """Compute d: the largest mean distance, over arrays, between two clients.
+
+    >>> spread(gram(np.array([[3, 4, 0], [0, 0, 1]], np.float32), [2, 1]))
+    3.0
+
+    Args:
+        products: [arrays, clients, clients] inner products of the updates.
+    """
+    return float(distances(products).mean(axis=0).max())
+
+
+def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
+    """Add up the inner products of the arrays of each layer, whose names are equal up to the last dot.
+
+    Args:
+        products: [arrays, clients, clients] inner products of the updates.
+        names: the arrays' names.
+
+    Returns:
+        [layers, clients, clients] inner products.
+    """
+    layers: dict[str, Doubles] = {}
+    for name, product in zip(names, products, strict=True):
+        layer = name.rpartition(".")[0]
+        layers[layer] = layers.get(layer, 0.0) + product
+    return np.stack(list(layers.values()))
+
+
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return no epsilon, the reason, and the mean of d over the rounds.
+
+    That mean is the ``noise_divisor`` of the control run under global_dp.
+    """
+    measured = [row["distance"] for row in outcome.rows if row.get("distance") is not None]
+    reason = "none: the noise depends on the distance between updates, which is not protected"
+    models = run.clustering.config.clusters
+    clusters = [f"guarantee_cluster_{j}" for j in range(models)] if models > 1 else []
+    return {
+        "epsilon": None,
+        **dict.fromkeys(["guarantee", *clusters], reason),
+        "distance_mean": float(np.mean(measured)) if measured else None,
+    }

@@ -1,0 +1,319 @@
+"""The contracts of the three kinds of attacks, their inputs and their results.
+
+* On models: the cluster models as the server sends them out at the start of a round, and after the last one.
+* On updates: the clients' trained models before they are aggregated.
+* By replicas: whole federations that are trained in addition to the run and compared.
+
+An attack lists its kinds in ``KINDS``; it may have several.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.messages import Floats, Ints, Weights
+from algorithms.interfaces import AttackContract, ComponentContract, TrainingContract
+from datasets.components import Component
+from datasets.federation import Examples, Federation, Preparation
+
+if TYPE_CHECKING:
+    from algorithms.core.configs import TrainingConfig
+    from algorithms.core.network import Network
+
+Stream = Callable[..., np.random.Generator]
+"""``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in every round."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number that an attack found.
+
+    Attributes:
+        subject: a variant of the attack, a model or a client.
+        metric: the name of the metric.
+        value: its value.
+    """
+
+    subject: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of single examples, one row for each attack and attacked example.
+
+    Attributes:
+        attack: [n] name of the attack.
+        client: [n] owner of the example; -1: nobody.
+        member: [n] whether the example was trained on.
+        score: [n] the higher, the likelier a member; 0 or more is the decision "member".
+    """
+
+    attack: NDArray[np.str_]
+    client: NDArray[np.int64]
+    member: NDArray[np.bool_]
+    score: NDArray[np.float64]
+
+    @staticmethod
+    def none() -> Scores:
+        """Return a table without rows, for an attack that scores no single examples."""
+        return Scores(np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an attack found on one model; a value that could not be determined is NaN.
+
+    Attributes:
+        published_risk: attack accuracy that may be published to the clients; None: the attack measures no risk.
+        measures: for the researcher; subjects are variants of the attack.
+        scores: scores of single examples.
+        metrics: columns of the round's row.
+        measured_risk: attack accuracy on the clients' examples, for the tables; it may differ from the estimate of an
+            attacker without the clients' data. None: the published risk.
+    """
+
+    published_risk: float | None
+    measures: tuple[Measure, ...]
+    scores: Scores = field(default_factory=Scores.none)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    measured_risk: float | None = None
+
+    @property
+    def risk(self) -> float | None:
+        """The attack accuracy that is reported in tables."""
+        return self.published_risk if self.measured_risk is None else self.measured_risk
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """What an attack on the clients found in a round, or on the run as a whole.
+
+    Attributes:
+        metrics: columns of the round's row.
+        clients: columns of the clients' table, [clients] each, NaN for clients that did not take part.
+        measures: for the researcher; subjects are clients, such as "client_3".
+    """
+
+    metrics: Mapping[str, float]
+    clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    measures: tuple[Measure, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A cluster model and its clients.
+
+    Attributes:
+        data: the federation.
+        number: the number of the model.
+        assignment: [clients] the model that each client uses.
+    """
+
+    data: Federation
+    number: int
+    assignment: Ints
+
+    @property
+    def clients(self) -> Ints:
+        """The ids of the clients that use the model."""
+        return np.flatnonzero(self.assignment == self.number)
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedModel:
+    """A cluster's model under attack.
+
+    Attributes:
+        cluster: the model's number and its clients.
+        network: provides the torch module, which afterwards holds whatever the attack loaded last.
+        weights: the model.
+        shadows: the results of `ModelAttack.train_shadow`, in the order of the attack's jobs.
+        rng: the generator of this model and round.
+    """
+
+    cluster: Cluster
+    network: Network
+    weights: Weights
+    shadows: Sequence[Any]
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class SeenUpdates:
+    """What the server sees of a block of c clients in a round, where they are trained.
+
+    Attributes:
+        data: the federation.
+        network: provides the torch module.
+        sent: the models that were sent to the clients.
+        assignment: [c] the model that each client started from, as a position in ``sent``.
+        params: [c, d] trained parameters, as the server receives them.
+        buffers: [c, b] running statistics of the trained models.
+        clients: the ids of the block's clients.
+        stream: returns generators that are the same in every round.
+    """
+
+    data: Federation
+    network: Network
+    sent: Sequence[Weights]
+    assignment: Ints
+    params: Floats
+    buffers: Floats
+    clients: Sequence[int]
+    stream: Stream
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRound:
+    """What was observed of all clients that took part in a round.
+
+    Attributes:
+        data: the federation.
+        observed: the results of `UpdateAttack.observe`, [k, ...] each, block after block.
+        clients: [k] the ids of the clients that took part.
+        round: the round, 0 the first.
+        stream: returns generators that are the same in every round.
+    """
+
+    data: Federation
+    observed: Any
+    clients: Ints
+    round: int
+    stream: Stream
+
+
+class Attack(AttackContract, ComponentContract, Protocol):
+    """What every attack declares.
+
+    Its ``Config`` has a field ``every``, the rounds from one attack to the next.
+
+    Attributes:
+        KINDS: which of the three kinds of attacks it is; it may be several.
+    """
+
+    KINDS: tuple[Literal["models", "updates", "replicas"], ...]
+
+
+class ShadowJob(Protocol):
+    """One shadow model to be trained: a frozen dataclass of everything that it depends on."""
+
+    def key(self, extra: str) -> str:
+        """Return a hexadecimal digest of the job and of ``extra``.
+
+        Args:
+            extra: describes what else the model depends on: the shadow set, the model, the training and the device.
+        """
+        ...
+
+
+class ModelAttack(Attack, Protocol):
+    """An attack on the cluster models.
+
+    Attributes:
+        Shadow: a dataclass of arrays and scalars, the result of training a shadow model; None if there are no jobs.
+    """
+
+    Shadow: ClassVar[Callable[..., Any] | None] = None
+
+    @staticmethod
+    @abstractmethod
+    def audit(config: Any, model: AttackedModel) -> Audit:
+        """Attack one model.
+
+        Raises:
+            DataError: the data are unsuitable for the attack.
+        """
+
+    @staticmethod
+    def shadow_jobs(
+        config: Any, cluster: Cluster, accuracy: float, seed_for: Callable[..., int]
+    ) -> Sequence[ShadowJob]:
+        """Return the shadow models that are needed to attack the model of ``cluster``; by default none.
+
+        Args:
+            config: the component's fields.
+            cluster: the model and its clients.
+            accuracy: the model's accuracy on its clients' training examples.
+            seed_for: ``seed_for(purpose, *integers)`` returns an integer seed.
+        """
+        return ()
+
+    @staticmethod
+    def shadow_work(config: Any) -> tuple[int, int]:
+        """Return the number of shadow models of a cluster and the maximal epochs of one; for time estimates."""
+        return 0, 0
+
+    @staticmethod
+    def train_shadow(
+        job: Any,
+        shadow: Examples,
+        prepare: Preparation,
+        network: Network,
+        training: Component[TrainingContract, TrainingConfig],
+    ) -> Any:
+        """Train a shadow model.
+
+        Args:
+            job: one of the `shadow_jobs`.
+            shadow: the server's shadow set, stored examples.
+            prepare: turns stored examples into model inputs.
+            network: provides the torch module.
+            training: the clients' training component.
+
+        Returns:
+            An instance of ``Shadow``.
+        """
+        raise TypeError("this attack lists shadow jobs but does not define train_shadow")
+
+
+class UpdateAttack(Attack, Protocol):
+    """An attack on what clients send."""
+
+    @staticmethod
+    @abstractmethod
+    def observe(config: Any, seen: SeenUpdates) -> Any:
+        """Reduce a block's updates to what the attack needs: an array [c, ...], or several by name."""
+
+    @staticmethod
+    @abstractmethod
+    def conclude(config: Any, seen: SeenRound) -> Exposure:
+        """Compute the attack's result from the observations of all blocks."""
+
+
+class ReplicaAttack(Attack, Protocol):
+    """An attack that compares federations that are trained in addition to the run."""
+
+    @staticmethod
+    @abstractmethod
+    def replicas(config: Any, rounds: int) -> Sequence[Any]:
+        """Return the federations to train for a run of ``rounds``: dataclasses with ``number`` and ``rounds``."""
+
+    @staticmethod
+    @abstractmethod
+    def federation(config: Any, data: Federation, replica: Any) -> Federation:
+        """Return the data that ``replica`` is trained on."""
+
+    @staticmethod
+    @abstractmethod
+    def looks_after(config: Any, rounds: int) -> bool:
+        """Return whether a replica's model is measured after ``rounds`` rounds."""
+
+    @staticmethod
+    @abstractmethod
+    def measure(config: Any, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
+        """Return the measurements of a replica's model; ``data`` is the whole federation."""
+
+    @staticmethod
+    @abstractmethod
+    def compare(
+        config: Any, found: Sequence[tuple[Any, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
+    ) -> Exposure:
+        """Compute the attack's result from the measurements of every replica, by round."""

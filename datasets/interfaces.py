@@ -1,0 +1,92 @@
+"""The contracts of the slots ``data`` and ``data.split``: what a data set and a way to partition it must define."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from datasets.components import BaseContract
+from datasets.federation import Federation, Source
+from datasets.source_configs import SourceConfig
+
+RngFor = Callable[[str], np.random.Generator]
+"""``rng_for(purpose)`` returns the random generator of a named purpose."""
+
+
+class SourceContract(BaseContract, Protocol):
+    """A data set: it only reads examples. Which client gets which example is decided by `datasets.roles` and the split."""
+
+    @staticmethod
+    @abstractmethod
+    def load(config: Any, root: Path, download: bool = True) -> Source:
+        """Read the data set.
+
+        Args:
+            config: the component's fields.
+            root: the folder that holds the data sets.
+            download: whether the data set may be downloaded if it is absent.
+
+        Raises:
+            DataError: the data set is absent or damaged; the message names the file, where it was looked for, and the
+                remedy.
+        """
+
+    @staticmethod
+    def resolve(config: Any, run: object) -> Any:
+        """Return ``config`` with every ``auto`` replaced by a value."""
+        return config
+
+    @staticmethod
+    def problems(config: Any, run: object) -> list[tuple[str, str]]:
+        """Return conflicts between the configuration and the rest of the run: pairs of a field and a sentence."""
+        return []
+
+
+class SplitContract(BaseContract, Protocol):
+    """A way to partition a data set among clients."""
+
+    @staticmethod
+    @abstractmethod
+    def shortages(config: Any, data_config: SourceConfig, source: Source) -> list[str]:
+        """Return the reasons why this data set cannot be partitioned as configured, those of `problems` included.
+
+        Args:
+            config: the component's fields.
+            data_config: the fields of the data set.
+            source: the data set.
+
+        Returns:
+            Sentences that open with a dotted key, such as "data.clients: ..."; empty if the partition is possible.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def partition(config: Any, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
+        """Partition the data set. Callers check first that `shortages` is empty.
+
+        Args:
+            config: the component's fields.
+            data_config: the fields of the data set.
+            source: the data set.
+            rng_for: returns the generator of a named purpose.
+
+        Raises:
+            DataError: the random draw came out unusable, for example with a client that has no example.
+        """
+
+    @staticmethod
+    def problems(config: Any, data_config: SourceConfig) -> list[str]:
+        """Return what is wrong with the configuration alone, in sentences like those of `shortages`.
+
+        The default is an empty list.
+        """
+        return []
+
+    @staticmethod
+    def unread_of_data(config: Any, data_config: SourceConfig) -> dict[str, str]:
+        """Return the data set's fields that this split does not read, each with the reason as the end of a sentence."""
+        return {}
