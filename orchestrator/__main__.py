@@ -1,4 +1,4 @@
-"""``python -m orchestrator`` is ``fedpriv``."""
+"""Make ``python -m orchestrator`` run the command ``fedpriv``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What the commands do, from reading the input to the exit code."""
+"""The commands ``run`` and ``report``, from reading the input to the exit code."""
 
 from __future__ import annotations
 
@@ -34,13 +34,28 @@ from orchestrator.tracking.tracker import Tracker
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
 
-CLOSE_SECONDS = 120  # for MLflow to take what is left; making a fresh store alone takes seconds
+CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
 def run(
     path: Path, sets: Sequence[str], results: Path, address: str | None, tracking_uri: str | None, dry: bool
 ) -> int:
-    """Run the sweep in ``path``, or go on with it. Raises Refusal before anything is started or written."""
+    """Run the sweep in ``path``, or resume it.
+
+    Args:
+        path: the sweep file.
+        sets: overrides of the sweep file, as ``key=value``.
+        results: the folder of all sweeps; the sweep's own folder is below it.
+        address: a Ray cluster to join; None for RAY_ADDRESS or this machine.
+        tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
+        dry: print the plan and start nothing.
+
+    Returns:
+        The exit code, see `orchestrator.exit_codes`.
+
+    Raises:
+        ConfigError: the input was refused, before any trial was started and any result was written.
+    """
     sweep = load_sweep(path, sets)
     folder = Folder(results.expanduser().absolute() / sweep.name)
     place = _common_placement(sweep, trial_specs(sweep))
@@ -104,7 +119,7 @@ def _run(
 
 
 def _ready(sweep: Sweep, folder: Folder, place: Placement, nodes: list[dict[str, float]]) -> list[str]:
-    """What was found out about the cluster. Raises Refusal where it has no room, or some node cannot do its part."""
+    """Check the cluster; return notes for the user. Raises ConfigError if a trial does not fit or a node is unsuitable."""
     problems = _misfit(sweep, place, nodes)
     if not problems:
         sentences = node_problems(folder.path, sweep.resources.timeout_seconds)
@@ -112,12 +127,12 @@ def _ready(sweep: Sweep, folder: Folder, place: Placement, nodes: list[dict[str,
     if problems:
         raise ConfigError(problems)
     try:
-        told, problems = memory_check(sweep, on_a_gpu(sweep))
+        notes, problems = memory_check(sweep, on_a_gpu(sweep))
     except TimeoutError as error:
         raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
     if problems:
         raise ConfigError(problems)
-    return told
+    return notes
 
 
 def _train(
@@ -149,7 +164,7 @@ def _train(
             if not isinstance(error, KeyboardInterrupt):
                 tracker.close(CLOSE_SECONDS)
                 raise
-            screen.say("stopped; what is done is kept, and the same command goes on from there")
+            screen.say("interrupted; finished work is saved, and the same command resumes from there")
             tracker.close(CLOSE_SECONDS)
             return INTERRUPTED
     code = _close(sweep, folder, trials, screen, tracker)
@@ -177,19 +192,23 @@ def _close(
 
 
 def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[dict[str, Any]]) -> list[str]:
-    """Which trial a tuned sweep has found."""
+    """A sentence that names the best trial of a tuned sweep; empty if the sweep is not tuned."""
     if not sweep.tune:
         return []
     metric = sweep.tune.metric
     found = [(row[metric], trial.title) for row, trial in zip(rows, trials, strict=True) if row.get(metric) is not None]
     if not found:
-        return [f"no finished trial has the metric {metric!r}, so none is the best"]
+        return [f"no finished trial has the metric {metric!r}, so there is no best trial"]
     value, title = found[sweep.tune.best([value for value, _ in found])]
     return [f"best {metric} {value:.4g}: {title}"]
 
 
 def report(folder: Path) -> int:
-    """Write the report of a results folder. Raises Refusal where there is nothing to report on."""
+    """Write the report of a sweep's results folder, print the paths of its files and return the exit code.
+
+    Raises:
+        ConfigError: there are no results, or the report cannot be written.
+    """
     try:
         files = write_report(folder)
     except (NoResultsError, WriteError) as error:
@@ -200,7 +219,7 @@ def report(folder: Path) -> int:
 
 
 def _common_placement(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
-    """A placement that every trial fits into: one serves all, so that actors can be handed from trial to trial."""
+    """A placement that is large enough for every trial, so that one trial can pass its actors on to the next."""
     places = [placement(sweep.resources, trial.run.training.config) for trial in trials]
     return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
 

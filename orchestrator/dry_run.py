@@ -1,4 +1,4 @@
-"""What a sweep would do: its trials, what it takes of the machine, and how long that may last. Nothing is started."""
+"""The plan of a sweep for ``--dry-run``: its trials, the resources it needs and an estimate of its duration."""
 
 from __future__ import annotations
 
@@ -11,21 +11,34 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-import datasets
-from datasets.federation import Federation
+from algorithms.interfaces import Run
+from datasets.federation import DataError, Federation
+from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
-from orchestrator.config.run import Run
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.scheduling.trials import TrialSpec
 from orchestrator.trial.attack_round import by_replicas
-from orchestrator.trial.random_streams import stream
+from orchestrator.trial.federation import partition_data
 
-START_SECONDS = 25.0  # Ray, the driver and its actors, before the first round
+START_SECONDS = 25.0  # to start Ray, the driver and its actors, before the first round
 
 
 def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place: Placement) -> Group:
-    """Trials, resources and estimate, to be printed. The estimate times steps of each model here, in this process."""
+    """The printable plan: trials, resources and estimated time.
+
+    The estimate comes from timing a few steps of each kind of trial in this process.
+
+    Args:
+        sweep: the sweep.
+        trials: all its trials.
+        missing: those that have not finished yet.
+        place: what one trial reserves.
+
+    Raises:
+        ConfigError: the data of a trial that is timed cannot be partitioned as the trial asks.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("trial", "rounds", "id", ""):
         table.add_column(heading, overflow="fold")
@@ -49,24 +62,26 @@ def _at_once(sweep: Sweep, place: Placement) -> str:
 
 def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> str:
     if not missing:
-        return "estimate: nothing is left to do"
+        return "estimate: all trials are complete"
     if place.gpu:
         return "no estimate: training on a GPU cannot be timed without starting it"
     count = concurrent_trials(place, [{"CPU": float(local_cpus())}], sweep.resources.concurrent_trials)
-    known: dict[str, float] = {}
+    seconds_by_kind: dict[str, float] = {}
     total = 0.0
     for trial in missing:
         run = trial.run
         kind = repr((run.data, run.model, run.training, run.clustering, run.attacks, run.rounds))
-        if kind not in known:
-            known[kind] = _trial_seconds(run, sweep, place)
-        total += known[kind]
+        if kind not in seconds_by_kind:
+            seconds_by_kind[kind] = _trial_seconds(run, sweep, place)
+        total += seconds_by_kind[kind]
     cores = min(1.0, local_cpus() / (count * place.actors))
-    return f"estimate: {_duration(START_SECONDS + total / count / cores)} on this machine, from steps timed just now"
+    return (
+        f"estimate: {_duration(START_SECONDS + total / count / cores)} on this machine, based on steps timed just now"
+    )
 
 
 def _trial_seconds(run: Run, sweep: Sweep, place: Placement) -> float:
-    """Seconds of one trial: what its first block takes for a round, times blocks and rounds; shadow models in proportion."""
+    """Estimated seconds of one trial: the time of one block in one round, scaled to all blocks, rounds and attacks."""
     import torch
 
     from algorithms.core.network import Network
@@ -74,19 +89,21 @@ def _trial_seconds(run: Run, sweep: Sweep, place: Placement) -> float:
     from orchestrator.trial.client_actors import client_blocks
 
     torch.set_num_threads(run.training.config.threads)
-    data = datasets.build_federation(run.data, run.split, sweep.data_root, lambda purpose: stream(run.seed, purpose))
+    try:
+        data = partition_data(run, sweep.data_root)
+    except DataError as error:
+        raise ConfigError([data_problem(sweep, str(error))]) from error
     network = Network(run.model, data.shape, data.classes)
     clusters = run.clustering.config.clusters
     models = [network.initial(np.random.default_rng(j)) for j in range(clusters)]
-    blocks = client_blocks(data.clients, run.training.config.clients_per_job)
+    blocks = client_blocks(data.clients, run.training.config.block_size)
     own, first = (lambda purpose, client: np.random.default_rng(client)), blocks[0]
     assignment = np.arange(len(first)) % clusters
-    train = _time(lambda: work.train(run, data, network, first, models, assignment, 0, own, {}))
+    train = _time(lambda: work.train(run, data, network, models, work.Assignment(first, assignment, 0), own))
     evaluate = _time(lambda: work.evaluate(run, data, network, first, models, own))
     test = clusters * _time(lambda: network.logits(data.test.x[:500])) * len(data.test) / 500
-    rounds = run.rounds + (getattr(run.clustering.config, "restarts", 1) - 1) * getattr(
-        run.clustering.config, "restart_rounds", 0
-    )
+    plan = run.clustering.module.starts(run.clustering.config)
+    rounds = run.rounds + (plan.initializations - 1) * plan.rounds
     parallel = len(blocks) / min(len(blocks), place.actors)
     per_example = train / max(1, sum(data.sizes[list(first)]) * run.training.config.epochs)
     attacked = _attacks(run, data, per_example, place) + _replicas(run, (train + evaluate) * len(blocks), place)
@@ -94,24 +111,24 @@ def _trial_seconds(run: Run, sweep: Sweep, place: Placement) -> float:
 
 
 def _attacks(run: Run, data: Federation, per_example: float, place: Placement) -> float:
-    """Seconds of all shadow models, if each stops half way to its limit of epochs."""
+    """Estimated seconds of all shadow models, assuming that each stops halfway to its limit of epochs."""
     seconds = 0.0
     for attack in run.attacks:
-        config: Any = attack.config
-        times = run.rounds // config.every + 1
-        examples = len(data.shadow) / 2 * getattr(config, "max_epochs", 0) / 2
-        seconds += times * run.clustering.config.clusters * getattr(config, "shadows", 0) * examples * per_example
+        shadows, epochs = attack.module.shadow_work(attack.config)
+        times = run.rounds // attack.config.every + 1
+        examples = len(data.shadow) / 2 * epochs / 2
+        seconds += times * run.clustering.config.clusters * shadows * examples * per_example
     return seconds / place.shadows
 
 
 def _replicas(run: Run, round_seconds: float, place: Placement) -> float:
-    """Seconds of the federations that attacks train beside the run, each of them in a single process."""
-    wanted = [one for attack in by_replicas(run) for one in attack.module.replicas(attack.config, run.rounds)]
-    return sum(one.rounds for one in wanted) * round_seconds / place.shadows
+    """Estimated seconds of the replica federations that attacks train, each in a single process."""
+    replicas = [one for attack in by_replicas(run) for one in attack.module.replicas(attack.config, run.rounds)]
+    return sum(one.rounds for one in replicas) * round_seconds / place.shadows
 
 
 def _time(work: Callable[[], Any]) -> float:
-    """Seconds of the second call: the first one warms up."""
+    """Seconds of a second call; the first call warms up."""
     work()
     started = time.perf_counter()
     work()

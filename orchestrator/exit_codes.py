@@ -1,6 +1,6 @@
-"""What the command's exit code says."""
+"""The exit codes of the command ``fedpriv``."""
 
 FINISHED = 0  # every trial finished
-SOME_FAILED = 1  # some did not; the others finished and are reported
-REFUSED = 2  # the input was refused: nothing was started, nothing was written
-INTERRUPTED = 130  # stopped by the user; what was done is kept
+SOME_FAILED = 1  # some trials did not finish; the others are reported
+REFUSED = 2  # the input was refused; nothing was started or written
+INTERRUPTED = 130  # the user interrupted the command; finished work is kept

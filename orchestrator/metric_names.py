@@ -1,148 +1,269 @@
-"""One list of metrics: what each is called in a table, which unit it has, which family it belongs to.
+"""The list of all metrics: label, unit, family, which direction is better, and the tables that show it.
 
-Nothing here decides what is measured. A metric that is missing from the list still appears, under its own name, after the rest.
+The metrics of the round engine are declared here, those of a component in its own file (``METRICS``, see
+`algorithms.core.metric`). This list does not decide what is measured: an undeclared metric still appears, under its own
+name, after the others.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cache
+
+from algorithms.core.metric import (
+    ACCURACY,
+    CLIENT,
+    CLUSTERING,
+    CURVATURE,
+    FAIRNESS,
+    FAMILIES,
+    MEMBERSHIP,
+    MINOR,
+    NOISE,
+    SOURCE,
+    TIME,
+    Column,
+    Kind,
+    Metric,
+    Rank,
+)
+from datasets.components import complete, components
 
 OTHER = "Other"
+BOOKKEEPING = ("round", "attacked")  # columns of a round that are not results
+# The packages whose modules are components: those of `orchestrator.config.slots.SLOTS`, which this module may not import.
+FOLDERS = (
+    "datasets.sources",
+    "datasets.splits",
+    "algorithms.models",
+    "algorithms.training",
+    "algorithms.clustering",
+    "algorithms.objectives",
+    "algorithms.aggregation",
+    "algorithms.privacy",
+    "attacks",
+)
+
+# Which accuracies are shown depends on the sweep: by group, on the clients' and the server's test data, or overall.
+OVERALL: Rank = {"sources": 0, "plain": 0}
+PROTECTED: Rank = {"protected": 1}
+SECONDS: Rank = {"groups": 5, "plain": 5, "sources": MINOR, "protected": MINOR}
+SHARED = Column(3, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",))
+
+ROUND_METRICS = (
+    Metric("accuracy", ACCURACY, "accuracy", "higher", live=OVERALL, table=Column(OVERALL, "accuracy")),
+    Metric("accuracy_majority", ACCURACY, "majority clients", "higher", live=2, table=Column(1, "accuracy\nmajority")),
+    Metric("accuracy_minority", ACCURACY, "minority clients", "higher", live=1, table=Column(1, "accuracy\nminority")),
+    Metric("model_accuracy_majority", ACCURACY, "majority model", "higher"),
+    Metric("model_accuracy_minority", ACCURACY, "minority model", "higher"),
+    Metric("train_accuracy", ACCURACY, "training accuracy", "higher"),
+    Metric("train_accuracy_last5_mean", ACCURACY, "training accuracy, last five rounds", "higher"),
+    Metric(
+        "aggregated_accuracy",
+        ACCURACY,
+        "aggregated accuracy",
+        "higher",
+        live=PROTECTED,
+        table=Column(PROTECTED, "accuracy\nclients"),
+    ),
+    Metric("accuracy_last5_mean", ACCURACY, "mean of last 5 rounds", "higher"),
+    Metric("accuracy_last5_std", ACCURACY, "deviation of last 5 rounds", "lower"),
+    Metric(
+        "test_accuracy",
+        ACCURACY,
+        "server test accuracy",
+        "higher",
+        live=PROTECTED,
+        table=Column(PROTECTED, "accuracy\nserver"),
+    ),
+    Metric("test_loss", ACCURACY, "server test loss", "lower", unit="nats"),
+    Metric(
+        "f1_macro",
+        ACCURACY,
+        "macro F1",
+        "higher",
+        live={"protected": 5},
+        table=Column({"protected": 3}, "macro\nF1", interval=False),
+    ),
+    Metric("precision_macro", ACCURACY, "macro precision", "higher"),
+    Metric("auc_micro", ACCURACY, "micro AUC", "higher"),
+    Metric("loss", ACCURACY, "training loss", "lower", unit="nats", live=MINOR),
+    Metric(
+        "mia_accuracy_majority",
+        MEMBERSHIP,
+        "MIA accuracy, majority model",
+        "lower",
+        live=2,
+        table=Column(1, "MIA\nmajority"),
+    ),
+    Metric(
+        "mia_accuracy_minority",
+        MEMBERSHIP,
+        "MIA accuracy, minority model",
+        "lower",
+        live=1,
+        table=Column(1, "MIA\nminority"),
+    ),
+    Metric("mia_accuracy_global", MEMBERSHIP, "MIA accuracy, global model", "lower", live=1, table=Column(1, "MIA")),
+    Metric("violations", MEMBERSHIP, "violations", "lower", "clients", 1, live=3, table=Column(2, "violations", 1)),
+    Metric("violations_majority", MEMBERSHIP, "violations, majority", "lower", "clients", 1, table=SHARED),
+    Metric("violations_minority", MEMBERSHIP, "violations, minority", "lower", "clients", 1),
+    Metric("violations_last_half", MEMBERSHIP, "violations, mean of the last half", "lower", "clients", 1),
+    Metric("migrated", CLUSTERING, "migrated", None, "clients", 1, live=4, table=Column(4, "migrated", 1)),
+    Metric("purity", CLUSTERING, "purity", "higher", live=6, table=Column(6, "purity", 2)),
+    Metric("clients", CLUSTERING, "users of the model", None, "clients", 1),
+    Metric("clients_majority", CLUSTERING, "users of the majority model", None, "clients", 1),
+    Metric("clients_minority", CLUSTERING, "users of the minority model", None, "clients", 1),
+    Metric("loss_gap", CLUSTERING, "loss gap", unit="nats"),
+    Metric("risk_gap", CLUSTERING, "risk gap"),
+    Metric("rho_spearman", CURVATURE, "rank correlation of the curvatures", "higher", ""),
+    Metric("demographic_parity", FAIRNESS, "demographic parity", "lower"),
+    Metric("equal_opportunity", FAIRNESS, "equal opportunity", "lower"),
+    Metric("equalized_odds", FAIRNESS, "equalized odds", "lower"),
+    Metric("demographic_parity_signed", FAIRNESS, "demographic parity, signed"),
+    Metric("equal_opportunity_signed", FAIRNESS, "equal opportunity, signed"),
+    Metric("equalized_odds_signed", FAIRNESS, "equalized odds, signed"),
+    Metric(
+        "converge_round",
+        TIME,
+        "round of convergence",
+        "lower",
+        "round",
+        1,
+        table=Column({"sources": MINOR}, "converged\nin round", 1, interval=False),
+    ),
+    Metric("seconds", TIME, "seconds of the round", "lower", "seconds", 2),
+    Metric(
+        "seconds_per_round",
+        TIME,
+        "seconds per round",
+        "lower",
+        "seconds",
+        2,
+        table=Column(SECONDS, "seconds\n/ round", 2, interval=False),
+    ),
+)
+
+# A metric of one round, or of one of several models.
+PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global)")
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A final metric: ``family`` is its table in the summary, ``label`` its heading, ``digits`` its decimals."""
+class Shown:
+    """A column of a table of metrics, for one kind of sweep.
 
-    name: str
-    family: str
-    label: str
-    unit: str = "fraction"
+    Attributes:
+        heading: the text above the column, with line breaks.
+        metrics: the metrics whose values share a cell.
+        rank: its importance; where space is short, the columns of highest rank are left out first.
+        digits: digits after the decimal point.
+        interval: whether a confidence interval is shown beside the mean.
+    """
+
+    heading: str
+    metrics: tuple[str, ...]
+    rank: int
     digits: int = 3
+    interval: bool = True
 
 
-_FAMILIES: dict[str, tuple[tuple[str, str, str, int], ...]] = {
-    "Accuracy": (
-        ("accuracy", "accuracy", "fraction", 3),
-        ("accuracy_majority", "majority clients", "fraction", 3),
-        ("accuracy_minority", "minority clients", "fraction", 3),
-        ("model_accuracy_majority", "majority model", "fraction", 3),
-        ("model_accuracy_minority", "minority model", "fraction", 3),
-        ("train_accuracy", "training accuracy", "fraction", 3),
-        ("train_accuracy_last5_mean", "training accuracy, last five rounds", "fraction", 3),
-        ("loss", "training loss", "nats", 3),
-        ("aggregated_accuracy", "aggregated accuracy", "fraction", 3),
-        ("accuracy_last5_mean", "mean of last 5 rounds", "fraction", 3),
-        ("accuracy_last5_std", "deviation of last 5 rounds", "fraction", 3),
-        ("test_accuracy", "server test accuracy", "fraction", 3),
-        ("test_loss", "server test loss", "nats", 3),
-        ("f1_macro", "macro F1", "fraction", 3),
-        ("precision_macro", "macro precision", "fraction", 3),
-        ("auc_micro", "micro AUC", "fraction", 3),
-        ("converge_round", "round of convergence", "round", 1),
-    ),
-    "Membership inference": (
-        ("mia_accuracy_majority", "MIA accuracy, majority model", "fraction", 3),
-        ("mia_accuracy_minority", "MIA accuracy, minority model", "fraction", 3),
-        ("violations", "violations", "clients", 1),
-        ("violations_majority", "violations, majority", "clients", 1),
-        ("violations_minority", "violations, minority", "clients", 1),
-        ("violations_last_half", "violations, mean of the last half", "clients", 1),
-    ),
-    "Source inference": (
-        ("sia_mean", "mean SIA accuracy", "fraction", 3),
-        ("sia_max", "largest SIA accuracy", "fraction", 3),
-        ("sia_chance", "SIA by guessing", "fraction", 3),
-        ("sia_cov", "CoV of SIA", "", 3),
-        ("sia_fi", "FI of SIA", "", 3),
-        ("eod", "EOD", "fraction", 3),
-        ("eod_null", "EOD by chance", "fraction", 3),
-        ("sia_mad", "mean absolute difference of SIA", "fraction", 3),
-        ("sia_sen", "Sen welfare of SIA", "", 3),
-        ("loss_cov", "CoV of loss", "", 3),
-        ("loss_fi", "FI of loss", "", 3),
-        ("loss_mad", "mean absolute difference of loss", "nats", 3),
-        ("rho_spearman", "rank correlation of the curvatures", "", 3),
-    ),
-    "Client inference": (
-        ("cia_aggregated_loss", "loss of the aggregate", "nats", 3),
-        ("cia_target_loss", "loss of the target", "nats", 3),
-        ("cia_difference", "CIA difference", "fraction", 3),
-        ("cia_auc", "CIA AUC", "fraction", 3),
-        ("cia_auc_low", "CIA AUC, low", "fraction", 3),
-        ("cia_auc_high", "CIA AUC, high", "fraction", 3),
-        ("cia_balanced_accuracy", "CIA balanced accuracy", "fraction", 3),
-    ),
-    "Noise and its account": (
-        ("epsilon", "epsilon", "", 2),
-        ("delta", "delta", "", 5),
-        ("noise_std", "standard deviation of the noise", "", 5),
-        ("noise_to_update", "noise over mean update", "", 2),
-        ("clip_fraction", "clipped updates", "fraction", 3),
-        ("update_norm", "norm of an update", "", 3),
-        ("update_norm_max", "largest norm of an update", "", 3),
-        ("distance", "distance of models", "", 3),
-        ("distance_mean", "distance of models, mean of all rounds", "", 3),
-        ("distance_pre_clip", "distance before clipping", "", 3),
-        ("distance_post_clip", "distance after clipping", "", 3),
-        ("metric_guard", "rounds without a distance", "fraction", 2),
-    ),
-    "Aggregation": (
-        ("pca_objective", "PCA objective", "", 4),
-        ("pca_fallback", "PCA weights by size", "fraction", 2),
-        ("ala_fallback", "ALA weights by size", "fraction", 2),
-        ("server_step", "norm of the server's step", "", 3),
-    ),
-    "Clustering": (
-        ("migrated", "migrated", "clients", 1),
-        ("purity", "purity", "fraction", 3),
-        ("clients_majority", "users of the majority model", "clients", 1),
-        ("clients_minority", "users of the minority model", "clients", 1),
-        ("loss_gap", "loss gap", "nats", 3),
-        ("risk_gap", "risk gap", "fraction", 3),
-    ),
-    "Group fairness": (
-        ("demographic_parity", "demographic parity", "fraction", 3),
-        ("equal_opportunity", "equal opportunity", "fraction", 3),
-        ("equalized_odds", "equalized odds", "fraction", 3),
-        ("demographic_parity_signed", "demographic parity, signed", "fraction", 3),
-        ("equal_opportunity_signed", "equal opportunity, signed", "fraction", 3),
-        ("equalized_odds_signed", "equalized odds, signed", "fraction", 3),
-    ),
-    "Time": (("seconds_per_round", "seconds per round", "seconds", 2),),
-}
-METRICS: dict[str, Metric] = {
-    name: Metric(name, family, label, unit, digits)
-    for family, listed in _FAMILIES.items()
-    for name, label, unit, digits in listed
-}
-
-# A metric of one round, or of one of several models.
-PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority)")
+def metrics() -> dict[str, Metric]:
+    """Every declared metric by name, in the order of the summary."""
+    return _collected(tuple((folder, name) for folder in FOLDERS for name in components(folder)))
 
 
 def metric(name: str) -> Metric:
-    """The description of a final metric; an unknown one is called by its own name and belongs to `OTHER`.
+    """The description of the metric ``name``; an undeclared metric keeps its name as label and belongs to `OTHER`.
 
     >>> metric("cia_auc_round_5").label, metric("noise_std_majority").family
     ('CIA AUC, round 5', 'Noise and its account')
     """
-    if name in METRICS:
-        return METRICS[name]
+    declared = metrics()
+    if name in declared:
+        return declared[name]
     part = PART.fullmatch(name)
-    whole = METRICS.get(part["whole"]) if part else None
+    whole = declared.get(part["whole"]) if part else None
     if part and whole:
-        return replace(whole, name=name, label=f"{whole.label}, {part['of'].replace('_', ' ')}")
+        label = f"{whole.label}, {part['of'].replace('_', ' ')}"
+        return replace(whole, name=name, label=label, live=None, table=None)
     return Metric(name, OTHER, name.replace("_", " "), unit="")
 
 
-def families(names: tuple[str, ...]) -> dict[str, list[Metric]]:
-    """The metrics among ``names`` by family, in the order of the summary."""
-    order = {family: [m for m in map(metric, names) if m.family == family] for family in (*_FAMILIES, OTHER)}
-    return {family: found for family, found in order.items() if found}
+def families(names: Collection[str]) -> dict[str, list[Metric]]:
+    """The metrics ``names`` grouped by family, in the order of the summary."""
+    found = [metric(name) for name in names]
+    order = dict.fromkeys((*(one.family for one in metrics().values()), OTHER))
+    held = {family: [one for one in found if one.family == family] for family in order}
+    return {family: own for family, own in held.items() if own}
 
 
 def ordered(names: set[str]) -> tuple[str, ...]:
-    """Final metrics in the order of the summary, unknown ones last and by name."""
-    return (*(name for name in METRICS if name in names), *sorted(names - METRICS.keys()))
+    """Sort metric names in the order of the summary; undeclared ones come last, sorted by name."""
+    declared = metrics()
+    return (*(name for name in declared if name in names), *sorted(names - declared.keys()))
+
+
+def kind(names: Collection[str]) -> Kind:
+    """The kind of sweep, judged by the metrics that it measured; it decides which accuracies the tables show."""
+    if "accuracy_majority" in names:
+        return "groups"
+    found = {metric(name).family for name in names}
+    if SOURCE in found:
+        return "sources"
+    return "protected" if found & {CLIENT, NOISE} else "plain"
+
+
+def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
+    """The columns of a table on the terminal.
+
+    If the sweep has no accuracy by group or by test set, the overall accuracy comes first. Metrics without a declared
+    column are shown only if there is nothing else to show.
+
+    Args:
+        names: the metrics that the sweep has measured.
+        live: choose the columns of the live table instead of those of the final summary.
+    """
+    about = kind(names)
+    found = [shown for one in metrics().values() if (shown := _shown(one, names, about, live))]
+    finer = [one for one in found if one.rank <= 1 and metric(one.metrics[0]).family == ACCURACY]
+    if "accuracy" in names and not finer:
+        found.insert(0, Shown("accuracy", ("accuracy",), 0))
+    bare = [name for name in ordered(set(names)) if name not in BOOKKEEPING]
+    return found or [Shown(_wrapped(metric(name).label), (name,), 1) for name in bare]
+
+
+def least_important(shown: list[Shown]) -> Shown:
+    """The column to leave out first: the last of those with the highest rank."""
+    return max(reversed(shown), key=lambda column: column.rank)
+
+
+@cache
+def _collected(found_in: tuple[tuple[str, str], ...]) -> dict[str, Metric]:
+    """Metrics of the engine and of the components (folder, name), sorted by family. A name's first declaration counts."""
+    found: dict[str, Metric] = {}
+    for one in (*ROUND_METRICS, *(one for folder, name in found_in for one in complete(folder, name).METRICS)):
+        found.setdefault(one.name, one)
+    order = {
+        family: place for place, family in enumerate(dict.fromkeys((*FAMILIES, *(m.family for m in found.values()))))
+    }
+    return {one.name: one for one in sorted(found.values(), key=lambda one: order[one.family])}
+
+
+def _shown(one: Metric, names: Collection[str], about: Kind, live: bool) -> Shown | None:
+    """The column of a metric; None if it has no column in this table, or was not measured."""
+    column = one.table
+    rank = one.live if live else column.rank if column else None
+    if rank is not None and not isinstance(rank, int):
+        rank = rank.get(about)
+    own = (one.name,) if live or not column else (one.name, *column.also)
+    if rank is None or not any(name in names for name in own):
+        return None
+    if not column:
+        return Shown(_wrapped(one.label), own, rank, one.digits)
+    return Shown(column.heading, own, rank, one.digits if column.digits is None else column.digits, column.interval)
+
+
+def _wrapped(label: str) -> str:
+    return label.replace(" ", "\n")

@@ -1,1 +1,1 @@
-"""Ray, started or joined; what a trial occupies there; whether nodes, data and GPU memory suffice before anything starts."""
+"""The Ray session, the placement of a trial, and the checks of nodes, data and GPU memory before anything starts."""

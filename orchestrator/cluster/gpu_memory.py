@@ -1,4 +1,4 @@
-"""How many client actors fit on a GPU: one is tried out there before the first trial."""
+"""How many client actors fit on a GPU, measured with one actor before the first trial."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from algorithms.interfaces import Run
+from datasets.federation import DataError
+from orchestrator.cluster.data_checks import data_problem
 from orchestrator.config.errors import ConfigProblem
-from orchestrator.config.run import Run
 from orchestrator.config.sweep_file import Sweep
 
 GIB = 2**30
-# What CUDA and its libraries keep in every process, which torch does not count: some 0.5 GiB.
+# Memory of CUDA and its libraries in every process, about 0.5 GiB, which torch does not count.
 CONTEXT = int(0.6 * GIB)
-SPARE = 0.05  # of the GPU, for what later rounds fragment
+SPARE = 0.05  # fraction of the GPU kept free for fragmentation in later rounds
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Memory in bytes: ``peak`` that a client actor took, of ``total`` on the GPU called ``device``."""
+    """The GPU memory of a client actor.
+
+    Attributes:
+        peak: bytes that the actor used at most.
+        total: bytes of the GPU.
+        device: the GPU's name.
+    """
 
     peak: int
     total: int
@@ -26,28 +34,38 @@ class MemoryUse:
 
     @property
     def fit(self) -> int:
-        """How many such actors fit."""
+        """The number of such actors that fit on the GPU."""
         return int(self.total * (1 - SPARE) / (self.peak + CONTEXT))
 
     def __str__(self) -> str:
         needed, whole = (self.peak + CONTEXT) / GIB, self.total / GIB
-        return f"a client actor takes {needed:.2g} of the {whole:.3g} GiB of {self.device}, so {self.fit} fit"
+        return f"a client actor needs {needed:.2g} of the {whole:.3g} GiB of {self.device}, so {self.fit} fit"
 
 
 def memory_check(sweep: Sweep, measure: Callable[[Run], MemoryUse]) -> tuple[list[str], list[ConfigProblem]]:
-    """What was measured, in sentences, and the problem of actors that do not fit; nothing where no GPU is used.
+    """Check that the client actors of every trial fit on a GPU.
 
-    ``measure`` trains one block on the GPU. Runs that differ only in numbers that take no room, such as learning rates,
-    are measured once.
+    Runs that differ only in numbers that need no memory, such as learning rates, are measured once.
+
+    Args:
+        sweep: the sweep.
+        measure: trains one block of a run on a GPU, see `on_a_gpu`.
+
+    Returns:
+        Sentences with the measurement, and the problem if the actors do not fit or the data cannot be partitioned. Both
+        are empty if no trial uses a GPU.
     """
     kinds = {_kind(run): run for run in sweep.runs if run.training.config.device == "cuda"}
     if not kinds:
         return [], []
-    largest = max((measure(run) for run in kinds.values()), key=lambda one: one.peak)
-    wanted = sweep.resources.clients_per_gpu
-    if wanted > largest.fit:
-        return [], [sweep.problem(f"{largest}, got {wanted}", "resources", "clients_per_gpu")]
-    return [f"{largest}; resources.clients_per_gpu is {wanted}"], []
+    try:
+        largest = max((measure(run) for run in kinds.values()), key=lambda one: one.peak)
+    except DataError as error:
+        return [], [data_problem(sweep, str(error))]
+    requested = sweep.resources.clients_per_gpu
+    if requested > largest.fit:
+        return [], [sweep.problem(f"{largest}, got {requested}", "resources", "clients_per_gpu")]
+    return [f"{largest}; resources.clients_per_gpu is {requested}"], []
 
 
 def _kind(run: Run) -> str:
@@ -56,7 +74,10 @@ def _kind(run: Run) -> str:
 
 
 def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:
-    """A `memory_check` measure that asks Ray for a whole GPU and a process of its own. Raises TimeoutError."""
+    """The measure for `memory_check`: runs `measure_memory` as a Ray task on a whole GPU.
+
+    The returned function raises TimeoutError if no GPU becomes free in time.
+    """
     import ray
 
     def measure(run: Run) -> MemoryUse:
@@ -65,39 +86,46 @@ def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:
         done, _ = ray.wait([ref], timeout=sweep.resources.timeout_seconds)
         if not done:
             ray.cancel(ref, force=True)
-            raise TimeoutError("no GPU was free to measure a client actor's memory on")
-        return ray.get(ref)
+            raise TimeoutError("no GPU became free to measure the memory of a client actor")
+        try:
+            return ray.get(ref)
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, DataError) else error) from None
 
     return measure
 
 
 def measure_memory(plain: dict[str, Any], data_root: str) -> MemoryUse:
-    """Train and evaluate the block with the largest client here, as an actor would, and tell what it took.
+    """Train and evaluate the block with the largest client in this process, as an actor would, and measure its memory.
 
-    What does not fit at all counts as the whole GPU.
+    A block that does not fit counts as using the whole GPU.
+
+    Args:
+        plain: the resolved run as plain values.
+        data_root: folder of the data sets.
     """
     from pathlib import Path
 
     import numpy as np
     import torch
 
-    import datasets
     from algorithms.engine import server
+    from algorithms.engine.block import Assignment
     from orchestrator.config.run import resolve
     from orchestrator.trial.client_actors import Job, client_blocks
+    from orchestrator.trial.federation import partition_data
     from orchestrator.trial.local_clients import LocalClients, prepare_session
-    from orchestrator.trial.random_streams import stream
 
     run = resolve(plain)
-    data = datasets.build_federation(run.data, run.split, Path(data_root), lambda purpose: stream(run.seed, purpose))
-    blocks = client_blocks(data.clients, run.training.config.clients_per_job)
+    data = partition_data(run, Path(data_root))
+    blocks = client_blocks(data.clients, run.training.config.block_size)
     block = max(blocks, key=lambda clients: data.sizes[list(clients)].max())
-    told = {name: values[list(block)] for name, values in server.initial_statistics(run, data.clients).items()}
+    statistics = {name: values[list(block)] for name, values in server.initial_statistics(run, data.clients).items()}
     total = torch.cuda.get_device_properties(0).total_memory
     try:
         setup, client = prepare_session("memory", run, data), LocalClients()
         (models,) = client.run(setup, [Job("initial", (0, run.clustering.config.clusters))])
-        train = Job("train", (models, block, np.zeros(len(block), np.int64), 0, told, {}, ()))
+        train = Job("train", (models, Assignment(block, np.zeros(len(block), np.int64), 0, statistics), ()))
         client.run(setup, [train, Job("evaluate", (models, block, 1))])
         peak = torch.cuda.max_memory_reserved()
     except torch.OutOfMemoryError:

@@ -1,4 +1,4 @@
-"""What every node of a cluster must share with this process, tried out before the first trial: results and software."""
+"""Checks of the nodes before the first trial: each must reach the results folder and have the same software."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ SOFTWARE = "see docs/cluster.md for how nodes get the packages"
 
 
 def node_problems(path: Path, timeout: float) -> list[str]:
-    """A sentence for every other node that cannot write where results are kept, or that runs other software than this.
+    """A sentence for every other node that cannot write to the results folder or has different software.
 
-    ``path`` need not exist. A node is asked by a task that reads a file which this process has just written beside
-    ``path``, and answers with a file of its own. Needs Ray; waits ``timeout`` seconds at most.
+    A task on each node reads a file that this process has just written next to ``path``, and writes a file in reply.
+    Needs a Ray session.
+
+    Args:
+        path: the results folder; it need not exist.
+        timeout: longest wait for all nodes, in seconds.
     """
     import ray
 
@@ -29,10 +33,10 @@ def node_problems(path: Path, timeout: float) -> list[str]:
     token = folder / f"{HIDDEN}-{uuid.uuid4().hex}.tmp"
     try:
         token.write_text(token.name)
-        asked = {_ask(node["NodeID"], token): node for node in others}
-        answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=timeout)
-        found = [_judge(ref, path, token, asked[ref]) for ref in answered]
-        found += [f"node {_name(asked[ref])} did not run a first task within {timeout:g} s" for ref in silent]
+        nodes_by_ref = {_ask(node["NodeID"], token): node for node in others}
+        answered, silent = ray.wait(list(nodes_by_ref), num_returns=len(nodes_by_ref), timeout=timeout)
+        found = [_judge(ref, path, token, nodes_by_ref[ref]) for ref in answered]
+        found += [f"node {_name(nodes_by_ref[ref])} did not run a test task within {timeout:g} s" for ref in silent]
         return [sentence for sentence in found if sentence]
     finally:
         for left in folder.glob(f"{token.stem}*"):
@@ -59,14 +63,22 @@ def _ask(node: str, token: Path) -> Any:
 
 
 def answer(token: str, node: str) -> tuple[str, dict[str, str]]:
-    """Runs on the node: what went wrong there, or nothing, and the versions of its packages."""
+    """Check this node; runs there as a Ray task.
+
+    Args:
+        token: the file that the head process wrote.
+        node: Ray's id of this node.
+
+    Returns:
+        What went wrong, or an empty text, and the versions of the node's packages.
+    """
     file = Path(token)
     try:
         if file.read_text() != file.name:
-            return "it reads something else there", versions()
+            return "it reads a different file there", versions()
         file.with_name(f"{file.stem}-{node}.tmp").write_text(node)
     except FileNotFoundError:
-        return "it does not see what is written there", versions()
+        return "it does not see files that this process writes there", versions()
     except OSError as error:
         return str(error.strerror or error).lower(), versions()
     return "", versions()
@@ -82,12 +94,12 @@ def _judge(ref: Any, path: Path, token: Path, node: dict[str, Any]) -> str:
         last = [line for line in str(error).splitlines() if line.strip()][-1].strip()
         return f"node {name} cannot run fedpriv ({last[:200]}); {SOFTWARE}"
     if not wrong and not token.with_name(f"{token.stem}-{node['NodeID']}.tmp").exists():
-        wrong = "what it writes there does not arrive here"
+        wrong = "this process does not see files that the node writes there"
     if wrong:
-        return f"node {name} cannot keep results in {path} ({wrong}); give a folder that all nodes share with --results"
+        return f"node {name} cannot use the results folder {path} ({wrong}); with --results, give a folder that all nodes share"
     other = [f"{package} {theirs[package]}" for package, ours in versions().items() if theirs[package] != ours]
     if other:
-        return f"node {name} has {', '.join(other)}, unlike this process, and results depend on that; {SOFTWARE}"
+        return f"node {name} has {', '.join(other)}, unlike this process, and results depend on versions; {SOFTWARE}"
     return ""
 
 

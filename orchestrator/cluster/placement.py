@@ -1,4 +1,4 @@
-"""What a trial occupies on a machine or cluster, computed in one place, and a refusal where it cannot fit."""
+"""The resources that a trial reserves on a machine or cluster, and whether they fit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from orchestrator.config.resources import Resources
 
 @dataclass(frozen=True)
 class Placement:
-    """The bundles that one trial reserves. The driver itself takes nothing: it waits while others compute.
+    """The resources of one trial. The driver itself reserves nothing: it waits while actors and tasks compute.
 
     Attributes:
         threads: CPUs of a bundle. Client actors and shadow tasks never compute at the same time and share the bundle's CPUs.
-        gpu: the fraction of a GPU that an actor or a shadow task takes, 0 without.
-        actors, shadows: how many of each; shadow tasks have bundles of their own where a GPU is used, because an actor keeps
-            its memory there while they run.
+        gpu: the fraction of a GPU for an actor or a shadow task; 0 without a GPU.
+        actors: number of client actors.
+        shadows: number of shadow tasks that run at the same time. On a GPU they have bundles of their own, because an
+            actor keeps its GPU memory while they run.
     """
 
     threads: int
@@ -27,6 +28,7 @@ class Placement:
 
     @property
     def bundles(self) -> list[dict[str, float]]:
+        """The bundles of the trial's placement group, without the driver's empty one."""
         one = {"CPU": float(self.threads)} | ({"GPU": self.gpu} if self.gpu else {})
         own = self.actors + self.shadows if self.gpu else max(self.actors, self.shadows)
         return [one] * own
@@ -44,11 +46,11 @@ class Placement:
         ]
 
     def actor_options(self, group: Any) -> list[dict[str, Any]]:
-        """Ray options of each client actor in the trial's placement group."""
+        """The Ray options of each client actor in the trial's placement group."""
         return self._options(group, 0, range(self.actors))
 
     def shadow_options(self, group: Any) -> list[dict[str, Any]]:
-        """Ray options of the shadow tasks, one for each that runs at the same time."""
+        """The Ray options of the shadow tasks, one for each that runs at the same time."""
         first = self.actors if self.gpu else 0
         return self._options(group, self.threads, range(first, first + self.shadows))
 
@@ -58,7 +60,7 @@ class Placement:
 
 
 def placement(resources: Resources, training: Any) -> Placement:
-    """The placement of a trial with this ``training`` configuration; a GPU is asked for where clients train on one."""
+    """The placement of a trial with the configuration ``training``; it includes a GPU if clients train on one."""
     on_gpu = training.device == "cuda" or resources.reserve_gpu
     gpu = 1 / resources.clients_per_gpu if on_gpu else 0.0
     shadows = resources.client_actors if resources.shadow_tasks == "auto" else resources.shadow_tasks
@@ -66,7 +68,7 @@ def placement(resources: Resources, training: Any) -> Placement:
 
 
 def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
-    """Why one trial cannot be placed on ``nodes`` (resources of each), in a sentence; None if it can."""
+    """A sentence that says why one trial does not fit on ``nodes`` (resources of each node); None if it fits."""
     if _capacity(place.bundles[0], nodes) >= len(place.bundles):
         return None
     need = {name: sum(bundle[name] for bundle in place.bundles) for name in place.bundles[0]}
@@ -78,14 +80,14 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
 
 
 def concurrent_trials(place: Placement, nodes: Sequence[dict[str, float]], wanted: int | str) -> int:
-    """How many trials run at the same time: as many as fit, or ``wanted`` if that is fewer."""
+    """The number of trials that run at the same time: as many as fit, but at most ``wanted`` unless that is "auto"."""
     fit = _capacity(place.bundles[0], nodes) // len(place.bundles)
     return max(1, fit if wanted == "auto" else min(fit, int(wanted)))
 
 
 def _capacity(bundle: dict[str, float], nodes: Sequence[dict[str, float]]) -> int:
-    """How many bundles like this one the nodes hold; each lies on one node."""
-    # A hair is added because nine times a ninth of a GPU is a little more than the whole in floating point.
+    """How many such bundles fit on the nodes; a bundle cannot be split between nodes."""
+    # 1e-9 is added because nine ninths of a GPU are slightly more than one in floating point.
     return sum(min(int(node.get(name, 0) / need + 1e-9) for name, need in bundle.items()) for node in nodes)
 
 

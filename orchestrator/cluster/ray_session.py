@@ -1,4 +1,4 @@
-"""Ray, started or joined once by the sweep's head process."""
+"""The Ray session of the command: a cluster that is joined, or Ray started on this machine."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any
 
 from orchestrator.cluster.placement import Placement
 
-# How Ray is started on one machine, by its own names.
+# Ray's own settings for starting it on one machine.
 LOCAL_RAY = {
-    # A worker that has loaded torch is worth keeping: shadow tasks come back every few rounds and loading costs seconds.
+    # Keep idle workers: shadow tasks come back every few rounds, and loading torch takes seconds.
     "idle_worker_killing_time_threshold_ms": 10 * 60 * 1000,
     "num_workers_soft_limit": 64,
-    # Bytes of a result or an argument that travels in the message itself. A block's sums are some hundred kilobytes. Beyond
-    # 100 kB Ray would lay them into its store, and an actor on a busy machine waits for that before it begins its next job.
+    # Bytes of a result or an argument that is sent in the message itself. A block's sums are some hundred kilobytes. Above
+    # 100 kB Ray would put them into its object store, and on a busy machine an actor waits for that before its next job.
     "max_direct_call_object_size": 2 << 20,
-    # Without a dashboard nobody asks for the history of tasks and for metrics, and every job would add to them.
+    # Without a dashboard nobody reads the history of tasks and the metrics, and every job would add to them.
     "task_events_report_interval_ms": 0,
     "enable_metrics_collection": False,
 }
-ACTORS_PER_CORE = 8  # more processes than this on a core only wait for each other and fill the memory
+ACTORS_PER_CORE = 8  # more processes per core only wait for each other and fill the memory
 
 
 class ClusterError(ValueError):
@@ -34,15 +34,15 @@ class ClusterError(ValueError):
 
 
 def local_cpus() -> int:
-    """The CPUs that this process may use."""
+    """The number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def local_nodes(place: Placement) -> list[dict[str, float]]:
-    """What this machine can be asked for, before Ray runs here.
+    """The resources of this machine in Ray's form, before Ray runs.
 
-    Client actors may share a core, which is slower and changes no byte, but not without limit. A GPU is taken on trust where
-    one is asked for: Ray finds out.
+    Several client actors may share a core, up to a limit; that is slower but does not change results. GPUs are counted
+    only if ``place`` needs one.
     """
     return [{"CPU": float(local_cpus() * ACTORS_PER_CORE)} | ({"GPU": float(_gpus())} if place.gpu else {})]
 
@@ -55,21 +55,29 @@ def _gpus() -> int:
 
 
 class StallError(RuntimeError):
-    """No trial finds a place on the cluster any more. The message is a sentence."""
+    """The cluster has no room for any trial. The message is a sentence for the user."""
 
 
 @contextmanager
 def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str, float]]]:
-    """Join the cluster at ``address`` (or RAY_ADDRESS), or start one here, as for ``local``; yield the resources of its nodes.
+    """Join a Ray cluster or start Ray on this machine; shut down at the end only what was started here.
 
-    What was started here is stopped at the end; a cluster that was joined is left as it is. Raises ClusterError.
+    Args:
+        address: the cluster; None for RAY_ADDRESS, and "local" or no address at all to start Ray on this machine.
+        place: what one trial reserves; a local Ray offers at least that many CPUs.
+
+    Yields:
+        The resources of each node.
+
+    Raises:
+        ClusterError: no cluster could be reached or started.
     """
     import ray
 
-    # Loading Tune takes as long as starting Ray, which only waits for other processes.
+    # Load Tune in the meantime: it takes as long as starting Ray, which mostly waits for other processes.
     loading = threading.Thread(target=importlib.import_module, args=("ray.tune",), daemon=True)
     loading.start()
-    # What goes wrong in a trial is told once, in our words; Tune would print the same traceback for every retry.
+    # We report an error in a trial once, in our words; Tune would print the same traceback for every retry.
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     joined = address or os.environ.get("RAY_ADDRESS")
@@ -80,8 +88,8 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
         else:
             cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
             _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
-    except Exception as error:  # Ray raises plain ones, too, for example where a crowded machine is too slow for it
-        raise ClusterError(f"no Ray cluster at {joined or 'this machine'}: {error}") from error
+    except Exception as error:  # Ray also raises plain exceptions, for example if a busy machine is too slow for it
+        raise ClusterError(f"cannot use Ray ({joined or 'this machine'}): {error}") from error
     loading.join()  # two threads must not load the same packages at once
     try:
         yield [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -90,7 +98,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
 
 
 def _start(**options: Any) -> None:
-    """Start Ray on this machine; once more where that fails, as it does where a crowded one is too slow for it."""
+    """Start Ray on this machine, with a second attempt, because a busy machine can be too slow for the first."""
     import ray
 
     try:

@@ -1,1 +1,1 @@
-"""A sweep file, read, checked and expanded into runs; what is refused, and how that is said. Knows no Ray and no results."""
+"""Reading a sweep file, checking it and expanding it into runs; error messages for refused input. Does not use Ray."""

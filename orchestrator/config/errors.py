@@ -1,7 +1,7 @@
-"""Refusing input: all problems at once, each with its place, its key, the value, what is allowed, the nearest name.
+"""Errors in the input: all problems are reported at once, each with its place, key, value and what is allowed.
 
-Sentences are made from a field's declared type and range, so that they are the same for every field of every component and
-do not depend on the wording of the library that checks them.
+The messages are built from a field's declared type and range. So they read the same for every field of every component
+and do not depend on the wording of the library that validates them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
 Key = tuple[str | int, ...]
-"""A place in nested maps and lists: names of keys and indices, outermost first."""
+"""A position in nested maps and lists: keys and indices, outermost first."""
 
 Schema = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 
 SHOWN = 60
-"""Characters of a given value that are repeated in a sentence."""
+"""The most characters of a value that a message repeats."""
 
 KINDS = {
     "integer": "an integer",
@@ -41,11 +41,12 @@ class ConfigProblem:
     """One thing that is wrong with the input.
 
     Attributes:
-        sentence: what is wrong and what is allowed, in words that follow the key ("must be an integer >= 1, got 0").
-        key: where it is, from the top of the file; empty where the file as a whole is meant.
-        file: the file, or the option of the command line (``--set base.rounds=0``) that it comes from.
-        line: 1 is the first; None where there is none.
-        misnamed: the key itself is wrong, not its value.
+        sentence: what is wrong and what is allowed, phrased so that it follows the key ("must be an integer >= 1, got 0").
+        key: the position, from the top of the file; empty if the problem concerns the whole file.
+        file: the file, or the command-line option (``--set base.rounds=0``), that contains the problem.
+        line: line of the file, counted from 1; None if there is none.
+        misnamed: whether the key itself is wrong, and not its value.
+        unread: whether the value is valid but no component reads it.
     """
 
     sentence: str
@@ -53,20 +54,25 @@ class ConfigProblem:
     file: str = ""
     line: int | None = None
     misnamed: bool = False
+    unread: bool = False
 
     def under(self, *above: str | int) -> ConfigProblem:
-        """The same problem seen from further up."""
+        """The same problem with the keys ``above`` put before its own."""
         return replace(self, key=(*above, *self.key))
 
     def __str__(self) -> str:
-        """One line of printable characters."""
+        """The problem as one line of printable characters."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         text = ": ".join(part for part in (place, dotted_key(self.key), self.sentence) if part)
         return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 class ConfigError(Exception):  # noqa: N818
-    """The input cannot be used. ``problems`` holds all that was found; the text is one line for each."""
+    """The input cannot be used. The text has one line for each problem.
+
+    Attributes:
+        problems: everything that was found.
+    """
 
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
@@ -77,18 +83,18 @@ class ConfigError(Exception):  # noqa: N818
 
 
 def dotted_key(key: Key) -> str:
-    """``key`` as it is written on the command line.
+    """Write ``key`` as on the command line.
 
-    >>> dotted(("base", "attacks", 0, "every"))
+    >>> dotted_key(("base", "attacks", 0, "every"))
     'base.attacks.0.every'
     """
     return ".".join(_cut(str(part)) for part in key)
 
 
 def format_value(value: Any) -> str:
-    """``value`` as it would be written in the file, in one line, shortened where it is long.
+    """Write ``value`` as in a YAML file, on one line, shortened if it is long.
 
-    >>> shown({"name": "ifca", "clusters": None})
+    >>> format_value({"name": "ifca", "clusters": None})
     "{name: 'ifca', clusters: null}"
     """
     return _cut(_write(value, depth=0))
@@ -117,21 +123,27 @@ def _cut(text: str) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """A sentence with the known name nearest to ``name``, or nothing if none is near.
+    """A sentence that suggests the name in ``known`` closest to ``name``; empty if none is close.
 
-    >>> meant("ifca-mri", ["ifca", "ifca_mir"])
+    >>> suggest("ifca-mri", ["ifca", "ifca_mir"])
     "Did you mean 'ifca_mir'?"
     """
     plain = {other.lower().replace("-", "_"): other for other in known}
     sought = name[:200].lower().replace("-", "_")
     near = difflib.get_close_matches(sought, plain, n=1, cutoff=0.6)
-    if not near and len(sought) > 2:  # a part of a long name is far from it in letters
+    if not near and len(sought) > 2:  # get_close_matches misses a name that is only a part of a long one
         near = [other for other in plain if other.startswith(sought) or other.endswith(sought)]
     return f"Did you mean {plain[near[0]]!r}?" if near else ""
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that is not one of ``known``; ``what`` says what it should have been the name of."""
+    """The sentence for a name that is not one of ``known``.
+
+    Args:
+        what: the start of the sentence, such as "unknown key".
+        name: the name that was given.
+        known: the valid names.
+    """
     names = sorted(known)
     return " ".join(part for part in (f"{what}.", suggest(name, names), f"Known: {', '.join(names)}") if part)
 
@@ -139,27 +151,40 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
 def validate(
     model: type[Model], fields: Mapping[str, Any], known: Iterable[str] | None = None
 ) -> tuple[Model | None, list[ConfigProblem]]:
-    """``model`` filled with JSON-like ``fields``, or None and every problem, with keys relative to ``fields``.
+    """Validate ``fields`` as an instance of ``model``.
 
     Types are strict in JSON's sense: a list fills a tuple and an integer a float, but "5", true and 5.0 are not 5.
-    ``known`` are the names to offer where a field is unknown (default: those of ``model``).
+
+    Args:
+        model: the pydantic model.
+        fields: plain JSON values by field.
+        known: the names to suggest for an unknown field (default: the fields of ``model``).
+
+    Returns:
+        The instance, or None if there are problems, and every problem, with keys relative to ``fields``.
     """
     known = model.model_fields if known is None else known
     strange = [name for name in fields if name not in model.model_fields]
     problems = [ConfigProblem(unknown_name("unknown key", name, known), (name,), misnamed=True) for name in strange]
-    given = {name: value for name, value in fields.items() if name in model.model_fields}
+    values = {name: value for name, value in fields.items() if name in model.model_fields}
     try:
-        filled = model.model_validate_json(json.dumps(given), strict=True)
+        filled = model.model_validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
-        return None, problems + translate(error, model, given)
+        return None, problems + translate(error, model, values)
     return (None if problems else filled), problems
 
 
 def translate(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> list[ConfigProblem]:
-    """``error`` in our words, one problem per key: alternatives of a type are one problem, not one each."""
+    """Translate pydantic's error into our messages, one problem per key.
+
+    Args:
+        error: pydantic's error.
+        model: the model that was validated.
+        fields: the values that were validated.
+    """
     try:
         schema = model.model_json_schema()
-    except PydanticUserError:  # a type that JSON cannot describe; the value is named, the range cannot be
+    except PydanticUserError:  # JSON cannot describe the type: the message names the value but not the range
         schema = {}
     found: dict[Key, str] = {}
     for detail in error.errors(include_url=False):
@@ -183,7 +208,7 @@ def _sentence(detail: Any, part: Schema, shared: Schema, value: Any) -> str:
 
 
 def _follow(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, Schema, Any]:
-    """How far ``steps`` lead into the given value and into the schema: the key, its schema and its value."""
+    """Follow ``steps`` into the value and its schema as far as possible; return the key reached, its schema and value."""
     key: Key = ()
     part = schema
     for step in steps:
@@ -191,7 +216,7 @@ def _follow(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, Sc
         if isinstance(value, list) and isinstance(step, int) and step < len(value) and inner is not None:
             key, part, value = (*key, step), inner, value[step]
         elif isinstance(value, Mapping) and isinstance(step, str) and (inner is not None or step in value):
-            if inner is None:  # an unknown key: what is known stands in the schema of the map around it
+            if inner is None:  # an unknown key: the known ones are in the schema of the map around it
                 return (*key, step), part, value[step]
             key, part, value = (*key, step), inner, value.get(step, _ABSENT)
         else:
@@ -200,7 +225,7 @@ def _follow(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, Sc
 
 
 def _inner(part: Schema, step: Any, shared: Schema) -> Schema | None:
-    """The schema of an entry of a map or list, or None; of alternatives the only one that is not null is entered."""
+    """The schema of an entry of a map or list, or None. Of several alternatives, the only one that is not null is used."""
     part = _dereference(part, shared)
     filled = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
     if len(filled) == 1:
@@ -209,7 +234,8 @@ def _inner(part: Schema, step: Any, shared: Schema) -> Schema | None:
         positions = part.get("prefixItems", ())
         return positions[step] if step < len(positions) else part.get("items")
     rest = part.get("additionalProperties")
-    return part.get("properties", {}).get(step, rest if isinstance(rest, dict) else None)
+    properties: dict[str, Schema] = part.get("properties", {})
+    return properties.get(step, rest if isinstance(rest, dict) else None)
 
 
 def _dereference(part: Schema, shared: Schema) -> Schema:
@@ -217,11 +243,11 @@ def _dereference(part: Schema, shared: Schema) -> Schema:
 
 
 def describe(part: Schema, shared: Schema | None = None) -> str:
-    """What a JSON schema allows, in words; empty where it says nothing.
+    """Describe in words what a JSON schema allows; empty if it does not restrict anything.
 
-    >>> described({"type": "integer", "minimum": 1})
+    >>> describe({"type": "integer", "minimum": 1})
     'an integer >= 1'
-    >>> described({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
+    >>> describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
     "a number in (0, 1] or 'auto'"
     """
     shared = shared or {}

@@ -1,15 +1,18 @@
-"""The trials of a sweep: the run at every point that its swept keys span, and what is wrong with any of them."""
+"""Expanding a sweep into trials: the run for every combination of the swept values, and the problems of these runs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from algorithms.interfaces import Run
 from orchestrator.config.errors import ConfigProblem, Key, format_value
 from orchestrator.config.overrides import KeyPathError, assign, has_key, locate, slot_test
-from orchestrator.config.run import Run, Slot, check, trial_id
+from orchestrator.config.run import check, trial_id
 from orchestrator.config.search_space import Axis, Choice, Point
+from orchestrator.config.slots import Slot
 
 ExpandedTrial = tuple[Run, dict[str, Any]]
 """The run of a trial, and the values of its swept keys."""
@@ -17,14 +20,20 @@ ExpandedTrial = tuple[Run, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Space:
-    """What a search draws from: ``axes`` on top of ``base``."""
+    """The space that a search draws from.
+
+    Attributes:
+        base: the section ``base`` of the sweep file.
+        axes: the swept keys with the values that may be drawn.
+        slots: the slots of a run.
+    """
 
     base: Any
     axes: tuple[Axis, ...]
     slots: tuple[Slot, ...]
 
     def at(self, values: Mapping[str, Any]) -> ExpandedTrial | None:
-        """The trial with these values of the swept keys; None where they cannot be combined."""
+        """The trial with these values of the swept keys; None if the values cannot be combined."""
         swept = _swept_names(self.base, self.axes, self.slots)
         point = {key: Choice(value, ("sweep", key)) for key, value in values.items()}
         run, keys, _ = _trial(self.base, point, self.slots, swept)
@@ -32,13 +41,13 @@ class Space:
 
 
 def is_related(one: Key, other: Key) -> bool:
-    """Whether one key is the other or lies inside it."""
+    """Whether the keys are equal or one lies inside the other."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 
 
 def value_at(tree: Any, key: Key) -> Any:
-    """The value at ``key``, which must be there."""
+    """The value at ``key``, which must exist."""
     for step in key:
         tree = tree[step]
     return tree
@@ -47,7 +56,18 @@ def value_at(tree: Any, key: Key) -> Any:
 def check_trials(
     base: Any, found: Sequence[Axis], spanned: list[Point], slots: Sequence[Slot], lost: list[tuple[str, ...]]
 ) -> tuple[list[ExpandedTrial], list[ConfigProblem]]:
-    """The trial at every point, and each problem once; one of base that only some trials have says which."""
+    """Build and check the trial at every point.
+
+    Args:
+        base: the section ``base`` of the sweep file.
+        found: the swept keys.
+        spanned: the points, each with a value for every swept key.
+        slots: the slots of a run.
+        lost: keys inside ``base`` whose swept values could not be read; problems there are not reported.
+
+    Returns:
+        The valid trials, and each problem once. A problem of ``base`` that only some trials have says which ones.
+    """
     swept = _swept_names(base, found, slots)
     trials = []
     count: dict[ConfigProblem, int] = {}
@@ -62,13 +82,23 @@ def check_trials(
         if run is not None:
             trials.append((run, _values(run if swept else None, point, keys)))
     problems = []
+    unread = Counter({_place(problem): 0 for problem in count})
     for problem, times in count.items():
+        unread[_place(problem)] += times if problem.unread else 0
+    for problem, times in count.items():
+        if problem.unread and unread[_place(problem)] < len(spanned):
+            continue  # other trials of the sweep read it
         if problem.key[0] == "base" and times < len(spanned):
             where = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in first[problem].items())
-            told = f"{problem.sentence} (in {times} of {len(spanned)} trials, first that of {where})"
-            problem = replace(problem, sentence=told)
+            sentence = f"{problem.sentence} (in {times} of {len(spanned)} trials, the first one with {where})"
+            problem = replace(problem, sentence=sentence)
         problems.append(problem)
     return trials, problems
+
+
+def _place(problem: ConfigProblem) -> Key:
+    """The key of a problem, the same for every value that the sweep tries there."""
+    return problem.key[:2] if problem.key[:1] == ("sweep",) else problem.key
 
 
 def _inside(key: Key) -> Key:
@@ -77,7 +107,7 @@ def _inside(key: Key) -> Key:
 
 
 def _swept_names(base: Any, found: Sequence[Axis], slots: Sequence[Slot]) -> dict[Key, list[Any]]:
-    """The names that the sweep puts into each slot whose ``name`` is swept."""
+    """The component names that the sweep tries in each slot whose ``name`` is swept."""
     is_slot = slot_test(slots)
     swept: dict[Key, list[Any]] = {}
     for axis in found:
@@ -94,7 +124,7 @@ def _swept_names(base: Any, found: Sequence[Axis], slots: Sequence[Slot]) -> dic
 def _trial(
     base: Any, point: Point, slots: Sequence[Slot], swept: Mapping[Key, Sequence[Any]]
 ) -> tuple[Run | None, dict[str, Key], list[ConfigProblem]]:
-    """The run at ``point``, where in it each swept key is, and the problems with keys from the top of the file."""
+    """The run at ``point``, the location of each swept key in it, and the problems, with keys from the top of the file."""
     is_slot = slot_test(slots)
     run, keys, problems = base, {}, []
     for swept_key in sorted(point, key=lambda key: key.count(".")):
@@ -107,21 +137,22 @@ def _trial(
             problems.append(ConfigProblem(str(error), ("sweep", swept_key)))
     resolved, found = check(run, slots, swept)
     problems += [replace(one, key=_origin(one, base, point, keys)) for one in found]
-    return (None if problems else resolved), keys, problems
+    wrong = [problem for problem in problems if not problem.unread]
+    return (None if wrong else resolved), keys, problems
 
 
 def _overwrite_problems(base: Any, key: Key, swept_key: str, choice: Choice) -> list[ConfigProblem]:
-    """The problem of a bare name in place of a slot whose fields base gives: whether they stay is not clear."""
+    """The problem of a swept bare name for a slot whose fields are set in base: should the fields be kept or not?"""
     held = value_at(base, key) if has_key(base, key) else None
     if not isinstance(choice.value, str) or not isinstance(held, dict) or set(held) <= {"name"}:
         return []
     fields = ", ".join(name for name in held if name != "name")
-    sentence = f"sweep {swept_key}.name to keep {fields} of base, or write {{name: {choice.value}}} to begin anew"
+    sentence = f"sweep {swept_key}.name to keep {fields} of base, or write {{name: {choice.value}}} to drop them"
     return [ConfigProblem(sentence, choice.key)]
 
 
 def _origin(problem: ConfigProblem, base: Any, point: Point, keys: Mapping[str, Key]) -> Key:
-    """Where in the file that part of a trial stands which ``problem`` is about."""
+    """The key in the file of the part of a trial that ``problem`` is about."""
     key = problem.key
     putting = [one for one in keys if key[: len(keys[one])] == keys[one]]
     if putting:
@@ -133,13 +164,13 @@ def _origin(problem: ConfigProblem, base: Any, point: Point, keys: Mapping[str, 
 
 
 def _values(run: Run | None, point: Point, keys: Mapping[str, Key]) -> dict[str, Any]:
-    """The swept values; None in place of those that the components in ``run`` have no field for."""
+    """The swept values; None for a field that the components of ``run`` do not have."""
     written = run.to_dict() if run else None
     return {key: choice.value if not run or has_key(written, keys[key]) else None for key, choice in point.items()}
 
 
 def repeated_trials(trials: list[ExpandedTrial]) -> list[ConfigProblem]:
-    """The problem of trials that are the same run although their points differ."""
+    """The problem of trials that are equal runs although their swept values differ."""
     first: dict[str, dict[str, Any]] = {}
     twins = []
     for run, values in trials:
@@ -150,9 +181,9 @@ def repeated_trials(trials: list[ExpandedTrial]) -> list[ConfigProblem]:
     one, other = twins[0]
     return [
         ConfigProblem(
-            f"{len(twins)} of {len(trials)} trials repeat another one: {format_value(one)} is the same run as "
+            f"{len(twins)} of {len(trials)} trials repeat another trial: {format_value(one)} is the same run as "
             f"{format_value(other)}. "
-            "Where not every component has a field, sweep it together with its component: "
+            "If only some components have a field, sweep it together with its component: "
             "clustering: {grid_search: [none, {name: ifca, clusters: 2}]}",
             ("sweep",),
         )

@@ -1,4 +1,4 @@
-"""``fedpriv list``: every component of every slot, one line each, and a component's fields."""
+"""The output of ``fedpriv list``: all components by slot, or the fields of one component."""
 
 from __future__ import annotations
 
@@ -6,28 +6,36 @@ import textwrap
 from types import ModuleType
 from typing import Any
 
-from datasets.components import components
+from datasets.components import components, presets, readable
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
-from orchestrator.config.run import SLOTS
+from orchestrator.config.slots import SLOTS, Slot
 
 
 def listing(name: str | None) -> str:
-    """The components of all slots, or the fields of those called ``name``. Raises Refusal for a name that nobody has."""
+    """The text that ``fedpriv list`` prints.
+
+    Args:
+        name: a component or preset whose fields to list; None or empty to list all components.
+
+    Raises:
+        ConfigError: no component has that name.
+    """
     if not name:
-        return (
-            "\n\n".join(_slot(slot.key, components(slot.folder)) for slot in SLOTS)
-            + "\n\nfedpriv list --help NAME   fields"
-        )
-    found = [(slot.key, components(slot.folder)[name]) for slot in SLOTS if name in components(slot.folder)]
+        return "\n\n".join([*map(_slot, SLOTS), "fedpriv list --help NAME   shows the fields of a component"])
+    found = [(slot, name) for slot in SLOTS if name in components(slot.folder)]
+    found += [(slot, presets(slot.folder)[name][0]) for slot in SLOTS if name in presets(slot.folder)]
     if not found:
-        known = sorted({component for slot in SLOTS for component in components(slot.folder)})
+        known = sorted({known for slot in SLOTS for known in (*components(slot.folder), *presets(slot.folder))})
         raise ConfigError([ConfigProblem(unknown_name(f"unknown component {name!r}", name, known), file="list")])
-    return "\n\n".join(_component(key, name, module) for key, module in found)
+    return "\n\n".join(_component(slot.key, own, components(slot.folder)[own]) for slot, own in found)
 
 
-def _slot(key: str, modules: dict[str, ModuleType]) -> str:
-    lines = [f"  {name:16} {_headline(module)}" for name, module in modules.items()]
-    return "\n".join([key, *lines])
+def _slot(slot: Slot) -> str:
+    headlines = {name: _headline(module) for name, module in components(slot.folder).items()}
+    for name, (component, preset) in presets(slot.folder).items():
+        fields = ", ".join(f"{field}: {value}" for field, value in preset.fields.items())
+        headlines[name] = f"{preset.label}: {component} with {fields}"
+    return "\n".join([slot.key, *(f"  {name:16} {headlines[name]}" for name in sorted(headlines))])
 
 
 def _headline(module: ModuleType) -> str:
@@ -38,15 +46,15 @@ def _component(key: str, name: str, module: ModuleType) -> str:
     lines = [f"{key}: {name}", textwrap.indent((module.__doc__ or "").strip(), "  "), "", "  fields"]
     schema: dict[str, Any] = module.Config.model_json_schema()
     for field, described in module.Config.model_fields.items():
-        default = "required" if described.is_required() else f"default {described.default!r}"
-        lines.append(
-            f"    {field:22} {described.description or ''}  [{_allowed_values(schema['properties'][field])}; {default}]"
-        )
+        notes = [_allowed_values(schema["properties"][field])]
+        notes.append("required" if described.is_required() else f"default {described.default!r}")
+        notes += [f"only if {condition}" for condition in readable(module.Config, field)]
+        lines.append(f"    {field:22} {described.description or ''}  [{'; '.join(notes)}]")
     return "\n".join(lines if module.Config.model_fields else [*lines, "    none"])
 
 
 def _allowed_values(field: dict[str, Any]) -> str:
-    """The type and range of a field in a few characters."""
+    """The type and range of a field in short form."""
     if "anyOf" in field:
         return " or ".join(_allowed_values(part) for part in field["anyOf"])
     if "enum" in field or "const" in field:

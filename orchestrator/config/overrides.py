@@ -1,7 +1,7 @@
-"""Dotted keys: reaching into nested maps and lists, and putting a value there without changing the original.
+"""Dotted keys: finding and setting values in nested maps and lists without changing the original.
 
-A list is entered by position, or by the name of a component in it: ``attacks.0.every`` and ``attacks.shadow_mia.every``.
-A slot that is filled by a bare name (``model: mlp``) is entered as the map it stands for (``{name: mlp}``).
+An entry of a list is addressed by its position or by the name of its component: ``attacks.0.every`` and
+``attacks.shadow_mia.every``. A slot given as a bare name (``model: mlp``) counts as the map ``{name: mlp}``.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, dotted_key, format_value
-from orchestrator.config.run import SLOTS, Slot
 from orchestrator.config.search_space import WORDS
+from orchestrator.config.slots import SLOTS, Slot
 from orchestrator.config.yaml_reader import Document, read
 
 SlotTest = Callable[[Key], bool]
 
 
 class KeyPathError(ValueError):  # noqa: N818
-    """A dotted key leads into something that has no entries, or to an entry that a list does not have."""
+    """A dotted key leads into a value that has no entries, or to a list entry that does not exist."""
 
 
 def slot_test(slots: Sequence[Slot] = SLOTS, top: Key = ()) -> SlotTest:
-    """A function that says whether a component stands at a key; ``top`` is where the run stands in the tree."""
+    """A function that tells whether a key is the place of a component; ``top`` is the key of the run in the tree."""
     single = {(*top, *slot.path) for slot in slots if not slot.many}
     several = {(*top, *slot.path) for slot in slots if slot.many}
     return lambda key: key in single or (key[:-1] in several and isinstance(key[-1], int))
 
 
 def locate(tree: Any, key: Iterable[str | int]) -> Key:
-    """``key`` with the steps into lists as positions. Raises Unreachable if a list has no such entry."""
+    """``key`` with names of list entries replaced by positions. Raises KeyPathError if a list has no such entry."""
     found: Key = ()
     for step in key:
         if isinstance(tree, list):
@@ -65,9 +65,19 @@ def has_key(tree: Any, key: Key) -> bool:
 
 
 def assign(tree: Any, key: Key, value: Any, is_slot: SlotTest, at: Key = ()) -> Any:
-    """``tree`` with ``value`` at ``key``; maps that are not there are made. Raises Unreachable.
+    """A copy of ``tree`` with ``value`` at ``key``; missing maps on the way are created.
 
-    ``key`` comes from `locate`. Only what lies on the way is copied.
+    Only the maps and lists on the way are copied.
+
+    Args:
+        tree: nested maps and lists.
+        key: the place, as `locate` returns it.
+        value: what to put there.
+        is_slot: tells whether a key is the place of a component, see `slot_test`.
+        at: the key of ``tree`` itself, for messages.
+
+    Raises:
+        KeyPathError: the key leads into a value that has no entries.
     """
     if not key:
         return value
@@ -85,21 +95,27 @@ def assign(tree: Any, key: Key, value: Any, is_slot: SlotTest, at: Key = ()) -> 
 
 @dataclass
 class Places:
-    """Where each key of a tree comes from: a line of the file, or a ``--set`` of the command line."""
+    """The origin of each key of a tree: a line of the file, or a ``--set`` option.
+
+    Attributes:
+        file: the path of the sweep file, as the user wrote it.
+        lines: line in the file, from 1, by key.
+        sets: text of the ``--set`` option, by key.
+    """
 
     file: str
     lines: dict[Key, int] = field(default_factory=dict)
     sets: dict[Key, str] = field(default_factory=dict)
 
     def replace(self, key: Key, option: str) -> None:
-        """From now on ``key`` and all below it come from ``option``."""
+        """Record that ``key`` and everything below it now comes from ``option``."""
         for known in (self.lines, self.sets):
             for other in [other for other in known if other[: len(key)] == key]:
                 del known[other]
         self.sets[key] = option
 
     def place(self, problem: ConfigProblem) -> ConfigProblem:
-        """``problem`` with file and line of its key, or of what is nearest around it, unless it has a place."""
+        """``problem`` with the file and line of its key, or of the closest key around it; unchanged if it has a place."""
         if problem.file:
             return problem
         for length in range(len(problem.key), 0, -1):
@@ -112,7 +128,7 @@ class Places:
 
 
 def sweep_step(parts: Sequence[str]) -> Key:
-    """The key of a ``--set`` below ``sweep``, where keys hold dots: the word after a swept key tells how far it goes.
+    """The key of a ``--set`` option inside ``sweep``, where swept keys contain dots and end before a word like grid_search.
 
     >>> sweep_step(["data", "split", "minority_ratio", "grid_search"])
     ('data.split.minority_ratio', 'grid_search')
@@ -126,9 +142,16 @@ def sweep_step(parts: Sequence[str]) -> Key:
 def apply_overrides(
     document: Document, places: Places, sets: Sequence[str], slots: Sequence[Slot] = SLOTS
 ) -> tuple[Any, list[ConfigProblem]]:
-    """The values of ``document`` after every ``key=value`` in ``sets``, later ones last, and all problems so far.
+    """Apply ``--set`` options to a sweep file.
 
-    ``places`` is filled with where each key now comes from.
+    Args:
+        document: the file.
+        places: is filled with the origin of each key.
+        sets: the options as ``key=value``; later ones win.
+        slots: the slots of a run.
+
+    Returns:
+        The values with the overrides applied, and all problems so far.
     """
     tree, problems = document.value, list(document.problems)
     places.lines.update(document.lines)
@@ -138,7 +161,7 @@ def apply_overrides(
         name, equals, written = text.partition("=")
         parts = [part.strip() for part in name.split(".")]
         if not equals or not all(parts):
-            sentence = "must be key=value, the key dotted and from the top of the file, such as base.rounds=4"
+            sentence = "must be key=value, with a dotted key from the top of the file, such as base.rounds=4"
             problems.append(ConfigProblem(sentence, file=option))
             continue
         try:
@@ -155,14 +178,14 @@ def apply_overrides(
 
 
 def _set(tree: Any, parts: list[str], written: str, option: str) -> tuple[Key, Any, list[ConfigProblem]]:
-    """Where an option puts what value, and the problems in that value."""
+    """The key that an option sets, its value, and the problems in that value."""
     if not written.strip():
-        raise KeyPathError("has no value after '='; write null for none")
+        raise KeyPathError("has no value after '='; write null to set no value")
     document = read(written, option)
     value = document.value
     in_sweep = parts[0] == "sweep" and len(parts) > 1
     key = locate(tree, ("sweep", *sweep_step(parts[1:])) if in_sweep else parts)
     found = [replace(problem, key=(*key, *problem.key), line=None) for problem in document.problems]
-    if in_sweep and key[2:] and not key[3:]:  # one word takes the place of another
+    if in_sweep and key[2:] and not key[3:]:  # one word of the search space replaces another
         return key[:2], {str(key[2]): value}, found
     return key, value, found

@@ -1,151 +1,53 @@
-"""One run: which component fills each slot, with which fields; checked, completed, written out, identified."""
+"""Resolving one run: validate the component of each slot and its fields, fill in defaults, compute the trial's id."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from types import ModuleType
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import ValidationError
 
-from datasets.components import Config, components
-from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, translate, unknown_name, validate
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A part of a run that is chosen by name.
-
-    Attributes:
-        key: where it stands in a run, dotted (``data.split`` stands inside ``data``).
-        folder: the package whose modules are its components.
-        default: the component where none is named; None if one must be named.
-        many: the slot holds a list of components, each at most once, and may be empty.
-    """
-
-    key: str
-    folder: str
-    default: str | None = None
-    many: bool = False
-
-    @cached_property
-    def path(self) -> Key:
-        return tuple(self.key.split("."))
-
-    @cached_property
-    def field(self) -> str:
-        """The attribute of `Run` that holds what was chosen."""
-        return self.key.rsplit(".", 1)[-1]
-
-
-SLOTS = (
-    Slot("data", "datasets.sources"),
-    Slot("data.split", "datasets.splits", "groups"),
-    Slot("model", "algorithms.models"),
-    Slot("training", "algorithms.training", "local_sgd"),
-    Slot("clustering", "algorithms.clustering", "none"),
-    Slot("objective", "algorithms.objectives", "plain"),
-    Slot("aggregation", "algorithms.aggregation", "fedavg"),
-    Slot("privacy", "algorithms.privacy", "none"),
-    Slot("attacks", "attacks", many=True),
+from algorithms.core.configs import CurvatureConfig
+from algorithms.interfaces import Run
+from datasets.components import Component, Config, components, presets
+from orchestrator.config.errors import (
+    ConfigError,
+    ConfigProblem,
+    Key,
+    format_value,
+    translate,
+    unknown_name,
+    validate,
 )
+from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
 
-
-class RunFields(Config):
-    """The fields of a run that belong to no slot."""
-
-    # No default: how long training takes to settle is a property of the data set, and every paper has its own number.
-    rounds: int = Field(ge=1, description="rounds of training")
-    seed: int = Field(0, ge=0, description="seed of every random number of the run")
-    evaluate_every: int = Field(
-        1, ge=1, description="rounds from one evaluation to the next; the last one is always evaluated"
-    )
-    participation: Literal["all", "fixed", "poisson"] = Field(
-        "all", description="who trains in a round: all clients, a fixed number of them, or each with a probability"
-    )
-    participation_rate: float = Field(
-        1.0, gt=0, le=1, description="share (fixed) or probability (poisson) of the clients that take part"
-    )
-
-    @field_validator("participation_rate")
-    @classmethod
-    def _rate(cls, value: float, info: ValidationInfo) -> float:
-        if info.data.get("participation") == "all" and value != 1:
-            raise ValueError(f"all clients take part unless participation is fixed or poisson; got a rate of {value:g}")
-        return value
-
-
-@dataclass(frozen=True)
-class Component:
-    """What fills a slot: its name, its fields (the component's own ``Config``), and the package that it is a component of."""
-
-    name: str
-    config: Any
-    folder: str
-
-    @property
-    def module(self) -> ModuleType:
-        """The component's module, with its functions."""
-        return components(self.folder)[self.name]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, **self.config.model_dump(mode="json")}
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training run, fully resolved: no default is left open, no ``auto`` that a component can decide."""
-
-    rounds: int
-    seed: int
-    evaluate_every: int
-    participation: str
-    participation_rate: float
-    data: Component
-    split: Component
-    model: Component
-    training: Component
-    clustering: Component
-    objective: Component
-    aggregation: Component
-    privacy: Component
-    attacks: tuple[Component, ...] = ()
-
-    def chosen(self, slots: Sequence[Slot] = SLOTS) -> Iterator[tuple[Key, Component]]:
-        """Every component of the run with its key, in the order of ``slots``."""
-        for slot in slots:
-            filled = getattr(self, slot.field)
-            if slot.many:
-                yield from (((*slot.path, place), component) for place, component in enumerate(filled))
-            else:
-                yield slot.path, filled
-
-    def to_dict(self) -> dict[str, Any]:
-        """The run as plain JSON values, every field written out. `resolve` reads it back."""
-        written: dict[str, Any] = {name: getattr(self, name) for name in RunFields.model_fields}
-        written |= {
-            slot.key: getattr(self, slot.field).to_dict() for slot in SLOTS if not slot.many and len(slot.path) == 1
-        }
-        return written | {
-            "data": {**written["data"], "split": self.split.to_dict()},
-            "attacks": [attack.to_dict() for attack in self.attacks],
-        }
+CURVATURE = "curvature"
+UNREAD_CURVATURE = "is read only where a component needs rho, and none does here"
+AnyComponent = Component[Any, Any]
 
 
 def trial_id(run: Run) -> str:
-    """Ten hexadecimal digits that name a run: the same for equal runs, however and in whichever order written."""
+    """The id of a run: ten hexadecimal digits, equal for equal runs, however the sweep file writes them."""
     canonical = json.dumps(run.to_dict(), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
 
 def resolve(given: Any, slots: Sequence[Slot] = SLOTS) -> Run:
-    """The run that ``given`` (plain JSON values, like ``base`` in a sweep file) describes. Raises Refusal."""
+    """The run that ``given`` describes.
+
+    Args:
+        given: plain JSON values, like the section ``base`` of a sweep file.
+        slots: the slots of a run.
+
+    Raises:
+        ConfigError: with every problem, keys relative to ``given``.
+    """
     run, problems = check(given, slots)
-    if run is None:
+    if run is None or problems:
         raise ConfigError(problems)
     return run
 
@@ -153,20 +55,29 @@ def resolve(given: Any, slots: Sequence[Slot] = SLOTS) -> Run:
 def check(
     given: Any, slots: Sequence[Slot] = SLOTS, swept: Mapping[Key, Sequence[Any]] | None = None
 ) -> tuple[Run | None, list[ConfigProblem]]:
-    """The run that ``given`` describes, or None and every problem, with keys relative to ``given``.
+    """Check a run and complete it.
 
-    ``swept`` holds, by the key of a slot, the names that a sweep puts there in turn. A field of ``given`` that the
-    component at hand does not know, but another of these does, is left out instead of refused: in a comparison of ``ifca``
-    and ``ifca_mir`` the base may carry the fields of both.
+    A field that the chosen component does not have, but another swept component of the same slot has, is ignored instead
+    of refused: in a comparison of ``ifca`` and ``ifca_mir``, base may contain the fields of both.
+
+    Args:
+        given: plain JSON values, like the section ``base`` of a sweep file.
+        slots: the slots of a run.
+        swept: by the key of a slot, the names of the components that the sweep tries there.
+
+    Returns:
+        The run, or None if it cannot be used, and every problem, with keys relative to ``given``.
     """
     if not isinstance(given, Mapping):
         return None, [
             ConfigProblem(f"must be a map of rounds, data, model and further slots, got {format_value(given)}")
         ]
-    inside = {slot.key for slot in slots if len(slot.path) == 1}
+    inside = {slot.key for slot in slots if len(slot.path) == 1} | {CURVATURE}
     own = {name: value for name, value in given.items() if name not in inside}
     course, problems = validate(RunFields, own, known=inside | set(RunFields.model_fields))
     filled: dict[str, Any] = {}
+    filled[CURVATURE], found = _curvature(given.get(CURVATURE))
+    problems += found
     for slot in slots:
         filled[slot.field], found = _fill(slot, given, slots, swept or {})
         problems += found
@@ -175,14 +86,23 @@ def check(
     return _settle(Run(**course.model_dump(), **filled), slots)
 
 
+def _curvature(given: Any) -> tuple[CurvatureConfig | None, list[ConfigProblem]]:
+    """Validate the section ``curvature``."""
+    if not isinstance(given, Mapping | None):
+        known = ", ".join(CurvatureConfig.model_fields)
+        return None, [ConfigProblem(f"must be a map of {known}, got {format_value(given)}", (CURVATURE,))]
+    config, problems = validate(CurvatureConfig, given or {})
+    return config, [problem.under(CURVATURE) for problem in problems]
+
+
 def _fill(
     slot: Slot, given: Mapping[str, Any], slots: Sequence[Slot], swept: Mapping[Key, Sequence[Any]]
-) -> tuple[Component | tuple[Component, ...] | None, list[ConfigProblem]]:
-    """What fills ``slot`` in ``given``."""
+) -> tuple[AnyComponent | tuple[AnyComponent, ...] | None, list[ConfigProblem]]:
+    """The component, or components, that ``given`` names for ``slot``."""
     held: Any = given
     for part in slot.path[:-1]:
         held = held.get(part) if isinstance(held, Mapping) else None
-    # A slot inside one that is itself left out, misspelled or a bare name is left out, too.
+    # If the outer slot is missing, misspelled or a bare name, the slot inside it is missing, too.
     present = isinstance(held, Mapping) and slot.path[-1] in held
     value = held[slot.path[-1]] if present else [] if slot.many else {}
     children = [other.field for other in slots if other.path[:-1] == slot.path]
@@ -199,7 +119,7 @@ def _fill(
                 f"must be a list, with entries like {{name: ...}} of {known}, got {format_value(value)}", slot.path
             )
         ]
-    chosen: list[Component] = []
+    chosen: list[AnyComponent] = []
     problems: list[ConfigProblem] = []
     for place, entry in enumerate(value):
         key = (*slot.path, place)
@@ -213,9 +133,10 @@ def _fill(
 
 def _component(
     slot: Slot, key: Key, given: Any, children: Sequence[str], others: Sequence[Any]
-) -> tuple[Component | None, list[ConfigProblem]]:
-    """The component that ``given`` names, as text or as a map with ``name`` and fields. ``others`` may take its place."""
-    known = components(slot.folder)
+) -> tuple[AnyComponent | None, list[ConfigProblem]]:
+    """The component that ``given`` names, as text or as a map with ``name``. ``others`` are swept in the same slot."""
+    known, short = components(slot.folder), presets(slot.folder)
+    names = sorted((*known, *short))
     if isinstance(given, str):
         given = {"name": given}
     if not isinstance(given, Mapping):
@@ -224,24 +145,26 @@ def _component(
         ]
     name = given.get("name", slot.default)
     if name is None and "name" not in given:
-        return None, [ConfigProblem(f"is missing; it must be one of {', '.join(known)}", (*key, "name"))]
+        return None, [ConfigProblem(f"is missing; it must be one of {', '.join(names)}", (*key, "name"))]
     if not isinstance(name, str):
-        return None, [ConfigProblem(f"must be one of {', '.join(known)}, got {format_value(name)}", (*key, "name"))]
-    if name not in known:
+        return None, [ConfigProblem(f"must be one of {', '.join(names)}, got {format_value(name)}", (*key, "name"))]
+    if name not in names:
         return None, [
-            ConfigProblem(unknown_name(f"unknown component {format_value(name)}", name, known), (*key, "name"))
+            ConfigProblem(unknown_name(f"unknown component {format_value(name)}", name, names), (*key, "name"))
         ]
-    mates = {str(other) for other in others if isinstance(other, str) and other in known}
-    foreign = {field for mate in mates for field in known[mate].Config.model_fields} - set(
-        known[name].Config.model_fields
-    )
-    fields = {field: value for field, value in given.items() if field not in {"name", *children, *foreign}}
-    offered = tuple(sorted({"name", *children, *foreign, *known[name].Config.model_fields}))
+    name, preset = short.get(name, (name, None))
+    own = set(known[name].Config.model_fields)
+    mates = {short[other][0] if other in short else other for other in others if isinstance(other, str)} & set(known)
+    foreign = {field for mate in mates for field in known[mate].Config.model_fields} - own
+    fields = dict(preset.fields) if preset else {}
+    fields |= {field: value for field, value in given.items() if field not in {"name", *children, *foreign}}
+    offered = tuple(sorted({"name", *children, *foreign, *own}))
     config, problems = _config(slot.folder, name, json.dumps(fields, sort_keys=True), offered)
-    return (Component(name, config, slot.folder) if config is not None else None), [one.under(*key) for one in problems]
+    found = [one.under(*key) for one in problems]
+    return (Component(name, config, slot.folder) if config is not None else None), found
 
 
-# Trials of a sweep share most of their components; each is checked once.
+# The trials of a sweep share most of their components, so each is validated once.
 @lru_cache(maxsize=4096)
 def _config(
     folder: str, name: str, fields: str, offered: tuple[str, ...]
@@ -251,35 +174,69 @@ def _config(
 
 
 def _settle(run: Run, slots: Sequence[Slot]) -> tuple[Run | None, list[ConfigProblem]]:
-    """``run`` after every component replaced its ``auto`` values and had its say about the others.
+    """Let every component resolve its ``auto`` values and check the run.
 
-    A component may define ``resolved(config, run) -> Config``; they are called in the order of ``slots``, each with the
-    run as the earlier ones left it. It may define ``problems(config, run) -> [(field, sentence), ...]``; all are called
-    on the run that comes out. A component of a slot inside another, which knows no runs, is asked about what is around it:
-    ``problems(config, outer_config) -> ["data.split.field: sentence", ...]``. A ValueError from any of them is a
-    problem of the component as a whole.
+    First each component's ``resolve`` is called, in the order of ``slots``, with the run so far; then each component's
+    ``problems``, with the complete run. A component of an inner slot checks the component around it instead of the run.
+    A ValueError becomes a problem of the component as a whole. A field that no component reads is a problem, too, but
+    does not invalidate the run, because another trial of the sweep may read the field.
     """
     problems: list[ConfigProblem] = []
-    for key, component in run.chosen(slots):
-        if hasattr(component.module, "resolved"):
+    for key, component in chosen_components(run, slots):
+        if _inside(key, slots) is None:
             try:
-                run = _replace_component(
-                    run, key, replace(component, config=component.module.resolved(component.config, run)), slots
-                )
+                config = component.module.resolve(component.config, run)
+                run = replace_component(run, key, replace(component, config=config), slots)
             except ValueError as error:
                 problems += _translate_error(error, key, component)
-    for key, component in run.chosen(slots) if not problems else ():
-        if hasattr(component.module, "problems"):
-            try:
-                problems += _component_problems(run, key, component, slots)
-            except ValueError as error:
-                problems += _translate_error(error, key, component)
-    return (None if problems else run), problems
+    for key, component in chosen_components(run, slots) if not problems else ():
+        try:
+            problems += _component_problems(run, key, component, slots)
+        except ValueError as error:
+            problems += _translate_error(error, key, component)
+    if problems:
+        return None, problems
+    return _without_unread(run, slots)
 
 
-def _component_problems(run: Run, key: Key, component: Component, slots: Sequence[Slot]) -> list[ConfigProblem]:
-    """What ``component`` has to say about the run, or about what is around it."""
-    outer = next((slot for slot in slots if slot.path == key[:-1] and not slot.many), None)
+def _without_unread(run: Run, slots: Sequence[Slot]) -> tuple[Run, list[ConfigProblem]]:
+    """Reset unread fields to their defaults, so that they do not enter the id; return a problem for each that was set."""
+    problems = []
+    for key, component in chosen_components(run, slots):
+        config: Config = component.config
+        unread = config.unread_fields()
+        if component is run.data:
+            own = run.split.module.unread_of_data(run.split.config, run.data.config)
+            unread |= {field: reason for field, reason in own.items() if field in type(config).model_fields}
+        problems += [
+            ConfigProblem(reason, (*key, field), unread=True)
+            for field, reason in unread.items()
+            if field in config.model_fields_set and getattr(config, field) is not None
+        ]
+        if unread:
+            defaults = {field: type(config).model_fields[field].get_default() for field in unread}
+            config = config.model_copy(update=defaults)
+            run = replace_component(run, key, replace(component, config=config), slots)
+    unread = run.curvature.unread_fields()
+    problems += [
+        ConfigProblem(reason, (CURVATURE, field), unread=True)
+        for field, reason in unread.items()
+        if field in run.curvature.model_fields_set
+    ]
+    if run.curvature.model_fields_set and not run.measures_curvature:
+        problems.append(ConfigProblem(UNREAD_CURVATURE, (CURVATURE,), unread=True))
+        run = replace(run, curvature=CurvatureConfig())
+    return run, problems
+
+
+def _inside(key: Key, slots: Sequence[Slot]) -> Slot | None:
+    """The slot around the one at ``key``; None if there is none."""
+    return next((slot for slot in slots if slot.path == key[:-1] and not slot.many), None)
+
+
+def _component_problems(run: Run, key: Key, component: AnyComponent, slots: Sequence[Slot]) -> list[ConfigProblem]:
+    """The problems that ``component`` reports about the run, or about the component around it."""
+    outer = _inside(key, slots)
     if outer is None:
         found = component.module.problems(component.config, run)
         return [ConfigProblem(sentence, (*key, *_steps(field))) for field, sentence in found]
@@ -295,17 +252,8 @@ def _steps(field: str) -> Key:
     return tuple(int(part) if part.isdecimal() else part for part in field.split(".")) if field else ()
 
 
-def _translate_error(error: ValueError, key: Key, component: Component) -> list[ConfigProblem]:
+def _translate_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
     if isinstance(error, ValidationError):
         found = translate(error, type(component.config), component.config.model_dump(mode="json"))
         return [problem.under(*key) for problem in found]
     return [ConfigProblem(str(error), key)]
-
-
-def _replace_component(run: Run, key: Key, component: Component, slots: Sequence[Slot]) -> Run:
-    slot = next(slot for slot in slots if slot.path == key[: len(slot.path)] and len(key) - len(slot.path) == slot.many)
-    filled: Any = component
-    if slot.many:
-        before = getattr(run, slot.field)
-        filled = tuple(component if place == key[-1] else other for place, other in enumerate(before))
-    return replace(run, **{slot.field: filled})

@@ -1,7 +1,7 @@
-"""The words of a ``sweep`` section, which are Ray Tune's own, and the points that they span.
+"""The search space of a sweep: Ray Tune's words in the ``sweep`` section, and the points that they span.
 
-``grid_search`` takes every value of a list, all combinations of several; the other words draw at random, ``samples``
-times. Draws do not come from Ray, so that the trials are known before it starts, and are the same wherever it does.
+``grid_search`` takes every value of a list, and every combination if several keys have one. The other words draw at
+random, ``samples`` times. The draws do not come from Ray, so the trials are known before it starts and do not depend on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ MOST_TRIALS = 10_000
 
 @dataclass(frozen=True)
 class Axis:
-    """One swept key: ``key`` is dotted and starts inside ``base``; ``word`` and ``arguments`` were written for it."""
+    """One swept key.
+
+    Attributes:
+        key: dotted, from inside ``base``.
+        word: ``grid_search`` or one of the random words.
+        arguments: the list after the word.
+    """
 
     key: str
     word: str
@@ -31,7 +37,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Choice:
-    """One value on an axis, and where in the file it stands."""
+    """One value of a swept key, and its key in the sweep file."""
 
     value: Any
     key: Key
@@ -54,7 +60,7 @@ def _randint(rng: Any, low: int, high: int) -> int:
 
 
 def _quniform(rng: Any, low: float, high: float, step: float) -> float:
-    """A multiple of ``step``, rounded to twelve digits so that 0.1 steps do not read 0.30000000000000004."""
+    """A multiple of ``step``, rounded to twelve digits so that steps of 0.1 do not give 0.30000000000000004."""
     return float(f"{round(rng.uniform(low, high) / step) * step:.12g}")
 
 
@@ -65,13 +71,21 @@ RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
     "randint": (_randint, "[low, high]"),
     "quniform": (_quniform, "[low, high, step]"),
 }
-"""The random words: how each draws (``choice`` draws a position), and what is written after it."""
+"""The random words: how each one draws (``choice`` draws a position) and the arguments that it takes."""
 
 WORDS = (GRID, *RANDOM)
 
 
 def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list[ConfigProblem]]:
-    """The swept keys in the order of the file, and every problem with them; ``samples`` is the key beside ``sweep``."""
+    """Read the ``sweep`` section.
+
+    Args:
+        section: the section, by dotted key.
+        samples: the number of random draws from the top of the file, or None.
+
+    Returns:
+        The swept keys in the order of the file, and every problem with them.
+    """
     found: list[Axis] = []
     problems: list[ConfigProblem] = []
     for key, given in section.items():
@@ -83,14 +97,12 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     ]
     if random and samples is None:
         problems.append(
-            ConfigProblem(
-                f"is missing; it must be the number of random draws, which {random[0]} asks for", ("samples",)
-            )
+            ConfigProblem(f"is missing; it must be the number of random draws, which {random[0]} needs", ("samples",))
         )
     if samples is not None and not random:
         problems.append(
             ConfigProblem(
-                f"is the number of random draws, but no swept key has one of the words {', '.join(RANDOM)}",
+                f"is the number of random draws, but no swept key uses one of the words {', '.join(RANDOM)}",
                 ("samples",),
             )
         )
@@ -101,7 +113,7 @@ def _axis(key: str, given: Any) -> tuple[Axis | None, list[ConfigProblem]]:
     place: Key = ("sweep", key)
     if key == "base" or key.startswith("base."):
         short = key[5:] or "rounds"
-        return None, [ConfigProblem(f"the keys of a sweep start inside base; write {format_value(short)}", place)]
+        return None, [ConfigProblem(f"swept keys start inside base; write {format_value(short)}", place)]
     if not all(key.split(".")):
         return None, [
             ConfigProblem(f"must be names joined by dots, such as training.lr, got {format_value(key)}", place)
@@ -128,7 +140,7 @@ def _axis(key: str, given: Any) -> tuple[Axis | None, list[ConfigProblem]]:
 
 
 def _list_problems(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
-    """Problems of a list of values; ``repeats``: a value may be listed twice, to be drawn more often."""
+    """Problems of a list of values. With ``repeats``, a value may be listed twice, to be drawn more often."""
     if not values:
         return [((), "is empty; it must be a list with at least one value")]
     first: dict[str, int] = {}
@@ -136,7 +148,7 @@ def _list_problems(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
     for place, value in enumerate(values):
         text = json.dumps(value, sort_keys=True)
         if text in first and not repeats:
-            found.append(((place,), f"{format_value(value)} is listed twice; equal trials are run once"))
+            found.append(((place,), f"{format_value(value)} is listed twice; list each value once"))
         first.setdefault(text, place)
     return found
 
@@ -151,7 +163,7 @@ def _bound_problems(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
     if word == "loguniform":
         allowed, right = f"{allowed} and low > 0", right and bounds[0] > 0
     if word == "quniform":
-        # Below a billionth of the bounds a step is lost in the rounding of the draw.
+        # A step below a billionth of the bounds would be lost in rounding.
         allowed, right = f"{allowed} and step > 0", right and bounds[2] > 1e-9 * max(abs(bounds[0]), abs(bounds[1]))
     if right and bounds[0] < bounds[1] and math.isfinite(bounds[1] - bounds[0]):
         return []
@@ -159,12 +171,18 @@ def _bound_problems(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
 
 
 def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[ConfigProblem]]:
-    """Every combination of the axes' values: for each draw, the product of the grids in the order of the file.
+    """The points of a sweep: for each random draw, every combination of the grids' values, in the order of the file.
 
-    A draw is combined with every point of the grids, so that what the grids compare is compared at equal random values.
-    Each key has a stream of its own: more samples or another random key keep the draws that there were. A draw that
-    repeats an earlier one (``choice`` among few values) is left out. Too many points are a problem, and only the first
-    is returned.
+    Each draw is combined with every point of the grids, so that the grids are compared at equal random values. Each key
+    has its own random stream, so more samples or another random key do not change the existing draws. A draw that repeats
+    an earlier one (``choice`` among few values) is dropped.
+
+    Args:
+        found: the swept keys.
+        samples: number of random draws; None if no key is random.
+
+    Returns:
+        The points, and a problem if there are too many; then only the first point is returned.
     """
     grids = [axis for axis in found if axis.word == GRID]
     random = [axis for axis in found if axis.word != GRID]
@@ -173,7 +191,7 @@ def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
     problems = []
     if number > MOST_TRIALS:
         key: Key = ("sweep",)
-        problems.append(ConfigProblem(f"asks for {number} trials; the most in one file are {MOST_TRIALS}", key))
+        problems.append(ConfigProblem(f"asks for {number} trials; a file may have at most {MOST_TRIALS}", key))
         grids, draws = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids], 1
     combinations = [
         dict(zip([axis.key for axis in grids], combination, strict=True))
@@ -186,15 +204,15 @@ def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
 
 
 def search_problems(found: list[Axis]) -> list[ConfigProblem]:
-    """What keeps a search from drawing the swept keys."""
+    """The reasons why a search cannot draw the swept keys; it draws all of them, so no key may have a grid."""
     if not found:
-        return [ConfigProblem(f"has nothing to draw: no swept key has one of the words {', '.join(RANDOM)}", SEARCH)]
-    sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) for {GRID}"
+        return [ConfigProblem(f"has nothing to draw: no swept key uses one of the words {', '.join(RANDOM)}", SEARCH)]
+    sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) instead of {GRID}"
     return [ConfigProblem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
 
 
 def corners(found: list[Axis]) -> list[Point]:
-    """Points that show what may be wrong with a draw: every end and every choice of each axis, the others at their first."""
+    """Points for checking a search space: each end or choice of one axis in turn, with the other axes at their first value."""
     ends = {axis.key: _ends(axis) for axis in found}
     first = {key: choices[0] for key, choices in ends.items()}
     return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]
@@ -216,7 +234,7 @@ def _grid(axis: Axis) -> list[Choice]:
 
 
 def _draw_points(random: list[Axis], draws: int) -> list[Point]:
-    """``draws`` points on the random axes, without those that repeat an earlier one."""
+    """``draws`` points on the random axes, without repetitions."""
     if not random:
         return [{}]
     columns = [_draws(axis, draws) for axis in random]
@@ -228,7 +246,7 @@ def _draw_points(random: list[Axis], draws: int) -> list[Point]:
 
 
 def _draws(axis: Axis, draws: int) -> list[Choice]:
-    import numpy as np  # most files have no random word, and this is a third of the time that it takes to read one
+    import numpy as np  # most sweep files have no random word, and this import is a third of the time to read one
 
     rng = np.random.default_rng(np.random.SeedSequence(list(axis.key.encode())))
     draw, _ = RANDOM[axis.word]

@@ -1,19 +1,19 @@
-"""A sweep file as a whole: its sections, the ``--set`` options on top of it, and the trials that it asks for.
+"""Loading a sweep file: its sections, the ``--set`` overrides, and the trials that it describes.
 
-    name: ifca-mir-digits                 becomes the folder of the results
+    name: ifca-mir-digits                 also the name of the results folder
     description: ...                      free text
-    data_root: ~/data                     where data sets lie; else FEDPRIV_DATA; else ~/.cache/fedpriv
+    data_root: ~/data                     folder of the data sets; default: FEDPRIV_DATA, else ~/.cache/fedpriv
     base: {rounds: 20, data: ..., ...}    one run (see `config`)
-    sweep:                                dotted keys that start inside base, Ray Tune's words (see `search_space`)
+    sweep:                                dotted keys inside base with Ray Tune's words (see `search_space`)
       clustering.name: {grid_search: [ifca, ifca_mir]}
-    samples: 8                            number of draws, where the sweep has random words
-    tune: {...}                           stop trials early, search instead of drawing blindly (see `parse_tune`)
-    resources: {client_actors: 2}         what may be used; not part of a trial's identity
+    samples: 8                            number of draws, if the sweep has random words
+    tune: {...}                           early stopping and search (see `parse_tune`)
+    resources: {client_actors: 2}         resources to use; not part of a trial's identity
 
-Where a sweep changes a component by its name, base may carry fields that only some of the components know; a trial leaves out
-those that its component does not know. A value of a sweep may also be a whole slot (``clustering: {grid_search: [none,
-{name: ifca, clusters: 3}]}``); it replaces the slot of base. Shorter keys are put in first, so that
-``clustering.clusters`` reaches into it.
+If a sweep varies the name of a component, base may contain fields that only some of the components have; a trial ignores
+those that its component does not have. A swept value may also be a whole slot (``clustering: {grid_search: [none,
+{name: ifca, clusters: 3}]}``), which replaces the slot of base. Shorter keys are set first, so ``clustering.clusters``
+then changes the new slot.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from algorithms.interfaces import Run
 from datasets.components import Config
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, validate
 from orchestrator.config.expansion import ExpandedTrial, Space, check_trials, is_related, repeated_trials, value_at
 from orchestrator.config.overrides import Places, apply_overrides, has_key
 from orchestrator.config.resources import Resources
-from orchestrator.config.run import SLOTS, Run, RunFields, Slot
 from orchestrator.config.search_space import MOST_TRIALS, axes, corners, points, search_problems
+from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.tune_section import Tune, parse_tune, scheduler_problems
 from orchestrator.config.yaml_reader import contents, read
 
@@ -41,41 +42,49 @@ DATA_ROOT = "~/.cache/fedpriv"
 DATA_VARIABLE = "FEDPRIV_DATA"
 SECTIONS = ("base", "sweep", "tune", "resources")
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# They lie beside the sweeps' folders.
+# Names of files in the results folder, beside the folders of the sweeps.
 TAKEN = ("mlflow.db", "mlartifacts")
 
 
 class Header(Config):
-    """The keys of a sweep file that are no sections."""
+    """The top-level keys of a sweep file that are not sections."""
 
-    name: str = Field(description="name of the sweep and of the folder of its results")
-    description: str = Field("", description="what the sweep is for")
+    name: str = Field(description="name of the sweep and of its results folder")
+    description: str = Field("", description="purpose of the sweep")
     samples: int | None = Field(None, ge=1, le=MOST_TRIALS, description="number of random draws")
-    data_root: str | None = Field(None, min_length=1, description="folder in which the data sets lie")
+    data_root: str | None = Field(None, min_length=1, description="folder of the data sets")
 
     @field_validator("name")
     @classmethod
     def _folder(cls, name: str) -> str:
         if not FOLDER.fullmatch(name) or ".." in name or name in TAKEN:
             raise ValueError(
-                "becomes a folder: it must be up to 100 letters, digits, '-', '_' and '.', begin with a letter or a "
-                f"digit, hold no '..' and not be {' or '.join(TAKEN)}, got {format_value(name)}"
+                "is also a folder's name: it must be up to 100 letters, digits, '-', '_' and '.', begin with a letter or a "
+                f"digit, contain no '..' and not be {' or '.join(TAKEN)}, got {format_value(name)}"
             )
         return name
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep file asks for, complete and checked.
+    """A complete and validated sweep.
 
     Attributes:
-        text: the file as given; ``sets``: the options that changed it; ``places``: where each key comes from.
-        data_root: absolute; it need not exist.
-        runs: one for each trial, in the order of the file; where trials are searched for, one at every end of the space.
-        swept: the swept keys, dotted; ``values`` holds what each run has there, as written (a whole slot is a map or a
-            name; None where the run's component has no such field).
-        samples: number of random draws; ``tune``: how trials are stopped and searched for; ``space``: what a search draws
-            from, None where there is no search.
+        name: its name, also that of its results folder.
+        path: the sweep file.
+        text: the content of the file, without overrides.
+        description: free text.
+        data_root: folder of the data sets, absolute; it need not exist.
+        resources: the section ``resources``.
+        runs: one for each trial, in the order of the file; for a search, one at every end of the search space.
+        swept: the swept keys, dotted.
+        values: for each run, its values of the swept keys as written in the file (a whole slot is a map or a name); None
+            for a field that the run's component does not have.
+        sets: the ``--set`` overrides.
+        samples: number of random draws.
+        tune: early stopping and search; None without a section ``tune``.
+        space: the space that a search draws from; None without a search.
+        places: the origin of each key.
     """
 
     name: str
@@ -94,12 +103,21 @@ class Sweep:
     places: Places = field(default_factory=lambda: Places(""), repr=False, compare=False)
 
     def problem(self, sentence: str, *key: str | int) -> ConfigProblem:
-        """A problem that came to light later, with file and line of ``key`` (from the top: ``"base", "data"``)."""
+        """A problem found after loading, with the file and line of ``key`` (from the top: ``"base", "data"``)."""
         return self.places.place(ConfigProblem(sentence, key))
 
 
 def load_sweep(path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLOTS) -> Sweep:
-    """The sweep in the file ``path``, changed by the ``key=value`` texts in ``sets``, or Refusal with all problems."""
+    """Load and check a sweep file.
+
+    Args:
+        path: the file.
+        sets: overrides as ``key=value``.
+        slots: the slots of a run.
+
+    Raises:
+        ConfigError: with all problems of the file and the overrides.
+    """
     text = contents(path)
     places = Places(str(path))
     tree, problems = apply_overrides(read(text, str(path)), places, sets, slots)
@@ -115,9 +133,9 @@ def load_sweep(path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLO
     tune, untuned = parse_tune(tree.get("tune"))
     trials, space, faults = _trials(tree, header.samples if header else None, tune, slots)
     found += [*more, *wrong, *untuned, *faults]
-    told = _place_problems(problems, found, blank, tree, places)
-    if told or header is None or resources is None:
-        raise ConfigError(told)
+    all_problems = _place_problems(problems, found, blank, tree, places)
+    if all_problems or header is None or resources is None:
+        raise ConfigError(all_problems)
     runs, values = zip(*trials, strict=True)
     return Sweep(
         name=header.name,
@@ -140,14 +158,14 @@ def load_sweep(path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLO
 def _place_problems(
     placed: list[ConfigProblem], found: list[ConfigProblem], blank: list[Key], tree: Any, places: Places
 ) -> list[ConfigProblem]:
-    """All problems with their places, in the order of the file; without those that follow from an unreadable value."""
+    """All problems with their places, in the order of the file, without those caused by an unreadable value."""
     followed = [one for one in found if not any(is_related(one.key, key) for key in blank)]
-    told = placed + [places.place(replace(one, key=_written_key(tree, one.key))) for one in followed]
-    return sorted(dict.fromkeys(told), key=lambda one: (one.file != places.file, one.line or 0))
+    all_problems = placed + [places.place(replace(one, key=_written_key(tree, one.key))) for one in followed]
+    return sorted(dict.fromkeys(all_problems), key=lambda one: (one.file != places.file, one.line or 0))
 
 
 def _written_key(tree: Any, key: Key) -> Key:
-    """``key`` as far as the file writes it out: of ``model: mlp``, ``model`` and not ``model.name``."""
+    """The part of ``key`` that the file spells out: for ``model: mlp`` it is ``model``, not ``model.name``."""
     for length in range(len(key)):
         if isinstance(tree, str):
             return key[:length]
@@ -166,7 +184,7 @@ def _header(tree: Mapping[str, Any]) -> tuple[Header | None, list[ConfigProblem]
 
 
 def _resources(given: Any) -> tuple[Resources | None, list[ConfigProblem]]:
-    """The section ``resources``; one that is left empty is one with defaults."""
+    """The section ``resources``; an empty section has the defaults."""
     if not isinstance(given, (dict, type(None))):
         return None, [
             ConfigProblem(
@@ -178,22 +196,22 @@ def _resources(given: Any) -> tuple[Resources | None, list[ConfigProblem]]:
 
 
 def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
-    """Where the data sets lie. The path is made absolute, since workers start in folders of their own."""
+    """The folder of the data sets, made absolute because workers start in other folders."""
     named = header.data_root if header else None
-    given = named or os.environ.get(DATA_VARIABLE) or DATA_ROOT
+    path = named or os.environ.get(DATA_VARIABLE) or DATA_ROOT
     try:
-        if "\0" in given:
-            raise ValueError("holds a character that no path may hold")
-        return Path(given).expanduser().absolute(), []
+        if "\0" in path:
+            raise ValueError("contains a character that no path may contain")
+        return Path(path).expanduser().absolute(), []
     except (RuntimeError, ValueError) as error:
         source = {"key": ("data_root",)} if named else {"file": DATA_VARIABLE}
-        return Path(), [ConfigProblem(f"is no usable folder: {error}, got {format_value(given)}", **source)]
+        return Path(), [ConfigProblem(f"is not a usable folder: {error}, got {format_value(path)}", **source)]
 
 
 def _trials(
     tree: Mapping[str, Any], samples: int | None, tune: Tune | None, slots: Sequence[Slot]
 ) -> tuple[list[ExpandedTrial], Space | None, list[ConfigProblem]]:
-    """Every trial, and what a search draws from; or all problems of ``base`` and ``sweep``, each once."""
+    """Every trial, the space of a search, and all problems of ``base`` and ``sweep``, each once."""
     if "base" not in tree:
         return (
             [],
@@ -208,7 +226,7 @@ def _trials(
     searched = tune is not None and tune.search is not None
     problems += search_problems(found) if searched else []
     spanned, crowd = (corners(found), []) if searched else points(found, samples)
-    # What an axis that cannot be read would have put in is not known, so nothing can be said about that place.
+    # The values of an unreadable axis are unknown, so problems at its key are not reported.
     unread = [key for key in section if key not in {axis.key for axis in found}]
     lost = [tuple(key.removeprefix("base.").removesuffix(".name").split(".")) for key in unread]
     trials, faults = check_trials(tree["base"], found, spanned, slots, lost)

@@ -1,9 +1,9 @@
 """Reading YAML into plain JSON values, with the line of every key.
 
-What is read is the part of YAML that says what it means: the core schema of YAML 1.2 (``1e-3`` is a number, ``no`` and
+Only the unsurprising part of YAML is accepted: the core schema of YAML 1.2 (``1e-3`` is a number, ``no`` and
 ``2024-01-01`` are texts, ``010`` is ten), one document, text keys, each key once. Tags that would build objects, merge
-keys, NaN and infinity are refused. Aliases (``*name``) are allowed as long as they stay small. Nothing is ever
-constructed: values are made from the parser's events, so that no input can run code, or recurse or grow without bound.
+keys, NaN and infinity are refused. Aliases (``*name``) are allowed as long as they stay small. Values are made from the
+parser's events and never by YAML's constructors, so no input can run code, or recurse or grow without bound.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ CORE_TAGS = {
 
 @dataclass(frozen=True)
 class Document:
-    """``value`` is made of None, bool, int, float, str, list and dict; ``lines`` holds the line (from 1) of every key.
+    """The content of a YAML file.
 
-    ``problems`` were found while reading; the values they are about are None or, for a key given twice, the first.
+    Attributes:
+        value: made of None, bool, int, float, str, list and dict.
+        lines: the line of every key, from 1.
+        problems: found while reading; the values that they concern are None or, for a duplicate key, its first value.
     """
 
     value: Any
@@ -57,7 +60,11 @@ class Document:
 
 
 def contents(path: Path) -> str:
-    """The text of a configuration file. Raises Refusal if it is missing, no file, unreadable, too long or no text."""
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, too long or not UTF-8 text, or is a directory.
+    """
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -70,7 +77,9 @@ def contents(path: Path) -> str:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError([ConfigProblem(f"cannot be read: {reason}", file=file)]) from None
     if len(raw) > MOST_BYTES:
-        raise ConfigError([ConfigProblem(f"is longer than {MOST_BYTES // 1024} KiB, the most that is read", file=file)])
+        raise ConfigError(
+            [ConfigProblem(f"is longer than {MOST_BYTES // 1024} KiB, the largest size that is read", file=file)]
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -81,7 +90,7 @@ def contents(path: Path) -> str:
 
 
 def _sibling(path: Path) -> str:
-    """A near file name in the same folder, or the folder if that is what is missing."""
+    """A similar file name in the same folder, or a note that the folder does not exist."""
     try:
         if not path.parent.is_dir():
             return f" The folder {path.parent} does not exist."
@@ -92,9 +101,14 @@ def _sibling(path: Path) -> str:
 
 
 def read(text: str, file: str) -> Document:
-    """``text`` as values with lines; ``file`` is the name that problems are reported under.
+    """Read YAML text.
 
-    Raises Refusal where nothing after the problem can be trusted: bad syntax, several documents, too deep, too large.
+    Args:
+        text: the YAML text.
+        file: the name of the file, for messages.
+
+    Raises:
+        ConfigError: reading cannot continue after the problem: bad syntax, several documents, too deep or too large.
     """
     reader = _Reader(file)
     try:
@@ -105,7 +119,7 @@ def read(text: str, file: str) -> Document:
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
         raise ConfigError(
-            [ConfigProblem(f"holds a character that is no text: U+{code:04X}", file=file, line=line)]
+            [ConfigProblem(f"contains a character that is not text: U+{code:04X}", file=file, line=line)]
         ) from None
     except yaml.MarkedYAMLError as error:
         raise ConfigError([*reader.problems, _syntax(error, file)]) from None
@@ -119,7 +133,7 @@ def _syntax(error: yaml.MarkedYAMLError, file: str) -> ConfigProblem:
     mark = error.problem_mark or error.context_mark
     problem = error.problem or error.context or "it cannot be parsed"
     if r"'\t'" in problem:
-        problem = "a tab where only spaces may stand"
+        problem = "a tab where only spaces are allowed"
     if mark is None:
         return ConfigProblem(f"is not valid YAML: {problem}", file=file)
     start = error.context_mark
@@ -136,7 +150,7 @@ class _Stop(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class _Anchor:
-    """What an alias may repeat: the value, its size (values in it) and its depth; ``closed`` once it is complete."""
+    """What an alias refers to: the value, its size (number of values) and depth; ``closed`` once it is complete."""
 
     value: Any = None
     size: int = 0
@@ -145,7 +159,7 @@ class _Anchor:
 
 
 class _Reader:
-    """One pass over the parser's events. Recursion is bounded by ``DEEPEST``, work by ``MOST_VALUES``."""
+    """Makes values in one pass over the parser's events. ``DEEPEST`` bounds the recursion, ``MOST_VALUES`` the work."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -163,7 +177,7 @@ class _Reader:
             if isinstance(event, events.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise self.stop((), event, "a second document starts here; a file holds one")
+                    raise self.stop((), event, "a second document starts here; a file may have only one")
                 value = self.node((), next(stream))
         return value
 
@@ -202,14 +216,12 @@ class _Reader:
     def count(self, key: Key, event: events.Event, more: int) -> None:
         self.values += more
         if self.values > MOST_VALUES:
-            raise self.stop(key, event, f"the file holds more than {MOST_VALUES} values, aliases written out")
+            raise self.stop(key, event, f"the file has more than {MOST_VALUES} values, with aliases expanded")
 
     def alias(self, key: Key, event: events.AliasEvent) -> Any:
         anchor = self.anchors.get(str(event.anchor))
         if anchor is None:
-            self.complain(
-                key, event, f"*{event.anchor} repeats something that was not named (&{event.anchor}) before it"
-            )
+            self.complain(key, event, f"*{event.anchor} refers to &{event.anchor}, which is not defined before it")
             return None
         if not anchor.closed:
             self.complain(key, event, f"*{event.anchor} contains itself")
@@ -233,7 +245,7 @@ class _Reader:
                 self.node((*key, "?"), next(self.stream))
             elif name in values:
                 first = self.lines[*key, name]
-                self.complain((*key, name), event, f"is given twice, first in line {first}")
+                self.complain((*key, name), event, f"is given twice, first on line {first}")
                 self.node((*key, name, "?"), next(self.stream))
             else:
                 self.lines[*key, name] = _line(event)
@@ -242,7 +254,7 @@ class _Reader:
         return values
 
     def name(self, key: Key, event: events.Event) -> str | None:
-        """The key of a map that starts with ``event``, or None (and a problem) if it is none that we take."""
+        """The key of a map that starts with ``event``; None (and a problem) if it is not a valid key."""
         found = len(self.problems)
         name = self.node((*key, "?"), event)
         if len(self.problems) > found:
@@ -258,12 +270,12 @@ class _Reader:
         return None
 
     def tagged(self, key: Key, event: Any, value: Any) -> Any:
-        """``value`` if its explicit tag, where it has one, only says what the value is anyway."""
+        """``value`` if it has no explicit tag or the tag agrees with it; otherwise None (and a problem)."""
         if event.tag is None:
             return value
         if event.tag not in CORE_TAGS:
             tag = dotted_key((event.tag.replace("tag:yaml.org,2002:", "!!"),))
-            self.complain(key, event, f"the tag {tag} is not allowed; a file holds plain values only")
+            self.complain(key, event, f"the tag {tag} is not allowed; a file may contain plain values only")
             return None
         wanted = CORE_TAGS[event.tag]
         if wanted is str and isinstance(event, events.ScalarEvent):
@@ -279,7 +291,7 @@ class _Reader:
         text = event.value
         if event.style is not None or event.tag == "tag:yaml.org,2002:str":
             if any("\ud800" <= character <= "\udfff" for character in text):
-                self.complain(key, event, "holds half a character (a lone surrogate)")
+                self.complain(key, event, "contains half a character (a lone surrogate)")
                 return None
             return text
         if NOT_FINITE.fullmatch(text):
@@ -297,7 +309,7 @@ class _Reader:
             number: int | float = int(text, base) if len(text) <= 40 else math.inf
             if abs(number) <= LARGEST_INTEGER:
                 return number
-            self.complain(key, event, f"integers are at most 2^63 - 1 in size, got {format_value(text)[1:-1]}")
+            self.complain(key, event, f"must be an integer of at most 2^63 - 1 in size, got {format_value(text)[1:-1]}")
             return None
         if FLOAT.fullmatch(text):
             number = float(text) + 0.0  # minus zero becomes zero, so that both give the same trial

@@ -1,7 +1,7 @@
-"""Reports on a sweep: tables (CSV, Markdown), figures (PNG), published numbers beside measured ones.
+"""The report of a sweep: tables (CSV, Markdown), figures (PNG), and a comparison with published numbers.
 
 Everything is derived from ``RESULTS/<sweep>`` and can be written again at any time; the same input gives the same
-bytes. The table that closes a run on the terminal is made here, too.
+bytes. The summary table on the terminal at the end of a run is also made here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ __all__ = ["NoResultsError", "read_trials", "summary_table", "write_report"]
 
 
 def write_report(folder: Path, published: bool = True) -> list[Path]:
-    """Write ``folder``/report/ for the results in ``folder`` and return the files, tables first.
+    """Write the report of a sweep to ``folder``/report/.
 
-    ``published`` lays the papers' numbers beside the measured ones. Trials that did not finish are counted and listed.
-    A figure appears only if its data exist, and one left from an earlier report whose data are gone is removed.
+    Trials that did not finish are counted and listed. A figure is written only if its data exist; a figure of an earlier
+    report without data is removed.
+
+    Args:
+        folder: the results folder of the sweep.
+        published: also compare the measured numbers with the published ones.
+
+    Returns:
+        The files, tables first.
 
     Raises:
-        NoResultsError: there is nothing to report on.
+        NoResultsError: there are no results.
         WriteError: the report cannot be written.
     """
     from orchestrator.report.figures.catalog import FIGURES, figures

@@ -1,7 +1,7 @@
-"""A results folder as the reports see it: its trials, what was swept, and the tables of each trial.
+"""Reading a results folder for the reports: its trials, the swept keys, and the tables of each trial.
 
-Reads ``RESULTS/<sweep>`` and never writes. Whatever a run has left is used: a trial without a result is kept and
-counted, a missing table is a trial without a curve.
+Nothing is written. Incomplete results are used as far as possible: a trial without a result is counted, and a trial
+without a table has no curve.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from orchestrator.metric_names import METRICS, ordered
+from orchestrator.metric_names import metrics, ordered
 from orchestrator.report.swept import SLOT_NAMES, swept_settings
 from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
 
@@ -28,46 +28,52 @@ Floats: TypeAlias = "NDArray[np.float64]"
 Configs: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
-# Columns of trials.parquet that are never a result; a single model has all clients.
+# Columns of trials.parquet that are not results. (A single global model always has all clients.)
 BOOKKEEPING = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "clients_global", *SLOT_NAMES}
 
 
 class NoResultsError(ValueError):  # noqa: N818
-    """A folder holds nothing to report on. The message says what was looked for, and where."""
+    """A folder contains no results. The message says what is missing and where."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The trials that differ in their seed alone: ``values`` of the swept keys, and the trials sorted by seed."""
+    """The trials that differ only in their seed.
+
+    Attributes:
+        values: the values of the swept keys.
+        trials: the trials, sorted by seed.
+    """
 
     values: tuple[Value, ...]
     trials: tuple[Row, ...]
 
     @cached_property
     def finished(self) -> list[Row]:
+        """The trials with the status ``finished``."""
         return [trial for trial in self.trials if trial["status"] == "finished"]
 
     def measured(self, metric: str) -> list[float]:
-        """The metric over the finished trials that have it, in the order of their seeds."""
+        """The values of ``metric`` in the finished trials that have it, in the order of their seeds."""
         values = [trial.get(metric) for trial in self.finished]
         return [float(value) for value in values if value is not None]
 
     @property
     def unfinished(self) -> str:
-        """What became of the other trials, for example "2 diverged, 1 failed"; empty if all have finished."""
+        """The statuses of the other trials, for example "2 diverged, 1 failed"; empty if all have finished."""
         return ", ".join(f"{n} {status}" for status, n in counts(self.trials).items() if status != "finished")
 
 
 @dataclass(frozen=True)
 class Results:
-    """One sweep's results.
+    """The results of one sweep.
 
     Attributes:
-        folder: where they lie; the sweep has the folder's name.
-        trials: every trial, by setting and seed, with a plain value for each of ``keys``.
-        keys: what was swept besides the seed, dotted.
-        metrics: the final metrics that any trial may have, in the order of the reports.
-        configs: the resolved run of every trial that has a readable one, by id.
+        folder: the results folder; the sweep has its name.
+        trials: all trials, sorted by setting and seed, with a plain value for each of ``keys``.
+        keys: the swept keys except the seed, dotted.
+        metrics: the final metrics of the trials, in the order of the reports.
+        configs: the resolved run of every trial whose ``config.yaml`` is readable, by id.
     """
 
     folder: Path
@@ -78,22 +84,24 @@ class Results:
 
     @property
     def name(self) -> str:
+        """The name of the sweep."""
         return self.folder.name
 
     @cached_property
     def settings(self) -> list[Setting]:
+        """The trials grouped by the values of the swept keys."""
         return settings(self.trials, self.keys)
 
     @cached_property
     def rounds(self) -> dict[str, list[Row]]:
-        """Rounds of the finished trials by id, in order. A round that was run again counts once, as it was last."""
+        """The rounds of the finished trials, in order, by id. Of a repeated round, the last row counts."""
         finished = [trial for trial in self.trials if trial["status"] == "finished"]
         tables = {trial["id"]: self.table(trial, "rounds") for trial in finished}
         last = {key: {row["round"]: row for row in table if "round" in row} for key, table in tables.items()}
         return {key: [found[number] for number in sorted(found)] for key, found in last.items()}
 
     def table(self, trial: Row, name: str) -> list[Row]:
-        """Rows of ``trials/<id>/<name>.parquet``; none if the trial left no readable table of that name."""
+        """The rows of ``trials/<id>/<name>.parquet``; empty if the trial has no readable table of that name."""
         import pandas as pd
 
         path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
@@ -103,7 +111,16 @@ class Results:
             return []
 
     def columns(self, trial: Row, name: str, wanted: Sequence[str]) -> dict[str, Floats] | None:
-        """The ``wanted`` columns of a trial's table as numbers [rows], NaN where empty; None unless it has them all."""
+        """Columns of a trial's table as numbers.
+
+        Args:
+            trial: the trial.
+            name: the name of the table, such as "clients".
+            wanted: the columns.
+
+        Returns:
+            Arrays [rows] by column, NaN for empty cells; None if the table or one of the columns is missing.
+        """
         import pandas as pd
 
         path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
@@ -114,7 +131,7 @@ class Results:
             return None
 
     def value(self, trial: Row, path: str) -> Value:
-        """What the trial ran with at a dotted path, swept or not; None if that is not known."""
+        """The value of a dotted key in the trial's run, swept or not; None if it is unknown."""
         if trial.get(path) is not None:
             return trial[path]
         return lookup(self.configs.get(trial["id"]), path)
@@ -124,13 +141,13 @@ def read_trials(folder: Path) -> pd.DataFrame:
     """The table of all trials of a sweep, one row each.
 
     Raises:
-        NoResults: the folder or its ``trials.parquet`` is absent, unreadable, or without a row.
+        NoResultsError: the folder or its ``trials.parquet`` is missing, unreadable or empty.
     """
     import pandas as pd
 
     path = Path(folder) / "trials.parquet"
     if not path.is_file():
-        raise NoResultsError(f"{folder} holds no results: there is no {path.name} in it (run the sweep first)")
+        raise NoResultsError(f"{folder} contains no results: there is no {path.name} in it (run the sweep first)")
     try:
         trials = pd.read_parquet(path)
     except (OSError, ValueError) as error:
@@ -144,7 +161,7 @@ def read_trials(folder: Path) -> pd.DataFrame:
 
 
 def read_results(folder: Path) -> Results:
-    """Everything that the reports need of ``RESULTS/<sweep>``; raises `NoResultsError` like `read_trials`."""
+    """Read ``RESULTS/<sweep>``. Raises `NoResultsError` like `read_trials`."""
     folder = Path(folder)
     table = rows(read_trials(folder))
     declared = _mapping(folder / "sweep.yaml").get("sweep")
@@ -153,16 +170,24 @@ def read_results(folder: Path) -> Results:
 
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:
-    """`Results` from rows in memory; ``declared`` are the swept keys in the order of the sweep's file."""
+    """Make `Results` from rows in memory.
+
+    Args:
+        folder: the results folder.
+        table: the rows of ``trials.parquet``.
+        declared: the swept keys in the order of the sweep file.
+        configs: the resolved runs by id.
+    """
     table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if "." not in name} - BOOKKEEPING - set(keys)
-    measured = {name for name in names if name in METRICS or _is_numeric(name, table)}
+    declared = metrics()
+    measured = {name for name in names if name in declared or _is_numeric(name, table)}
     trials = [trial for setting in settings(table, keys) for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
 
 def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
-    """The trials by setting, sorted by value; keys count from the left."""
+    """Group trials by their values of ``keys``; the groups are sorted by these values."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for trial in trials:
         groups.setdefault(tuple(text(trial.get(key)) for key in keys), []).append(trial)
@@ -177,19 +202,19 @@ def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
 
 
 def counts(trials: Iterable[Row]) -> dict[str, int]:
-    """Number of trials by status, the usual ones first; a status that does not occur is left out."""
+    """The number of trials by status, in the order of `STATUSES`; a status that does not occur is left out."""
     seen = [text(trial["status"]) or "unfinished" for trial in trials]
     order = [*STATUSES, *sorted(set(seen) - set(STATUSES))]
     return {status: seen.count(status) for status in order if status in seen}
 
 
 def rows(table: Trials) -> list[Row]:
-    """The rows of a table as plain mappings of all its columns, missing values as None."""
+    """The rows of a table as mappings of all its columns to plain values, with None for missing values."""
     frame: Any = table
     if hasattr(frame, "itertuples"):
         columns = [str(column) for column in frame.columns]
-        given = (zip(columns, row, strict=True) for row in frame.itertuples(index=False, name=None))
-        return [{name: plain(value) for name, value in row} for row in given]
+        cells = (zip(columns, row, strict=True) for row in frame.itertuples(index=False, name=None))
+        return [{name: plain(value) for name, value in row} for row in cells]
     held = list(table)
     names = list(dict.fromkeys(name for row in held for name in row))
     return [{name: plain(row.get(name)) for name in names} for row in held]

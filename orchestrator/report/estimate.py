@@ -1,4 +1,4 @@
-"""A mean over seeds and how far it can be trusted."""
+"""Means over seeds and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from dataclasses import dataclass, replace
 
 CONFIDENCE = 0.95
 NAN = float("nan")
-FEWEST = 3  # values from which figures show intervals and boxes
+FEWEST = 3  # the fewest values for which intervals and boxes are shown
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``mean`` of ``n`` values and ``half`` the width of its 95 % interval; NaN where the data do not give one."""
+    """A mean with its 95 % interval.
+
+    Attributes:
+        mean: the mean; NaN without values.
+        half: half the width of the interval; NaN with fewer than two values.
+        n: the number of values.
+    """
 
     mean: float
     half: float
@@ -21,23 +27,25 @@ class Estimate:
 
     @property
     def low(self) -> float:
+        """The lower end of the interval."""
         return self.mean - self.half
 
     @property
     def high(self) -> float:
+        """The upper end of the interval."""
         return self.mean + self.half
 
     def parts(self, digits: int) -> tuple[str, str]:
-        """Mean and half width in print, ("0.812", "0.011"); an empty text for what does not exist."""
-        # Adding 0.0 after rounding turns -0.0, which reads as if it were below zero, into 0.0.
+        """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text."""
+        # Adding 0.0 after rounding turns -0.0 into 0.0.
         mean, half = ("" if math.isnan(v) else f"{round(v, digits) + 0.0:.{digits}f}" for v in (self.mean, self.half))
         return mean, half
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and Student interval of independent values, one per seed: ``half = t(0.975, n - 1) * s / sqrt(n)``.
+    """The mean and Student's t interval of independent values, one per seed: ``half = t(0.975, n - 1) * s / sqrt(n)``.
 
-    ``s`` is the sample deviation. One value has no interval; several equal ones have an interval of width 0.
+    ``s`` is the sample standard deviation. One value has no interval; equal values have an interval of width 0.
 
     >>> found = estimate([0.7, 0.8, 0.9])  # s = 0.1, t(0.975, 2) = 4.302653
     >>> round(found.mean, 6), round(found.half, 6), found.n
@@ -54,10 +62,10 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def plottable(values: Sequence[float]) -> Estimate:
-    """What a figure shows of values: the estimate, but for two values their range in place of the interval.
+    """The estimate that a figure shows: for two values, their range replaces the interval.
 
-    With one degree of freedom the interval is nine times as wide as the two values are apart (t = 12.7), and the axis
-    that holds it shows nothing else.
+    With one degree of freedom (t = 12.7), the interval is 12.7 times as wide as the range of the two values, and would
+    dominate the axis.
     """
     found = estimate(values)
     return replace(found, half=(max(values) - min(values)) / 2) if found.n == FEWEST - 1 else found

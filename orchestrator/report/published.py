@@ -1,7 +1,7 @@
-"""The papers' printed numbers, read from ``published.yaml`` beside this file.
+"""The numbers printed in the papers, read from ``published.yaml`` in this folder.
 
-A `Record` is a number as it is printed. What it is in this project's words, a `Counterpart`, is said paper by paper in
-``orchestrator/report/papers/``.
+A `Record` is a number as printed. A `Counterpart` says how to find the same quantity in the results of a sweep; the
+modules in ``orchestrator/report/papers/`` make counterparts, one module for each paper.
 """
 
 from __future__ import annotations
@@ -19,7 +19,19 @@ FILE = Path(__file__).with_name("published.yaml")
 
 @dataclass(frozen=True)
 class Record:
-    """One printed number: ``source`` is its table, figure or section; ``std`` is there only where it is printed."""
+    """One printed number.
+
+    Attributes:
+        paper: the paper's key, the name of a module in ``papers/``.
+        dataset: the data set, in the paper's words, like the next three fields.
+        setting: the experimental setting.
+        method: the method.
+        metric: the metric and its unit.
+        value: the number.
+        source: the table, figure or section.
+        std: the standard deviation, if it is printed.
+        note: a remark for the reader.
+    """
 
     paper: str
     dataset: str
@@ -34,18 +46,18 @@ class Record:
 
 @dataclass(frozen=True)
 class Counterpart:
-    """Where a record's number is found in the results of a sweep.
+    """How to find the number of a record in the results of a sweep.
 
     Attributes:
-        where: dotted keys of a run and the value that a trial must have (a tuple: any of these values).
-        metrics: final metrics whose mean is the number.
-        over: swept keys over whose settings the number is averaged; ``data.split`` stands for all keys inside it.
-        context: what the paper ran with, by dotted key. A trial that deviates is compared all the same; the
-            deviation is stated.
-        repetitions: runs behind the printed number, if the paper says so.
-        scale: factor from the printed unit to ours, 0.01 for percent.
-        against: if given, the number is the largest quotient over settings: the metric under ``where`` divided by the
-            same metric under ``where`` with these entries replaced.
+        where: the values that a trial must have, by dotted key (a tuple allows any of its values).
+        metrics: the final metrics whose mean is the number.
+        over: swept keys over which the number is averaged; ``data.split`` stands for all keys inside it.
+        context: further values that the paper used, by dotted key. A trial with other values is still compared, and
+            the table states the difference.
+        repetitions: the number of runs behind the printed number, if the paper states it.
+        scale: factor from the printed unit to ours, such as 0.01 for percent.
+        against: if given, the number is the largest ratio over the settings: the metric of the trials in ``where``,
+            divided by the metric of the trials in ``where`` with these entries replaced.
     """
 
     where: Mapping[str, Any]
@@ -59,7 +71,7 @@ class Counterpart:
 
 @cache
 def records() -> tuple[Record, ...]:
-    """All records, in the order of the file.
+    """All printed numbers, in the order of the file.
 
     >>> record = records()[0]
     >>> record.paper, record.dataset, record.method, record.value

@@ -1,4 +1,4 @@
-"""What was swept: which columns of the trials are settings, and what a setting is where whole slots were exchanged."""
+"""Which columns of ``trials.parquet`` are swept settings, and plain values for slots that were swept as a whole."""
 
 from __future__ import annotations
 
@@ -8,32 +8,40 @@ from orchestrator.report.values import Row, Value, lookup, text
 
 SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "aggregation", "privacy")
 SLOT_NAMES = tuple(f"{slot}.name" for slot in SLOTS)
-# Keys of a run that have no dot and are no slot: they are settings only where they differ.
+# Keys of a run without a dot that are not slots: they are settings only if they differ between trials.
 PLAIN_KEYS = ("rounds", "evaluate_every")
 
 
 def swept_settings(
     table: Sequence[Row], declared: Iterable[str], configs: Mapping[str, Value]
 ) -> tuple[list[Row], tuple[str, ...]]:
-    """The rows with a plain value for every setting, and the settings' keys: ``declared`` first, the seed left out.
+    """Find the settings of the trials.
 
-    A mapping (a slot that was swept whole) is replaced by the entries in which the mappings differ. What a row does not
-    hold itself comes from the trial's resolved run in ``configs``.
+    A mapping (a slot that was swept as a whole) is replaced by those of its entries that differ between trials. A value
+    that is missing in a row is taken from the trial's resolved run.
+
+    Args:
+        table: the rows of ``trials.parquet``.
+        declared: the swept keys in the order of the sweep file.
+        configs: the resolved runs by id.
+
+    Returns:
+        The rows with a plain value for every setting, and the keys of the settings without the seed, declared ones first.
     """
     columns = [column for column in table[0] if _is_setting(column, table)]
-    known = {key for key in declared if any(_held_value(row, key, configs) is not None for row in table)}
-    keys = tuple(dict.fromkeys((*(key for key in declared if key in known or key in table[0]), *columns)))
+    measured = {key for key in declared if any(_held_value(row, key, configs) is not None for row in table)}
+    keys = tuple(dict.fromkeys((*(key for key in declared if key in measured or key in table[0]), *columns)))
     keys = tuple(key for key in keys if key != "seed")
     filled = [row | {key: _held_value(row, key, configs) for key in keys} for row in table]
     return _expand(filled, keys)
 
 
 def _held_value(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
-    """The row's own value; where it has none, or only a name for what is more than a name, the resolved run's."""
-    given, resolved = row.get(key), lookup(configs.get(row["id"]), key)
-    if given is None or (isinstance(resolved, list | dict) and not isinstance(given, list | dict)):
+    """The value in the row; if it is missing, or only a name while the resolved run has a mapping, that of the run."""
+    own, resolved = row.get(key), lookup(configs.get(row["id"]), key)
+    if own is None or (isinstance(resolved, list | dict) and not isinstance(own, list | dict)):
         return resolved
-    return given
+    return own
 
 
 def _is_setting(column: str, table: Sequence[Row]) -> bool:
@@ -43,7 +51,7 @@ def _is_setting(column: str, table: Sequence[Row]) -> bool:
 
 
 def _expand(table: list[Row], keys: tuple[str, ...]) -> tuple[list[Row], tuple[str, ...]]:
-    """The rows and keys without mappings: the first key that holds some gives way to its entries, then the next."""
+    """Replace keys whose values are mappings by the entries of the mappings, one key after the other."""
     for at, key in enumerate(keys):
         held = [_by_name(row.get(key)) for row in table]
         if any(isinstance(value, dict) for value in held):
@@ -54,7 +62,7 @@ def _expand(table: list[Row], keys: tuple[str, ...]) -> tuple[list[Row], tuple[s
 
 
 def _differences(key: str, held: list[Value]) -> dict[str, list[Value]]:
-    """The entries, by dotted key, in which the mappings in ``held`` differ, leaving out what follows from ``name``."""
+    """The entries that differ between the mappings, by dotted key, without those that ``name`` determines."""
     parts = [value if isinstance(value, dict) else {"name": value} for value in held]
     columns = {name: [part.get(name) for part in parts] for name in dict.fromkeys(n for part in parts for n in part)}
     varied = {name: values for name, values in columns.items() if len({text(value) for value in values}) > 1}
@@ -70,7 +78,7 @@ def _follows(components: list[str], values: list[str]) -> bool:
 
 
 def _by_name(value: Value) -> Value:
-    """A list of components as a mapping by their names; anything else as it is."""
+    """Turn a list of components into a mapping by name; leave anything else unchanged."""
     if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
         return {item["name"]: item for item in value}
     return value

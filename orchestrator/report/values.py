@@ -1,4 +1,4 @@
-"""Values as they come out of a Parquet cell: made plain, compared, sorted and printed in one way everywhere."""
+"""Values from Parquet cells: conversion to plain values, sorting and printing, in the same way everywhere."""
 
 import json
 import math
@@ -8,11 +8,11 @@ from typing import Any
 Value = Any  # None, bool, int, float, str, or lists and dicts of these
 Row = dict[str, Value]
 
-BASELINES = ("none", "plain", "fedavg")  # components that add nothing of their own
+BASELINES = ("none", "plain", "fedavg")  # components that are a baseline; they are sorted first
 
 
 def plain(value: Any) -> Value:
-    """The Python value of a cell: NumPy unwrapped, JSON text of a list or mapping parsed, NaN as None."""
+    """The Python value of a cell: NumPy values are unwrapped, JSON lists and mappings are parsed, NaN becomes None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):
@@ -32,7 +32,7 @@ def plain(value: Any) -> Value:
 
 
 def text(value: Value) -> str:
-    """Shortest usual spelling: nothing for None and NaN, 0.3 for 0.30000000000000004, 5 for 5.0, JSON for lists."""
+    """A value as short text: empty for None and NaN, 0.3 for 0.30000000000000004, 5 for 5.0, JSON for lists."""
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
@@ -44,8 +44,8 @@ def text(value: Value) -> str:
     return str(value)
 
 
-def sort_key(value: Value) -> tuple:
-    """Orders mixed values: empty first, numbers by size, ranges by their ends, text by letter after the baselines."""
+def sort_key(value: Value) -> tuple[Any, ...]:
+    """A key to sort mixed values: None, numbers by size, lists by their entries, then texts with baselines first."""
     if value is None:
         return (0,)
     if isinstance(value, int | float):
@@ -56,7 +56,7 @@ def sort_key(value: Value) -> tuple:
 
 
 def lookup(config: Value, path: str) -> Value:
-    """The value at a dotted path of a run, None if absent; a list of components is entered by name or position."""
+    """The value at a dotted key of a run, None if absent; an entry of a list is addressed by name or position."""
     for part in path.split("."):
         if isinstance(config, list):
             named = {str(i): item for i, item in enumerate(config)} | {

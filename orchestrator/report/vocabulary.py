@@ -1,10 +1,14 @@
-"""Words of the reports: what keys and components are called in a heading, and the colors that they keep.
+"""Labels of keys and components in the reports, and their colors.
 
-A key or component that is missing from these tables still appears, under its own name, after the known ones.
+A component declares its label in its own file (``LABEL``); without one, its name is shown. A key without an entry here is
+shown under its own name, too.
 """
 
+import re
 from collections.abc import Sequence
 
+from datasets.components import complete, components, presets
+from orchestrator.config.slots import SLOTS
 from orchestrator.report.values import Value, text
 
 KEYS = {
@@ -16,35 +20,8 @@ KEYS = {
 }
 UNITS = {"data.split.minority_ratio": "fraction of clients"}
 
-COMPONENTS = {
-    "ifca": "IFCA",
-    "ifca_mir": "IFCA-MIR",
-    "digits": "digits",
-    "mnist": "MNIST",
-    "femnist": "FEMNIST",
-    "cifar10": "CIFAR-10",
-    "har": "UCI-HAR",
-    "alzheimer": "Alzheimer MRI",
-    "plain": "plain",
-    "fedprox": "FedProx",
-    "fedalign": "FedAlign",
-    "finp": "FinP",
-    "fedavg": "FedAvg",
-    "fedavgm": "FedAvgM",
-    "fedmedian": "FedMedian",
-    "fedopt": "FedOpt",
-    "fedadam": "FedAdam",
-    "fedadagrad": "FedAdagrad",
-    "fedyogi": "FedYogi",
-    "finp_pca": "FinP-PCA",
-    "finp_ala": "FinP-ALA",
-    "global_dp": "global-DP",
-    "metric_dp": "metric-DP",
-    "local_sgd": "local SGD",
-    "dp_sgd": "DP-SGD",
-}
-USUAL = ("none", "plain", "local_sgd", "fedavg", "")  # what a method's name need not say
-# What the literature calls an objective and an aggregation together.
+USUAL = ("none", "plain", "local_sgd", "fedavg", "")  # components that a method's name leaves out
+# The literature's names for combinations of an objective and an aggregation.
 METHODS = {
     ("finp", "fedavg"): "FinP_client",
     ("plain", "finp_pca"): "FinP_server (PCA)",
@@ -53,15 +30,15 @@ METHODS = {
     ("finp", "finp_ala"): "FinP (ALA)",
 }
 PAIR = ("objective.name", "aggregation.name")
-UNPROTECTED = "vanilla"  # what a federation without protection is called beside those that have one
+UNPROTECTED = "vanilla"  # the label of no privacy in a comparison of privacy mechanisms
 
-# Okabe and Ito's colors, told apart with every common color blindness; their yellow is too pale for lines on white.
+# Okabe and Ito's colors, distinguishable with common color blindness, without their yellow, too pale on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
-# An algorithm keeps its color whatever else is in the sweep, so that figures of two sweeps can be laid side by side.
+# An algorithm has the same color in every sweep, so that figures of different sweeps can be compared.
 COLORS = {"ifca": PALETTE[0], "ifca_mir": PALETTE[1], "none": PALETTE[2]}
-COLORS |= {"global_dp": PALETTE[0], "metric_dp": PALETTE[1], UNPROTECTED: PALETTE[2]}
+COLORS |= {"global_dp": PALETTE[0], "metric_privacy": PALETTE[1], UNPROTECTED: PALETTE[2]}
 COLORS |= {"plain": PALETTE[2], "finp": PALETTE[3], "fedavg": PALETTE[2]}
-# FinP's methods: the baseline, the client's part alone, and the two kinds of weights (blue, orange), alone paler.
+# FinP's methods: the baseline, the client's part alone, and both kinds of weights (paler without the client's part).
 COLORS |= {"FedAvg": PALETTE[2], "FinP_client": PALETTE[3]}
 COLORS |= {"FinP_server (PCA)": PALETTE[4], "FinP (PCA)": PALETTE[0]}
 COLORS |= {"FinP_server (ALA)": PALETTE[5], "FinP (ALA)": PALETTE[1]}
@@ -69,57 +46,73 @@ GROUP_COLORS = {"majority": PALETTE[2], "minority": PALETTE[3]}
 
 
 def key_label(key: str) -> str:
-    """Heading of a swept key: ``clustering.name`` is "clustering", ``training.batch_size`` is "batch size"."""
+    """The heading of a swept key: ``clustering.name`` is "clustering", ``training.batch_size`` is "batch size"."""
     if key in KEYS:
         return KEYS[key]
     return key.removesuffix(".name").rsplit(".", 1)[-1].replace("_", " ")
 
 
 def key_labels(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Headings of several keys; keys that would share a heading keep their full dotted names."""
+    """The headings of several keys; keys that would get the same heading keep their full dotted names."""
     short = [key_label(key) for key in keys]
     return tuple(key if short.count(label) > 1 else label for key, label in zip(keys, short, strict=True))
 
 
+def component_label(key: str, name: str) -> str:
+    """The label of the component ``name``; ``key`` is its place in a run.
+
+    >>> component_label("clustering.name", "ifca_mir"), component_label("data.name", "gone")
+    ('IFCA-MIR', 'gone')
+    """
+    slot = re.sub(r"\.\d+$", "", key.removesuffix(".name"))
+    for folder in (one.folder for one in SLOTS if one.key == slot):
+        if name in presets(folder):
+            return presets(folder)[name][1].label
+        if name in components(folder):
+            return complete(folder, name).LABEL or name
+    return name
+
+
 def value_label(key: str, value: Value) -> str:
-    """A value of ``key`` as a reader wants it: components by their usual names, two numbers as a range."""
+    """The label of a value of ``key``: components by their label, two numbers as a range."""
     if key.endswith(".name") and isinstance(value, str):
         if (key, value) == ("privacy.name", "none"):
             return UNPROTECTED
-        return f"no {key_label(key)}" if value == "none" else COMPONENTS.get(value, value)
+        return f"no {key_label(key)}" if value == "none" else component_label(key, value)
     if isinstance(value, list) and len(value) == 2 and all(isinstance(v, int | float) for v in value):
         return f"{text(value[0])}–{text(value[1])}"
     return text(value)
 
 
 def setting_label(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
-    """A setting in words, for example "minority ratio 0.1, transform cluster"; keys without a value are left out."""
+    """The label of a setting, for example "minority ratio 0.1, transform cluster"; keys without a value are left out."""
     named = zip(key_labels(keys), keys, values, strict=True)
     words = [(label, value_label(key, value)) for label, key, value in named if text(value)]
     return ", ".join(value if value in (f"no {label}", UNPROTECTED) else f"{label} {value}" for label, value in words)
 
 
 def method_label(keys: tuple[str, ...], values: Sequence[Value]) -> str:
-    """What a combination of components, and of the fields that tell them apart, is called; the usual components go
-    without saying.
+    """The label of a method: a combination of components and of the fields in which its variants differ.
+
+    Usual components such as FedAvg are left out.
 
     >>> method_label(("objective.name", "aggregation.name", "objective.beta"), ["finp", "finp_pca", 0.3])
     'FinP (PCA), beta 0.3'
-    >>> method_label(("privacy.name", "aggregation.name"), ["metric_dp", "fedyogi"])
-    'FedYogi + metric-DP'
+    >>> method_label(("privacy.name", "aggregation.name"), ["metric_privacy", "fedyogi"])
+    'FedYogi + metric privacy'
     """
     held = dict(zip(keys, values, strict=True))
     pair = METHODS.get((text(held.get(PAIR[0])), text(held.get(PAIR[1]))))
     order = sorted((key for key in keys if key.endswith(".name")), key=lambda key: key == "privacy.name")
-    names = [text(held[key]) for key in order if not (pair and key in PAIR)]
-    told = ([pair] if pair else []) + [COMPONENTS.get(name, name) for name in names if name not in USUAL]
+    named = [(key, text(held[key])) for key in order if not (pair and key in PAIR)]
+    labels = ([pair] if pair else []) + [component_label(key, name) for key, name in named if name not in USUAL]
     usual = "FedAvg" if PAIR[1] in keys else value_label(order[0], held[order[0]]) if order else ""
     fields = {key: value for key, value in held.items() if key not in order}
-    return ", ".join(filter(None, (" + ".join(told) or usual, setting_label(tuple(fields), tuple(fields.values())))))
+    return ", ".join(filter(None, (" + ".join(labels) or usual, setting_label(tuple(fields), tuple(fields.values())))))
 
 
 def colors(values: list[Value]) -> dict[str, str]:
-    """A color for each value (by `text`): the algorithm's own, or the next free one of the palette in sorted order."""
+    """A color for each value (by `text`): the algorithm's own color, or the next free one of the palette."""
     names = sorted({text(value) for value in values})
     free = [color for color in PALETTE if color not in {COLORS[n] for n in names if n in COLORS}]
     unnamed = [name for name in names if name not in COLORS]

@@ -1,4 +1,4 @@
-"""The results folder: where everything lies, who may write there, and how a file is replaced whole or not at all.
+"""The results folder: paths of its files, the claim to write there, and atomic writing of files.
 
     RESULTS/<sweep>/               `Folder`
     RESULTS/<sweep>/trials/<id>/   `TrialFolder`
@@ -23,18 +23,18 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Self
 
-# Everything of ours that a user need not see starts so; a folder that holds nothing else counts as empty.
+# Prefix of our hidden files; a folder that contains nothing else counts as empty.
 HIDDEN = ".fedpriv"
 
 _counter = itertools.count()
 
 
 class FolderError(ValueError):
-    """A results folder cannot be used. The message is a sentence: which folder, why, and what to do."""
+    """A results folder cannot be used. The message says which folder, why, and what to do."""
 
 
 class WriteError(OSError):
-    """A file could not be written. ``str`` of it is a sentence; ``errno`` is that of the system."""
+    """A file could not be written. Its text is a sentence; ``errno`` is the system's error number."""
 
     def __str__(self) -> str:
         return str(self.strerror)
@@ -48,35 +48,36 @@ class TrialFolder:
 
     @property
     def id(self) -> str:
+        """The trial's id, which is the folder's name."""
         return self.path.name
 
     @property
     def config(self) -> Path:
-        """The resolved run, ``config.yaml``."""
+        """``config.yaml``: the resolved run."""
         return self.path / "config.yaml"
 
     @property
     def model(self) -> Path:
-        """The final weights, ``model.safetensors``."""
+        """``model.safetensors``: the final weights."""
         return self.path / "model.safetensors"
 
     @property
     def tracking(self) -> Path:
-        """What MLflow is to be told besides the tables, and whether it was, ``tracking.json``."""
+        """``tracking.json``: what to send to MLflow besides the tables, and whether it has been sent."""
         return self.path / "tracking.json"
 
     @property
     def result(self) -> Path:
-        """How the trial ended: status, final metrics, seconds, where and with what it ran; ``result.json``."""
+        """``result.json``: how the trial ended, with its status, final metrics, duration and provenance."""
         return self.path / "result.json"
 
     @property
     def state(self) -> Path:
-        """The folder of what only an unfinished trial needs: checkpoint and per-round parts."""
+        """The folder that only an unfinished trial needs: its checkpoint and the parts of its tables by round."""
         return self.path / "state"
 
     def table(self, name: str) -> Path:
-        """A table of the trial; ``name`` is rounds, clients, attacks or scores."""
+        """The file of one of the trial's tables, such as rounds, clients, attacks, scores or roc."""
         return self.path / f"{name}.parquet"
 
 
@@ -88,51 +89,53 @@ class Folder:
 
     @property
     def name(self) -> str:
+        """The sweep's name, which is the folder's name."""
         return self.path.name
 
     @property
     def sweep(self) -> Path:
-        """The sweep as given, ``sweep.yaml``."""
+        """``sweep.yaml``: the sweep file, with the overrides as comments."""
         return self.path / "sweep.yaml"
 
     @property
     def table(self) -> Path:
-        """One row per trial, ``trials.parquet``."""
+        """``trials.parquet``: one row per trial."""
         return self.path / "trials.parquet"
 
     @property
     def report(self) -> Path:
-        """The folder of tables and figures that the report writes."""
+        """The folder of the report's tables and figures."""
         return self.path / "report"
 
     @property
     def tracking(self) -> Path:
-        """What MLflow is to be told of the sweep as a whole, and whether it was, ``tracking.json``."""
+        """``tracking.json``: what to send to MLflow for the sweep as a whole, and whether it has been sent."""
         return self.path / "tracking.json"
 
     @property
     def shadows(self) -> Path:
-        """The folder of the shadow models that the sweep's trials share."""
+        """The folder of the shadow models, which all trials of the sweep share."""
         return self.path / "shadows"
 
     @property
     def record(self) -> Path:
-        """What says that this folder is fedpriv's and whose: ``.fedpriv.json`` with id, name and digest."""
+        """``.fedpriv.json``: marks the folder as fedpriv's, with the id, name and digest of the sweep."""
         return self.path / f"{HIDDEN}.json"
 
     def trial(self, trial_id: str) -> TrialFolder:
+        """The folder of one trial; it need not exist."""
         return TrialFolder(self.path / "trials" / trial_id)
 
     def trials(self) -> list[TrialFolder]:
-        """The trials that have a folder, by id."""
+        """The folders of trials that exist, sorted by id."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return [TrialFolder(path) for path in sorted((self.path / "trials").iterdir()) if path.is_dir()]
         return []
 
     def identity(self) -> str:
-        """Hexadecimal name of this folder that stays when it is moved, and differs for a new folder in the old place.
+        """A hexadecimal id that stays the same if the folder is moved and differs for a new folder at the same path.
 
-        It is drawn by `claim`. A folder that nobody claimed is known by its absolute path.
+        `claim` draws it. A folder without a claim gets an id from its absolute path.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads(self.record.read_text())["id"])
@@ -140,11 +143,11 @@ class Folder:
 
 
 def obstacle(folder: Folder, name: str) -> str | None:
-    """The sentence that says why ``folder`` cannot hold the sweep ``name``, or None where it can. Writes nothing.
+    """The reason, as a sentence, why ``folder`` cannot be used for the sweep ``name``; None if it can.
 
-    A sweep is known by its name: the same name with other grids (more seeds, say) goes on in the same folder. Refused
-    are a path that is no folder or cannot be written, a folder that holds files and was not made by fedpriv, and one
-    that was made for a sweep of another name.
+    A sweep is identified by its name: a changed sweep of the same name, with more seeds for example, resumes in the same
+    folder. Refused are a path that is not a folder or cannot be written, a folder with files that fedpriv did not write,
+    and the folder of a sweep with another name. Nothing is written.
     """
     path, above = folder.path, folder.path
     try:
@@ -158,7 +161,7 @@ def obstacle(folder: Folder, name: str) -> str | None:
             probe.write(bytes(4096))
             probe.flush()
     except OSError as error:
-        return f"{path} cannot be written ({error.strerror or error}); give another folder with --results"
+        return f"{path} cannot be written to ({error.strerror or error}); give another folder with --results"
     return None
 
 
@@ -168,27 +171,28 @@ def _foreign(folder: Folder, name: str) -> str | None:
         if not held:
             return None
         shown = ", ".join(held[:3]) + (", ..." if len(held) > 3 else "")
-        return f"{folder.path} holds files that fedpriv did not write ({shown}); give an empty folder with --results"
+        return f"{folder.path} contains files that fedpriv did not write ({shown}); give an empty folder with --results"
     try:
         recorded = json.loads(folder.record.read_text())["name"]
     except (ValueError, KeyError, TypeError):
         return (
-            f"{folder.record} is damaged, so it cannot be told whose results {folder.path} holds; move the folder away"
+            f"{folder.record} is damaged, so the sweep that {folder.path} belongs to is unknown; move the folder away"
         )
     if recorded != name:
         return (
-            f"{folder.path} holds the results of another sweep, {recorded!r}; give another folder with --results, "
-            f"or the name {recorded!r} to this sweep, {name!r}"
+            f"{folder.path} contains the results of another sweep, {recorded!r}; give another folder with --results, "
+            f"or rename this sweep from {name!r} to {recorded!r}"
         )
     return None
 
 
 class Claim:
-    """The right to write into a results folder, held until `release`, the end of the ``with`` or of the process.
+    """The exclusive right to write to a results folder, held until `release` or the end of the ``with`` or process.
 
     Attributes:
-        folder: what was claimed.
-        continued: whether it held this sweep already; ``changed``: whether with another digest (other grids, say).
+        folder: the folder.
+        continued: whether the folder already contained this sweep.
+        changed: whether it contained the sweep with another digest, for example with other grids.
     """
 
     def __init__(self, folder: Folder, lock: IO[str], continued: bool, changed: bool) -> None:
@@ -198,6 +202,7 @@ class Claim:
         self._lock = lock
 
     def release(self) -> None:
+        """Give up the claim."""
         self._lock.close()
 
     def __enter__(self) -> Self:
@@ -208,10 +213,17 @@ class Claim:
 
 
 def claim(folder: Folder, name: str, text: str, digest: str) -> Claim:
-    """Take ``folder`` for the sweep ``name``: keep ``text`` as its sweep.yaml, and ``digest`` of what it resolves to.
+    """Claim ``folder`` for a sweep, and write its ``sweep.yaml``.
 
-    Raises FolderError with the sentence of `obstacle`, or where another process is writing there. What was refused is
-    left as it was, down to folders that had to be made.
+    Args:
+        folder: the results folder; it is created if needed.
+        name: the name of the sweep.
+        text: the content of ``sweep.yaml``.
+        digest: identifies the trials of the sweep.
+
+    Raises:
+        FolderError: the folder cannot be used (see `obstacle`), or another process is writing there. Then the folder
+            and its parents are left unchanged.
     """
     if problem := obstacle(folder, name):
         raise FolderError(problem)
@@ -232,7 +244,7 @@ def claim(folder: Folder, name: str, text: str, digest: str) -> Claim:
 
 
 def _undo(folder: Folder, made: list[Path], lock: IO[str] | None) -> None:
-    """Take back what a claim that failed has made; what was there before, or is another process's, stays."""
+    """Remove what a failed claim has created, but nothing that existed before or belongs to another process."""
     if lock:
         if made:
             for path in (folder.record, folder.sweep, Path(lock.name)):
@@ -244,7 +256,7 @@ def _undo(folder: Folder, made: list[Path], lock: IO[str] | None) -> None:
 
 
 def _lock(folder: Folder) -> IO[str]:
-    """An open file whose lock says that this process writes here. The system lets go of it when the process ends."""
+    """A locked file that shows that this process writes here; the system releases it when the process ends."""
     lock = open(folder.path / f"{HIDDEN}.lock", "a+")  # noqa: SIM115 (open as long as the claim)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -257,7 +269,7 @@ def _lock(folder: Folder) -> IO[str]:
                 f"another fedpriv run is writing to {folder.path} (process {owner}); wait for it to end or give "
                 f"another folder with --results"
             ) from None
-        # Some network file systems have no locks: two runs at once are then the user's to avoid.
+        # Some network file systems have no locks; there the user has to avoid two runs at the same time.
     with suppress(OSError):
         lock.truncate(0)
         lock.write(f"{os.getpid()} on {socket.gethostname()}")
@@ -266,17 +278,23 @@ def _lock(folder: Folder) -> IO[str]:
 
 
 def _sweep_up(folder: Folder) -> None:
-    """Remove the half-written files that killed processes left behind."""
+    """Remove unfinished files of killed processes."""
     with suppress(OSError):
         for path in folder.path.rglob(f"{HIDDEN}-*.tmp"):
             path.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes | Callable[[IO[bytes]], Any]) -> None:
-    """Replace ``path`` by ``content``, or by what ``content(file)`` writes: a reader sees the old file or the new one.
+    """Write a file so that a reader sees either the old file or the complete new one.
 
-    Folders above are made. Raises WriteError where the disk is full or the place cannot be written; the old file is
-    then whole. A new name costs 0.06 ms, an existing one 1.5 ms on ext4, which writes the data out before it replaces.
+    Parent folders are created. A new file takes 0.06 ms; replacing one takes 1.5 ms on ext4, which flushes the data first.
+
+    Args:
+        path: the file.
+        content: its bytes, or a function that writes them to an open file.
+
+    Raises:
+        WriteError: the disk is full or the path cannot be written; an old file is then unchanged.
     """
     new = path.with_name(f"{HIDDEN}-{path.name}-{os.getpid()}-{next(_counter)}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""Where a result comes from: commit, package versions, host, device."""
+"""The provenance of a result: commit, package versions, host and device."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from orchestrator import CHECKOUT
 
 @cache
 def commit() -> str | None:
-    """The checkout's commit, with ``+changes`` where tracked files differ from it; outside git, FEDPRIV_COMMIT or None.
+    """The commit of the checkout, with ``+changes`` if tracked files differ from it.
 
-    A job on a cluster runs from a copy without git's own folder, so whoever submits it may say which commit that is.
+    Outside a git repository it is FEDPRIV_COMMIT, or None if that is not set: a job on a cluster runs from a copy without
+    ``.git``, and whoever submits it can set the variable.
     """
     try:
         ask = {"cwd": CHECKOUT, "capture_output": True, "text": True, "timeout": 5}
@@ -31,12 +32,12 @@ def commit() -> str | None:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of what can change a result."""
+    """Versions of the packages that can change a result, by name."""
     return {"fedpriv": _own_version()} | {name: version(name) for name in ("torch", "numpy", "ray", "mlflow")}
 
 
 def _own_version() -> str:
-    """Ours, from the project's file where the checkout is not installed: a cluster's nodes may have the packages alone."""
+    """The version of fedpriv; from pyproject.toml if it is not installed, as on nodes with only the dependencies."""
     try:
         return version("fedpriv")
     except PackageNotFoundError:
@@ -44,10 +45,11 @@ def _own_version() -> str:
 
 
 def host() -> str:
+    """This machine: name, processor and system."""
     return f"{platform.node()} ({platform.machine()}, {platform.system()})"
 
 
 def origin(device: str) -> dict[str, str]:
-    """All of it as flat texts, for tags and records."""
+    """The whole provenance as texts, for tags and records."""
     named = {f"version.{name}": number for name, number in versions().items()}
     return named | {"commit": commit() or "unknown", "host": host(), "device": device}

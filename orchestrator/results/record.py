@@ -1,17 +1,33 @@
-"""The record that a trial leaves: its status and what became of it."""
+"""The record of an ended trial, ``result.json``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.results.folder import TrialFolder
 from orchestrator.config.tune_section import Tune
+from orchestrator.results.folder import TrialFolder
+
+
+@dataclass(frozen=True)
+class TrialIdentity:
+    """What the record of a trial says it is.
+
+    Attributes:
+        id: the hash of its resolved configuration.
+        run: that configuration, as plain JSON values.
+        commit: the code that it ran with; None where that is not known.
+    """
+
+    id: str
+    run: dict[str, Any]
+    commit: str | None
 
 
 def read_record(folder: TrialFolder) -> dict[str, Any] | None:
-    """What `orchestrator.trial.outcome` wrote; None where the trial has not come to an end, or its record cannot be read."""
+    """The record that `orchestrator.trial.outcome` wrote; None if there is none or it cannot be read."""
     try:
         record = json.loads(folder.result.read_text())
     except (OSError, ValueError):
@@ -20,9 +36,13 @@ def read_record(folder: TrialFolder) -> dict[str, Any] | None:
 
 
 def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:
-    """Whether the trial with this record has come to a result; what failed is tried again.
+    """Whether a trial has a result and need not run again; a failed trial runs again.
 
-    A stopped trial has as long as the sweep stops trials by the same rule; otherwise it goes on from where it was stopped.
+    A stopped trial counts as ended while the sweep stops trials by the same rule; otherwise it resumes.
+
+    Args:
+        record: the trial's record; empty if it has none.
+        tune: the section ``tune`` of the sweep.
     """
     if record.get("status") == "stopped":
         return tune is not None and record["stopped"]["by"] == tune.rule

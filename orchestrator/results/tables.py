@@ -1,10 +1,10 @@
 """The Parquet tables of a results folder: the same rows give the same bytes, however they were collected.
 
-A table is made of rows (mappings of column to value), of columns (arrays or lists), or is an Arrow table. In the file
+A table is given as rows (mappings of column to value), as columns (arrays or lists), or as an Arrow table. In the file
 
-* columns come in the order in which the rows first name them, and all rows lie in one row group;
-* integers are int64, other numbers float64, and there are truth values and text; nothing else is taken;
-* a missing value is null, whether it was left out, None or NaN, so that no reader can take it for a number.
+* columns come in the order in which the rows first name them, and all rows are in one row group;
+* integers are int64, other numbers float64, and Booleans and texts are allowed; other types are refused;
+* a missing value is null, whether it was absent, None or NaN, so that no reader can mistake it for a number.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from orchestrator.results.folder import Folder, write_atomically
 Rows: TypeAlias = "pa.Table | Mapping[str, Any] | Iterable[Mapping[str, Any]]"
 
 PART = ".arrow"
-# The types in which a column can be kept; a column that has values of several of the first three is kept in the latest.
+# The types of a column of numbers; a column with values of several of these types gets the last of them.
 NUMBERS = (pa.bool_(), pa.int64(), pa.float64())
-# Python's own types, of which Arrow takes any mixture that has one kept type.
+# Python's own types, which Arrow converts without our help.
 PLAIN = {type(None), int, float, str}
 
 
 def as_table(rows: Rows) -> pa.Table:
-    """The Arrow table of ``rows`` in the types named above.
+    """Convert ``rows`` to an Arrow table with the types named above.
 
-    A column without any value has the type null, and a row that names no column counts as none.
-    Raises TypeError for a value that is neither number, truth value nor text, and for text among numbers; ValueError
-    for columns of different lengths.
+    A column without any value has the type null, and an empty row is dropped.
+
+    Raises:
+        TypeError: a value is not a number, Boolean or text, or a column mixes text and numbers.
+        ValueError: the columns have different lengths.
     """
     if isinstance(rows, pa.Table):
         columns = {name: _array(name, rows[name].combine_chunks()) for name in rows.column_names}
@@ -68,7 +70,7 @@ def _column(name: str, values: Sequence[Any] | np.ndarray | pa.Array) -> pa.Arra
 
 @contextmanager
 def _about(column: str) -> Iterator[None]:
-    """Say in which column a value of the wrong type was met."""
+    """Name the column in the message of a TypeError."""
     try:
         yield
     except TypeError as error:
@@ -77,7 +79,7 @@ def _about(column: str) -> Iterator[None]:
 
 @cache
 def _kept_type(types: frozenset[type]) -> tuple[pa.DataType, Callable[[Any], Any] | None]:
-    """In which Arrow type values of these Python and NumPy types are kept, and what must be done to them first."""
+    """The Arrow type for values of these Python and NumPy types, and the conversion that they need, if any."""
     kind = _widest(_kind(each) for each in types)
     convert = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}.get(kind, str)
     return kind, None if types <= PLAIN else convert
@@ -91,23 +93,23 @@ def _kind(of: type) -> pa.DataType:
             return kept
     if issubclass(of, str):
         return pa.string()
-    raise TypeError(f"a value of type {of.__name__} is neither number, truth value nor text")
+    raise TypeError(f"a value of type {of.__name__} is not a number, Boolean or text")
 
 
 def _widest(kinds: Iterable[pa.DataType]) -> pa.DataType:
-    """The one type that holds values of all ``kinds``; null if there are none."""
+    """The type that can hold values of all ``kinds``; null if there are none."""
     found = set(kinds) - {pa.null()}
     if not found:
         return pa.null()
     if found <= set(NUMBERS):
         return max(found, key=NUMBERS.index)
     if len(found) > 1:
-        raise TypeError("text among numbers")
+        raise TypeError("text mixed with numbers")
     return found.pop()
 
 
 def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """``array`` in one of the kept types, NaN as null."""
+    """``array`` in one of our types, with NaN as null."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         array, kind = array.cast(kind.value_type), kind.value_type
@@ -120,11 +122,11 @@ def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
         return array.cast(pa.string())
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return array
-    raise TypeError(f"column {name!r}: values of type {kind} are neither numbers, truth values nor text")
+    raise TypeError(f"column {name!r}: values of type {kind} are not numbers, Booleans or text")
 
 
 def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all ``tables``, which `as_table` has made: the table that it makes of all these rows together."""
+    """Concatenate tables made by `as_table`; the result is the same as `as_table` of all their rows together."""
     kinds: dict[str, set[pa.DataType]] = {}
     for schema in dict.fromkeys(table.schema for table in tables):
         for column in schema:
@@ -151,11 +153,11 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def write_table(path: Path, rows: Rows) -> None:
-    """Write ``rows`` to the Parquet file ``path``, all at once. Raises as `as_table`, and WriteError."""
+    """Write ``rows`` to the Parquet file ``path`` atomically. Raises like `as_table`, and WriteError."""
     table = as_table(rows)
-    # A column without a value would have a type that other readers do not know; what we measure are floats.
+    # Other readers do not know the type of a column without values, so it becomes float, like our metrics.
     kinds = [(field.name, pa.float64() if pa.types.is_null(field.type) else field.type) for field in table.schema]
-    # One chunk a column, because the file's pages follow the chunks; no Arrow schema, because it adds nothing here.
+    # One chunk per column, because the file's pages follow the chunks; no Arrow schema, because it adds nothing here.
     table = table.cast(pa.schema(kinds)).combine_chunks()
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", store_schema=False, row_group_size=max(len(table), 1))
@@ -163,28 +165,28 @@ def write_table(path: Path, rows: Rows) -> None:
 
 
 def read_table(path: Path) -> pa.Table:
-    """The table in the Parquet file ``path``. Raises FileNotFoundError, and pyarrow's ArrowInvalid for another file."""
+    """Read a Parquet file. Raises FileNotFoundError, or pyarrow's ArrowInvalid if it is not a Parquet file."""
     return pq.read_table(pa.BufferReader(path.read_bytes()))
 
 
 def write_trials(folder: Folder, trials: Iterable[Mapping[str, Any]]) -> None:
-    """Write trials.parquet, one row per trial: id and status first, then all else as the rows have it."""
+    """Write trials.parquet, one row per trial: id and status first, then the other columns as in the rows."""
     first = dict.fromkeys(("id", "status"))
     write_table(folder.table, [{**first, **trial} for trial in trials])
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The rows of a trial's tables so far, in the folder ``path``: a file per table and round.
+    """The rows of an unfinished trial's tables, in the folder ``path``: one file per table and round.
 
-    A file is written at once and under a name of its own, so whatever is killed, and whenever, leaves whole rounds. The
-    files are Arrow's own format, which is written 25 times faster than Parquet; they go when the trial is done.
+    Each file is written atomically, so a process that is killed leaves only complete rounds. The files have Arrow's own
+    format, which is 25 times faster to write than Parquet, and are removed when the trial has finished.
     """
 
     path: Path
 
     def append(self, table: str, round: int, rows: Rows) -> None:
-        """Keep the rows that ``round`` gives to ``table``, instead of those it gave before. Raises as `write_table`."""
+        """Save the rows of ``table`` for one round, replacing earlier ones. Raises like `write_table`."""
         content = as_table(rows)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, content.schema) as file:
@@ -192,25 +194,25 @@ class Parts:
         write_atomically(self._file(table, round), sink.getvalue().to_pybytes())
 
     def rounds(self, table: str) -> list[int]:
-        """The rounds that have given rows to ``table``, ascending."""
+        """The rounds that have rows in ``table``, in ascending order."""
         return sorted(round for name, round in self._held() if name == table)
 
     def truncate(self, round: int) -> None:
-        """Forget ``round`` and all later ones, in every table."""
+        """Remove ``round`` and all later rounds from every table."""
         for table, held in self._held():
             if held >= round:
                 self._file(table, held).unlink(missing_ok=True)
 
     def read(self, table: str, start: int = 0) -> pa.Table:
-        """The rows of all rounds from ``start`` on, in the order of rounds."""
+        """The rows of ``table`` from the round ``start`` on, in order."""
         contents = [self._file(table, round).read_bytes() for round in self.rounds(table) if round >= start]
         return join_tables([pa.ipc.open_file(pa.py_buffer(content)).read_all() for content in contents])
 
     def merge(self, table: str, path: Path) -> pa.Table:
         """Write all rows of ``table`` to the Parquet file ``path`` and return them.
 
-        The bytes are those that `write_table` gives to the same rows, however they were dealt to rounds. Where no round
-        has a row there is no file.
+        The bytes are those that `write_table` gives for the same rows, however they were divided into rounds. If no round
+        has a row, no file is written.
         """
         rows = self.read(table)
         if len(rows):

@@ -1,1 +1,1 @@
-"""Ray Tune: which trials there are, which come next, which stop, and the driver that runs them."""
+"""Ray Tune: the trials of a sweep, search, early stopping, and the driver that runs the trials."""

@@ -1,4 +1,4 @@
-"""What Tune tells, passed on to `TrialEvents`."""
+"""The callback through which Tune's events reach `TrialEvents`."""
 
 from __future__ import annotations
 
@@ -12,24 +12,33 @@ from ray import tune
 from orchestrator.cluster.ray_session import StallError
 from orchestrator.results.folder import WriteError
 from orchestrator.scheduling.adapters import StoppingScheduler
+from orchestrator.scheduling.trials import TrialConfig, tune_trial_id
 from orchestrator.tracking.events import TrialEvents
 from orchestrator.trial import outcome
 
-WORTH_SAYING = 30.0  # seconds without a running trial
+WORTH_SAYING = 30.0  # seconds without a running trial until the user is told
 
 
 class TuneCallback(tune.Callback):
-    """Translates Tune's callbacks; the only place that knows how Tune speaks of trials.
+    """Translates Tune's callbacks into events of our trials.
 
     Attributes:
-        dropped: ids of trials that Tune has given up though they may be taken up again. It does so where the process
-            dies while a trial is handed over to it, or before it has started; whoever runs the sweep takes them up.
+        dropped: ids of trials that Tune has abandoned although they may be retried. Tune does so if the driver's process
+            dies before the trial has started or while it takes over the trial; `run_trials` starts them again.
+        drops: how often each trial was dropped.
     """
 
     def __init__(
         self, progress: TrialEvents, needs: str, patience: float, stopping: StoppingScheduler | None = None
     ) -> None:
-        """``needs``: what a trial asks the cluster for; ``patience``: seconds until a cluster without room is given up."""
+        """Make a callback.
+
+        Args:
+            progress: receives the events.
+            needs: the resources of one trial, in words.
+            patience: seconds to wait for room on the cluster before the sweep is ended.
+            stopping: the scheduler, if trials are stopped early.
+        """
         self.progress, self.stopping = progress, stopping
         self.needs, self.patience = needs, patience
         self.began: dict[str, float] = {}
@@ -39,35 +48,42 @@ class TuneCallback(tune.Callback):
         self.drops: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks for its own way of resuming, which is not ours; screens and threads cannot be pickled."""
+        """An empty state: Tune pickles its callbacks in order to resume, which we do not use; threads cannot be pickled."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.began.setdefault(_id(trial), time.time())
-        if _id(trial) not in self.progress.statuses:  # Tune starts it again where its process died after its end
-            self.progress.on_started(_id(trial))
+        """Announce that a trial has started."""
+        self.began.setdefault(tune_trial_id(trial), time.time())
+        if (
+            tune_trial_id(trial) not in self.progress.statuses
+        ):  # Tune restarts a trial whose process died after the trial had ended
+            self.progress.on_started(tune_trial_id(trial))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if "unwritable" in result:  # no other trial would fare better
+        """Pass on a driver's report; raises WriteError if the driver could not write its results."""
+        if "unwritable" in result:  # the other trials could not write either
             raise WriteError(*result["unwritable"])
-        self.progress.on_rounds(_id(trial), result.get("rows", []))
+        self.progress.on_rounds(tune_trial_id(trial), result.get("rows", []))
         if result.get("note"):
-            self.progress.on_note(_id(trial), result["note"])
-        if "summary" in result and _id(trial) not in self.progress.statuses:
-            self.progress.on_ended(_id(trial), result["summary"])
+            self.progress.on_note(tune_trial_id(trial), result["note"])
+        if "summary" in result and tune_trial_id(trial) not in self.progress.statuses:
+            self.progress.on_ended(tune_trial_id(trial), result["summary"])
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        if _id(trial) in self.progress.statuses or self.stopping is None:
+        """Record a trial that the scheduler has stopped; other trials report their end themselves."""
+        if tune_trial_id(trial) in self.progress.statuses or self.stopping is None:
             return
-        spec, by, last = trial.config["trial"], self.stopping.goal.rule or {}, self.stopping.last[_id(trial)]
-        record = outcome.stop(self.progress.folder.trial(_id(trial)), spec, self.began[_id(trial)], by, last)
-        self.progress.on_ended(_id(trial), record)
+        config = TrialConfig.from_dict(trial.config["trial"])
+        by, last = self.stopping.goal.rule or {}, self.stopping.last[tune_trial_id(trial)]
+        folder = self.progress.folder.trial(tune_trial_id(trial))
+        record = outcome.stop(folder, config.identity, self.began[tune_trial_id(trial)], by, last)
+        self.progress.on_ended(tune_trial_id(trial), record)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Watch over trials that wait for a place. Raises Stalled where none has found one for too long."""
-        self._watch([(_id(trial), trial.status) for trial in trials], time.monotonic())
+        """Check for trials that wait for resources. Raises StallError if no trial could be placed for too long."""
+        self._watch([(tune_trial_id(trial), trial.status) for trial in trials], time.monotonic())
 
     def _watch(self, statuses: Iterable[tuple[str, str]], now: float) -> None:
         waiting = [trial for trial, status in statuses if status == "PENDING"]
@@ -78,21 +94,18 @@ class TuneCallback(tune.Callback):
         waited = now - self.idle_since
         if waited > self.patience:
             raise StallError(
-                f"no trial could be placed for {self.patience:g} s: one needs {self.needs}, and the cluster has no such "
-                "room any more, or others use it; the same command goes on from what was saved"
+                f"no trial could be placed for {self.patience:g} s: one trial needs {self.needs}, and the cluster "
+                "no longer has these resources, or others use them; the same command resumes from the saved results"
             )
         if waited > WORTH_SAYING and not self.said:
             self.said = True
-            self.progress.on_note(waiting[0], f"waits for room on the cluster: {self.needs}")
+            self.progress.on_note(waiting[0], f"waiting for resources on the cluster: {self.needs}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        lost = _id(trial)
+        """Mark a trial whose process died as dropped if it may be retried, otherwise as failed."""
+        lost = tune_trial_id(trial)
         if trial.should_recover() and self.drops[lost] < trial.max_failures:
             self.dropped.add(lost)
             self.drops[lost] += 1
         else:
             self.progress.on_lost(lost, trial.error_file)
-
-
-def _id(trial: Any) -> str:
-    return trial.config["trial"]["id"]

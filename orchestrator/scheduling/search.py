@@ -1,10 +1,9 @@
-"""Searching: which trial comes next, drawn by Optuna from the results of the ones before.
+"""Search: Optuna draws the next trial from the results of earlier trials.
 
-Draw k knows the results of the draws up to k - ``parallel``, told in the order in which they were drawn, and nothing of
-later ones, whether these have come to an end or not. So the draws are a function of the sweep file and of results that
-are the same everywhere, and not of who finished first: they need not be saved, and a search that was killed is gone
-through again from the records that its trials left. (A scheduler that stops trials looks at who came first, so with one
-the draws may differ from session to session.)
+Draw k uses the results of the draws up to k - ``parallel``, in the order in which they were drawn, and never those of
+later draws, even if these have finished. So the draws depend on the sweep file and on reproducible results, but not on
+which trial finished first. They need not be saved: an interrupted search is replayed from the records of its trials.
+(A scheduler that stops trials depends on their timing, so with a scheduler the draws may differ between sessions.)
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from orchestrator.results.folder import Folder
 from orchestrator.results.record import has_ended, read_record
 from orchestrator.scheduling.trials import TrialSpec
 
-TRIES = 100  # draws in a row that repeat a trial or cannot be combined; then the space holds nothing new
+TRIES = 100  # draws in a row that give no new valid trial before the space counts as exhausted
 
 
 class Search:
-    """The trials of a sweep with a ``search``, one after another.
+    """The trials of a sweep with a ``search``, drawn one after another.
 
     Attributes:
-        specs: the trials drawn so far, in order; grows with `draw`.
-        over: ids of the trials that have ended in this session, however they did (to be set by whoever runs them).
-        dropped: ids of those that will be taken up again only after the ones that are running (likewise).
-        exhausted: whether the space holds no further trial.
+        specs: the trials drawn so far, in order; `draw` adds to them.
+        over: ids of the trials that have ended in this session with any status; `run_trials` sets it.
+        dropped: ids of the trials that will be retried after the running ones; `run_trials` sets it.
+        exhausted: whether the space has no further trial.
     """
 
     def __init__(self, sweep: Sweep, folder: Folder) -> None:
@@ -58,20 +57,20 @@ class Search:
         return self.exhausted or len(self.specs) >= self.samples
 
     def draw(self) -> TrialSpec | None:
-        """The next trial; None where all are drawn, or where one that must be known before has not ended."""
+        """Draw the next trial; None if all are drawn, or if the draw needs the result of a trial that has not ended."""
         while self._told <= len(self.specs) - self.parallel:
             if not self._tell():
                 return None
         return None if self.complete else self._new()
 
     def replay(self) -> list[TrialSpec]:
-        """Draw for as long as results are there to draw from; returns all trials that are known then."""
+        """Draw as many trials as the available results allow; return all trials drawn so far."""
         while self.draw():
             pass
         return self.specs
 
     def ahead(self) -> list[TrialSpec]:
-        """A stand-in for each draw that has not been made, with a run of its kind."""
+        """A placeholder for each draw that has not been made, with a typical run; for estimates."""
         drawn = self.samples if self.complete else len(self.specs)
         return [TrialSpec("", self._example, {"draw": draw + 1}) for draw in range(drawn, self.samples)]
 
@@ -80,40 +79,40 @@ class Search:
 
         ids = {spec.id for spec in self.specs}
         for attempt in range(TRIES):
-            # Where few values are left the best of them is drawn again and again; chance finds the others.
+            # If few new values remain, the sampler keeps repeating the best ones; random draws find the others.
             self.study.sampler = self.guided if attempt < TRIES // 10 else self.random
-            asked = self.study.ask(self.distributions)
-            made = self.space.at({axis.key: _value(axis, asked.params[axis.key]) for axis in self.space.axes})
+            optuna_trial = self.study.ask(self.distributions)
+            made = self.space.at({axis.key: _value(axis, optuna_trial.params[axis.key]) for axis in self.space.axes})
             if made and trial_id(made[0]) not in ids:
                 self.specs.append(TrialSpec(trial_id(made[0]), *made))
-                self._asked.append(asked)
+                self._asked.append(optuna_trial)
                 return self.specs[-1]
-            self.study.tell(asked, state=TrialState.FAIL)
+            self.study.tell(optuna_trial, state=TrialState.FAIL)
         self.exhausted = True
         return None
 
     def _tell(self) -> bool:
-        """Tell Optuna how the next trial in order has ended. False if it has not."""
+        """Report the result of the next trial in order to Optuna; False if that trial has not ended."""
         from optuna.trial import TrialState
 
-        spec, asked = self.specs[self._told], self._asked[self._told]
+        spec, optuna_trial = self.specs[self._told], self._asked[self._told]
         record = read_record(self.folder.trial(spec.id)) or {}
         if not (has_ended(record, self.tune) or (record and spec.id in self.over)):
             return False
         value = record["metrics"].get(self.tune.metric)
         if record["status"] == "finished" and value is not None and math.isfinite(value):
-            self.study.tell(asked, float(value))
-        else:  # a trial without a value, one that diverged say, counts as worse than all that have one
+            self.study.tell(optuna_trial, float(value))
+        else:  # a trial without a value, for example a diverged one, counts as worse than all trials with one
             stopped = record.get("stopped") or {}
             if stopped.get("value") is not None:
-                asked.report(stopped["value"], stopped["round"])
-            self.study.tell(asked, state=TrialState.PRUNED)
+                optuna_trial.report(stopped["value"], stopped["round"])
+            self.study.tell(optuna_trial, state=TrialState.PRUNED)
         self._told += 1
         return True
 
 
 def _distribution(axis: Axis) -> Any:
-    """What Optuna draws on this axis; of ``choice`` a position in its list."""
+    """Optuna's distribution for this axis; for ``choice`` it draws a position in the list."""
     from optuna import distributions
 
     if axis.word == "choice":
@@ -127,7 +126,7 @@ def _distribution(axis: Axis) -> Any:
 
 
 def _value(axis: Axis, drawn: Any) -> Any:
-    """The value that stands in the run; of a ``quniform`` what `search_space` would make of this multiple."""
+    """The value for the run; for ``quniform`` it is rounded in the same way as in `search_space`."""
     if axis.word == "choice":
         return axis.arguments[drawn]
     return float(f"{drawn * axis.arguments[2]:.12g}") if axis.word == "quniform" else drawn

@@ -1,23 +1,32 @@
-"""A sweep's trials: which there are, which are still to be run, and their rows in the table of trials."""
+"""The trials of a sweep, those that still have to run, and their rows in ``trials.parquet``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.config.run import Run, trial_id
+from algorithms.interfaces import Run
+from orchestrator.cluster.placement import Placement
+from orchestrator.config.run import trial_id
+from orchestrator.config.slots import chosen_components
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import has_ended, read_record
+from orchestrator.results.record import TrialIdentity, has_ended, read_record
 from orchestrator.tracking.labels import trial_name
 
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One trial as the sweep knows it: its ``id``, its ``run`` and the values of the swept keys."""
+    """One trial of a sweep.
+
+    Attributes:
+        id: the hash of its run, see `trial_id`.
+        run: its resolved run.
+        values: its values of the swept keys, by dotted key.
+    """
 
     id: str
     run: Run
@@ -29,24 +38,63 @@ class TrialSpec:
         return trial_name(self.values) or self.id
 
 
+@dataclass(frozen=True)
+class TrialConfig:
+    """What Tune hands to the driver of a trial, as ``config["trial"]``.
+
+    There it stands as plain values: Tune replaces objects by placeholders.
+
+    Attributes:
+        identity: what the trial is.
+        sweep: the folder of the sweep's results.
+        data_root: the folder under which data sets lie.
+        placement: the processes that it is given.
+        timeout: seconds to wait for a process that does not start.
+        every_round: whether every round is reported by itself, because a scheduler may stop the trial after each.
+    """
+
+    identity: TrialIdentity
+    sweep: str
+    data_root: str
+    placement: Placement
+    timeout: float
+    every_round: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> TrialConfig:
+        """The configuration that `to_dict` made ``plain`` of."""
+        identity, placement = TrialIdentity(**plain["identity"]), Placement(**plain["placement"])
+        return cls(**{**plain, "identity": identity, "placement": placement})
+
+
+def tune_trial_id(trial: Any) -> str:
+    """The id of the trial of ours that Tune's ``trial`` runs."""
+    found: str = trial.config["trial"]["identity"]["id"]
+    return found
+
+
 def trial_specs(sweep: Sweep) -> list[TrialSpec]:
-    """The sweep's trials in the order of the file; where they are searched for, the ends of the space instead."""
+    """The trials of the sweep in the order of the file; for a search, those at the ends of the search space."""
     return [TrialSpec(trial_id(run), run, values) for run, values in zip(sweep.runs, sweep.values, strict=True)]
 
 
 def remaining_trials(folder: Folder, trials: list[TrialSpec], tune: Tune | None = None) -> list[TrialSpec]:
-    """The trials that have not come to a result (see `records.ended`)."""
+    """The trials that do not have a result yet, see `has_ended`."""
     return [trial for trial in trials if not has_ended(read_record(folder.trial(trial.id)) or {}, tune)]
 
 
 def trial_rows(folder: Folder, trials: list[TrialSpec]) -> list[dict[str, Any]]:
-    """The rows of ``trials.parquet``: id, status, the name of every slot, seed, the swept keys, final metrics."""
+    """The rows of ``trials.parquet``: id, status, component of every slot, seed, swept keys, final metrics."""
     rows = []
     for trial in trials:
         record = read_record(folder.trial(trial.id)) or {}
         slots = {
             ".".join((*map(str, key), "name")): component.name
-            for key, component in trial.run.chosen()
+            for key, component in chosen_components(trial.run)
             if key[0] != "attacks"
         }
         attacks = ",".join(attack.name for attack in trial.run.attacks)

@@ -1,16 +1,16 @@
-"""Ray Tune as a sweep uses it: trials in, what they report passed on, nothing of Tune's left behind."""
+"""Running the trials of a sweep with Ray Tune. Events are passed on, and Tune's own files are removed."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, MutableMapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.folder import Folder, WriteError
-from orchestrator.scheduling.trials import TrialSpec, trial_specs
+from orchestrator.results.record import TrialIdentity
+from orchestrator.scheduling.trials import TrialConfig, TrialSpec, trial_specs, tune_trial_id
 from orchestrator.tracking.events import TrialEvents
 
 if TYPE_CHECKING:
@@ -31,10 +31,24 @@ def run_trials(
     commit: str | None,
     search: Search | None = None,
 ) -> list[str]:
-    """Run ``trials`` to their ends, as many at a time as fit. ``progress`` hears of everything.
+    """Run trials until all have ended, as many at a time as fit.
 
-    With a ``search`` the trials are those that it draws, and ``trials`` what it has drawn so far. Returns what there is
-    to complain about. Raises WriteError where results cannot be kept, and Stalled where the cluster has no room left.
+    Args:
+        sweep: the sweep.
+        folder: its results folder.
+        trials: the trials to run; with a ``search``, those that it has drawn so far.
+        place: what one trial reserves.
+        nodes: the resources of each node.
+        progress: receives all events.
+        commit: the commit of the checkout, for the records.
+        search: draws the trials, if the sweep has a search.
+
+    Returns:
+        Warnings for the user.
+
+    Raises:
+        WriteError: results cannot be saved.
+        StallError: the cluster has no room for any trial.
     """
     from orchestrator.scheduling.callback import TuneCallback
 
@@ -59,7 +73,7 @@ def run_trials(
 def _fit(
     folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], retries: int, hearing: TuneCallback
 ) -> None:
-    """One pass of Tune over the trials of ``space``, in this order."""
+    """Run Tune once over the trials of ``space``; ``order`` has the further options of TuneConfig."""
     from ray import tune
     from ray.tune.error import TuneError
 
@@ -69,7 +83,7 @@ def _fit(
         tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
         param_space=space,
         tune_config=tune.TuneConfig(
-            reuse_actors=True, trial_name_creator=_trial_name, trial_dirname_creator=_trial_name, **order
+            reuse_actors=True, trial_name_creator=tune_trial_id, trial_dirname_creator=tune_trial_id, **order
         ),
         run_config=tune.RunConfig(
             name="tune",
@@ -82,7 +96,7 @@ def _fit(
     try:
         tuner.fit()
     except TuneError as error:
-        # What `TuneCallback` raises arrives wrapped in a traceback.
+        # Tune wraps what `TuneCallback` raises.
         if isinstance(error.__context__, WriteError):
             raise error.__context__ from None
         raise
@@ -91,7 +105,7 @@ def _fit(
 
 
 def _scheduler(sweep: Sweep, folder: Folder, search: Search | None) -> StoppingScheduler | None:
-    """The scheduler, which knows the trials of earlier sessions."""
+    """The scheduler, with the trials of earlier sessions replayed; None if the sweep has none."""
     if not sweep.tune or not sweep.tune.scheduler:
         return None
     from orchestrator.scheduling.adapters import StoppingScheduler
@@ -110,46 +124,41 @@ def _trials(
     commit: str | None,
     search: Search | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tune's search space, and how trials come out of it: all that there are, or one after another as they are drawn."""
-    common = {
-        "sweep": str(folder.path),
-        "data_root": str(sweep.data_root),
-        "placement": asdict(place),
-        "timeout": sweep.resources.timeout_seconds,
-        "commit": commit,
-        "every_round": bool(sweep.tune and sweep.tune.scheduler),
-    }
+    """Tune's search space and the options that go with it: a fixed list of trials, or trials as a search draws them."""
 
-    def configured(trial: TrialSpec) -> dict[str, Any]:
+    def configured(trial: TrialSpec) -> TrialConfig:
         progress.on_planned(trial.id, trial.title, trial.run.to_dict())
-        return {"id": trial.id, "run": trial.run.to_dict()} | common
+        return TrialConfig(
+            identity=TrialIdentity(trial.id, trial.run.to_dict(), commit),
+            sweep=str(folder.path),
+            data_root=str(sweep.data_root),
+            placement=place,
+            timeout=sweep.resources.timeout_seconds,
+            every_round=bool(sweep.tune and sweep.tune.scheduler),
+        )
 
     return _draw_trials(search, configured) if search else (_list_trials(trials, configured), {})
 
 
-def _list_trials(trials: list[TrialSpec], configured: Callable[[TrialSpec], dict[str, Any]]) -> dict[str, Any]:
+def _list_trials(trials: list[TrialSpec], configured: Callable[[TrialSpec], TrialConfig]) -> dict[str, Any]:
     from ray import tune
 
-    return {"trial": tune.grid_search([configured(trial) for trial in trials])}
+    return {"trial": tune.grid_search([configured(trial).to_dict() for trial in trials])}
 
 
 def _draw_trials(
-    search: Search, configured: Callable[[TrialSpec], dict[str, Any]]
+    search: Search, configured: Callable[[TrialSpec], TrialConfig]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     from orchestrator.scheduling.adapters import SearchAdapter
 
     return {}, {"search_alg": SearchAdapter(search, configured), "num_samples": search.samples}
 
 
-def _trial_name(trial: Any) -> str:
-    return trial.config["trial"]["id"]
-
-
 def tune_environment(environment: MutableMapping[str, str]) -> None:
-    """Switch off what Tune would write beside our results; must be set before Tune is imported."""
+    """Set the variables that stop Tune from writing files of its own; call it before Tune is imported."""
     environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_SYNCER", "1")
     environment.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
-    environment.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C is ours: it ends the command, not only a trial
+    environment.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C should end the command and not only a trial
     environment.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
     environment.setdefault("RAY_AIR_NEW_OUTPUT", "0")

@@ -1,1 +1,1 @@
-"""What a running sweep tells, to the terminal and to MLflow."""
+"""The events of a running sweep, their display on the terminal, and tracking with MLflow."""

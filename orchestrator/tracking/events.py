@@ -1,4 +1,4 @@
-"""What happens in a sweep, as one stream of events for everybody who wants to know: the screen and the tracker."""
+"""The events of a sweep's trials, and their distribution to listeners: the screen and MLflow."""
 
 from __future__ import annotations
 
@@ -12,77 +12,95 @@ from orchestrator.tracking.tracker import Tracker
 
 
 class Listener(Protocol):
-    """Somebody who is told of trials. ``run`` is resolved, and ``record`` what `orchestrator.trial.outcome` leaves."""
+    """A receiver of events. ``trial`` is a trial's id, ``run`` its resolved run, ``record`` its record after it has ended."""
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None: ...
+    def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+        """A trial will run."""
 
-    def on_started(self, trial: str) -> None: ...
+    def on_started(self, trial: str) -> None:
+        """A trial has started or was resumed."""
 
-    def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None: ...
+    def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
+        """Rounds have ended; ``rows`` has their metrics, one row per round."""
 
-    def on_note(self, trial: str, note: str) -> None: ...
+    def on_note(self, trial: str, note: str) -> None:
+        """A short message about a trial, for the user."""
 
-    def on_ended(self, trial: str, record: dict[str, Any]) -> None: ...
+    def on_ended(self, trial: str, record: dict[str, Any]) -> None:
+        """A trial has ended, with any status."""
 
 
 class MlflowListener:
-    """The listener that passes trials on to MLflow."""
+    """The listener that passes events on to MLflow."""
 
     def __init__(self, tracker: Tracker, folder: Folder) -> None:
         self.tracker, self.folder = tracker, folder
         self.described: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+        """Remember the title and run until the trial starts."""
         self.described[trial] = (title, run)
 
     def on_started(self, trial: str) -> None:
+        """Open the trial's run in MLflow."""
         title, run = self.described[trial]
         self.tracker.trial_started(trial, run, origin(run["training"]["device"]), title)
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
+        """Send the metrics of rounds."""
         self.tracker.rounds(trial, rows)
 
     def on_note(self, trial: str, note: str) -> None:
-        """Of no interest to MLflow."""
+        """Do nothing: MLflow does not need notes."""
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
+        """Send the final metrics and tables."""
         self.tracker.trial_finished(trial, record["status"], record["metrics"], self.folder.trial(trial).path)
 
 
 class TrialEvents:
-    """Passes events on to every listener. ``ended`` lists the statuses of the trials that came to an end in this session."""
+    """Passes events on to every listener.
+
+    Attributes:
+        statuses: by id, the status of each trial that has ended in this session.
+    """
 
     def __init__(self, folder: Folder, listeners: list[Listener]) -> None:
         self.folder, self.listeners = folder, listeners
         self.statuses: dict[str, str] = {}
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+        """Announce a trial that will run."""
         for listener in self.listeners:
             listener.on_planned(trial, title, run)
 
     def on_started(self, trial: str) -> None:
+        """Announce that a trial has started or was resumed."""
         for listener in self.listeners:
             listener.on_started(trial)
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
+        """Announce rounds that have ended; an empty list is ignored."""
         for listener in self.listeners if rows else ():
             listener.on_rounds(trial, rows)
 
     def on_note(self, trial: str, note: str) -> None:
+        """Announce a short message for the user."""
         for listener in self.listeners:
             listener.on_note(trial, note)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
+        """Announce that a trial has ended, and keep its status."""
         self.statuses[trial] = record["status"]
         for listener in self.listeners:
             listener.on_ended(trial, record)
 
     def on_lost(self, trial: str, error_file: str | None) -> None:
-        """The trial's driver died more often than it may; it is recorded as failed, and a next run takes it up again."""
+        """The trial's process died more often than allowed: record it as failed. The next run of the sweep resumes it."""
         if trial in self.statuses:
             return
         last = [line for line in Path(error_file).read_text().splitlines() if line.strip()][-1:] if error_file else []
-        reason = "its process died: " + (last[0].strip() if last else "no reason was left")
+        reason = "its process died: " + (last[0].strip() if last else "the reason is unknown")
         record = {"id": trial, "status": "failed", "reason": reason, "metrics": {}, "seconds": 0.0}
         write_atomically(self.folder.trial(trial).result, json.dumps(record).encode())
         self.on_ended(trial, record)

@@ -1,4 +1,4 @@
-"""How a run is called and described in MLflow: its name, parameters, tags and metrics as MLflow takes them."""
+"""Names of trials, and their parameters, tags and metrics in the form that MLflow accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def trial_name(swept: Mapping[str, Any]) -> str:
-    """A name for people from a trial's swept values, by dotted key.
+    """A readable name of a trial, made from its swept values (by dotted key).
 
     >>> trial_name({"clustering.name": "ifca_mir", "data.split.minority_ratio": 0.2, "seed": 1})
     'ifca_mir minority_ratio=0.2 seed=1'
@@ -28,16 +28,16 @@ def trial_name(swept: Mapping[str, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A swept value in a name; of a whole slot what tells it from others of its kind: its lists, or its name and fields.
+    """A swept value in short form; for a whole slot its lists if it has any, otherwise its name and fields.
 
     >>> _brief({"name": "finp", "beta": 0.3}), _brief({"name": "groups", "minority": [0, 25]})
     ('finp beta 0.3', 'minority [0, 25]')
     """
     if not isinstance(value, Mapping):
         return json.dumps(value, default=str)
-    told = [f"{name} {json.dumps(item)}" for name, item in value.items() if isinstance(item, list)]
-    if told or "name" not in value:
-        return ", ".join(told) or json.dumps(value, default=str)
+    lists = [f"{name} {json.dumps(item)}" for name, item in value.items() if isinstance(item, list)]
+    if lists or "name" not in value:
+        return ", ".join(lists) or json.dumps(value, default=str)
     fields = [f"{name} {_plain(item)}" for name, item in value.items() if name != "name"]
     return " ".join([str(value["name"]), *fields])
 
@@ -47,9 +47,9 @@ def _plain(value: Any) -> str:
 
 
 def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Nested maps and lists of maps as dotted keys with texts; other lists as JSON.
+    """Flatten nested maps and lists of maps to dotted keys with text values; other lists become JSON.
 
-    >>> flat({"model": {"name": "mlp"}, "attacks": [{"every": 5}], "seed": 1})
+    >>> flatten({"model": {"name": "mlp"}, "attacks": [{"every": 5}], "seed": 1})
     {'model.name': 'mlp', 'attacks.0.every': '5', 'seed': '1'}
     """
     found: dict[str, str] = {}
@@ -64,9 +64,9 @@ def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 
 def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
-    """The entries that are finite numbers: a missing or infinite value is no metric, and neither is text.
+    """The entries of ``row`` that are finite numbers.
 
-    >>> scalars({"accuracy": 0.5, "loss": float("nan"), "purity": None, "model": "majority"})
+    >>> scalar_metrics({"accuracy": 0.5, "loss": float("nan"), "purity": None, "model": "majority"})
     {'accuracy': 0.5}
     """
     numbers = {}
@@ -80,7 +80,7 @@ def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def run_tags(tags: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """``tags`` as texts, with what MLflow's pages show of every run: source, commit (the tag ``commit``) and user."""
+    """``tags`` as texts, plus the tags that MLflow's pages show for every run: source, commit, user and folder."""
     shown = {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", "fedpriv.folder": str(folder)}
     if "commit" in tags:
         shown["mlflow.source.git.commit"] = tags["commit"]
@@ -90,7 +90,7 @@ def run_tags(tags: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def without_password(text: str) -> str:
-    """``text`` without what an address may hold before its host.
+    """``text`` without user names and passwords in addresses.
 
     >>> without_password("http://me:secret@host:5000")
     'http://host:5000'
@@ -99,7 +99,7 @@ def without_password(text: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Why something failed, in few words.
+    """A short reason for an error.
 
     >>> reason(OSError("POST http://host/api: [Errno 111] Connection refused')"))
     'connection refused'

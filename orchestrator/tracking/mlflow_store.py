@@ -1,7 +1,7 @@
-"""MLflow as `orchestrator.tracking.tracker` uses it: where the runs of a sweep are kept, and the few things done there.
+"""The MLflow operations that `orchestrator.tracking.tracker` needs, and the choice of the MLflow store.
 
-Every operation may be repeated: it looks at what MLflow holds and adds what is missing. All of it belongs to one
-thread, and importing MLflow (2 to 5 s) is left to that thread.
+Every operation can be repeated safely: it looks up what MLflow already has and adds what is missing. Only one thread may
+use a `Store`; that thread also imports MLflow, which takes 2 to 5 s.
 """
 
 from __future__ import annotations
@@ -24,51 +24,55 @@ if TYPE_CHECKING:
 Rounds = dict[int, tuple[int, dict[str, float]]]
 """Metrics by round: the time in milliseconds and the values by name."""
 
-# Limits of MLflow's own (mlflow/utils/validation.py); a longer text is refused together with all that is sent with it.
+# MLflow's own limits (mlflow/utils/validation.py); a text that is too long makes it refuse the whole request.
 METRICS_PER_BATCH = 1000
 KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, NAME_LENGTH = 250, 6000, 5000, 250
 
-# The metric that every round has, sent last: a run that holds it for a round holds the whole round.
+# Every round has this metric, and it is sent last: if MLflow has it for a round, it has the whole round.
 ROUND = "round"
 
-# A run is found by these tags: the identity of the results folder, and the trial (none: the sweep's own run).
+# Tags by which a run is found: the identity of the results folder, and the trial (absent for the sweep's own run).
 SWEEP_TAG, TRIAL_TAG, SENT_TAG = "fedpriv.sweep", "fedpriv.trial", "fedpriv.sent"
 
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # What an absent server costs is one refused connection, or these seconds; the tracker itself tries again.
+    # Fail fast if the server is away; the tracker itself tries again.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    # Nothing of MLflow's may end up in the live table: errors come to us as exceptions.
+    # MLflow must not print into the live table; its errors reach us as exceptions.
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
 
 class TrackingError(Exception):
-    """MLflow cannot be used as asked. The message is a sentence."""
+    """MLflow cannot be used as requested. The message is a sentence."""
 
 
 def configure_environment() -> None:
-    """Set what MLflow and Ray read from the environment, before either is imported; what the user has set stays."""
+    """Set the environment variables of MLflow and Ray before their import; values that the user has set are kept."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 
 
 def name_metrics(tracking_uri: str | None) -> str | None:
-    """The server that the user wants, by an argument or by MLFLOW_TRACKING_URI."""
+    """The MLflow server from the argument or from MLFLOW_TRACKING_URI; None if the user named none."""
     return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
 
 
 def address(results: Path, tracking_uri: str | None) -> str:
-    """Where runs are kept: the server that was `name_metrics`, or else the store in ``results``. Raises TrackingError."""
+    """The address of MLflow: the server that the user named, or else the store in ``results``.
+
+    Raises:
+        TrackingError: MLflow cannot have a store at that path.
+    """
     return name_metrics(tracking_uri) or _local(results)
 
 
 def _local(results: Path) -> str:
-    """The address of RESULTS/mlflow.db, so that SQLAlchemy reads the same path from it. Raises TrackingError."""
+    """The address of RESULTS/mlflow.db, escaped so that SQLAlchemy finds that path. Raises TrackingError."""
     from sqlalchemy import make_url
 
     path = os.path.abspath(results / "mlflow.db")
@@ -76,31 +80,38 @@ def _local(results: Path) -> str:
     for written in (path, path.replace("%", "%25").replace("?", "%3F")):
         if make_url(f"sqlite:///{written}").database == path:
             return f"sqlite:///{written}"
-    raise TrackingError(f"MLflow can keep nothing in {results}, because of the question mark in its path")
+    raise TrackingError(f"MLflow cannot store runs in {results}, because of the question mark in its path")
 
 
 def ui(results: Path, port: int, host: str, tracking_uri: str | None = None) -> tuple[list[str], dict[str, str]]:
-    """The command, and its environment, that shows what was run in the browser.
+    """The command line and environment that start the MLflow UI.
 
-    Raises TrackingError where there is nothing to show or a server shows it already.
+    Args:
+        results: the folder of all sweeps.
+        port: the port to listen on.
+        host: the address to listen on.
+        tracking_uri: an MLflow server, or None.
+
+    Raises:
+        TrackingError: there are no runs to show, or a server has its own UI.
     """
     store = address(results, tracking_uri)
     if store.startswith(("http://", "https://")):
         raise TrackingError(f"the MLflow server at {store} has a user interface of its own: open that address")
     if store == _local(results) and not (results / "mlflow.db").exists():
-        raise TrackingError(f"{results} holds no runs: there is no {results / 'mlflow.db'}")
+        raise TrackingError(f"{results} contains no runs: there is no {results / 'mlflow.db'}")
     artifacts = Path(os.path.abspath(results / "mlartifacts")).as_uri()
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--artifacts-destination", artifacts]
-    # One worker, because each takes 300 MB and a person looks at one page at a time; nothing that runs jobs.
+    # One worker, because each takes 300 MB and one person looks at one page at a time; no execution of jobs.
     command += ["--host", host, "--port", str(port), "--workers", "1"]
     silent = {name: SETTINGS[name] for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")}
     return command, {**os.environ, **silent, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
 def batches(rounds: Rounds) -> Iterator[list[tuple[str, float, int, int]]]:
-    """Deal ``rounds``, ascending, to batches of (name, value, time, round) that MLflow takes.
+    """Divide rounds, in ascending order, into batches of (name, value, time in ms, round) that MLflow accepts.
 
-    A round is cut only where it alone is more than a batch; its last metric is always `ROUND`.
+    A round is split only if it alone exceeds a batch; its last metric is always `ROUND`.
     """
     batch: list[tuple[str, float, int, int]] = []
     for round_, (time, values) in sorted(rounds.items()):
@@ -118,13 +129,13 @@ def batches(rounds: Rounds) -> Iterator[list[tuple[str, float, int, int]]]:
 
 
 def key(name: str) -> str:
-    """``name`` as MLflow takes it for a metric or a parameter."""
+    """``name`` in a form that MLflow accepts for a metric or parameter."""
     return re.sub(r"[^/\w.\- :]", "_", name)[:KEY_LENGTH]
 
 
 @dataclass
 class Held:
-    """What MLflow holds of one run. ``rounds`` is None where MLflow has not been asked yet which it holds."""
+    """What MLflow has of one run; ``rounds`` is None if the rounds have not been looked up yet."""
 
     run_id: str
     status: str = "RUNNING"
@@ -135,9 +146,13 @@ class Held:
 
 
 class Store:
-    """The runs of one sweep in MLflow: one of its own, called "", and one below it for every trial.
+    """The runs of one sweep in MLflow: a parent run, with the id "", and a child run for every trial.
 
-    ``results`` is an absolute path; ``identity`` tells this sweep from all others, wherever its folder is moved.
+    Args:
+        results: the folder of all sweeps, absolute.
+        sweep: the name of the sweep.
+        identity: identifies this sweep, even if its folder is moved.
+        tracking_uri: an MLflow server, or None.
     """
 
     def __init__(self, results: Path, sweep: str, identity: str, tracking_uri: str | None) -> None:
@@ -148,16 +163,16 @@ class Store:
         self._held: dict[str, Held] = {}
 
     def exists(self) -> bool:
-        """Whether the store, if it is ours and no server, has been made."""
+        """Whether the local store has been created; always true for a server."""
         return name_metrics(self._asked) is not None or (self.results / "mlflow.db").exists()
 
     def forget(self) -> None:
-        """Know nothing any more: what became of an operation that failed is asked of MLflow before the next."""
+        """Drop the connection and everything known about the runs, so that it is looked up again after an error."""
         self._client, self._held = None, {}
 
     @property
     def client(self) -> MlflowClient:
-        """The connection, made when it is first needed; raises whatever MLflow raises where it is not there."""
+        """The connection, opened on first use; raises MLflow's errors if MLflow cannot be reached."""
         if self._client is None:
             configure_environment()
             uri = address(self.results, self._asked)
@@ -174,7 +189,7 @@ class Store:
             _create(self.results)
         client = MlflowClient(tracking_uri=uri)
         made = Path(uri.removeprefix("sqlite:///")).parent
-        if local and made != self.results:  # MLflow takes an address with escapes for a path, and makes its folders
+        if local and made != self.results:  # MLflow mistakes an escaped address for a path and creates its folders
             with suppress(OSError):
                 os.removedirs(made)
         place = f"{(self.results / 'mlartifacts').as_uri()}/{quote(self.sweep, safe='')}" if local else None
@@ -191,7 +206,14 @@ class Store:
         self._client = client
 
     def open(self, trial: str, name: str, started: int, tags: Mapping[str, str]) -> Held:
-        """The run of ``trial``, made if MLflow has none. That of the sweep itself, "", is opened first."""
+        """The run of ``trial``, created if MLflow has none. The sweep's own run must be opened first.
+
+        Args:
+            trial: the trial's id; "" for the sweep's own run.
+            name: a readable name.
+            started: start time in milliseconds since 1970.
+            tags: the tags of a new run.
+        """
         client = self.client
         if trial not in self._held:
             own = {SWEEP_TAG: self.identity, **({TRIAL_TAG: trial} if trial else {})}
@@ -203,12 +225,12 @@ class Store:
         return self._held[trial]
 
     def describe(self, held: Held, name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Add the parameters and tags that the run does not have, and name it."""
+        """Add missing parameters, update changed tags, and set the name."""
         from mlflow.entities import Param, RunTag
 
-        wanted = {key(label): text[:PARAM_LENGTH] for label, text in params.items()}
-        # A parameter cannot be changed; that of a resumed trial is the same, or else its id would be another.
-        missing = {label: text for label, text in wanted.items() if label not in held.params}
+        texts = {key(label): text[:PARAM_LENGTH] for label, text in params.items()}
+        # MLflow does not allow parameters to change; a resumed trial has the same ones, or its id would differ.
+        missing = {label: text for label, text in texts.items() if label not in held.params}
         trimmed = {label[:KEY_LENGTH]: text[:TAG_LENGTH] for label, text in tags.items()}
         changed = {label: text for label, text in trimmed.items() if held.tags.get(label) != text}
         if missing or changed:
@@ -221,19 +243,19 @@ class Store:
         held.name = name[:NAME_LENGTH]
 
     def resume(self, held: Held) -> None:
-        """Say that the run goes on, if MLflow thinks that it has ended."""
+        """Set a run that has ended back to running."""
         if held.status != "RUNNING":
             self.client.update_run(held.run_id, status="RUNNING")
             held.status = "RUNNING"
 
     def rounds(self, held: Held) -> set[int]:
-        """The rounds that the run holds, by the history of the one metric that every round ends with."""
+        """The rounds that MLflow has of the run, looked up by the metric `ROUND`."""
         if held.rounds is None:
             held.rounds = {metric.step for metric in self.client.get_metric_history(held.run_id, ROUND)}
         return held.rounds
 
     def send(self, held: Held, rounds: Rounds) -> None:
-        """Send the rounds that the run does not hold."""
+        """Send the rounds that MLflow does not have yet."""
         from mlflow.entities import Metric
 
         there = self.rounds(held) if rounds else set()
@@ -242,9 +264,9 @@ class Store:
             there.update(step for name, _, _, step in batch if name == ROUND)
 
     def finals(self, held: Held, finals: Mapping[str, float], time: int) -> None:
-        """Send the final metrics that are not what the run shows already, as a step after the last round.
+        """Send the final metrics as a step after the last round.
 
-        MLflow shows the latest value of a metric, so one whose last round has the final value needs no second point.
+        MLflow shows the latest value of a metric, so a metric whose last round has the final value already is left out.
         """
         from mlflow.entities import Metric
 
@@ -256,7 +278,7 @@ class Store:
         self.client.log_batch(held.run_id, metrics=metrics, synchronous=True)
 
     def upload(self, held: Held, files: Iterable[tuple[Path, str]], only_missing: bool) -> None:
-        """Send ``files`` (path, folder among the artifacts); if ``only_missing``, none that is there in its size."""
+        """Send ``files`` (path, folder among the artifacts); ``only_missing`` skips files that are there in full size."""
         folders: dict[str, dict[str, int]] = {}
         for file, folder in files:
             if only_missing and folder not in folders:
@@ -266,7 +288,7 @@ class Store:
                 self.client.log_artifact(held.run_id, str(file), folder or None)
 
     def end(self, held: Held, status: str, time: int, sent: str) -> None:
-        """End the run with MLflow's ``status``; the tag that says that everything is there comes last."""
+        """End the run with MLflow's ``status``; the tag that marks it as completely sent comes last."""
         self.client.set_terminated(held.run_id, status, time)
         self.client.set_tag(held.run_id, SENT_TAG, sent)
         held.status = status
@@ -275,7 +297,7 @@ class Store:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Wait for, and hold, the lock on ``path`` among all processes of this machine."""
+    """Wait for the lock on ``path``, which at most one process of this machine has, and keep it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
         with suppress(OSError):  # some network file systems have no locks
@@ -284,7 +306,7 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _create(results: Path) -> None:
-    """Make RESULTS/mlflow.db, whole or not at all: its migrations take 4 s, and a store killed in them is lost."""
+    """Create RESULTS/mlflow.db atomically: its migrations take 4 s, and an interruption would leave a broken store."""
     from mlflow import MlflowClient
 
     new = results / f".mlflow-{os.getpid()}.new"
@@ -297,7 +319,7 @@ def _create(results: Path) -> None:
 
 
 def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
-    """The id of the experiment ``name``, made or taken back from the bin; ``place`` is where its artifacts go."""
+    """The id of the experiment ``name``, created or restored if needed; ``place`` is the folder of its artifacts."""
     from mlflow.exceptions import MlflowException
 
     found = client.get_experiment_by_name(name)
@@ -314,7 +336,7 @@ def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
 
 
 def _held(client: MlflowClient, runs: list[Run]) -> Held:
-    """What MLflow holds of a trial. Of several runs, which a lost answer can leave, the fullest stays; others go."""
+    """What MLflow has of a trial. Lost replies can leave duplicate runs: the most complete one is kept."""
     run, *others = sorted(runs, key=lambda run: (-len(run.data.metrics), run.info.start_time))
     for other in others:
         client.delete_run(other.info.run_id)

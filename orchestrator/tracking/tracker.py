@@ -1,9 +1,9 @@
-"""Experiment tracking: what MLflow should hold of a sweep, and the thread that sees to it that MLflow does.
+"""Experiment tracking: a record of what MLflow should have of a sweep, and a thread that sends it.
 
-The sweep's head process, and it alone, tells the `Tracker` what happened. That only notes what MLflow should hold; a
-thread compares it with what MLflow does hold and sends the difference. So a slow or absent server never delays
-training, whatever failed is simply done again, and nothing is sent twice: one way to catch up serves a resumed sweep, a
-server that was away and a process that was killed.
+Only the head process of the sweep calls the `Tracker`. A call just records what MLflow should have; the thread compares
+this with what MLflow has and sends the difference. So a slow or absent server never delays training, failed operations
+are repeated, and nothing is sent twice. The same mechanism catches up after a resumed sweep, after a server was away and
+after a process was killed.
 """
 
 from __future__ import annotations
@@ -24,36 +24,42 @@ from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Rounds, Store, c
 
 __all__ = ["Tracker", "configure_environment", "trial_name", "ui"]
 
-IDLE_SECONDS = 20.0  # until something is worth sending the start of a sweep has the machine for itself
-GATHER_SECONDS = 1.0  # rounds that end within it share a batch: 30 metrics cost 15 ms, 600 in one batch 60 ms
+IDLE_SECONDS = 20.0  # longest wait for the first event, so that importing MLflow does not slow the sweep's start
+GATHER_SECONDS = 1.0  # rounds that end within this time share a batch: 30 metrics take 15 ms, 600 in one batch 60 ms
 LONGEST_PAUSE = 30.0  # between two attempts to reach a server that is away
-ATTEMPTS = 3  # for a run that MLflow refuses while it takes others
-ROWS_IN_MEMORY = 2000  # of a trial; beyond it they are read from the trial's table when MLflow is back
+ATTEMPTS = 3  # to send a run that MLflow refuses although it accepts others
+ROWS_IN_MEMORY = 2000  # per trial; if there are more, they are read from the trial's table once MLflow is back
 
-# A trial's status, and what MLflow calls it.
+# MLflow's status for each status of a trial.
 STATUSES = {"finished": "FINISHED", "diverged": "FINISHED", "failed": "FAILED", "unfinished": "KILLED"}
-# MLflow's answers that are about what was sent; every other failure means that it cannot be reached.
+# MLflow's errors about the data that were sent; every other failure means that MLflow cannot be reached.
 REFUSED = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"}
 
 AWAY = (
-    "MLflow cannot be used now: {} does not take what it is sent ({}). The sweep goes on, its files are complete, and "
-    "what MLflow lacks is sent when it answers again, or by the next run of this sweep"
+    "MLflow cannot be used now: {} does not accept data ({}). The sweep continues, its files are complete, and the "
+    "missing data are sent when MLflow answers again, or by the next run of this sweep"
 )
-REFUSAL = "MLflow refuses a run: {} does not take {!r} ({}). The sweep goes on, and its files are complete"
+REFUSAL = "MLflow refuses a run: {} does not accept {!r} ({}). The sweep continues, and its files are complete"
 
 
 @dataclass
 class PendingTrial:
-    """What MLflow should hold of one run, as far as this process knows.
+    """What MLflow should have of one run.
 
     Attributes:
-        rows: the rounds not known to be there: time in milliseconds and metrics.
+        trial: the trial's id; "" for the sweep's own run.
+        started: start time in milliseconds since 1970.
+        ended: end time in milliseconds since 1970; 0 while the run has not ended.
+        status: the trial's status; None while the run has not ended.
+        rows: the rounds that MLflow may not have yet: time in milliseconds and metrics.
+        files: artifacts besides those of the trial's folder: path, and folder among the artifacts.
+        there: the address of the MLflow that has the complete run; empty if none has.
         on_disk: whether the trial's table has rows that are not in ``rows``.
         live: whether the trial ran in this process; files of other trials are sent only if they are missing.
-        files: artifacts besides those of the trial's folder: path, and folder among the artifacts.
-        there: the address of the MLflow that is known to hold all of it, since the run has ended.
-        version: grows with every change; ``sent`` is the last one that MLflow has.
-        failures: attempts in a row that failed; ``refusals`` those of them in which MLflow was there and refused.
+        version: number of changes; ``sent`` is the version that MLflow has.
+        sent: the last version that was sent.
+        failures: number of failed attempts in a row.
+        refusals: those of the failed attempts in which MLflow answered and refused.
     """
 
     trial: str
@@ -77,30 +83,32 @@ class PendingTrial:
 
     @property
     def pending(self) -> bool:
+        """Whether something has to be sent and MLflow has not refused it too often."""
         return self.version != self.sent and self.refusals < ATTEMPTS
 
     def begin(self) -> None:
-        """Want a run that goes on."""
+        """Mark the run as running."""
         self.status, self.ended, self.there, self.live = None, 0, "", True
         self.started = self.started or _now()
         self.refusals, self.version = 0, self.version + 1
 
     def end(self, status: str, ended: int) -> None:
-        """Want a run that has ended."""
+        """Mark the run as ended, with a trial's status and the time in milliseconds."""
         self.status, self.ended, self.there = status, ended, ""
         self.refusals, self.version = 0, self.version + 1
 
 
 class Tracker:
-    """Tells MLflow about one sweep. No method waits for MLflow, except `close`, and none raises.
+    """Sends the events of one sweep to MLflow. No method except `close` waits for MLflow, and none raises.
 
-    To be made when the results folder has been claimed, because what the claim wrote there is how runs are found again.
-    A run holds one row a round: a round that it holds already is not sent a second time.
+    Create it after the results folder has been claimed, because the claim writes the identity by which runs are found
+    again. A run has one row per round; a round that MLflow already has is not sent again.
 
     Args:
-        results: the folder of all sweeps; the sweep's own is ``results / sweep_name``.
-        tracking_uri: a server; None for the one in MLFLOW_TRACKING_URI, or else the store in ``results``.
-        warn: is given one sentence, from another thread, the first time that MLflow cannot be reached.
+        results: the folder of all sweeps; the sweep's own folder is ``results / sweep_name``.
+        sweep_name: the name of the sweep.
+        tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in ``results``.
+        warn: is called from another thread with a sentence, once for each kind of trouble with MLflow.
     """
 
     def __init__(
@@ -121,7 +129,7 @@ class Tracker:
         self._thread.start()
 
     def sweep_started(self, tags: Mapping[str, str] | None = None) -> None:
-        """The sweep begins or goes on. Its sweep.yaml becomes an artifact."""
+        """Record that the sweep has started or was resumed; its sweep.yaml becomes an artifact."""
         with self._lock:
             self._sweep.tags = run_tags(tags or {}, self.folder.path)
             self._sweep.files = [(str(self.folder.sweep), "")]
@@ -129,7 +137,14 @@ class Tracker:
             _record(self.folder, self._sweep)
 
     def trial_started(self, trial_id: str, params: Mapping[str, Any], tags: Mapping[str, str], name: str) -> None:
-        """A trial begins or goes on, with its resolved configuration (nested or flat) and a name for people."""
+        """Record that a trial has started or was resumed.
+
+        Args:
+            trial_id: the trial's id.
+            params: the resolved run, nested or flat.
+            tags: tags, such as the provenance.
+            name: a readable name.
+        """
         folder = self.folder.trial(trial_id)
         with self._lock:
             known = self._trials.get(trial_id) or _recorded(folder)
@@ -140,7 +155,7 @@ class Tracker:
             _record(folder, wanted)
 
     def rounds(self, trial_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rounds have ended: one row each, with ``round`` and its metrics. What is not a finite number is left out."""
+        """Record rounds: one row each, with ``round`` and the metrics. Values that are not finite numbers are left out."""
         now = _now()
         with self._lock:
             wanted = self._trials.get(trial_id)
@@ -155,7 +170,14 @@ class Tracker:
         self._wake.set()
 
     def trial_finished(self, trial_id: str, status: str, finals: Mapping[str, Any] | None, folder: Path) -> None:
-        """A trial ended (finished, diverged, failed, unfinished), and its tables are in ``folder``."""
+        """Record that a trial has ended.
+
+        Args:
+            trial_id: the trial's id.
+            status: finished, stopped, diverged, failed or unfinished.
+            finals: the final metrics.
+            folder: the trial's folder, with its tables.
+        """
         with self._lock:
             wanted = self._trials.get(trial_id)
             if wanted is None:
@@ -166,7 +188,7 @@ class Tracker:
         self._wake.set()
 
     def sweep_finished(self, report_files: Iterable[Path], status: str) -> None:
-        """The sweep ended; its report's files become artifacts, in folders as they lie below the sweep's."""
+        """Record that the sweep has ended; the files of its report become artifacts in the same subfolders."""
         files = [(str(self.folder.sweep), "")]
         for file in map(Path, report_files):
             inside = file.parent.is_relative_to(self.folder.path) and file.parent != self.folder.path
@@ -181,9 +203,9 @@ class Tracker:
         self._wake.set()
 
     def reconcile(self, folder: Path) -> None:
-        """See to it that MLflow holds all that lies in the sweep's ``folder``, whichever process has left it there.
+        """Send what MLflow lacks of the sweep's ``folder``, whichever process has written it.
 
-        What is recorded there as held by this same MLflow is not looked at again, so a complete sweep costs nothing.
+        A trial that is recorded as completely sent to this MLflow is skipped, so a complete sweep needs no work.
         """
         sweep, lost = Folder(Path(folder)), not self._store.exists()
         with self._lock:
@@ -202,11 +224,11 @@ class Tracker:
 
     @property
     def behind(self) -> bool:
-        """Whether there is something that MLflow is not known to hold."""
+        """Whether there is something left to send to MLflow."""
         return bool(self._pending())
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Send what there is, for at most ``timeout`` seconds; less if MLflow is away. True if it holds everything."""
+        """Send the rest, for at most ``timeout`` seconds, or less if MLflow is away. True if everything was sent."""
         self._closing.set()
         self._wake.set()
         self._done.wait(timeout)
@@ -214,13 +236,13 @@ class Tracker:
             return all(wanted.version == wanted.sent for wanted in (*self._trials.values(), self._sweep))
 
     def _pending(self) -> list[PendingTrial]:
-        """The runs of which MLflow lacks something, those without trouble first, so that none waits for another."""
+        """The runs with something to send; those without failures come first, so that no run waits for a failing one."""
         with self._lock:
             pending = [wanted for wanted in (*self._trials.values(), self._sweep) if wanted.pending]
         return sorted(pending, key=lambda wanted: wanted.failures)
 
     def _work(self) -> None:
-        """The thread: wait until there is something, gather, send; after a failure wait longer each time."""
+        """The thread's loop: wait for events, gather them, send them; after each failure wait longer."""
         away = 0
         while not self._done.is_set():
             self._wake.wait(IDLE_SECONDS)
@@ -235,11 +257,11 @@ class Tracker:
                 self._done.set()
 
     def _send_all(self) -> bool:
-        """Send all that is missing. False if MLflow cannot be reached."""
+        """Send everything that is pending. False if MLflow cannot be reached."""
         for wanted in self._pending():
             try:
                 self._send(wanted)
-            except Exception as error:  # whatever it is, training goes on
+            except Exception as error:  # no error here may stop the training
                 self._store.forget()
                 wanted.failures += 1
                 if not (isinstance(error, FileNotFoundError) or getattr(error, "error_code", None) in REFUSED):
@@ -251,7 +273,7 @@ class Tracker:
         return True
 
     def _send(self, wanted: PendingTrial) -> None:
-        """Make MLflow hold what is wanted of one run, as it is wanted now. Raises what MLflow raises."""
+        """Send one run in its current version. Raises MLflow's errors."""
         store, sweep = self._store, self._sweep
         with self._lock:
             version, status, ended, rows = wanted.version, wanted.status, wanted.ended, dict(wanted.rows)
@@ -273,7 +295,7 @@ class Tracker:
             if status:
                 store.end(held, STATUSES.get(status, "FINISHED"), ended, complete)
         with self._lock:
-            # What came in meanwhile has raised the version, and is sent next time.
+            # Changes since then have a higher version and are sent next time.
             wanted.rows = {round_: row for round_, row in wanted.rows.items() if rows.get(round_) is not row}
             wanted.on_disk = wanted.on_disk and wanted.version != version
             wanted.sent, wanted.failures, wanted.refusals = version, 0, 0
@@ -282,7 +304,7 @@ class Tracker:
                 _record(wanted.folder or self.folder, wanted)
 
     def _say(self, sentence: str) -> None:
-        """Warn, of a kind of trouble once: a server that is away again, or for another reason, is no news."""
+        """Warn the user, once for each kind of trouble."""
         kind = sentence.partition(":")[0]
         if kind not in self._warned:
             self._warned.add(kind)
@@ -296,14 +318,14 @@ def _now() -> int:
 
 
 def _record(folder: Folder | TrialFolder, wanted: PendingTrial) -> None:
-    """Keep beside the tables what they do not hold, so that another process can tell MLflow all of it."""
+    """Save what the tables do not contain, so that another process can send the whole run to MLflow."""
     names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there")
-    with suppress(OSError):  # whoever writes the tables says so when the folder cannot be written
+    with suppress(OSError):  # writing the tables reports if the folder cannot be written
         write_atomically(folder.tracking, json.dumps({name: getattr(wanted, name) for name in names}).encode())
 
 
 def _recorded(folder: Folder | TrialFolder) -> PendingTrial | None:
-    """What `_record` has kept; None where there is nothing that can be read."""
+    """Read what `_record` has saved; None if there is nothing readable."""
     trial = folder if isinstance(folder, TrialFolder) else None
     with suppress(OSError, ValueError, TypeError):
         kept = json.loads(folder.tracking.read_text())
@@ -312,7 +334,7 @@ def _recorded(folder: Folder | TrialFolder) -> PendingTrial | None:
 
 
 def saved_rows(folder: TrialFolder, started: int) -> Rounds:
-    """The rounds in the trial's table, at the times that their seconds add up to; none while it has no table."""
+    """The rounds of the trial's table, with times computed from their durations; empty if there is no table."""
     from orchestrator.results.tables import read_table
 
     rounds, passed = {}, 0.0

@@ -1,1 +1,1 @@
-"""One trial: the round loop, its state, client actors, attacks within a round, and what it leaves at its end."""
+"""One trial: the round loop, its state, client actors, attacks within a round, and the files written at its end."""

@@ -1,4 +1,4 @@
-"""Which attacks are due in a round, and what they found: rows for the tables, values for the round and for its clients."""
+"""Attacks within a round: which ones are due, and how their results are collected for the tables."""
 
 from __future__ import annotations
 
@@ -9,81 +9,121 @@ from typing import Any, Protocol
 import numpy as np
 
 from algorithms.core.messages import BlockResult, Ints, Weights
+from algorithms.interfaces import Run
+from attacks.interfaces import Audit, Exposure, SeenRound
+from datasets.components import Component
 from datasets.federation import Federation
-from orchestrator.config.run import Component, Run
 from orchestrator.trial.random_streams import stream
 
-MODELS, UPDATES = "models", "updates"
+AttackComponent = Component[Any, Any]
 
 
 @dataclass
 class Findings:
-    """What the attacks of one round found.
+    """The results of one round's attacks.
 
-    ``audits`` are (attack, round, cluster, `attacks.Audit`), ``exposures`` (attack, round, `attacks.Exposure`).
+    Attributes:
+        audits: (attack, rounds trained, cluster, result) of attacks on models.
+        exposures: (attack, rounds trained, result) of attacks on clients or on the run as a whole.
     """
 
-    audits: list[tuple[str, int, int, Any]] = field(default_factory=list)
-    exposures: list[tuple[str, int, Any]] = field(default_factory=list)
+    audits: list[tuple[str, int, int, Audit]] = field(default_factory=list)
+    exposures: list[tuple[str, int, Exposure]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
+        """Return whether any attack was made."""
         return bool(self.audits or self.exposures)
 
 
 class AttackTasks(Protocol):
-    """Whoever makes the attacks that take more than a look: with shadow models, or with whole federations of their own."""
+    """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation."""
 
     def audit(
         self,
         setup: Any,
         run: Run,
-        attack: Component,
+        attack: AttackComponent,
         data: Federation,
         models: list[Weights],
         assignment: Ints,
         accuracies: np.ndarray,
         round_: int,
-    ) -> dict[int, Any]:
-        """Attack every model that has clients: cluster -> `attacks.Audit`."""
+    ) -> dict[int, Audit]:
+        """Attack every model that has clients.
+
+        Args:
+            setup: where workers find the trial.
+            run: the run.
+            attack: the attack.
+            data: the federation.
+            models: all cluster models.
+            assignment: [clients] the model of each client.
+            accuracies: [clusters] training accuracy of each model.
+            round_: the number of rounds that the models were trained for.
+
+        Returns:
+            The results by cluster.
+        """
         ...
 
-    def replicate(self, setup: Any, run: Run, attack: Component) -> Any:
-        """What ``attack`` concludes from its replicas of the run, an `attacks.Exposure`; None where it wants none."""
+    def replicate(self, setup: Any, run: Run, attack: AttackComponent) -> Exposure | None:
+        """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         ...
 
 
-def by_replicas(run: Run) -> list[Component]:
-    """The attacks of ``run`` that may want replicas of it."""
-    return [attack for attack in run.attacks if hasattr(attack.module, "replicas")]
+def by_replicas(run: Run) -> list[AttackComponent]:
+    """Return the attacks of ``run`` that may need replicas."""
+    return [attack for attack in run.attacks if "replicas" in attack.module.KINDS]
 
 
-def models_due(run: Run, round_: int) -> list[Component]:
-    """The attacks on models that are made before round ``round_`` trains; all of them after the last one."""
-    return [one for one in run.attacks if one.module.STAGE == MODELS and _due(run, one, round_)] if round_ else []
+def models_due(run: Run, round_: int) -> list[AttackComponent]:
+    """Return the attacks on models that are made before round ``round_``; after the last round, all of them."""
+    return [one for one in run.attacks if "models" in one.module.KINDS and _due(run, one, round_)] if round_ else []
 
 
-def updates_due(run: Run, round_: int) -> list[Component]:
-    """The attacks on what clients send that are made in round ``round_``, counted from 0."""
-    return [one for one in run.attacks if one.module.STAGE == UPDATES and _due(run, one, round_ + 1)]
+def updates_due(run: Run, round_: int) -> list[AttackComponent]:
+    """Return the attacks on updates that are made in round ``round_``, counted from 0."""
+    return [one for one in run.attacks if "updates" in one.module.KINDS and _due(run, one, round_ + 1)]
 
 
-def _due(run: Run, attack: Component, rounds_done: int) -> bool:
+def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:
     return rounds_done % attack.config.every == 0 or rounds_done == run.rounds
 
 
-def conclude_updates(run: Run, data: Federation, sent: Sequence[BlockResult], round_: int) -> Findings:
-    """What the attacks on updates conclude from what they observed in all blocks."""
-    clients, found = np.concatenate([one.clients for one in sent]), Findings()
+def risk_signal(run: Run) -> str | None:
+    """Return the attack whose result is published as risk.
+
+    It is the one that the clustering names, else the first that measures a risk; None if there is none.
+    """
+    named = run.clustering.module.risk_signal(run.clustering.config)
+    return named or next((attack.name for attack in run.attacks if attack.module.RISK), None)
+
+
+def conclude_updates(
+    run: Run, data: Federation, results: Sequence[BlockResult], round_: int
+) -> list[tuple[str, int, Exposure]]:
+    """Compute the results of the round's attacks on updates from the observations of all blocks.
+
+    Args:
+        run: the run.
+        data: the federation.
+        results: the results of the blocks.
+        round_: the round, counted from 0.
+
+    Returns:
+        For each attack: its name, the rounds that the models were trained for, and the result.
+    """
+    clients, found = np.concatenate([result.clients for result in results]), []
+    fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
     for attack in updates_due(run, round_):
-        observed = join_observations([one.observed[attack.name] for one in sent])
-        fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
-        exposure = attack.module.conclude(attack.config, data, observed, clients, round_, fixed)
-        found.exposures.append((attack.name, round_, exposure))
+        observed = join_observations([result.observed[attack.name] for result in results])
+        exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed))
+        found.append((attack.name, round_ + 1, exposure))
     return found
 
 
 def join_observations(pieces: Sequence[Any]) -> Any:
-    """The blocks' arrays [c, ...], or mappings of such arrays, one after another."""
+    """Concatenate the blocks' arrays [c, ...], or mappings of such arrays."""
     if isinstance(pieces[0], dict):
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     return np.concatenate(pieces)

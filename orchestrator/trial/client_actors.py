@@ -1,95 +1,124 @@
-"""The client actors: each hosts any number of clients, runs whichever block it is handed, and keeps nothing of its own."""
+"""The client actors: each hosts any number of clients, runs any block of clients, and keeps no state of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
 
 from algorithms.core.layout import Layout
-from algorithms.core.messages import BlockResult, Evaluation, Ints, Weights
+from algorithms.core.messages import BlockResult, Evaluation, Weights
+from attacks.interfaces import SeenUpdates
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Setup, session
 
-SMALL = 1 << 16  # bytes that every job may carry along; on a cluster Ray writes up to 100 kB into the call itself
-PIPELINE = 2  # jobs handed to an actor at a time: the second travels while the first is computed
+if TYPE_CHECKING:
+    from algorithms.engine.block import Assignment
+
+SMALL = 1 << 16  # bytes that may travel with every job; on a cluster, Ray puts up to 100 kB into the call itself
+PIPELINE = 2  # jobs sent to an actor at a time: the second travels while the first is computed
 
 
 def client_blocks(clients: int, size: int) -> list[tuple[int, ...]]:
-    """All clients in blocks of ``size``, by id: the fixed units in which work is handed out, summed and repeated."""
+    """Divide the clients, by id, into the fixed blocks in which work is distributed, summed and repeated.
+
+    Args:
+        clients: the number of clients.
+        size: clients per block; the last block may be smaller.
+    """
     return [tuple(range(at, min(at + size, clients))) for at in range(0, clients, size)]
 
 
 class ClientActor:
-    """Trains and evaluates blocks. Every method is a function of its arguments, so any actor may run any job again."""
+    """Trains and evaluates blocks of clients.
+
+    Every method is a pure function of its arguments, so any actor can run any job, more than once.
+    """
 
     def __init__(self) -> None:
+        """Import torch while the driver still prepares the data."""
         import algorithms.engine.block  # noqa: F401 (loads torch while the driver still prepares the data)
 
-    def initial(self, setup: Setup, attempt: int, clusters: int) -> list[Weights]:
-        """Independent initial models, one for each cluster; trained on the server's examples where the aggregation wants it."""
-        from algorithms.engine import block as work
+    def initial(self, setup: Setup, start: int, clusters: int) -> list[Weights]:
+        """Make the initial models, one for each cluster.
 
-        mine, models = session(setup), []
-        for j in range(clusters):
-            mine.network.load(mine.network.initial(stream(mine.run.seed, "initial_weights", attempt, j)))
-            rng = stream(mine.run.seed, "pretraining", attempt, j)
-            models.append(work.pretrain(mine.run, mine.data, mine.network, rng))
-        return models
+        They are pre-trained on the server's examples if the aggregation asks for it.
 
-    def layout(self, setup: Setup) -> Layout:
-        """Where the model's arrays lie in the vector of its parameters."""
-        return session(setup).network.layout
-
-    def train(
-        self,
-        setup: Setup,
-        models: list[Weights],
-        block: tuple[int, ...],
-        assignment: Ints,
-        round_: int,
-        told: dict[str, np.ndarray],
-        carried: dict[str, np.ndarray],
-        attacks: tuple[str, ...],
-    ) -> BlockResult:
-        """A round of the block: local training, what is measured on its outcome, what ``attacks`` see of it, its sums.
-
-        ``assignment``, ``told`` (what the server knows of them) and ``carried`` (their optimizers) are the block's alone.
+        Args:
+            setup: where to find the trial.
+            start: the number of the initialization.
+            clusters: the number of models.
         """
         from algorithms.engine import block as work
 
-        mine = session(setup)
-        run, data, network = mine.run, mine.data, mine.network
-        trained = work.train(run, data, network, block, models, assignment, round_, mine.streams(round_), told, carried)
-        known = work.measure_curvatures(run, data, network, block, trained, mine.fixed) | {"train_loss": trained.loss}
-        observed = {
-            attack.name: attack.module.observe(
-                attack.config, data, network, models, assignment, trained.params, trained.buffers, block, mine.fixed
-            )
-            for attack in run.attacks
-            if attack.name in attacks
-        }
-        parts = work.sum_updates(run, trained, block, models, assignment, data.sizes[list(block)])
-        return BlockResult(np.array(block), parts, known, observed, trained.carried)
+        worker, models = session(setup), []
+        for j in range(clusters):
+            worker.network.load(worker.network.initial(stream(worker.run.seed, "initial_weights", start, j)))
+            rng = stream(worker.run.seed, "pretraining", start, j)
+            models.append(work.pretrain(worker.run, worker.data, worker.network, rng))
+        return models
 
-    def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:
-        """Every model on the block's training examples, as the choice of round ``round_`` needs it."""
+    def layout(self, setup: Setup) -> Layout:
+        """Return the layout of the model's arrays in its parameter vector."""
+        return session(setup).network.layout
+
+    def train(self, setup: Setup, models: list[Weights], assigned: Assignment, attacks: tuple[str, ...]) -> BlockResult:
+        """Train a block for one round, and measure and attack the result.
+
+        Args:
+            setup: where to find the trial.
+            models: all cluster models.
+            assigned: the block's clients, their models and what the server keeps for them.
+            attacks: the names of the attacks on updates that are due.
+
+        Returns:
+            The block's sums, client statistics, the attacks' observations and the optimizer states.
+        """
         from algorithms.engine import block as work
 
-        mine = session(setup)
-        return work.evaluate(mine.run, mine.data, mine.network, block, models, mine.streams(round_))
+        worker = session(setup)
+        run, data, network, clients = worker.run, worker.data, worker.network, assigned.clients
+        trained = work.train(run, data, network, models, assigned, worker.streams(assigned.round))
+        statistics = work.measure_curvatures(run, data, network, clients, trained, worker.fixed)
+        seen = SeenUpdates(
+            data, network, models, assigned.chosen, trained.params, trained.buffers, clients, stream=worker.fixed
+        )
+        observed = {
+            attack.name: attack.module.observe(attack.config, seen) for attack in run.attacks if attack.name in attacks
+        }
+        parts = work.sum_updates(run, trained, clients, models, assigned.chosen, data.sizes[list(clients)])
+        statistics |= {"train_loss": trained.loss}
+        return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states)
+
+    def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:
+        """Evaluate every model on the block's training examples, as the choice of models in round ``round_`` needs it."""
+        from algorithms.engine import block as work
+
+        worker = session(setup)
+        return work.evaluate(worker.run, worker.data, worker.network, block, models, worker.streams(round_))
 
     def predict(self, setup: Setup, models: list[Weights], model: int, first: int, last: int) -> np.ndarray:
-        """Outputs [last - first, classes] of one model on a stretch of the test examples."""
-        mine = session(setup)
-        mine.network.load(models[model])
-        return mine.network.logits(mine.data.test.x[first:last])
+        """Compute one model's outputs on a range of the test examples.
+
+        Args:
+            setup: where to find the trial.
+            models: all cluster models.
+            model: which of them.
+            first: the first test example.
+            last: the end of the range, exclusive.
+
+        Returns:
+            Logits [last - first, classes].
+        """
+        worker = session(setup)
+        worker.network.load(models[model])
+        return worker.network.logits(worker.data.test.x[first:last])
 
     def arrays(self, setup: Setup, models: list[Weights]) -> list[dict[str, np.ndarray]]:
-        """Parameters and buffers of every model by their names in the torch module."""
+        """Return the parameters and buffers of every model by their names in the torch module."""
         network = session(setup).network
         named = []
         for weights in models:
@@ -101,19 +130,29 @@ class ClientActor:
 
 @dataclass(frozen=True)
 class Job:
-    """A method of `ClientActor` and its arguments, without the setup."""
+    """A call of a method of `ClientActor`.
+
+    Attributes:
+        method: the name of the method.
+        args: its arguments after the setup.
+    """
 
     method: str
     args: tuple[Any, ...]
 
 
 class ClientPool:
-    """The trial's actors. A job goes to whichever is free; results come back in the order of the jobs."""
+    """The trial's actors.
+
+    A job goes to whichever actor is free; results are returned in the order of the jobs.
+    """
 
     def __init__(self, options: Sequence[dict[str, Any]], timeout: float) -> None:
-        """Start one actor for each of the Ray ``options``; give up on a job after ``timeout`` seconds of silence.
+        """Start the actors; Ray restarts a killed actor and repeats its jobs, with the same bytes.
 
-        A killed actor is started again by Ray, and what it was doing is repeated, to the same bytes.
+        Args:
+            options: the Ray options of each actor.
+            timeout: seconds without any result after which `run` gives up.
         """
         remote = ray.remote(ClientActor)
         self.actors: list[Any] = [
@@ -122,18 +161,28 @@ class ClientPool:
         self.timeout = timeout
 
     def share(self, models: list[Weights]) -> Any:
-        """Lay ``models`` where every actor can read them; what is returned takes their place among a job's arguments.
+        """Make ``models`` available to every actor.
 
-        Small ones travel with the jobs, which is faster than to fetch them.
+        Returns:
+            What to pass as a job's argument: the models themselves if they are small, which is faster, else a
+            reference.
         """
         size = sum(model.params.nbytes + model.buffers.nbytes for model in models)
         return models if size <= SMALL else ray.put(models)
 
     def run(self, setup: Setup, jobs: Sequence[Job]) -> list[Any]:
-        """Results of ``jobs``, in their order. Raises TimeoutError where no actor answers, and what an actor raises."""
+        """Run jobs on the actors and return their results, in the order of the jobs.
+
+        Args:
+            setup: where actors find the trial.
+            jobs: the jobs.
+
+        Raises:
+            TimeoutError: no actor returned a result within the time limit. Exceptions from the actors are passed on.
+        """
         results: dict[int, Any] = {}
         waiting = list(enumerate(jobs))[::-1]
-        pending: dict[ray.ObjectRef, tuple[int, Any]] = {}
+        pending: dict[ray.ObjectRef[Any], tuple[int, Any]] = {}
         idle = self.actors * PIPELINE
         while waiting or pending:
             while waiting and idle:
@@ -146,16 +195,16 @@ class ClientPool:
                 idle.append(actor)
         return [results[index] for index in range(len(jobs))]
 
-    def _answered(self, pending: dict[ray.ObjectRef, Any]) -> list[ray.ObjectRef]:
+    def _answered(self, pending: dict[ray.ObjectRef[Any], Any]) -> list[ray.ObjectRef[Any]]:
         answered, _ = ray.wait(list(pending), timeout=self.timeout)
         if not answered:
             raise TimeoutError(
-                f"{len(pending)} jobs wait for {len(self.actors)} client actors and none was answered within "
+                f"{len(pending)} jobs wait for {len(self.actors)} client actors and none finished within "
                 f"{self.timeout:g} s; raise resources.timeout_seconds if a block takes that long"
             )
         return answered
 
     def stop(self) -> None:
-        """End the actors' processes."""
+        """Kill the actors' processes."""
         for actor in self.actors:
             ray.kill(actor)

@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from algorithms.interfaces import Run
 from datasets.federation import Federation
-from orchestrator.config.run import Run
 from orchestrator.trial.client_actors import ClientActor, Job
 from orchestrator.trial.worker_session import Session, Setup, _sessions
 
 
 class LocalClients:
-    """Stands for `orchestrator.trial.client_actors.ClientPool` where there is one worker, this process."""
+    """Replaces `orchestrator.trial.client_actors.ClientPool` where this process is the only worker."""
 
     def __init__(self) -> None:
+        """Create the actor object in this process."""
         self.actor = ClientActor()
 
     def share(self, value: Any) -> Any:
-        """``value`` as it is."""
+        """Return ``value`` itself."""
         return value
 
     def run(self, setup: Setup, jobs: Sequence[Job]) -> list[Any]:
-        """Results of ``jobs``, in their order."""
+        """Run jobs one after another and return their results."""
         return [getattr(self.actor, job.method)(setup, *job.args) for job in jobs]
 
 
 def prepare_session(key: str, run: Run, data: Federation) -> Setup:
-    """The setup of a run whose session is made here and now; a session of this process that was there is dropped."""
+    """Create a run's session in this process and drop the previous one.
+
+    Args:
+        key: identifies the session.
+        run: the run.
+        data: its federation.
+
+    Returns:
+        The setup under which jobs find the session.
+    """
     from algorithms.core.network import Network
 
     _sessions.clear()

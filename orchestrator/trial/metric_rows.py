@@ -1,4 +1,4 @@
-"""What a round leaves in the tables: the run's state, seen through the metrics of the papers."""
+"""The rows that a round writes to the tables: the run's state, evaluated with the metrics of the papers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.clustering._preference import Preferences
+from algorithms.core.choices import Preferences
+from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
 from attacks.metrics.disparity import spearman
 from attacks.metrics.membership import losses
 from datasets.federation import Federation
-from orchestrator.config.run import Run
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.state import RunState
 
@@ -24,7 +24,15 @@ GROUPED = (sorting.MAJORITY, sorting.MINORITY)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A round after its evaluation; ``outputs`` [clusters, m, classes] are every model's logits on the test examples."""
+    """The state of a run after the evaluation of a round.
+
+    Attributes:
+        data: the federation.
+        state: the run's state.
+        preferences: the clients' risk preferences.
+        outputs: [clusters, m, classes] every model's logits on the test examples.
+        costs: [clients, clusters] the cost by which clients chose their model.
+    """
 
     data: Federation
     state: RunState
@@ -34,11 +42,12 @@ class Snapshot:
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
-        """[clusters, m] every model's class for each test example."""
+        """The class that each model predicts for each test example, [clusters, m]."""
         return self.outputs.argmax(axis=2)
 
     @property
     def names(self) -> list[str]:
+        """The names of the models."""
         return self.state.names
 
     @property
@@ -48,49 +57,55 @@ class Snapshot:
 
     @property
     def two_groups(self) -> bool:
+        """Whether the clients form a majority and a minority."""
         return tuple(self.data.group_names) == GROUPED
 
     @cached_property
     def hits(self) -> NDArray[np.bool_]:
-        """[clusters, m] whether each model is right on each test example."""
+        """Whether each model is right on each test example, [clusters, m]."""
         return self.predictions == self.data.test.y
 
     @cached_property
     def test_group(self) -> NDArray[np.int64]:
-        """[m] true group of each test example's owner, -1 where nobody owns it."""
+        """The true group of each test example's owner, -1 for nobody's examples, [m]."""
         return np.where(self.data.test_owner < 0, -1, self.data.groups[self.data.test_owner])
 
     @cached_property
     def used(self) -> NDArray[np.int64]:
-        """[m] the model that each test example's owner uses; the most used one for examples of nobody."""
+        """The model that each test example's owner uses; for nobody's examples, the most used model, [m]."""
         common = int(np.bincount(self.state.assignment).argmax())
         return np.where(self.data.test_owner < 0, common, self.state.assignment[self.data.test_owner])
 
     @cached_property
     def judged(self) -> NDArray[np.int64]:
-        """Places of the test examples that belong to nobody, on which a server judges its model; of all if there are none."""
-        nobodys = np.flatnonzero(self.data.test_owner < 0)
-        return nobodys if len(nobodys) else np.arange(len(self.data.test))
+        """The positions of the server's test examples: those that belong to nobody, or all if there are none."""
+        unowned = np.flatnonzero(self.data.test_owner < 0)
+        return unowned if len(unowned) else np.arange(len(self.data.test))
 
     @cached_property
     def used_hits(self) -> NDArray[np.bool_]:
-        """[m] whether the model that the owner uses is right."""
+        """Whether the model that the owner uses is right on each test example, [m]."""
         return self.hits[self.used, np.arange(len(self.used))]
 
 
 def of_own_model(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[clients] of ``values`` [clients, clusters], what belongs to each client's own model."""
+    """Select from ``values`` [clients, clusters] those of each client's own model, [clients]."""
     return values[np.arange(len(assignment)), assignment]
 
 
 def cluster_accuracies(accuracies: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[clusters] mean training accuracy of every model over the clients that use it, NaN where nobody does."""
-    mine, clusters = of_own_model(accuracies, assignment), accuracies.shape[1]
-    return np.array([mine[assignment == j].mean() if (assignment == j).any() else np.nan for j in range(clusters)])
+    """Return the mean training accuracy of every model over its clients, NaN if it has none, [clusters].
+
+    Args:
+        accuracies: [clients, clusters] training accuracies.
+        assignment: [clients] the model of each client.
+    """
+    own, clusters = of_own_model(accuracies, assignment), accuracies.shape[1]
+    return np.array([own[assignment == j].mean() if (assignment == j).any() else np.nan for j in range(clusters)])
 
 
 def name_models(shot: Snapshot) -> list[str]:
-    """Names of the models: after groups where there are groups, else by number."""
+    """Name the models: after the groups if there are a majority and a minority, else by number."""
     state, clusters = shot.state, shot.state.losses.shape[1]
     if clusters == 1 or not shot.two_groups:
         return [f"model_{j}" for j in range(clusters)] if clusters > 1 else ["global"]
@@ -99,13 +114,13 @@ def name_models(shot: Snapshot) -> list[str]:
 
 
 def round_row(shot: Snapshot) -> dict[str, Any]:
-    """The scalars of a round. What does not exist (an empty cluster's accuracy, an unmeasured risk) is left out."""
+    """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an unmeasured risk) is omitted."""
     state = shot.state
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, state.assignment).mean())}
     row["train_accuracy"] = float(of_own_model(state.accuracies, state.assignment).mean())
     row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
-    if "lambda_max" in state.known:  # two measures of one curvature: 1 where they rank the clients alike
-        row["rho_spearman"] = spearman(state.known["lambda_max"], state.known["hessian_trace"])
+    if "lambda_max" in state.statistics:  # rank correlation of two measures of the same curvature
+        row["rho_spearman"] = spearman(state.statistics["lambda_max"], state.statistics["hessian_trace"])
     if shot.two_groups:
         row |= _risks(shot) | _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
     sizes = np.bincount(state.assignment, minlength=len(shot.names))
@@ -113,10 +128,10 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
 
 
 def _accuracies(shot: Snapshot) -> dict[str, float]:
-    """Accuracy by true group under the model that each client uses, and of each model on its own group's examples.
+    """Return accuracy by true group under each client's own model, and of each model on its own group's examples.
 
-    ``accuracy`` counts every group by its clients, so that test sets of equal size do not make groups equal;
-    ``aggregated_accuracy`` counts every client by its test examples.
+    ``accuracy`` weights every group by its number of clients, because test sets of equal size do not make the groups
+    equal; ``aggregated_accuracy`` weights every client by its test examples.
     """
     row: dict[str, float] = {}
     right, counted = 0.0, 0
@@ -135,7 +150,7 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
 
 
 def _server_test(shot: Snapshot) -> dict[str, float]:
-    """Accuracy, loss, macro F1 and precision on the server's test examples, under the model that each one's owner uses."""
+    """Return the metrics on the server's test examples, each under the model that its owner uses."""
     logits, y = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged], shot.data.test.y[shot.judged]
     predicted = logits.argmax(axis=1)
     f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
@@ -149,6 +164,7 @@ def _server_test(shot: Snapshot) -> dict[str, float]:
 
 
 def _risks(shot: Snapshot) -> dict[str, Any]:
+    """Return the measured risk of each model, the violations of the clients' thresholds, and the gap between risks."""
     state, groups = shot.state, shot.data.groups
     row: dict[str, Any] = {}
     for name, risk in zip(shot.names, state.measured_risks, strict=True):
@@ -162,7 +178,7 @@ def _risks(shot: Snapshot) -> dict[str, Any]:
 
 
 def _sorting(shot: Snapshot) -> dict[str, Any]:
-    """How clients sort themselves: purity, migration, and the loss that keeps the minority in its cluster."""
+    """Return how clients are sorted into clusters: purity, migrations, and the minority's loss gap between models."""
     state, groups, clusters = shot.state, shot.data.groups, len(shot.names)
     gaps = sorting.loss_gap(state.losses, shot.names)[groups == 1]
     return {
@@ -173,13 +189,14 @@ def _sorting(shot: Snapshot) -> dict[str, Any]:
 
 
 def _fairness(shot: Snapshot) -> dict[str, float]:
+    """Return the fairness metrics of the two groups on the test examples that clients own."""
     predicted, owned = shot.predictions[shot.used, np.arange(len(shot.used))].astype(np.int64), shot.test_group >= 0
     privileged = shot.test_group[owned] == 0
     return fairness.fairness(predicted[owned], shot.data.test.y[owned], privileged, shot.data.classes)
 
 
 def client_rows(shot: Snapshot, found: Findings) -> dict[str, Any]:
-    """The columns of ``clients.parquet`` for one round, one entry per client."""
+    """Return the columns of ``clients.parquet`` for one round, one entry per client."""
     state, data = shot.state, shot.data
     clients = np.arange(data.clients)
     owned = np.bincount(data.test_owner[data.test_owner >= 0], minlength=data.clients)
@@ -204,31 +221,41 @@ def client_rows(shot: Snapshot, found: Findings) -> dict[str, Any]:
         columns[f"loss_{name}"] = state.losses[:, j]
     for _, _, exposure in found.exposures:
         columns |= exposure.clients
-    return columns | state.known
+    return columns | state.statistics
 
 
 def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
-    """What the slots report of a round: the mean over models and, where there are several, each model's own."""
+    """Return what the components report of a round: the mean over models and, if there are several, each model's own.
+
+    Args:
+        metrics: by model, the values by name.
+        names: the names of the models.
+    """
     row: dict[str, Any] = {}
-    for fact in dict.fromkeys(name for own_facts in metrics.values() for name in own_facts):
-        row[fact] = float(np.mean([own_facts[fact] for own_facts in metrics.values() if fact in own_facts]))
+    for metric in dict.fromkeys(name for values in metrics.values() for name in values):
+        row[metric] = float(np.mean([values[metric] for values in metrics.values() if metric in values]))
         if len(names) > 1:
-            row |= {f"{fact}_{names[j]}": value[fact] for j, value in metrics.items() if fact in value}
+            row |= {f"{metric}_{names[j]}": value[metric] for j, value in metrics.items() if metric in value}
     return row
 
 
-def attack_columns(found: Findings) -> dict[str, Any]:
-    """What attacks contribute to a round's row."""
+def attack_columns(found: Findings, names: list[str]) -> dict[str, Any]:
+    """Return what attacks contribute to a round's row; results on models are reported as in `slot_columns`."""
     row: dict[str, Any] = {}
     for _, _, exposure in found.exposures:
         row |= exposure.metrics
-    for _, _, _, audit in found.audits:
-        row |= audit.metrics
-    return row
+    of_models: dict[int, dict[str, Any]] = {}
+    for _, _, cluster, audit in found.audits:
+        of_models.setdefault(cluster, {}).update(audit.metrics)
+    return row | slot_columns(of_models, names)
 
 
 def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
-    """The columns of ``roc.parquet``, the micro-averaged one-vs-rest ROC curve on the server's test examples, and its area."""
+    """Return the ROC curve on the server's test examples, micro-averaged over one-vs-rest, and its area.
+
+    Returns:
+        The columns of ``roc.parquet`` and the area under the curve.
+    """
     logits = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged]
     false, true = classification.micro_roc(logits, shot.data.test.y[shot.judged])
     columns = dict(zip(("false_positive_rate", "true_positive_rate"), classification.thin(false, true), strict=True))
@@ -236,21 +263,21 @@ def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
 
 
 def attack_rows(found: Findings, names: list[str]) -> list[dict[str, Any]]:
-    """The rows of ``attacks.parquet``: one per attack, round, target (model or client) and metric."""
+    """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or client) and metric."""
     rows = [
-        {"attack": attack, "round": round_, "target": names[cluster], "metric": metric, "value": value}
+        {"attack": one.subject, "round": round_, "target": names[cluster], "metric": one.metric, "value": one.value}
         for _, round_, cluster, audit in found.audits
-        for attack, metric, value in audit.measures
+        for one in audit.measures
     ]
     return rows + [
-        {"attack": attack, "round": round_, "target": target, "metric": metric, "value": value}
+        {"attack": attack, "round": round_, "target": one.subject, "metric": one.metric, "value": one.value}
         for attack, round_, exposure in found.exposures
-        for target, metric, value in exposure.measures
+        for one in exposure.measures
     ]
 
 
 def score_rows(found: Findings, names: list[str]) -> dict[str, Any]:
-    """The columns of ``scores.parquet``: the score of every attacked example. ``found`` must hold an audit."""
+    """Return the columns of ``scores.parquet``, the score of every attacked example; ``found`` must hold an audit."""
     columns: dict[str, list[Any]] = {name: [] for name in ("attack", "round", "target", "client", "member", "score")}
     for _, round_, cluster, audit in found.audits:
         scores = audit.scores
@@ -263,18 +290,16 @@ def score_rows(found: Findings, names: list[str]) -> dict[str, Any]:
     return columns | {name: np.concatenate(columns[name]) for name in ("client", "member", "score")}
 
 
-def measure_of(audit: Any, attack: str, metric: str) -> float:
-    """One of an audit's measures."""
-    return next(value for name, what, value in audit.measures if (name, what) == (attack, metric))
-
-
-def final_metrics(
-    run: Run, rows: list[dict[str, Any]], spent: list[dict[str, Any]], sizes: NDArray[np.int64]
-) -> dict[str, Any]:
-    """A run's final metrics: the last round's, what is taken over rounds, and what components make of them.
+def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
+    """Return a run's final metrics: those of the last round, those over rounds, and those that components compute.
 
     ``violations_last_half`` is the mean over the attacked rounds in the last half.
+
+    Args:
+        run: the run.
+        outcome: the rows of all rounds and what else the run produced.
     """
+    rows = outcome.rows
     last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
     half = [
         row["violations"] for row in rows[len(rows) // 2 :] if row.get("attacked") and row.get("violations") is not None
@@ -287,21 +312,20 @@ def final_metrics(
     last |= {"rho_spearman": float(np.mean(ranks))} if ranks else {}
     trained = [row["train_accuracy"] for row in rows[-5:] if row.get("train_accuracy") is not None]
     last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
-    if hasattr(run.training.module, "final"):
-        last |= run.training.module.final(run.training.config, run, rows, sizes)
-    for component in (run.objective, run.aggregation, *run.attacks):
-        if hasattr(component.module, "final"):
-            last |= component.module.final(component.config, run, rows)
-    if hasattr(run.privacy.module, "final"):
-        last |= run.privacy.module.final(run.privacy.config, run, rows, spent)
-    # In its first round a process loads packages and data, which is no property of the run.
+    for component in (run.training, run.objective, run.aggregation, *run.attacks, run.privacy):
+        last |= component.module.final_metrics(component.config, run, outcome)
+    # In the first round, processes load packages and data, which is not a property of the run.
     return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows[1:] or rows]))}
 
 
 def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:
-    """Mean and population standard deviation over the last five evaluated rounds, and when 98 % of that mean was reached.
+    """Summarize the accuracies of the last five evaluated rounds.
 
-    ``accuracies`` are those of the evaluated rounds by their number, 1 the first.
+    Args:
+        accuracies: accuracy by the number of the evaluated round, 1 the first.
+
+    Returns:
+        Mean, population standard deviation, and the first round that reached 98 % of that mean.
     """
     last = list(accuracies.values())[-5:]
     settled = float(np.mean(last))

@@ -1,4 +1,4 @@
-"""What a trial leaves behind when it ends, however it ends."""
+"""Writes the files of a trial at its end, whether it finished, diverged, failed or was stopped."""
 
 from __future__ import annotations
 
@@ -11,80 +11,124 @@ from typing import Any
 import yaml
 from safetensors.numpy import save
 
+from algorithms.interfaces import Outcome
 from orchestrator.results.folder import TrialFolder, write_atomically
 from orchestrator.results.provenance import origin
-from orchestrator.results.tables import Parts
+from orchestrator.results.record import TrialIdentity
 from orchestrator.trial import metric_rows
-from orchestrator.trial.loop import Trial
+from orchestrator.trial.loop import table_parts
+from orchestrator.trial.restarts import Trial
 from orchestrator.trial.state import load_state
 
 STATE = "state.safetensors"
 TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
 
-def finish(folder: TrialFolder, trial: Trial, spec: dict[str, Any], began: float) -> dict[str, Any]:
-    """Write the tables, the models and the record of a trial that went through all its rounds; drop its state.
+def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: float) -> dict[str, Any]:
+    """Write the tables, the models and the record of a finished trial, and delete its state.
 
-    Returns the record: status, final metrics, seconds, and where and with what it ran.
+    Args:
+        folder: the trial's folder.
+        trial: the trial, after its last round.
+        identity: what the trial is.
+        began: when the trial began, in seconds since the epoch.
+
+    Returns:
+        The record: status, final metrics, seconds, and the software and machine it ran with.
     """
     for table in TABLES:
         trial.parts.merge(table, folder.table(table))
     write_atomically(folder.model, save(trial.arrays()))
     rows = trial.parts.read("rounds").to_pylist()
-    metrics = metric_rows.final_metrics(trial.run, rows, trial.state.spent, trial.data.sizes)
-    return write_record(folder, "finished", spec, began, metrics=metrics)
+    metrics = metric_rows.final_metrics(trial.run, Outcome(rows, trial.state.spent, trial.data.sizes))
+    return write_record(folder, "finished", identity, began, metrics=metrics)
 
 
 def give_up(
-    folder: TrialFolder, trial: Trial | None, status: str, reason: str, spec: dict[str, Any], began: float
+    folder: TrialFolder, trial: Trial | None, status: str, reason: str, identity: TrialIdentity, began: float
 ) -> dict[str, Any]:
-    """Write what there is of a trial that diverged or failed: its tables so far, and a record without metrics."""
+    """Write the tables so far, and a record without metrics, of a trial that diverged or failed.
+
+    Args:
+        folder: the trial's folder.
+        trial: the trial; None if it failed before its first round.
+        status: the status to record.
+        reason: what went wrong, as text.
+        identity: what the trial is.
+        began: when the trial began, in seconds since the epoch.
+
+    Returns:
+        The record.
+    """
     if trial is not None:
         for table in TABLES:
             trial.parts.merge(table, folder.table(table))
-    return write_record(folder, status, spec, began, reason=reason)
+    return write_record(folder, status, identity, began, reason=reason)
 
 
 def stop(
-    folder: TrialFolder, spec: dict[str, Any], began: float, by: dict[str, Any], last: tuple[int, float]
+    folder: TrialFolder, identity: TrialIdentity, began: float, by: dict[str, Any], last: tuple[int, float]
 ) -> dict[str, Any]:
-    """Write what there is of a trial that the scheduler ``by`` ended after the round and with the value in ``last``.
+    """Write the tables so far, and a record, of a trial that a scheduler stopped.
 
-    Its state stays, so that a sweep without that scheduler goes on from there.
+    The state is kept, so that a sweep without that scheduler can resume from it.
+
+    Args:
+        folder: the trial's folder.
+        identity: what the trial is.
+        began: when the trial began, in seconds since the epoch.
+        by: the scheduler's fields.
+        last: the last round, counted from 0, and the value of the scheduler's metric after it.
+
+    Returns:
+        The record.
     """
-    parts, (round_, value) = Parts(folder.state / f"attempt-{load_state(folder.state / STATE).attempt}"), last
+    parts, (round_, value) = table_parts(folder, load_state(folder.state / STATE).start), last
     for table in TABLES:
         parts.merge(table, folder.table(table))
-    reason = f"{by['name']} in round {round_ + 1} of {spec['run']['rounds']}, {by['metric']} {value:.4g}"
+    reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
     return write_record(
-        folder, "stopped", spec, began, reason=reason, stopped={"by": by, "round": round_ + 1, "value": value}
+        folder, "stopped", identity, began, reason=reason, stopped={"by": by, "round": round_ + 1, "value": value}
     )
 
 
 def write_record(
     folder: TrialFolder,
     status: str,
-    spec: dict[str, Any],
+    identity: TrialIdentity,
     began: float,
     metrics: dict[str, Any] | None = None,
     reason: str | None = None,
     stopped: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write ``config.yaml`` and ``result.json`` and, unless the trial may be taken up again, drop its state."""
-    write_atomically(folder.config, yaml.safe_dump(spec["run"], sort_keys=False).encode())
-    known = {
+    """Write ``config.yaml`` and ``result.json``, and delete the state unless the trial may be resumed.
+
+    Args:
+        folder: the trial's folder.
+        status: how the trial ended.
+        identity: what the trial is.
+        began: when the trial began, in seconds since the epoch.
+        metrics: final metrics; NaN values are left out.
+        reason: why the trial did not finish, as text.
+        stopped: which scheduler stopped it, in which round and at which value.
+
+    Returns:
+        The record, the content of ``result.json``.
+    """
+    write_atomically(folder.config, yaml.safe_dump(identity.run, sort_keys=False).encode())
+    measured = {
         name: value for name, value in (metrics or {}).items() if not (isinstance(value, float) and math.isnan(value))
     }
-    written = {
-        "id": spec["id"],
+    record = {
+        "id": identity.id,
         "status": status,
         "reason": reason,
-        "metrics": known,
+        "metrics": measured,
         "seconds": time.time() - began,
-        "origin": origin(spec["run"]["training"]["device"]) | {"commit": spec["commit"] or "unknown"},
+        "origin": origin(identity.run["training"]["device"]) | {"commit": identity.commit or "unknown"},
     }
-    written |= {"stopped": stopped} if stopped else {}
-    write_atomically(folder.result, json.dumps(written, indent=1).encode())
+    record |= {"stopped": stopped} if stopped else {}
+    write_atomically(folder.result, json.dumps(record, indent=1).encode())
     if status not in ("failed", "stopped"):
         shutil.rmtree(folder.state, ignore_errors=True)
-    return written
+    return record

@@ -1,11 +1,11 @@
-"""Every random number of a run comes from here: one seed, a named purpose, a round, a client.
+"""The source of every random number of a run: one seed, a named purpose, a round, a client.
 
-No stream depends on how many others were drawn from before, so a result does not depend on the order in which work is done.
+No stream depends on how many others were used before, so a result does not depend on the order of the work.
 """
 
 import numpy as np
 
-# A purpose keeps its number for ever: changing one changes every published result that used it.
+# A purpose keeps its number forever: changing it changes every published result that used it.
 PURPOSES = {
     name: code
     for code, name in enumerate(
@@ -42,15 +42,24 @@ PURPOSES = {
 
 
 def sequence(seed: int, purpose: str, *place: int) -> np.random.SeedSequence:
-    """The seed of one stream; ``place`` is round, client, or whatever tells streams of one purpose apart."""
+    """Return the seed sequence of one stream.
+
+    Args:
+        seed: the seed of the run.
+        purpose: one of `PURPOSES`.
+        place: round, client, or whatever else distinguishes streams of one purpose.
+
+    Raises:
+        KeyError: there is no such purpose.
+    """
     return np.random.SeedSequence([seed, PURPOSES[purpose], *place])
 
 
 def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
-    """The generator of one stream. Raises KeyError for an unnamed purpose."""
+    """Return the generator of one stream; arguments as in `sequence`."""
     return np.random.default_rng(sequence(seed, purpose, *place))
 
 
 def integer(seed: int, purpose: str, *place: int) -> int:
-    """A 63-bit integer, for what takes a seed instead of a generator."""
+    """Return a 63-bit integer of one stream, for libraries that take a seed; arguments as in `sequence`."""
     return int(sequence(seed, purpose, *place).generate_state(1, np.uint64)[0] >> 1)

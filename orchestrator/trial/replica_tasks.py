@@ -1,4 +1,4 @@
-"""Federations that an attack wants trained beside the run: each a remote task of its own, and kept on disk once it is done."""
+"""Replica federations for an attack: each is trained in its own remote task and cached on disk."""
 
 from __future__ import annotations
 
@@ -8,62 +8,83 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from orchestrator.config.run import Component, Run, trial_id
+from algorithms.interfaces import Run
+from attacks.interfaces import Exposure, ReplicaAttack
+from datasets.components import Component
+from datasets.federation import Federation
+from orchestrator.config.run import trial_id
 from orchestrator.results.folder import Folder, write_atomically
+from orchestrator.trial.attack_round import AttackTasks
+from orchestrator.trial.local_clients import LocalClients, prepare_session
+from orchestrator.trial.loop import DivergenceError, Surroundings
 from orchestrator.trial.random_streams import integer, stream
+from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup, session
 
-if TYPE_CHECKING:
-    from orchestrator.trial.attack_round import AttackTasks
-
 GatherTasks = Callable[[Any, str, Sequence[tuple[Any, ...]]], list[Any]]
-"""Results of a function for every one of several calls on behalf of an attack, in their order."""
+"""``gathered(function, attack, calls)`` returns the results of the calls of a function, in their order."""
 
 
-def run_replicas(gathered: GatherTasks, cache: Path, setup: Setup, run: Run, attack: Component) -> Any:
-    """What ``attack`` concludes from its replicas of the run; None where it wants none. ``gathered`` runs the tasks."""
-    module, wanted = attack.module, attack.module.replicas(attack.config, run.rounds)
-    if not wanted:
+def run_replicas(
+    gathered: GatherTasks, cache: Path, setup: Setup, run: Run, attack: Component[ReplicaAttack, Any]
+) -> Exposure | None:
+    """Train an attack's replicas of the run and compute the attack's result.
+
+    Args:
+        gathered: runs functions as parallel tasks.
+        cache: the folder of the results of earlier replicas.
+        setup: where workers find the trial.
+        run: the run.
+        attack: the attack.
+
+    Returns:
+        The attack's result; None if it needs no replicas.
+    """
+    replicas = attack.module.replicas(attack.config, run.rounds)
+    if not replicas:
         return None
-    found = gathered(_replica, attack.name, [(setup, attack.name, one, str(cache)) for one in wanted])
-    return module.conclude(attack.config, list(zip(wanted, found, strict=True)), stream(run.seed, "audit", run.rounds))
+    found = gathered(_replica, attack.name, [(setup, attack.name, one, str(cache)) for one in replicas])
+    rng = stream(run.seed, "audit", run.rounds)
+    return attack.module.compare(attack.config, list(zip(replicas, found, strict=True)), rng)
 
 
 def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, dict[str, float]]:
-    """Train one federation in this process, and measure its model after the rounds that the attack looks at."""
-    mine = session(setup)
-    component = next(one for one in mine.run.attacks if one.name == attack)
-    run = replace(mine.run, attacks=(), rounds=replica.rounds, seed=integer(mine.run.seed, "replicas", replica.number))
-    told = json.dumps([trial_id(mine.run), trial_id(run), component.to_dict(), asdict(replica)], sort_keys=True)
-    path = Path(cache) / f"replica-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+    """Train one replica in this process, and measure its model after the rounds that the attack names."""
+    worker = session(setup)
+    component = next(one for one in worker.run.attacks if one.name == attack)
+    run = replace(
+        worker.run, attacks=(), rounds=replica.rounds, seed=integer(worker.run.seed, "replicas", replica.number)
+    )
+    dependencies = json.dumps(
+        [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica)], sort_keys=True
+    )
+    path = Path(cache) / f"replica-{hashlib.sha256(dependencies.encode()).hexdigest()[:16]}.json"
     if path.exists():
         return {int(round_): values for round_, values in json.loads(path.read_text()).items()}
-    measured = _measure(mine, run, component, replica)
+    measured = _measure(worker.data, run, component, replica)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(measured).encode())
     return measured
 
 
-def _measure(mine: Any, run: Run, component: Component, replica: Any) -> dict[int, dict[str, float]]:
-    from orchestrator.trial.local_clients import LocalClients, prepare_session
-    from orchestrator.trial.loop import DivergenceError, Trial
-
-    whole = mine.data
-    data = whole if replica.inside else whole.without(component.module.target(component.config, whole))
-    clients, no_attacks, measured = LocalClients(), cast("AttackTasks", None), {}
+def _measure(
+    whole: Federation, run: Run, attack: Component[ReplicaAttack, Any], replica: Any
+) -> dict[int, dict[str, float]]:
+    """Train a replica and return the measurements of its model by round."""
+    data = attack.module.federation(attack.config, whole, replica)
+    measured: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         setup = prepare_session(f"replica of {run.seed}", run, data)
-        trial = Trial(run, setup, data, clients, no_attacks, Folder(Path(folder)).trial("replica"))
+        files = Folder(Path(folder)).trial("replica")
+        trial = Trial(run, Surroundings(setup, data, LocalClients(), cast(AttackTasks, None), files))
         while not trial.done:
             try:
                 trial.advance()
             except (DivergenceError, FloatingPointError):
-                break  # of this federation there is nothing more to tell; the run itself goes on
-            if trial.state.round in component.config.rounds:
-                network = session(setup).network
-                measured[trial.state.round] = component.module.measure(
-                    component.config, whole, network, trial.state.models[0]
-                )
+                break  # a diverged replica has no further measurements; the run itself continues
+            if attack.module.looks_after(attack.config, trial.state.round):
+                network, model = session(setup).network, trial.state.models[0]
+                measured[trial.state.round] = attack.module.measure(attack.config, whole, network, model)
     return measured

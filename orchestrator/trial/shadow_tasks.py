@@ -1,7 +1,7 @@
-"""Shadow models as parallel remote tasks, and the cache on disk that serves every trial of a sweep.
+"""Shadow models as parallel remote tasks, and the cache on disk that all trials of a sweep share.
 
-A shadow is a function of its job, the shadow set, the model and the training configuration, and its file is named by their
-hash: whoever needs it next, in this trial or another, finds it there.
+A shadow model is a function of its job, the shadow set, the model and the training configuration. Its file is named by
+the hash of these, so this trial and others find it there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import numpy as np
 import ray
 
 from algorithms.core.messages import Ints, Weights
+from algorithms.interfaces import Run
+from attacks.interfaces import AttackedModel, Audit, Cluster, Exposure, ModelAttack, ReplicaAttack, ShadowJob
+from datasets.components import Component
 from datasets.federation import Federation
-from orchestrator.config.run import Component, Run
 from orchestrator.results.folder import write_atomically
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
@@ -27,13 +29,21 @@ from orchestrator.trial.worker_session import Setup, session
 
 
 class ShadowTasks:
-    """Runs an attack's shadow jobs and audits as remote tasks, with the Ray ``options`` that the placement gives."""
+    """Runs an attack's shadow jobs and audits as remote tasks."""
 
     def __init__(self, cache: Path, options: Sequence[dict[str, Any]], timeout: float) -> None:
+        """Keep the arguments; no task is started.
+
+        Args:
+            cache: the folder of the shadow models.
+            options: Ray options, which the placement gives; tasks use them in turn.
+            timeout: seconds without any result after which a wait gives up.
+        """
         self.cache, self.options, self.timeout = cache, list(options), timeout
         self.launched = 0
 
     def _task(self, function: Any) -> Any:
+        """Return ``function`` as a Ray task with the next options."""
         self.launched += 1
         return ray.remote(function).options(max_retries=3, **self.options[self.launched % len(self.options)])
 
@@ -41,62 +51,90 @@ class ShadowTasks:
         self,
         setup: Setup,
         run: Run,
-        attack: Component,
+        attack: Component[ModelAttack, Any],
         data: Federation,
         models: list[Weights],
         assignment: Ints,
         accuracies: np.ndarray,
         round_: int,
-    ) -> dict[int, Any]:
-        """Attack every model that has clients: cluster -> the attack's own result.
+    ) -> dict[int, Audit]:
+        """Attack every model that has clients.
 
-        ``accuracies`` [clusters] are the models' training accuracies. Raises TimeoutError after the deadline.
+        Args:
+            setup: where workers find the trial.
+            run: the run.
+            attack: the attack.
+            data: the federation.
+            models: all cluster models.
+            assignment: [clients] the model of each client.
+            accuracies: [clusters] training accuracy of each model.
+            round_: the number of rounds that the models were trained for.
+
+        Returns:
+            The results by cluster.
+
+        Raises:
+            TimeoutError: no task finished within the time limit.
         """
         seed_for = lambda purpose, *place: integer(run.seed, purpose, *place)  # noqa: E731
         sent, audits, shadows = ray.put(models), {}, []
         for cluster in np.unique(assignment).tolist():
-            jobs = attack.module.shadow_jobs(attack.config, data, cluster, assignment, accuracies[cluster], seed_for)
-            mine = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
-            audits[cluster] = self._task(_audit).remote(setup, attack.name, cluster, assignment, sent, round_, *mine)
-            shadows += mine
+            jobs = attack.module.shadow_jobs(
+                attack.config, Cluster(data, cluster, assignment), accuracies[cluster], seed_for
+            )
+            refs = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
+            audits[cluster] = self._task(_audit).remote(setup, attack.name, cluster, assignment, sent, round_, *refs)
+            shadows += refs
         self._wait([*shadows, *audits.values()], attack.name)
         return {cluster: ray.get(ref) for cluster, ref in audits.items()}
 
-    def replicate(self, setup: Setup, run: Run, attack: Component) -> Any:
-        """What ``attack`` concludes from its replicas of the run; None where it wants none."""
+    def replicate(self, setup: Setup, run: Run, attack: Component[ReplicaAttack, Any]) -> Exposure | None:
+        """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         return run_replicas(self.gathered, self.cache, setup, run, attack)
 
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Results of ``function`` for every one of ``calls``, as parallel tasks, in their order."""
+        """Run one function with several arguments as parallel tasks.
+
+        Args:
+            function: the function.
+            attack: the attack's name, for error messages.
+            calls: the arguments of each call.
+
+        Returns:
+            The results, in the order of the calls.
+
+        Raises:
+            TimeoutError: no task finished within the time limit.
+        """
         refs = [self._task(function).remote(*call) for call in calls]
         self._wait(list(refs), attack)
         return ray.get(refs)
 
-    def _wait(self, refs: list[ray.ObjectRef], attack: str) -> None:
-        """Until all are done. Raises TimeoutError, and stops what runs, where nothing is done for as long as allowed."""
+    def _wait(self, refs: list[ray.ObjectRef[Any]], attack: str) -> None:
+        """Wait for all tasks; if none finishes within the time limit, cancel them and raise TimeoutError."""
         while refs:
             done, refs = ray.wait(refs, timeout=self.timeout)
             if not done:
                 for ref in refs:
                     ray.cancel(ref, force=True)
                 raise TimeoutError(
-                    f"{len(refs)} tasks of the attack {attack} are not done, and none came to an end within "
+                    f"{len(refs)} tasks of the attack {attack} are not done, and none finished within "
                     f"{self.timeout:g} s; raise resources.timeout_seconds if one of them takes that long"
                 )
 
 
-def _shadow(setup: Setup, attack: str, job: Any, cache: str) -> Any:
-    """Train one shadow model, or read it where it was trained before."""
-    mine = session(setup)
-    module = _find_attack(mine.run, attack).module
-    training = {name: value for name, value in mine.run.training.config if name not in ("backend", "clients_per_job")}
-    circumstances = [mine.data.digest(), mine.run.model.name, mine.run.model.config.model_dump(), training]
+def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
+    """Train one shadow model, or read it from the cache."""
+    worker = session(setup)
+    module = _find_attack(worker.run, attack).module
+    training = {name: value for name, value in worker.run.training.config if name not in ("backend", "clients_per_job")}
+    circumstances = [worker.data.digest(), worker.run.model.name, worker.run.model.config.model_dump(), training]
     extra = hashlib.sha256(json.dumps(circumstances, sort_keys=True).encode()).hexdigest()
     path = Path(cache) / f"{job.key(extra)}.npz"
-    if path.exists():
+    if path.exists() and module.Shadow is not None:
         with np.load(path) as file:
             return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
-    shadow = module.train_shadow(job, mine.data.shadow, mine.data.prepare, mine.network, mine.run.training.config)
+    shadow = module.train_shadow(job, worker.data.shadow, worker.data.prepare, worker.network, worker.run.training)
     buffer = io.BytesIO()
     np.savez(buffer, **dataclasses.asdict(shadow))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,15 +144,16 @@ def _shadow(setup: Setup, attack: str, job: Any, cache: str) -> Any:
 
 def _audit(
     setup: Setup, attack: str, cluster: int, assignment: Ints, models: list[Weights], round_: int, *shadows: Any
-) -> Any:
-    """Fit the attack on the shadows and turn it on one of the trial's models."""
-    mine = session(setup)
-    component = _find_attack(mine.run, attack)
-    rng = stream(mine.run.seed, "audit", round_, cluster)
+) -> Audit:
+    """Attack one of the trial's models with its trained shadow models."""
+    worker = session(setup)
+    component = _find_attack(worker.run, attack)
+    rng = stream(worker.run.seed, "audit", round_, cluster)
+    attacked = Cluster(worker.data, cluster, assignment)
     return component.module.audit(
-        component.config, mine.data, cluster, assignment, mine.network, models[cluster], shadows, rng
+        component.config, AttackedModel(attacked, worker.network, models[cluster], shadows, rng)
     )
 
 
-def _find_attack(run: Run, attack: str) -> Component:
+def _find_attack(run: Run, attack: str) -> Component[ModelAttack, Any]:
     return next(component for component in run.attacks if component.name == attack)

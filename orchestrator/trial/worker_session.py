@@ -1,4 +1,4 @@
-"""What a worker process keeps of the trial that it works for: configuration, data and one model object, to be re-filled."""
+"""What a worker process keeps of its current trial: configuration, data and one model object, which is refilled."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
 
+from algorithms.interfaces import Run
 from datasets.federation import Federation
-from orchestrator.config.run import Run, resolve
+from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
 
 if TYPE_CHECKING:
@@ -21,48 +22,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """Where a worker finds a trial: its key and references to its configuration and its data.
+    """Where a worker finds a trial.
 
-    The references stand in a list, so that Ray hands them over as they are and a worker fetches them only when the key is new.
+    The references are in a list, so that Ray does not resolve them and a worker fetches them only if the key is new.
+
+    Attributes:
+        key: identifies the trial.
+        refs: references to its configuration and its data.
     """
 
     key: str
-    refs: list[ray.ObjectRef]
+    refs: list[ray.ObjectRef[Any]]
 
     @staticmethod
-    def of(key: str, run: Run, data: ray.ObjectRef) -> Setup:
+    def of(key: str, run: Run, data: ray.ObjectRef[Any]) -> Setup:
+        """Put the run's configuration into Ray's object store and return the setup."""
         return Setup(key, [ray.put(run.to_dict()), data])
 
 
 @dataclass
 class Session:
-    """A trial as a worker process sees it; ``data`` is a view into shared memory."""
+    """A trial as a worker process sees it.
+
+    Attributes:
+        run: the run.
+        data: the federation, a view into shared memory.
+        network: the model object, which is refilled with the weights of every job.
+    """
 
     run: Run
     data: Federation
     network: Network
 
     def streams(self, round_: int) -> Callable[[str, int], np.random.Generator]:
-        """The generators of one round, by purpose and client."""
+        """Return a function that gives the generators of one round, by purpose and client."""
         return lambda purpose, client: stream(self.run.seed, purpose, round_, client)
 
     def fixed(self, purpose: str, *place: int) -> np.random.Generator:
-        """A generator that is the same in every round."""
+        """Return a generator that is the same in every round."""
         return stream(self.run.seed, purpose, *place)
 
 
 _sessions: dict[str, Session] = {}
 
-# Parameters of glibc's mallopt: above which sizes memory is given back to the system as soon as it is free.
+# Parameters of glibc's mallopt: the sizes above which freed memory is returned to the system at once.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 1 << 28
 
 
 def keep_freed_memory() -> None:
-    """Let this process use memory again that it has freed, as far as its C library can be told so.
+    """Let this process reuse the memory that it has freed, where its C library allows it.
 
-    Left alone, glibc gives a step's large tensors back to the system, and the next step pays for the same pages once more, two
-    thousand of them for 32 images of MNIST: a fifth of its time, and more where several processes ask at once.
+    By default, glibc returns a step's large tensors to the system, and the next step pays for the same pages again: two
+    thousand of them for 32 images of MNIST, which is a fifth of the step's time, and more if several processes do so at
+    once.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
@@ -71,7 +84,10 @@ def keep_freed_memory() -> None:
 
 
 def session(setup: Setup) -> Session:
-    """This process' session for the trial; the one before is dropped, so that one model object exists at a time."""
+    """Return this process's session for the trial.
+
+    The previous session is dropped, so only one model object exists at a time.
+    """
     if setup.key not in _sessions:
         import torch
 
@@ -83,7 +99,9 @@ def session(setup: Setup) -> Session:
         training = run.training.config
         torch.set_num_threads(training.threads)
         if training.device == "cuda":
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may add in another order
+            os.environ.setdefault(
+                "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+            )  # without it, cuBLAS may sum in a different order
             torch.use_deterministic_algorithms(True, warn_only=True)
         _sessions.clear()
         _sessions[setup.key] = Session(run, data, Network(run.model, data.shape, data.classes, training.device))

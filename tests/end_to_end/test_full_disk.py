@@ -72,7 +72,7 @@ def test_a_full_disk_stops_the_sweep_with_a_sentence(disk, tmp_path):
     code, printed = printed_until("finished in", sweep, disk, lambda: fill(disk))
     assert code == 1, printed
     assert "could not be written: no space left on device" in printed
-    assert "what was saved before is whole, and the same command goes on from there" in printed
+    assert "everything saved before is intact, and the same command resumes from there" in printed
     assert "Traceback" not in printed
     records = {path.parent: json.loads(path.read_text()) for path in disk.glob("tiny/trials/*/result.json")}
     finished = [folder for folder, record in records.items() if record["status"] == "finished"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from algorithms.engine.block import Assignment
 from orchestrator.cluster.placement import placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
@@ -48,7 +49,8 @@ def test_actors_share_a_gpu_and_train(ray_with_a_gpu):
     data = datasets.build_federation(run.data, run.split, None, lambda purpose: stream(run.seed, purpose))
     setup = Setup.of("a trial", run, ray.put(data))
     (models,) = clients.run(setup, [Job("initial", (0, 1))])
-    jobs = [Job("train", (models, block, np.zeros(4, np.int64), 0, {}, {}, ())) for block in client_blocks(8, 4)]
+    started = [Assignment(block, np.zeros(4, np.int64), 0, {}, {}) for block in client_blocks(8, 4)]
+    jobs = [Job("train", (models, assigned, ())) for assigned in started]
     parts = [sent.parts for sent in clients.run(setup, jobs)]
     assert [part[0].clients.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     clients.stop()

@@ -52,14 +52,12 @@ def finished(killed, sweep) -> tuple[Path, str]:
 def test_control_c_keeps_what_is_done_and_says_how_to_go_on(stopped):
     _, code, printed, statuses = stopped
     assert code == 130, printed
-    assert "the same command goes on from there" in printed
+    assert "the same command resumes from there" in printed
     assert "finished" in statuses
     assert set(statuses) == {"finished", "unfinished"}
 
 
-def test_stopped_killed_and_gone_on_with_it_ends_with_the_bytes_of_a_run_in_one_process(
-    killed, finished, sweep, tmp_path
-):
+def test_interrupted_and_resumed_it_ends_with_the_bytes_of_one_process(killed, finished, sweep, tmp_path):
     _, printed, done = killed
     assert 2 <= done < 4, printed
     assert f"{done} of 4 trials are complete and are not repeated" in finished[1]

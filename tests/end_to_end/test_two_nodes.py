@@ -53,7 +53,10 @@ def test_a_results_folder_that_another_node_does_not_see_is_refused(cluster, tin
     assert done.returncode == 2, done.stdout + done.stderr
     (line, _) = done.stderr.strip().splitlines()[-2:]
     assert line.startswith("--results: node ")
-    assert f"cannot keep results in {results / 'tiny'} (it does not see what is written there)" in line
+    assert (
+        f"cannot use the results folder {results / 'tiny'} (it does not see files that this process writes there)"
+        in line
+    )
     assert "nothing was started, nothing was written" in done.stderr
     assert list(results.iterdir()) == []
 
@@ -70,4 +73,4 @@ def test_a_node_with_other_packages_is_refused(cluster, tiny, tmp_path):
     finally:
         cluster.lose(number)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "has torch 0.1, unlike this process, and results depend on that" in done.stderr
+    assert "has torch 0.1, unlike this process, and results depend on versions" in done.stderr

@@ -120,7 +120,7 @@ def test_a_report_on_nothing_is_refused(tmp_path, capsys):
     assert str(tmp_path) in capsys.readouterr().err
 
 
-def test_list_shows_members_and_their_fields(capsys):
+def test_list_shows_components_and_their_fields(capsys):
     assert main(["list"]) == 0
     assert "ifca_mir" in capsys.readouterr().out
     assert main(["list", "--help", "ifca_mir"]) == 0
@@ -168,4 +168,4 @@ def test_ui_says_which_address_to_open_before_it_becomes_mlflow(tmp_path, monkey
 
 def test_ui_of_a_folder_without_runs_is_refused(tmp_path, capsys):
     assert main(["ui", str(tmp_path)]) == 2
-    assert "holds no runs" in capsys.readouterr().err
+    assert "contains no runs" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""Figures of a report, each from an arrangement of trials."""
+"""The figures of a report; each is drawn from an `Arrangement` of the trials."""

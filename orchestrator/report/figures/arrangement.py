@@ -1,8 +1,8 @@
-"""Where a trial belongs in a figure: which swept key is told apart by color, which by position, which by panel.
+"""The place of each trial in a figure: which swept keys become colors, positions on the axis and panels.
 
-The first slot that was swept is the color (the algorithm), the minority ratio or the most telling other key the
-horizontal axis, and whatever else was swept a panel each. Keys that always change together count as one. Where the color
-is to tell several keys apart, they are joined to one, `METHOD`.
+The first swept slot of an algorithm is the color. The minority ratio, or else the most suitable other key, is the
+horizontal axis; every combination of the remaining keys has a panel. Keys that always change together count as one. If
+the color stands for several keys, they are joined into one, `METHOD`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from orchestrator.report.data import Results
 from orchestrator.report.swept import SLOT_NAMES
 from orchestrator.report.values import Row, Value, sort_key, text
 from orchestrator.report.vocabulary import (
-    COMPONENTS,
     PAIR,
     UNITS,
     colors,
+    component_label,
     key_labels,
     method_label,
     setting_label,
@@ -26,19 +26,25 @@ from orchestrator.report.vocabulary import (
 )
 
 MOST_COLORS = 8
-# The slots that make an algorithm, most telling first. A data set or a model is a circumstance, not an algorithm.
+# The slots that define an algorithm, the most important first. Data set and model are not part of an algorithm.
 ALGORITHM = ("clustering.name", "privacy.name", "objective.name", "aggregation.name", "training.name")
 AXES = ("data.split.minority_ratio", "data.split.minority", "data.split.majority")
-METHOD = "method"  # a column of trials that joins several keys: the list of their values
+METHOD = "method"  # a column of trials that joins several keys; it holds the list of their values
 
 Point = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The finished trials of a sweep, laid out: ``hue`` key or None, ``axis`` keys (joined), ``facets`` keys.
+    """The layout of a sweep's finished trials in a figure.
 
-    ``joined`` are the keys that the hue stands for where it is `METHOD`.
+    Attributes:
+        results: the results of the sweep.
+        trials: the finished trials.
+        hue: the key shown by color; None if there is none.
+        axis: the keys shown along the horizontal axis.
+        facets: the keys whose values have panels of their own.
+        joined: the keys that the hue stands for if it is `METHOD`.
     """
 
     results: Results
@@ -50,32 +56,33 @@ class Arrangement:
 
     @cached_property
     def hues(self) -> list[Value]:
-        """Values of the color, sorted; a single None if nothing is told apart by color."""
+        """The values shown by color, sorted; a single None if color shows nothing."""
         return [point[0] for point in points(self.trials, (self.hue,))] if self.hue else [None]
 
     @cached_property
     def positions(self) -> list[Point]:
-        """Values along the axis, sorted; a single () if there is no axis."""
+        """The values along the axis, sorted; a single () if there is no axis."""
         return points(self.trials, self.axis)
 
     @cached_property
     def panels(self) -> list[Point]:
-        """Values of the remaining keys, one panel each, sorted; a single () if there is none."""
+        """The values of the facets, one panel each, sorted; a single () if there is no facet."""
         return points(self.trials, self.facets)
 
     def cell(self, panel: Point, position: Point, hue: Value) -> list[Row]:
-        """The trials at one place of the figure, one per seed."""
+        """The trials at one place of the figure, one for each seed."""
         place = {**dict(zip(self.facets, panel, strict=True)), **dict(zip(self.axis, position, strict=True))}
         if self.hue:
             place[self.hue] = hue
         return [trial for trial in self.trials if all(text(trial[key]) == text(place[key]) for key in place)]
 
     def measured(self, panel: Point, position: Point, hue: Value, metric: str) -> list[float]:
+        """The values of a metric at one place of the figure."""
         return [float(t[metric]) for t in self.cell(panel, position, hue) if t.get(metric) is not None]
 
     @cached_property
     def palette(self) -> dict[str, str]:
-        """Color of every value of the hue, by its text. Trials of one algorithm have that algorithm's own color."""
+        """The color of every value of the hue, by its text; a sweep of one algorithm uses that algorithm's color."""
         if self.joined:
             found = colors([self.hue_label(hue) for hue in self.hues])
             return {text(hue): found[self.hue_label(hue)] for hue in self.hues}
@@ -84,6 +91,7 @@ class Arrangement:
         return found if self.hue else {"": next(iter(found.values()))}
 
     def hue_label(self, hue: Value) -> str:
+        """The label of a color in the legend."""
         if self.joined:
             return method_label(self.joined, hue)
         if self.hue and not self.hue.endswith(".name"):
@@ -91,29 +99,32 @@ class Arrangement:
         return value_label(self.hue, hue) if self.hue else self.algorithm
 
     def panel_label(self, panel: Point) -> str:
+        """The label of a panel."""
         return setting_label(self.facets, panel)
 
     @property
     def algorithm(self) -> str:
-        """The algorithm where there is only one, from the slots that do not hold their usual component."""
+        """The label of the algorithm of a sweep with only one, made from the slots with an unusual component."""
         return method_label(ALGORITHM, [self.results.value(self.trials[0], key) for key in ALGORITHM])
 
     @property
     def axis_label(self) -> str:
+        """The label of the horizontal axis, with units."""
         labels = " / ".join(key_labels(self.axis))
         units = dict.fromkeys(unit for key in self.axis if (unit := self._unit(key)))
         return f"{labels} ({', '.join(units)})" if units else labels
 
     def position_label(self, position: Point) -> str:
-        """The values one below the other, as under a tick."""
+        """The tick label of a position: its values, one below the other."""
         if self.joined and self.axis == (self.hue,):
             return self.hue_label(position[0]).replace(", ", "\n")
         return "\n".join(value_label(key, value) or "–" for key, value in zip(self.axis, position, strict=True))
 
     @property
     def datasets(self) -> str:
+        """The labels of the sweep's data sets."""
         names = sorted({text(self.results.value(trial, "data.name")) for trial in self.trials} - {""})
-        return ", ".join(COMPONENTS.get(name, name) for name in names) or "unknown data"
+        return ", ".join(component_label("data.name", name) for name in names) or "unknown data"
 
     def _unit(self, key: str) -> str:
         if key not in ("data.split.minority", "data.split.majority"):
@@ -123,16 +134,16 @@ class Arrangement:
 
 
 def arrange(results: Results) -> Arrangement | None:
-    """The layout of a sweep's figures; None if no trial has finished."""
+    """The layout for the figures of a sweep; None if no trial has finished."""
     trials = tuple(trial for trial in results.trials if trial["status"] == "finished")
     if not trials:
         return None
     varied = [key for key in results.keys if len(points(trials, (key,))) > 1]
     few = [key for key in ALGORITHM if key in varied and len(points(trials, (key,))) <= MOST_COLORS]
-    told = _fitting(trials, (few[0], *_own(trials, few[0], varied))) if few else ()
-    color = _color(Arrangement(results, trials, None, (), ()), told)
+    color_keys = _fitting(trials, (few[0], *_own(trials, few[0], varied))) if few else ()
+    color = _color(Arrangement(results, trials, None, (), ()), color_keys)
     hue, trials = color.hue, color.trials
-    rest = [key for key in varied if key not in told and not _decides(trials, (hue,) if hue else (), key)]
+    rest = [key for key in varied if key not in color_keys and not _decides(trials, (hue,) if hue else (), key)]
     axis = _axis(trials, rest)
     if hue and not axis:
         return replace(color, axis=(hue,))
@@ -141,9 +152,12 @@ def arrange(results: Results) -> Arrangement | None:
 
 
 def by_method(arr: Arrangement, trials: tuple[Row, ...] | None = None, besides: tuple[str, ...] = ()) -> Arrangement:
-    """The trials with all that makes an algorithm told apart by color, as far as there are colors; the rest are panels.
+    """The layout in which each variant of an algorithm has a color, as far as colors suffice; other keys have panels.
 
-    ``trials`` are those to be shown (all), ``besides`` keys that the figure tells apart in a way of its own.
+    Args:
+        arr: the usual layout.
+        trials: the trials to show; default: all.
+        besides: keys that the figure shows in another way.
     """
     trials = arr.trials if trials is None else trials
     varied = [key for key in arr.results.keys if key not in besides and len(points(trials, (key,))) > 1]
@@ -151,11 +165,13 @@ def by_method(arr: Arrangement, trials: tuple[Row, ...] | None = None, besides: 
     if any(key in slots for key in PAIR) and not any(key in besides for key in PAIR):
         trials = tuple(trial | {key: arr.results.value(trial, key) for key in PAIR} for trial in trials)
         slots += [key for key in PAIR if key not in slots]
-    told = [key for slot in slots for key in (slot, *_own(trials, slot, varied))]
-    told += [
-        key for key in varied if key not in told and key.split(".")[0] in {slot.split(".")[0] for slot in ALGORITHM}
+    algorithm_keys = [key for slot in slots for key in (slot, *_own(trials, slot, varied))]
+    algorithm_keys += [
+        key
+        for key in varied
+        if key not in algorithm_keys and key.split(".")[0] in {slot.split(".")[0] for slot in ALGORITHM}
     ]
-    joined = _fitting(trials, tuple(told))
+    joined = _fitting(trials, tuple(algorithm_keys))
     if not set(PAIR) <= set(joined):
         joined = tuple(key for key in joined if key in varied)
     color = _color(Arrangement(arr.results, trials, None, (), ()), joined)
@@ -167,7 +183,7 @@ def by_method(arr: Arrangement, trials: tuple[Row, ...] | None = None, besides: 
 
 
 def _fitting(trials: tuple[Row, ...], keys: tuple[str, ...]) -> tuple[str, ...]:
-    """As many of the keys, from the left, as there are colors for; without those that the others decide."""
+    """The keys from the left, as many as colors suffice for, without those that the others determine."""
     kept: tuple[str, ...] = ()
     for key in keys:
         new = key in PAIR or not _decides(trials, kept, key)
@@ -177,13 +193,13 @@ def _fitting(trials: tuple[Row, ...], keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _own(trials: tuple[Row, ...], slot: str, varied: list[str]) -> list[str]:
-    """The fields of a swept slot that some of its components lack: on an axis of their own those would stand apart."""
+    """The fields of a swept slot that some of its components lack; they cannot have an axis of their own."""
     fields = [key for key in varied if key != slot and key.startswith(slot.removesuffix("name"))]
     return [key for key in fields if any(trial.get(key) is None for trial in trials)]
 
 
 def _color(arr: Arrangement, keys: tuple[str, ...]) -> Arrangement:
-    """The arrangement with these keys as its color; several are joined to one."""
+    """The arrangement with these keys shown by color; several keys are joined into one."""
     if len(keys) < 2:
         return replace(arr, hue=keys[0] if keys else None)
     trials = tuple(trial | {METHOD: [trial.get(key) for key in keys]} for trial in arr.trials)
@@ -197,7 +213,7 @@ def points(trials: Iterable[Row], keys: tuple[str, ...]) -> list[Point]:
 
 
 def _axis(trials: tuple[Row, ...], keys: list[str]) -> tuple[str, ...]:
-    """The key for the axis, with those that stand in one-to-one relation to it."""
+    """The key for the axis, with the keys that always change together with it."""
     if not keys:
         return ()
     first = min(keys, key=lambda key: (_rank(trials, key), keys.index(key)))
@@ -214,5 +230,5 @@ def _rank(trials: tuple[Row, ...], key: str) -> int:
 
 
 def _decides(trials: tuple[Row, ...], keys: tuple[str, ...], other: str) -> bool:
-    """Whether the values of ``keys`` leave only one value for ``other``."""
+    """Whether the values of ``keys`` determine the value of ``other``."""
     return len(points(trials, keys)) == len(points(trials, (*keys, other)))

@@ -1,7 +1,7 @@
-"""The figures of a report, each from an arrangement of trials; a figure whose data do not exist is None.
+"""The list of all figures of a report. Each is a function of an `Arrangement` that returns None without data.
 
-Those of the IFCA-MIR paper (Figures 1 to 8) are here and in `curves`, FinP's in `exposure`, metric privacy's in
-`protection`. A further figure is one function and one line in `FIGURES`.
+The figures of the IFCA-MIR paper (Figures 1 to 8) are here and in `curves`, those of FinP in `exposure`, and those of
+metric privacy in `protection`. To add a figure, write a function and add it to `FIGURES`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FAIRNESS = {
 
 
 def figures(results: Results) -> Iterator[tuple[str, Figure]]:
-    """Name and figure of everything that these results can show. One at a time, so that memory holds one."""
+    """Yield the name and figure of everything that these results can show, one at a time to save memory."""
     arr = arrange(results)
     if arr is None:
         return
@@ -56,21 +56,21 @@ def figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 
 def accuracy(arr: Arrangement) -> Figure | None:
-    """Accuracy of all clients, where there are no groups to tell apart; `trade_off` has it for protected federations."""
+    """Accuracy over all clients, if the sweep has no groups; `trade_off` shows it for sweeps with privacy mechanisms."""
     if is_protected(arr) or any(_has(arr, f"accuracy_{group}") for group in GROUPS):
         return None
     return _panels(arr, Sheet("Accuracy", box_note(arr)), {"accuracy": ""}, "accuracy (fraction)", boxes)
 
 
 def accuracy_by_group(arr: Arrangement) -> Figure | None:
-    """Accuracy of the people: each client's test data under the model that the client uses, by true group."""
-    sheet = Sheet("Accuracy of the clients of each group, under the model they use", box_note(arr))
+    """Accuracy by true group: each client's test data under the model that the client uses."""
+    sheet = Sheet("Accuracy of the clients of each group, with the model that they use", box_note(arr))
     names = {f"accuracy_{group}": f"{group} clients" for group in GROUPS}
     return _panels(arr, sheet, names, "accuracy (fraction)", boxes)
 
 
 def accuracy_by_model(arr: Arrangement) -> Figure | None:
-    """Accuracy of each model on its own group's test data: what the paper plots."""
+    """Accuracy of each model on the test data of its own group, as the paper plots it."""
     sheet = Sheet("Accuracy of each model on its own group's data", box_note(arr))
     names = {f"model_accuracy_{group}": f"{group} model" for group in GROUPS}
     return _panels(arr, sheet, names, "accuracy (fraction)", boxes)
@@ -89,14 +89,14 @@ def mia(arr: Arrangement) -> Figure | None:
 
 
 def violations(arr: Arrangement) -> Figure | None:
-    """Clients whose tolerance is exceeded by the attack on the model they use, in all and by true group."""
+    """Number of clients whose privacy tolerance the attack on their model exceeds, in total and by true group."""
     sheet = Sheet("Clients whose privacy tolerance is exceeded", mean_note(arr, "bars", "whiskers"))
     names = {"violations": "all clients"} | {f"violations_{group}": f"{group} clients" for group in GROUPS}
     return _panels(arr, sheet, names, "violations (clients)", bars)
 
 
 def fairness(arr: Arrangement) -> Figure | None:
-    """The three fairness metrics between groups: signed around 0 where signed values exist, and absolute."""
+    """The three fairness metrics between groups: signed values, if there are any, and absolute values."""
     arr = _with_last_round(arr, tuple(f"{name}_signed" for name in FAIRNESS))
     kinds = {"_signed": "majority − minority (fraction)", "": "absolute difference (fraction)"}
     shown = [kind for kind in kinds if any(_has(arr, name + kind) for name in FAIRNESS)]
@@ -108,9 +108,7 @@ def fairness(arr: Arrangement) -> Figure | None:
         for panel in arr.panels
         for kind in shown
     ]
-    sheet = Sheet(
-        "Differences in treatment between the groups", mean_note(arr), (dashed_handle("equal treatment (0)"),)
-    )
+    sheet = Sheet("Fairness: differences between the groups", mean_note(arr), (dashed_handle("equal treatment (0)"),))
     return grid(arr, sheet, list(names.values()), rows, _fairness_panel)
 
 
@@ -138,12 +136,12 @@ def _fairness_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> No
     ax.axhline(0, **REFERENCE)
     intervals(ax, arr, panel, metric)
     if metric == "demographic_parity_signed":
-        note = "always 0: in each group the\nshares of all classes add up to 1"
+        note = "always 0: in each group, the\nfractions of all classes add up to 1"
         ax.annotate(note, (0.5, 0.9), xycoords="axes fraction", ha="center", va="top", fontsize=BODY - 1, color=GRAY)
 
 
 def _panels(arr: Arrangement, sheet: Sheet, names: dict[str, str], ylabel: str, draw: Draw) -> Figure | None:
-    """One column for each of the metrics that were measured, one row for each value of the facets."""
+    """A figure with a column for each measured metric and a row for each value of the facets."""
     shown = {name: label for name, label in names.items() if _has(arr, name)}
     if not shown:
         return None
@@ -156,7 +154,7 @@ def _has(arr: Arrangement, metric: str) -> bool:
 
 
 def _with_last_round(arr: Arrangement, names: tuple[str, ...]) -> Arrangement:
-    """The arrangement with values of each trial's last round, for metrics that the trials themselves do not have."""
+    """The arrangement with values from each trial's last round, for metrics that are missing in the final metrics."""
     last = {ident: rounds[-1] for ident, rounds in arr.results.rounds.items() if rounds}
     found = [{name: last.get(trial["id"], {}).get(name) for name in names} for trial in arr.trials]
     held = [{name: value for name, value in trial.items() if value is not None} for trial in arr.trials]

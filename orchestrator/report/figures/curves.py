@@ -1,4 +1,4 @@
-"""Figures with an axis of numbers: convergence over rounds, and the paper's motivation over minority ratios."""
+"""Figures with a numeric axis: convergence over the rounds, and attack accuracy over minority ratios."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def convergence(arr: Arrangement) -> Figure | None:
 
 
 def motivation(arr: Arrangement) -> Figure | None:
-    """Figure 1 of IFCA-MIR: attack accuracy against IFCA's two models over the share of minority clients.
+    """Figure 1 of the IFCA-MIR paper: attack accuracy on IFCA's two models over the fraction of minority clients.
 
-    Published points are hollow. They are drawn only over the data set that they were measured on.
+    Hollow points are published values; they are shown only for the data set of the paper.
     """
     trials = [trial for trial in arr.trials if text(arr.results.value(trial, "clustering.name")) == "ifca"]
     names = {group: f"mia_accuracy_{group}" for group in GROUP_COLORS}
     ratios = {text(trial.get(RATIO)) for trial in trials} - {""}
     if len(ratios) < 2 or not any(trial.get(name) is not None for trial in trials for name in names.values()):
         return None
-    told = {"clustering.name", *(arr.axis if RATIO in arr.axis else (RATIO,))}
-    facets = tuple(key for key in (arr.hue, *arr.axis, *arr.facets) if key and key not in told)
+    axis_keys = {"clustering.name", *(arr.axis if RATIO in arr.axis else (RATIO,))}
+    facets = tuple(key for key in (arr.hue, *arr.axis, *arr.facets) if key and key not in axis_keys)
     panels = points(trials, facets)
     printed = published_points({text(arr.results.value(trial, "data.name")) for trial in trials})
     extra = (*([_hollow()] if printed else []), dashed_handle("guessing (0.5)"))
@@ -98,26 +98,35 @@ def motivation(arr: Arrangement) -> Figure | None:
 
 
 def published_points(datasets: set[str]) -> list[Printed]:
-    """Group, minority ratio and printed attack accuracy of IFCA on the given data sets (our names)."""
+    """The group, minority ratio and printed attack accuracy of IFCA on the data sets (our names)."""
     found = []
     for record in records():
-        wanted = rules()["ifca_mir"](record) if record.paper == "ifca_mir" else None
-        if wanted and RATIO in wanted.where and wanted.where["data.name"] in datasets:
+        counterpart = rules()["ifca_mir"](record) if record.paper == "ifca_mir" else None
+        if counterpart and RATIO in counterpart.where and counterpart.where["data.name"] in datasets:
             for group in GROUP_COLORS:
-                if f"mia_accuracy_{group}" in wanted.metrics:
-                    found.append((group, float(wanted.where[RATIO]), record.value))
+                if f"mia_accuracy_{group}" in counterpart.metrics:
+                    found.append((group, float(counterpart.where[RATIO]), record.value))
     return found
 
 
 def curves(ax: Axes, arr: Arrangement, panel: Point, position: Point, name: str, bands: bool = True) -> None:
-    """A metric over the rounds for each color: mean over seeds, and a band around it."""
+    """Draw a metric over the rounds for each color: the mean over seeds, with a band for the interval.
+
+    Args:
+        ax: the panel to draw into.
+        arr: the layout of the trials.
+        panel: the values of the facets.
+        position: the values along the axis.
+        name: the metric.
+        bands: whether to draw the bands.
+    """
     for hue in arr.hues:
         trials = arr.cell(panel, (hue,) if arr.axis == (arr.hue,) else position, hue)
         curve(ax, arr, trials, name, bands, color=arr.palette[text(hue)])
 
 
 def curve(ax: Axes, arr: Arrangement, trials: Sequence[Row], name: str, band: bool = True, **style: Any) -> None:
-    """The mean of these trials in every round, and a band around it; nothing where nothing was measured."""
+    """Draw the mean of these trials over the rounds, with a band for the interval; rounds without values are left out."""
     found = by_round([arr.results.rounds[trial["id"]] for trial in trials], name)
     numbers = list(found)
     ax.plot(numbers, [e.mean for e in found.values()], **({"linewidth": 2} | style))
@@ -127,7 +136,12 @@ def curve(ax: Axes, arr: Arrangement, trials: Sequence[Row], name: str, band: bo
 
 
 def by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
-    """Mean and interval over the trials for every round in which at least one of them has a value."""
+    """The mean and interval over trials for every round in which at least one trial has a value.
+
+    Args:
+        tables: the rounds of each trial.
+        name: the metric.
+    """
     values: dict[int, list[float]] = {}
     for table in tables:
         for row in table:
@@ -137,7 +151,7 @@ def by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
 
 
 def in_rounds(arr: Arrangement, name: str) -> bool:
-    """Whether any trial has the metric by round."""
+    """Whether any trial has the metric in its rounds."""
     tables = (arr.results.rounds[trial["id"]] for trial in arr.trials)
     return any(row.get(name) is not None for table in tables for row in table)
 

@@ -1,6 +1,6 @@
-"""How the figures are drawn: a grid of panels with one legend outside of it, and three ways to put trials into a panel.
+"""Drawing tools for the figures: a grid of panels with a common legend, and boxes, intervals and bars in a panel.
 
-Matplotlib's object interface on the Agg canvas: no window, no global figure, no settings that outlive a figure.
+They use Matplotlib's object interface on the Agg canvas: no window, no global figure, no global settings.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ REFERENCE: dict[str, Any] = {"color": GRAY, "linestyle": "--", "linewidth": 1.2,
 BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the resolution below
 RESOLUTION = 120  # dots per inch
 PANEL_HEIGHT = 2.5  # inches
-IN_A_ROW = 3  # panels that are side by side where they are all of one kind
+IN_A_ROW = 3  # at most so many panels of one kind are side by side
 PER_INCH = 11  # characters of body text in an inch, on average
-RATES = (-0.02, 1.02)  # the vertical axis of a rate ends here, however wide an interval is
+RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 Shared = Literal["row", "col", "all", "none"]
 Draw = Callable[["Axes", Arrangement, Point, str], None]
@@ -35,7 +35,14 @@ Draw = Callable[["Axes", Arrangement, Point, str], None]
 
 @dataclass(frozen=True)
 class PanelRow:
-    """One row of panels: the values of the facets that it shows, a metric for each column, the vertical axis' label."""
+    """One row of panels.
+
+    Attributes:
+        panel: the values of the facets that it shows.
+        metrics: the metric of each column.
+        ylabel: the label of the vertical axis.
+        label: what the row has in common, shown on the right.
+    """
 
     panel: Point
     metrics: tuple[str, ...]
@@ -45,9 +52,13 @@ class PanelRow:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A figure's words: what it shows (the title's first line), how to read the marks, further legend entries.
+    """The texts of a figure, and the limits of its axes.
 
-    ``within`` are the farthest ends of the vertical axes.
+    Attributes:
+        what: the first line of the title.
+        note: how to read the marks; the title of the legend.
+        extra: further entries of the legend.
+        within: the widest limits of the vertical axes.
     """
 
     what: str
@@ -57,7 +68,15 @@ class Sheet:
 
 
 def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[PanelRow], draw: Draw) -> Figure:
-    """A figure with one panel for each row and column, drawn by ``draw``; equal ``ylabel`` means equal scale."""
+    """A figure with a panel for each row and column; rows with equal ``ylabel`` have equal scales.
+
+    Args:
+        arr: the layout of the trials.
+        sheet: the texts of the figure.
+        columns: the headings of the columns.
+        rows: the rows of panels.
+        draw: draws a metric into a panel, such as `boxes`, `intervals` or `bars`.
+    """
     figure, axes = blank(arr, sheet, len(rows), len(columns), panel_width(arr))
     for line, row in zip(axes, rows, strict=True):
         for ax, metric in zip(line, row.metrics, strict=True):
@@ -73,7 +92,16 @@ def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[
 def blank(
     arr: Arrangement, sheet: Sheet, rows: int, columns: int, width: float, shared: Shared = "row"
 ) -> tuple[Figure, Any]:
-    """An empty titled figure and its axes [rows, columns], panels ``width`` inches wide; ``shared`` vertical scales."""
+    """An empty figure with a title, and its axes [rows, columns].
+
+    Args:
+        arr: the layout, for the title.
+        sheet: the texts of the figure.
+        rows: number of rows of panels.
+        columns: number of columns of panels.
+        width: width of a panel in inches.
+        shared: which panels share their vertical axis, as in Matplotlib.
+    """
     from matplotlib.figure import Figure
 
     size = (max(7.2, columns * width + 0.9), rows * PANEL_HEIGHT + 1.6)
@@ -90,7 +118,7 @@ def blank(
 
 
 def wrap(arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, Any]:
-    """A figure of panels of one kind, `IN_A_ROW` at most side by side, and the panels in order [len(headings)]."""
+    """A figure of similar panels, at most `IN_A_ROW` side by side, and the panels in order [len(headings)]."""
     columns = min(len(headings), IN_A_ROW)
     rows = -(-len(headings) // columns)
     figure, axes = blank(arr, sheet, rows, columns, 3.4, shared="all")
@@ -106,18 +134,18 @@ def wrap(arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, y
 
 
 def panel_width(arr: Arrangement) -> float:
-    """Inches that a panel needs for its positions, boxes and tick labels."""
+    """The width in inches that a panel needs for its positions, boxes and tick labels."""
     each = 0.5 if arr.axis == (arr.hue,) else 0.3 * len(arr.hues)
     return min(max(3.1, 0.6 + max(each, longest(arr) / PER_INCH + 0.1, 0.55) * len(arr.positions)), 9.0)
 
 
 def longest(arr: Arrangement) -> int:
-    """Characters in the longest line of the tick labels."""
+    """The number of characters in the longest line of the tick labels."""
     return max(len(line) for position in arr.positions for line in arr.position_label(position).split("\n"))
 
 
 def categories(ax: Axes, arr: Arrangement) -> None:
-    """Tick labels at the positions of the axis, turned where they would touch."""
+    """Set the tick labels at the positions of the axis, rotated if they would overlap."""
     labels = [arr.position_label(position) for position in arr.positions]
     ax.set_xticks(range(len(labels)), labels, fontsize=BODY)
     ax.set_xlim(-0.6, len(labels) - 0.4)
@@ -128,7 +156,7 @@ def categories(ax: Axes, arr: Arrangement) -> None:
 
 
 def label_columns(axes: Any, headings: Sequence[str], xlabel: str) -> None:
-    """What the columns show, above them, and the horizontal axis' name below them."""
+    """Write headings above the columns and the label of the horizontal axis below them."""
     for ax, heading in zip(axes[0], headings, strict=True):
         width = ax.get_figure().get_figwidth() / len(headings) - 0.5
         ax.set_title(textwrap.fill(heading, int(width * PER_INCH * BODY / HEADING)), fontsize=HEADING)
@@ -137,7 +165,7 @@ def label_columns(axes: Any, headings: Sequence[str], xlabel: str) -> None:
 
 
 def label_row(line: Sequence[Axes], ylabel: str, label: str = "") -> None:
-    """The vertical axis' name on the left, what the row has in common on the right."""
+    """Write the label of the vertical axis on the left, and what the row has in common on the right."""
     line[0].set_ylabel(ylabel, fontsize=BODY)
     if label:
         wrapped = textwrap.fill(label, int(PANEL_HEIGHT * PER_INCH * 0.9))
@@ -147,7 +175,7 @@ def label_row(line: Sequence[Axes], ylabel: str, label: str = "") -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
-    """One legend below the panels; its title says how to read the marks."""
+    """Add one legend below the panels; its title says how to read the marks."""
     entries = [*handles, *sheet.extra]
     widest = max((len(str(handle.get_label())) for handle in entries), default=1)
     room = int(figure.get_figwidth() / (widest / PER_INCH + 0.55))
@@ -165,7 +193,7 @@ def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
 
 
 def same_scale(axes: Any, kinds: Sequence[str], within: tuple[float, float]) -> None:
-    """Give rows of one kind the same vertical limits, so that small multiples can be compared."""
+    """Give rows of one kind the same vertical limits, so that their panels can be compared."""
     for kind in set(kinds):
         lines = [line for line, of in zip(axes, kinds, strict=True) if of == kind]
         limits = [ax.get_ylim() for line in lines for ax in line]
@@ -176,7 +204,7 @@ def same_scale(axes: Any, kinds: Sequence[str], within: tuple[float, float]) -> 
 
 
 def algorithm_handles(arr: Arrangement, kind: Literal["marker", "line", "patch"] = "marker") -> list[Any]:
-    """Legend entries of the algorithms, as they are drawn."""
+    """The legend entries of the algorithms, with their marks."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -192,12 +220,12 @@ def algorithm_handles(arr: Arrangement, kind: Literal["marker", "line", "patch"]
 
 
 def dashed_handle(label: str) -> Any:
-    """Legend entry of a reference line."""
+    """The legend entry of a reference line."""
     return stroke(label, **REFERENCE)
 
 
 def stroke(label: str, **style: Any) -> Any:
-    """Legend entry of a kind of line."""
+    """The legend entry of a line with this style."""
     from matplotlib.lines import Line2D
 
     look: dict[str, Any] = {"color": "black", "linewidth": 1.6} | style
@@ -205,12 +233,12 @@ def stroke(label: str, **style: Any) -> Any:
 
 
 def marker(arr: Arrangement, hue: Value) -> str:
-    """The marker of a color: the second way to tell algorithms apart."""
+    """The marker of a color, a second way to distinguish algorithms."""
     return MARKERS[[text(h) for h in arr.hues].index(text(hue)) % len(MARKERS)]
 
 
 def places(arr: Arrangement, spread: float = 0.8) -> Iterator[tuple[float, float, Point, Value]]:
-    """Where each algorithm stands at each position: horizontal place, room there, position, algorithm."""
+    """Yield the horizontal coordinate, available width, position and hue of each algorithm at each position."""
     room = spread / len(arr.hues)
     for i, position in enumerate(arr.positions):
         if arr.axis == (arr.hue,):
@@ -221,7 +249,7 @@ def places(arr: Arrangement, spread: float = 0.8) -> Iterator[tuple[float, float
 
 
 def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Quartiles and range of the seeds as a box (from three seeds on), the median as its line, each seed as a point."""
+    """Draw each seed as a point and, for three or more seeds, a box with their quartiles, range and median."""
     for x, room, position, hue in places(arr):
         values, color = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
         line = {"color": color, "linewidth": 1.4}
@@ -245,14 +273,14 @@ def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
 
 
 def box_note(arr: Arrangement) -> str:
-    """How to read `boxes`, by the number of seeds that there are."""
+    """How to read `boxes`, depending on the number of seeds."""
     if seeds(arr)[-1] >= FEWEST:
         return "boxes: quartiles and range over seeds; thick line: median; points: single seeds"
     return "points: single seeds" + ("; line: their mean (too few for a box)" if seeds(arr)[-1] > 1 else "")
 
 
 def mean_note(arr: Arrangement, mean: str = "marks", spread: str = "bars") -> str:
-    """How to read means and what is around them, by the number of seeds that there are."""
+    """How to read means and intervals, depending on the number of seeds; ``mean`` and ``spread`` name their marks."""
     fewest, most = seeds(arr)
     if most == 1:
         return f"{mean}: one seed"
@@ -262,13 +290,13 @@ def mean_note(arr: Arrangement, mean: str = "marks", spread: str = "bars") -> st
 
 
 def seeds(arr: Arrangement) -> tuple[int, int]:
-    """Fewest (but for one) and most trials at one place of the figures."""
+    """The smallest number of trials at a place with more than one trial, and the largest number at any place."""
     found = [len(arr.cell(panel, at, hue)) for panel in arr.panels for _, _, at, hue in places(arr)]
     return min((n for n in found if n > 1), default=1), max(found)
 
 
 def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Mean over seeds as a marker with its 95 % interval, joined along an axis that has an order."""
+    """Draw means over seeds as markers with 95 % intervals, connected if the axis is ordered."""
     found: dict[str, list[tuple[float, Estimate]]] = {text(hue): [] for hue in arr.hues}
     for x, _, position, hue in places(arr, spread=0.3):
         e = plottable(arr.measured(panel, position, hue, metric))
@@ -280,7 +308,7 @@ def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
 
 
 def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Mean over seeds as a bar from 0, with its 95 % interval."""
+    """Draw means over seeds as bars from 0, with 95 % intervals."""
     lowest = 0.0
     for x, room, position, hue in places(arr):
         e = plottable(arr.measured(panel, position, hue, metric))
@@ -294,23 +322,23 @@ def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
 
 
 def means_with_intervals(ax: Axes, marks: Sequence[tuple[float, Estimate]], **style: Any) -> None:
-    """Estimates at their horizontal places; one without an interval has no bar."""
+    """Draw estimates at their horizontal coordinates, with error bars where there is an interval."""
     x, means, halves = [x for x, _ in marks], [e.mean for _, e in marks], [e.half for _, e in marks]
     ax.errorbar(x, means, yerr=halves, **({"linewidth": 1.6, "markersize": 6.5, "capsize": 3} | style))
 
 
 def is_ordered(arr: Arrangement) -> bool:
-    """Whether a line from one position to the next means something: numbers and ranges, not names."""
+    """Whether the axis has numbers or ranges and not names, so that a line between positions is meaningful."""
     return bool(arr.axis) and not any(isinstance(value, str) or value is None for p in arr.positions for value in p)
 
 
 def save(figure: Figure, file: IO[bytes]) -> None:
-    """Write the figure as PNG; without the program's version in it, so that equal figures are equal files."""
+    """Write the figure as PNG, without Matplotlib's version, so that equal figures give equal files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
         figure.set_layout_engine("none")
-    # Not savefig: it would draw everything a second time, for the layout that is done already.
+    # Not savefig, which would draw everything a second time to compute the layout.
     FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})

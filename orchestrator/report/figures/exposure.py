@@ -1,7 +1,7 @@
-"""FinP's figures: how well source inference finds each client's records, and the weights and curvatures of the clients.
+"""The figures of FinP: success of source inference on each client, and the weights and curvatures of the clients.
 
-Clients are told apart by number. Where seeds deal their records anew, a client is another one in every trial, and only the
-order of the clients is averaged.
+Clients are identified by number. If each seed partitions the data differently, the same number is a different client in
+every trial; then clients are averaged by rank.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Columns = dict[str, Floats]
 
 BY_ROUND = {
     "sia_mean": "attack accuracy, all clients (fraction)",
-    "eod": "EOD: most less least exposed (fraction)",
+    "eod": "EOD: most minus least exposed (fraction)",
     "sia_cov": "CoV of the clients' attack accuracies",
     "sia_fi": "FI = 1 / (1 + CoV²); equal clients: 1",
 }
@@ -53,14 +53,14 @@ WEIGHT = ("round", "client", "examples", "weight")
 CURVATURE = ("lambda_max", "hessian_trace")
 CHOSEN = ("finp_pca", "finp_ala")  # aggregations whose weights are worth a figure
 SHARE: dict[str, Any] = {"color": GRAY, "linewidth": 1.4}
-MOST_BANDS = 3  # curves from which their bands cover one another
-MOST_NAMED = 16  # clients from which a panel has no room for their numbers
+MOST_BANDS = 3  # with more curves, their bands would cover one another
+MOST_NAMED = 16  # with so many clients, a panel has no room for their numbers
 
 
 def exposure(arr: Arrangement) -> Figure | None:
-    """Mean exposure to source inference and its disparity over the rounds, a curve for each method.
+    """Mean exposure to source inference and its disparity over the rounds, with a curve for each method.
 
-    A single setting has its metrics two by two, several have a row each.
+    The metrics of a single panel are arranged in two columns; several panels have a row each.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -70,7 +70,7 @@ def exposure(arr: Arrangement) -> Figure | None:
         return None
     bands = len(arr.hues) <= MOST_BANDS
     spread = mean_note(arr, "lines", "bands") if bands else "lines: mean over seeds"
-    note = f"{spread}; by chance: 1 / clients, EOD of equally exposed clients"
+    note = f"{spread}; by chance: 1 / clients, or EOD of equally exposed clients"
     sheet = Sheet("Source inference over the rounds", note, (dashed_handle("by chance"),))
     single = len(arr.panels) == 1
     columns = 2 if single else len(shown)
@@ -82,7 +82,7 @@ def exposure(arr: Arrangement) -> Figure | None:
         if panel == arr.panels[0]:
             ax.set_title(BY_ROUND[name], fontsize=HEADING)
         ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    for ax in axes.flat:  # only now, because a limit that is set stands for all that share it
+    for ax in axes.flat:  # at the end, because setting a limit fixes it for all panels that share the axis
         ax.set_ylim(bottom=max(0.0, ax.get_ylim()[0]))
     for line, panel in zip(axes, arr.panels, strict=False):
         label_row(line, "", arr.panel_label(panel))
@@ -93,7 +93,7 @@ def exposure(arr: Arrangement) -> Figure | None:
 
 
 def clients_exposed(arr: Arrangement) -> Figure | None:
-    """The attack's accuracy on every single client in the last round that was attacked, a panel for each method."""
+    """The attack's accuracy on each client in the last attacked round, with a panel for each method."""
     arr = by_method(arr)
     held = _tables(arr, SIA)
     panels = _places(arr, held)
@@ -102,7 +102,9 @@ def clients_exposed(arr: Arrangement) -> Figure | None:
     last = {ident: _last(table, "sia_accuracy") for ident, table in held.items()}
     cells = [[last[t["id"]] for t in arr.cell(panel, (), hue) if t["id"] in last] for panel, hue in panels]
     named = all(map(_same, cells))
-    labels = "below: number of the client" if named else "means are by rank, as every seed has dealt other clients"
+    labels = (
+        "tick labels: numbers of clients" if named else "means are by rank, because each seed partitions the data anew"
+    )
     note = (
         "points: attack accuracy on a client in the last attacked round, mean over seeds; bars: 95 % binomial interval of "
         f"one run's targets; {labels}"
@@ -118,7 +120,7 @@ def clients_exposed(arr: Arrangement) -> Figure | None:
 
 
 def weights(arr: Arrangement) -> Figure | None:
-    """How much each client counts in the average, and how far its curvature stands out, by method."""
+    """The weight of each client in the average, and how far its curvature deviates (rho), by method."""
     arr = by_method(arr)
     held, rhos = _tables(arr, WEIGHT), _tables(arr, ("client", "rho"))
     chosen = any(text(arr.results.value(trial, "aggregation.name")) in CHOSEN for trial in arr.trials)
@@ -128,12 +130,12 @@ def weights(arr: Arrangement) -> Figure | None:
         [held[t["id"]] for hue in arr.hues for t in arr.cell(panel, (), hue) if t["id"] in held] for panel in arr.panels
     ]
     alike = all(_same([_last(table, "weight") for table in tables]) for tables in shown)
-    first = "marks (mean over the rounds): first seed, because the others have dealt other clients"
+    first = "marks (mean over the rounds): first seed only, because each seed partitions the data anew"
     note = mean_note(arr, "marks (mean over the rounds)") if alike else first
     sheet = Sheet(
-        "Weights of the clients, and how far their curvature stands out (rho)",
+        "Weights of the clients, and deviation of their curvature (rho)",
         note,
-        (stroke("share of all records", **SHARE),),
+        (stroke("fraction of all examples", **SHARE),),
     )
     kinds = {"weight": "weight in the average\n(fraction)"} | ({"rho": "rho"} if rhos else {})
     rows = [(panel, name) for panel in arr.panels for name in kinds]
@@ -144,14 +146,14 @@ def weights(arr: Arrangement) -> Figure | None:
         label_row(line, kinds[name], arr.panel_label(panel))
     same_scale(axes, [name for _, name in rows], (0, 1))
     for (ax,) in axes:
-        ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # a mark at 0 is seen whole
-    label_columns(axes, [""], "client, and below it its records")
+        ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # so that a mark at 0 is not cut off
+    label_columns(axes, [""], "client, with its number of examples below")
     legend(figure, algorithm_handles(arr), sheet)
     return figure
 
 
 def curvature(arr: Arrangement) -> Figure | None:
-    """Largest eigenvalue against trace of the clients' Hessians, a panel for each method that measures them."""
+    """Largest eigenvalue over trace of the clients' Hessians, with a panel for each method that measures them."""
     from matplotlib.ticker import NullFormatter
 
     arr = by_method(arr)
@@ -162,9 +164,13 @@ def curvature(arr: Arrangement) -> Figure | None:
     if not shown or len(shown) < len(points):
         return None
     measured, positive = (sum(len(trace) for trace, _ in found) for found in (points, shown))
-    lost = f"; {measured - positive} of {measured} at or below 0 are not shown" if positive < measured else ""
-    note = f"points: one client after its training in one round, all rounds and seeds{lost}; axes are logarithmic"
-    sheet = Sheet("Curvature of the clients' losses: two measures of it", note)
+    lost = (
+        f"; {measured - positive} of {measured} points are not shown because a value is not positive"
+        if positive < measured
+        else ""
+    )
+    note = f"points: one client after its training in one round, for all rounds and seeds{lost}; axes are logarithmic"
+    sheet = Sheet("Two measures of the curvature of the clients' losses", note)
     headings = [_heading(arr, panel, hue) for panel, hue in panels]
     figure, axes = wrap(arr, sheet, headings, "trace of the Hessian", "largest eigenvalue of the Hessian")
     limits = [_limits([place[i] for place in shown]) for i in (0, 1)]
@@ -178,7 +184,7 @@ def curvature(arr: Arrangement) -> Figure | None:
 
 
 def _chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:
-    """What the metric would be by chance, over all methods of the panel: it hardly depends on them."""
+    """Draw the value by chance, averaged over all methods of the panel, because it hardly depends on the method."""
     trials = [trial for hue in arr.hues for trial in arr.cell(panel, (), hue)]
     found = by_round([arr.results.rounds[trial["id"]] for trial in trials], name)
     if found:
@@ -208,7 +214,10 @@ def _draw_weights(
     sizes: dict[str, Columns],
     alike: bool,
 ) -> None:
-    """The column ``name`` of ``held`` for each client; ``sizes`` tells the clients' records in every trial."""
+    """Draw the column ``name`` of ``held`` for each client.
+
+    ``sizes`` has the clients' numbers of examples by trial; ``alike`` says whether clients are the same in all trials.
+    """
     import numpy as np
 
     trials = [trial for hue in arr.hues for trial in arr.cell(panel, (), hue) if trial["id"] in sizes]
@@ -251,17 +260,17 @@ def _scatter(ax: Axes, trace: Floats, top: Floats, color: str) -> None:
 
 
 def _curvatures(held: dict[str, Columns], idents: Sequence[str]) -> tuple[Floats, Floats]:
-    """Traces and largest eigenvalues of all clients and rounds of these trials, as far as they were measured."""
+    """The measured traces and largest eigenvalues of all clients and rounds of these trials."""
     import numpy as np
 
     tables = [held[ident] for ident in idents if ident in held]
     trace, top = (np.concatenate([table[name] for table in tables]) for name in ("hessian_trace", "lambda_max"))
-    known = np.isfinite(trace) & np.isfinite(top)
-    return trace[known], top[known]
+    finite = np.isfinite(trace) & np.isfinite(top)
+    return trace[finite], top[finite]
 
 
 def _tables(arr: Arrangement, columns: Sequence[str]) -> dict[str, Columns]:
-    """These columns of the clients' tables by trial, of those trials that have a number in the last of them."""
+    """These columns of the clients' tables, by id, for the trials with a number in the last of the columns."""
     import numpy as np
 
     found = {trial["id"]: arr.results.columns(trial, "clients", columns) for trial in arr.trials}
@@ -269,7 +278,7 @@ def _tables(arr: Arrangement, columns: Sequence[str]) -> dict[str, Columns]:
 
 
 def _places(arr: Arrangement, held: dict[str, Columns]) -> list[tuple[Point, Value]]:
-    """The panels and methods of which some trial is in ``held``."""
+    """The panels and methods that have a trial in ``held``."""
     places = [(panel, hue) for panel in arr.panels for hue in arr.hues]
     return [place for place in places if any(trial["id"] in held for trial in arr.cell(place[0], (), place[1]))]
 
@@ -279,11 +288,11 @@ def _heading(arr: Arrangement, panel: Point, hue: Value) -> str:
 
 
 def _last(table: Columns, name: str) -> Columns:
-    """The rows of the last round in which ``name`` was measured, of the clients who took part, by client."""
+    """The rows of the last round in which ``name`` was measured, sorted by client."""
     import numpy as np
 
-    known = np.isfinite(table[name])
-    rows = np.flatnonzero(known & (table["round"] == table["round"][known].max()))
+    measured = np.isfinite(table[name])
+    rows = np.flatnonzero(measured & (table["round"] == table["round"][measured].max()))
     rows = rows[table["client"][rows].argsort(kind="stable")]
     return {column: values[rows] for column, values in table.items()}
 
@@ -294,18 +303,18 @@ def _by_exposure(table: Columns) -> Columns:
 
 
 def _same(tables: Sequence[Columns]) -> bool:
-    """Whether the clients are the same ones in all: as many, and with as many records each."""
+    """Whether all tables have the same clients, judged by their number and their numbers of examples."""
     return all(text(table["examples"].tolist()) == text(tables[0]["examples"].tolist()) for table in tables)
 
 
 def _over_rounds(table: Columns, name: str) -> Floats:
-    """Mean of a column over the rounds, by client."""
+    """The mean of a column over the rounds, by client."""
     import numpy as np
 
     return np.array([np.nanmean(table[name][table["client"] == client]) for client in np.unique(table["client"])])
 
 
 def _limits(parts: Sequence[Floats]) -> tuple[float, float]:
-    """Powers of ten that hold all values between them."""
+    """The powers of ten that enclose all values."""
     low, high = min(part.min() for part in parts), max(part.max() for part in parts)
     return 10.0 ** math.floor(math.log10(low) - 0.05), 10.0 ** math.ceil(math.log10(high) + 0.05)

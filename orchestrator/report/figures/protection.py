@@ -1,4 +1,4 @@
-"""Metric privacy's figures: noise by round, ROC curves, client inference, and accuracy by strategy and kind of privacy."""
+"""The figures of metric privacy: noise by round, ROC curves, client inference, and accuracy by strategy and mechanism."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ PRIVACY = "privacy.name"
 BY_ROUND = {
     "noise_std": "standard deviation of the noise in a weight",
     "distance": "distance d of the clients' models",
-    "noise_to_update": "norm of the noise over that of the mean update",
+    "noise_to_update": "norm of the noise / norm of the mean update",
 }
-STROKES = {"metric_dp": "-", "global_dp": "--"}
+STROKES = {"metric_privacy": "-", "global_dp": "--"}
 DOTTED = REFERENCE | {"linestyle": ":"}
-UNNAMED = (":", "-.")  # of further kinds of noise
+UNNAMED = (":", "-.")  # line styles of further kinds of noise
 JUDGED = {
-    "aggregated_accuracy": "accuracy, clients' tests\n(fraction)",
-    "test_accuracy": "accuracy, server's test\n(fraction)",
-    "f1_macro": "macro F1, server's test",
+    "aggregated_accuracy": "accuracy, clients' test data\n(fraction)",
+    "test_accuracy": "accuracy, server's test data\n(fraction)",
+    "f1_macro": "macro F1, server's test data",
 }
 GRID = 200  # false positive rates at which ROC curves are averaged
 
 
 def noise(arr: Arrangement) -> Figure | None:
-    """The noise that the server adds and the distance that metric privacy divides it by: colors are strategies."""
+    """The noise that the server adds, and the distance that scales it in metric privacy; colors are strategies."""
     from matplotlib.ticker import MaxNLocator
 
     noisy = tuple(t for t in arr.trials if any(row.get("noise_std") is not None for row in arr.results.rounds[t["id"]]))
@@ -63,11 +63,13 @@ def noise(arr: Arrangement) -> Figure | None:
         return None
     note = mean_note(arr, "lines", "bands")
     arr = by_method(arr, noisy, besides=(PRIVACY,))
-    kinds = sorted({text(arr.results.value(trial, PRIVACY)) for trial in noisy}, key=lambda kind: kind != "metric_dp")
+    kinds = sorted(
+        {text(arr.results.value(trial, PRIVACY)) for trial in noisy}, key=lambda kind: kind != "metric_privacy"
+    )
     strokes = dict(zip((kind for kind in kinds if kind not in STROKES), UNNAMED, strict=False)) | STROKES
     shown = [name for name in BY_ROUND if in_rounds(arr, name)]
     extra = [stroke(value_label(PRIVACY, kind), linestyle=strokes.get(kind, "-")) for kind in kinds]
-    extra += [stroke("d = 1: as much as global-DP", **DOTTED)] if "distance" in shown else []
+    extra += [stroke("d = 1: the same noise as global-DP", **DOTTED)] if "distance" in shown else []
     sheet = Sheet("Noise of the server over the rounds", note, tuple(extra))
     figure, axes = blank(arr, sheet, len(arr.panels), len(shown), 3.4, shared="col")
     for line, panel in zip(axes, arr.panels, strict=True):
@@ -88,9 +90,9 @@ def noise(arr: Arrangement) -> Figure | None:
 
 
 def roc(arr: Arrangement) -> Figure | None:
-    """Micro-averaged ROC curves of the final models on the server's test records, a panel for each position and facet."""
+    """Micro-averaged ROC curves of the final models on the server's test data, a panel for each position and facet."""
     if any(trial.get("accuracy_majority") is not None for trial in arr.trials):
-        return None  # several models for several groups: their figures are others
+        return None  # sweeps with groups have several models and other figures
     columns = ("false_positive_rate", "true_positive_rate")
     held = {trial["id"]: table for trial in arr.trials if (table := arr.results.columns(trial, "roc", columns))}
     positions: list[Point] = [()] if arr.axis == (arr.hue,) else arr.positions
@@ -98,8 +100,10 @@ def roc(arr: Arrangement) -> Figure | None:
     panels = [place for place in panels if any(t["id"] in held for hue in arr.hues for t in _cell(arr, *place, hue))]
     if not panels:
         return None
-    note = "lines: mean over seeds, at equal false positive rates; numbers: area under the curve"
-    sheet = Sheet("ROC curves on the server's test, one class against the rest", note, (dashed_handle("guessing"),))
+    note = "lines: mean over seeds at equal false positive rates; numbers: area under the curve"
+    sheet = Sheet(
+        "ROC curves on the server's test data, one class against the rest", note, (dashed_handle("guessing"),)
+    )
     headings = [_heading(arr, *place) for place in panels]
     figure, axes = wrap(arr, sheet, headings, "false positive rate (fraction)", "true positive rate\n(fraction)")
     for ax, place in zip(axes, panels, strict=True):
@@ -113,7 +117,7 @@ def roc(arr: Arrangement) -> Figure | None:
 
 
 def cia(arr: Arrangement) -> Figure | None:
-    """Client inference by strategy and kind of privacy: the paired test's AUC, and the difference that was published."""
+    """Client inference by strategy and mechanism: the AUC of the paired test, and the difference as published."""
     rows = {
         "cia_auc": "AUC of the paired test\n(fraction)",
         "cia_difference": "difference of losses\n(fraction of the target's)",
@@ -125,25 +129,25 @@ def cia(arr: Arrangement) -> Figure | None:
     note = mean_note(arr, "marks and bars", "whiskers of the difference")
     if "cia_auc" in shown:
         note += "; whiskers of the AUC: 95 % bootstrap interval over the federations of one run"
-    sheet = Sheet("Client inference: is it seen that a client takes part?", note, extra)
+    sheet = Sheet("Client inference: can an attacker tell that a client takes part?", note, extra)
     panels = [PanelRow(panel, (name,), rows[name], arr.panel_label(panel)) for panel in arr.panels for name in shown]
     return grid(arr, sheet, [""], panels, _cia_panel)
 
 
 def trade_off(arr: Arrangement) -> Figure | None:
-    """What privacy costs: accuracy of the final model by strategy, under each kind of privacy."""
+    """The cost of privacy: accuracy of the final model by strategy and mechanism."""
     if not is_protected(arr):
         return None
     shown = [name for name in JUDGED if any(trial.get(name) is not None for trial in arr.trials)]
     if not shown:
         return None
     rows = [PanelRow(panel, (name,), JUDGED[name], arr.panel_label(panel)) for panel in arr.panels for name in shown]
-    sheet = Sheet("What privacy costs: the final model", mean_note(arr), within=RATES)
+    sheet = Sheet("The cost of privacy: accuracy of the final model", mean_note(arr), within=RATES)
     return grid(arr, sheet, [""], rows, intervals)
 
 
 def is_protected(arr: Arrangement) -> bool:
-    """Whether some trial of a sweep without groups has a protection."""
+    """Whether a sweep without groups has a trial with a privacy mechanism."""
     kinds = {text(arr.results.value(trial, PRIVACY)) for trial in arr.trials} - {"", "none"}
     return bool(kinds) and not any(trial.get("accuracy_majority") is not None for trial in arr.trials)
 
@@ -160,7 +164,7 @@ def _heading(arr: Arrangement, panel: Point, position: Point) -> str:
 
 
 def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], color: str, line: int) -> None:
-    """The mean of the curves, and their mean area as the ``line``-th number from below."""
+    """Draw the mean of the curves, and write their mean area as the ``line``-th number from the bottom."""
     import numpy as np
 
     from algorithms.metrics.classification import area
@@ -187,4 +191,4 @@ def _cia_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
             middle, *ends = (sum(values) / len(values) if values else float("nan") for values in found)
             style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "capsize": 3}
             ax.errorbar([x], [middle], yerr=[[middle - ends[0]], [ends[1] - middle]], **style)
-    ax.set_ylim(-0.05, 1.05)  # marks at 0 and 1 are seen whole
+    ax.set_ylim(-0.05, 1.05)  # so that marks at 0 and 1 are not cut off

@@ -1,7 +1,7 @@
-"""What the printed numbers of each paper are in this project's words: one module per paper, named after its key.
+"""Rules that find the counterparts of printed numbers: one module per paper, named after the paper's key.
 
-Such a module has one function, ``counterpart(record) -> Counterpart | None``; None says that a record has none. A paper
-without a module is not compared. Adding a file adds a paper.
+Such a module has one function, ``counterpart(record) -> Counterpart | None``; None means that this project does not
+measure the number. To add a paper, add a module; a paper without a module is not compared.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ Rule = Callable[[Record], Counterpart | None]
 
 @cache
 def rules() -> dict[str, Rule]:
-    """The rule of every paper that has one, by the paper's key."""
+    """The function ``counterpart`` of every paper that has a module, by the paper's key."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__))
     return {name: importlib.import_module(f"{__name__}.{name}").counterpart for name in names}

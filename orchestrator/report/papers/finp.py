@@ -1,8 +1,7 @@
 """The numbers of Zhao, Srewa and Elmalaki (FinP): Tables 1 to 4, local epochs (Appendix D.5), time (C.3), curvature (C.4).
 
-Percent are fractions here. Printed accuracies are means of the last five rounds, which we have of the test accuracy; that on
-training records is the last round's. Gains and reductions in percent of a baseline follow from the tables and have no
-counterpart of their own.
+Percentages become fractions. Printed accuracies are means of the last five rounds. Gains and reductions in percent of a
+baseline follow from the tables and have no counterpart of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ METRICS = {
     "seconds_per_round": "seconds_per_round",
     "spearman_rank_correlation": "rho_spearman",
 }
-# Objective and aggregation of each method; "FinP (beta=0.3, PCA)" is FinP (PCA) with that beta.
+# The objective and aggregation of each method; "FinP (beta=0.3, PCA)" is FinP (PCA) with that beta.
 METHODS = {
     "Baseline (FedAvg)": ("plain", "fedavg"),
     "FedAlign": ("fedalign", "fedavg"),
@@ -38,7 +37,7 @@ METHODS = {
     "n/a": ("finp", None),
 }
 OTHERS = {"clustering.name": "none", "privacy.name": "none", "training.name": "local_sgd"}
-# What must be alike is in `WHERE`: Tables 2 and 3 are of the same data set, and of other networks.
+# Data set and network must match: Tables 2 and 3 have the same data set but different networks.
 HAR = {"data.name": "har", "data.split.name": "subjects", "model.name": "tcn"}
 CIFAR = {"data.name": "cifar10", "data.split.name": "dirichlet"}
 RESNET, CNN = CIFAR | {"model.name": "resnet56"}, CIFAR | {"model.name": "hu_cnn"}
@@ -53,7 +52,7 @@ WHERE: dict[str, dict[str, Any]] = {
 EPOCHS = re.compile(r"CNN, (?P<epochs>\d+) local epochs")
 BETA = re.compile(r"FinP \(beta=(?P<beta>[\d.]+), (?P<weights>PCA|ALA)\)")
 
-# Section 5 and appendix B; what the paper leaves open is that of the released code. One run each, as far as is said.
+# Section 5 and appendix B; what the paper leaves open is from the released code. The paper mentions no repetitions.
 COMMON = {
     "rounds": 20,
     "data.clients": 10,
@@ -71,7 +70,7 @@ BETAS = {"tcn": 2.0, "resnet56": 0.1}
 
 
 def counterpart(record: Record) -> Counterpart | None:
-    """Our words for a record of this paper."""
+    """How to find a printed number of this paper in our results; None if we do not measure it."""
     swept, epochs = BETA.fullmatch(record.method), EPOCHS.fullmatch(record.setting)
     where: dict[str, Any] | None = WHERE.get(record.setting)
     if epochs:
@@ -81,10 +80,12 @@ def counterpart(record: Record) -> Counterpart | None:
     if where is None or method is None or metric is None:
         return None
     objective, aggregation = method
-    wanted = where | OTHERS | {"objective.name": objective} | ({"aggregation.name": aggregation} if aggregation else {})
+    requirements = (
+        where | OTHERS | {"objective.name": objective} | ({"aggregation.name": aggregation} if aggregation else {})
+    )
     context = FACTS[where["model.name"]]
     if swept:
-        wanted |= {"objective.beta": float(swept["beta"])}
+        requirements |= {"objective.beta": float(swept["beta"])}
     elif objective == "finp":
         context = context | {"objective.beta": BETAS[where["model.name"]]}
-    return Counterpart(wanted, (metric,), context=context, scale=0.01 if record.metric.endswith("_pct") else 1.0)
+    return Counterpart(requirements, (metric,), context=context, scale=0.01 if record.metric.endswith("_pct") else 1.0)

@@ -1,7 +1,7 @@
 """The numbers of Jung, Biswas and Palamidessi (IFCA-MIR): Tables 1 and 2, Figure 1, and the claim on violations.
 
-The tables average over settings of which the paper does not print the list, so they are laid beside the average over
-whatever this sweep varied in the split. Learning rate, batch size, epochs and rounds are not printed and not compared.
+The tables average over settings that the paper does not list, so they are compared with the average over the settings
+of the split that this sweep varied. Learning rate, batch size, epochs and rounds are not printed and not compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODELS = {
     "minor": ("mia_accuracy_minority",),
     "both": ("mia_accuracy_majority", "mia_accuracy_minority"),
 }
-# Section 5.1: clients and their records; appendix: networks. The attack runs every 5 rounds with 3 shadow models.
+# Section 5.1: clients and their examples; appendix: networks. The attack runs every 5 rounds with 3 shadow models.
 ATTACK = {"attacks.shadow_mia.every": 5, "attacks.shadow_mia.shadows": 3}
 RECIPES: dict[str, dict[str, Any]] = {
     "mnist": {"data.clients": 200, "data.examples_per_client": 250, "model.name": "mnist_cnn"},
@@ -32,7 +32,7 @@ FIGURE_1 = re.compile(r"minority fraction (?P<ratio>0\.\d+) of 200 clients, (?P<
 
 
 def counterpart(record: Record) -> Counterpart | None:
-    """Our words for a record of this paper."""
+    """How to find a printed number of this paper in our results; None if we do not measure it."""
     if record.metric == "mia_violation_reduction_factor_max":
         return Counterpart(
             where={"data.name": tuple(DATASETS.values()), "clustering.name": "ifca"},

@@ -1,9 +1,10 @@
 """The numbers of Sainz-Pardo Diaz et al. (metric privacy): accuracy (Tables 4 to 7, A.12), client inference (9 to 11, D).
 
-Two names mean something else than they say. FedOpt is FedAvg from a warm start (the class that its authors ran aggregates so);
-FedProx is FedAvg, because clients ignored the term: its vanilla first round equals FedAvg's in every digit, so it is laid
-beside ``fedprox`` with ``mode: inactive``. Table 10 bears the caption FedYogi but is FedOpt, as the text around it says; D.16
-is FedYogi. How F1 and precision average over classes is not printed; only macro averages fit.
+Two names do not mean what they say. FedOpt is FedAvg from a warm start, because the class that the authors ran aggregates
+like FedAvg. FedProx is FedAvg, because the clients ignored the proximal term: its first round without privacy equals
+FedAvg's in every digit, so it is compared with ``fedprox`` with ``mode: inactive``. Table 10 has the caption FedYogi but
+is FedOpt, as the text around it says; D.16 is FedYogi. The paper does not say how F1 and precision average over classes;
+only macro averages match.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from typing import Any
 
 from orchestrator.report.published import Counterpart, Record
 
-# Objective and aggregation of each strategy.
-STRATEGIES: dict[str, dict[str, str]] = {
+# The objective and aggregation of each strategy.
+STRATEGIES: dict[str, dict[str, Any]] = {
     "FedAvg": {"objective.name": "plain", "aggregation.name": "fedavg"},
     "FedAvgM": {"objective.name": "plain", "aggregation.name": "fedavgm"},
     "FedMedian": {"objective.name": "plain", "aggregation.name": "fedmedian"},
     "FedProx": {"objective.name": "fedprox", "objective.mode": "inactive", "aggregation.name": "fedavg"},
-    "FedOpt": {"objective.name": "plain", "aggregation.name": "fedopt"},
+    "FedOpt": {
+        "objective.name": "plain",
+        "aggregation.name": ("fedopt", "fedavg"),
+        "aggregation.warm_start_epochs": 20,
+    },
     "FedYogi": {"objective.name": "plain", "aggregation.name": "fedyogi"},
 }
-PRIVACY = {"vanilla": "none", "global-DP": "global_dp", "metric-privacy": "metric_dp"}
+PRIVACY = {"vanilla": "none", "global-DP": "global_dp", "metric-privacy": "metric_privacy"}
 METRICS = {
     "clients_test_acc_mean_last5rounds": "accuracy_last5_mean",
     "server_test_acc": "test_accuracy",
@@ -38,7 +43,7 @@ SETTING = re.compile(r"(?P<split>homogeneous|non-iid|CIA scenario), (?P<clients>
 PRESETS = {"homogeneous": "homogeneous", "non-iid": "non_iid", "CIA scenario": "cia"}
 WHERE = {"data.name": "alzheimer", "clustering.name": "none", "training.name": "local_sgd"}
 
-# Sections 6 and 7. The optimizer's state, where noise starts and what clients weigh are those of the released code.
+# Sections 6 and 7; the optimizer's state, the start of the noise and the clients' weights are from the released code.
 TRAINING = {
     "model.name": "keras_cnn",
     "training.optimizer": "adam",
@@ -53,12 +58,12 @@ ATTACKED = TRAINING | {
     "attacks.cia.shadow_share": 0.1,
 }
 NOISE = {"privacy.clip": 5.0, "privacy.noise_multiplier": 0.01, "privacy.sensitivity": "uniform"}
-# Strategies that need initial parameters were pre-trained on the server's own images, the others were not.
+# Only strategies that need initial parameters were pre-trained on the server's own images.
 WARM = {name: {"aggregation.warm_start_epochs": 20} for name in ("FedAvgM", "FedOpt", "FedYogi")}
 
 
 def counterpart(record: Record) -> Counterpart | None:
-    """Our words for a record of this paper, whose method reads "strategy | kind of privacy"."""
+    """How to find a printed number of this paper (its method is "strategy | privacy") in our results; None if we cannot."""
     strategy, _, kind = record.method.partition(" | ")
     setting, metric = SETTING.fullmatch(record.setting), METRICS.get(record.metric)
     if strategy not in STRATEGIES or kind not in PRIVACY or setting is None or metric is None:

@@ -1,1 +1,1 @@
-"""Tables of a report: the summary, the published numbers beside the measured ones, the table on the terminal."""
+"""The tables of a report: the summary, the comparison with published numbers, and the table on the terminal."""

@@ -1,4 +1,4 @@
-"""Measured numbers beside the published ones: which trials a number belongs to, the gap, and what is not alike."""
+"""The comparison of measured with published numbers: matching trials, the gap, and differences in the setting."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from orchestrator.report.values import Row, Value, text
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
 
 READING = (
-    "The gap is measured minus published; rates are fractions of one. Where the sweep ran the setting but did not "
-    "measure the metric, or no trial finished, the measured cell is empty. A measured ± is half of the 95 % interval "
-    "over seeds."
+    "The gap is measured minus published; rates are fractions of one. If the sweep did not measure the metric, or no "
+    "trial finished, the measured cell is empty. The ± of a measured value is half the width of the 95 % interval over "
+    "seeds."
 )
-# What a paper ran its methods on. Of records that share all of it with a sweep it is worth saying that they are absent.
+# The data and model of a paper. If they match the sweep, numbers that the sweep did not run are listed as absent.
 CIRCUMSTANCES = ("data.name", "data.split.name", "data.split.preset", "model.name")
 HEAD = ("source", "dataset", "method", "published setting", "metric", "published", "measured", "gap", "ours", "differs")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One published number and what this sweep has to lay beside it; NaN for what was not measured."""
+    """One published number and the measured one; the measured fields are NaN if the sweep has no value.
+
+    The first six fields are the paper's words. ``gap`` is measured minus published, ``seeds`` the number of seeds behind
+    the measured value, and ``differs`` lists the known differences in the setting.
+    """
 
     paper: str
     source: str
@@ -49,9 +53,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``lines`` of numbers with a counterpart in the sweep; ``absent``, records for its data that it did not run.
+    """A sweep compared with the published numbers.
 
-    Where some paper's numbers have a counterpart, only this paper's are absent.
+    Attributes:
+        lines: the numbers with a counterpart in the sweep.
+        absent: numbers for the sweep's data and model that the sweep did not run, from the papers in ``lines`` or, if
+            there are none, from all papers.
     """
 
     lines: tuple[Line, ...]
@@ -59,7 +66,12 @@ class Comparison:
 
 
 def compare(results: Results, published: Iterable[Record] | None = None) -> Comparison:
-    """Every published record that these results have a counterpart for, in the order of the records."""
+    """Compare results with published numbers.
+
+    Args:
+        results: the results of a sweep.
+        published: the numbers, in the order of the comparison; default: those in ``published.yaml``.
+    """
     lines: list[Line] = []
     absent = []
     used = {key: {text(results.value(trial, key)) for trial in results.trials} for key in CIRCUMSTANCES}
@@ -79,23 +91,23 @@ def compare(results: Results, published: Iterable[Record] | None = None) -> Comp
 
 
 def published_csv(comparison: Comparison) -> str:
-    """``published.csv``: one line for each published number and matching setting of the sweep."""
+    """The content of ``published.csv``: one line for each published number and matching setting of the sweep."""
     return csv_text([field.name for field in fields(Line)], [list(astuple(line)) for line in comparison.lines])
 
 
 def published_markdown(results: Results, comparison: Comparison) -> str:
-    """``published.md``: the same for readers, and what is published for these data but was not run here."""
-    blocks = [f"# {escape(results.name)}: published numbers beside measured ones"]
+    """The content of ``published.md``: the comparison, and the published numbers that the sweep did not run."""
+    blocks = [f"# {escape(results.name)}: measured and published numbers"]
     if comparison.lines:
         blocks += [READING, markdown_table(HEAD, [_cells(line) for line in comparison.lines])]
     else:
-        blocks.append("No published number belongs to a setting of this sweep.")
+        blocks.append("No published number matches a setting of this sweep.")
     if comparison.absent:
         missing: dict[str, list[str]] = {}
         for r in comparison.absent:
             missing.setdefault(f"{r.source}, {r.dataset}, {r.method}, {r.setting}", []).append(f"{r.metric} {r.value}")
         listed = "\n".join(f"- {escape(place)}: {escape(', '.join(values))}" for place, values in missing.items())
-        blocks += ["## Published for these data, not in this sweep", listed]
+        blocks += ["## Published for these data but not run in this sweep", listed]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -145,9 +157,9 @@ def _cells(line: Line) -> list[str]:
 
 
 def _mean(results: Results, found: Counterpart, variant: Setting) -> Estimate:
-    """Mean over seeds of the counterpart's metrics; settings that are averaged over weigh alike, whatever their seeds.
+    """The mean over seeds of the counterpart's metrics. Settings that are averaged over have equal weights.
 
-    The interval is over the seeds that every averaged setting has, each seed being its own average.
+    The interval uses the seeds that every averaged setting has, with one average per seed.
     """
     parts = settings(variant.trials, _average(results, found))
     by_seed = [{text(t.get("seed")): v for t in part.finished if (v := _value(t, found)) is not None} for part in parts]
@@ -163,9 +175,9 @@ def _mean(results: Results, found: Counterpart, variant: Setting) -> Estimate:
 
 
 def _quotient(results: Results, found: Counterpart, variant: Setting) -> Estimate:
-    """The largest quotient of the metric over the settings that both components ran; no interval.
+    """The largest ratio of the metric over the settings that both components ran, without an interval.
 
-    A setting in which the divisor is 0 has no quotient.
+    A setting with a divisor of 0 is left out.
     """
     keys = _average(results, found)
     others = _matching(results, {**found.where, **(found.against or {})})
@@ -184,7 +196,7 @@ def _over_seeds(part: Setting, found: Counterpart) -> Estimate:
 
 
 def _differences(results: Results, found: Counterpart, variant: Setting) -> list[str]:
-    """What is known to be unlike the published setting, each a few words."""
+    """The known differences from the published setting, each in a few words."""
     first = (variant.finished or variant.trials)[0]
     stated = []
     for key, printed in found.context.items():
@@ -202,12 +214,12 @@ def _differences(results: Results, found: Counterpart, variant: Setting) -> list
 
 
 def _ran_with(results: Results, trial: Row, key: str) -> Value:
-    """The value a trial ran with; the records of a client, where the config leaves them to the data, as counted."""
-    known = results.value(trial, key)
-    if known is None and key == "data.examples_per_client":
+    """The value that a trial used; the examples per client are counted if the config leaves their number to the data."""
+    value = results.value(trial, key)
+    if value is None and key == "data.examples_per_client":
         held = {row.get("examples") for row in results.table(trial, "clients")}
         return held.pop() if len(held) == 1 else None
-    return known
+    return value
 
 
 def _matching(results: Results, where: Mapping[str, Value]) -> list[Row]:

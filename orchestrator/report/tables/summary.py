@@ -1,4 +1,4 @@
-"""The sweep in numbers: one row per setting, every final metric with its interval, and the trials without a result."""
+"""The summary of a sweep: every final metric with its interval, one row per setting, and the trials without a result."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from orchestrator.metric_names import Metric, families
+from algorithms.core.metric import Metric
+from orchestrator.metric_names import families
 from orchestrator.report.data import Results, Setting, counts
 from orchestrator.report.estimate import estimate
 from orchestrator.report.swept import SLOT_NAMES
 from orchestrator.report.values import Value, text
-from orchestrator.report.vocabulary import COMPONENTS, key_label, key_labels, value_label
+from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
 
 READING = (
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). One "
-    "seed gives no interval. An empty cell was not measured. Rates are fractions of one."
+    "seed gives no interval. An empty cell means not measured. Rates are fractions of one."
 )
 
-# Underscores inside a word are no emphasis in Markdown, and metric names read better without a backslash.
+# Underscores inside a word are not emphasis in Markdown, and metric names read better without backslashes.
 MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
 
 
 def summary_csv(results: Results) -> str:
-    """``summary.csv``: swept keys, trials by status, then mean, interval and seeds of every final metric."""
+    """The content of ``summary.csv``: swept keys, trials by status, then mean, interval and seeds of every metric."""
     statuses = list(counts(results.trials))
     measures = ("", "_low", "_high", "_seeds")
     head = [*results.keys, "trials", *statuses, *(f"{name}{end}" for name in results.metrics for end in measures)]
@@ -40,7 +41,7 @@ def summary_csv(results: Results) -> str:
 
 
 def summary_markdown(results: Results) -> str:
-    """``summary.md``: a table for each family of metrics, one row per setting, then what did not finish."""
+    """The content of ``summary.md``: a table for each family of metrics, and the trials that did not finish."""
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results), READING]
     for family, metrics in families(results.metrics).items():
         blocks += [f"## {family}", _family_table(results, metrics)]
@@ -52,29 +53,29 @@ def summary_markdown(results: Results) -> str:
         blocks += ["## Trials without a result", markdown_table(head, lines)]
     bare = ", ".join(f"`{ident}`" for ident, rounds in results.rounds.items() if not rounds)
     if bare:
-        blocks.append(f"Finished, but without a readable `rounds.parquet` and so without curves: {bare}.")
+        blocks.append(f"Finished, but without curves, because `rounds.parquet` is missing or unreadable: {bare}.")
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def state_line(trials: Sequence[dict[str, Value]]) -> str:
-    """How many trials there are and what became of them, for example "6 trials: 5 finished, 1 diverged."."""
+    """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
     states = ", ".join(f"{n} {status}" for status, n in counts(trials).items())
     return f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}: {states}."
 
 
 def fixed_line(results: Results) -> str:
-    """The components that every trial shares, so that a table can be read without the sweep's file."""
+    """A sentence with the components that all trials share, so that a reader does not need the sweep file."""
     shared = []
     for key in SLOT_NAMES:
         names = {text(trial.get(key)) for trial in results.trials}
         if key not in results.keys and len(names) == 1 and names != {""}:
             name = names.pop()
-            shared.append(f"{key_label(key)} {escape(COMPONENTS.get(name, name))}")
-    return f"The same in every trial: {', '.join(shared)}." if shared else ""
+            shared.append(f"{key_label(key)} {escape(component_label(key, name))}")
+    return f"All trials have: {', '.join(shared)}." if shared else ""
 
 
 def csv_text(head: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
-    """A CSV table with LF line ends; numbers in ten significant digits, missing values empty."""
+    """A CSV table with LF line ends, ten significant digits, and empty cells for missing values."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(head)
@@ -83,7 +84,7 @@ def csv_text(head: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
 
 
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]], numbers: int | None = None) -> str:
-    """A Markdown table; the last ``numbers`` columns are aligned to the right."""
+    """A Markdown table. The last ``numbers`` columns are aligned to the right."""
     right = len(head) - (numbers or 0)
     rule = ["---:" if i >= right else "---" for i in range(len(head))]
     body = [[escape(cell) for cell in line] for line in ([*head], *lines)]
@@ -91,7 +92,7 @@ def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]], numbers:
 
 
 def escape(cell: str) -> str:
-    """Text that Markdown shows as it is: one line, and no mark that opens a cell, a link, code, emphasis or HTML."""
+    """Escape text for Markdown: one line, without cells, links, code, emphasis or HTML."""
     return MARKS.sub(r"\\\g<0>", " ".join(cell.split()))
 
 
@@ -105,12 +106,12 @@ def _family_table(results: Results, metrics: list[Metric]) -> str:
 
 
 def _guarantees(results: Results) -> str:
-    """What differential privacy holds in each setting that was asked about it, or the reason why none does."""
+    """A section with the privacy guarantee of each setting, or the reason why there is none."""
     lines = []
     for setting in results.settings:
-        told = dict.fromkeys(text(trial.get("guarantee")) for trial in setting.finished if trial.get("guarantee"))
-        if told:
-            words = "; ".join("an epsilon holds, see above" if one == "dp" else one for one in told)
+        guarantees = dict.fromkeys(text(trial.get("guarantee")) for trial in setting.finished if trial.get("guarantee"))
+        if guarantees:
+            words = "; ".join("see epsilon above" if one == "dp" else one for one in guarantees)
             lines.append([*_values(results.keys, setting.trials[0]), words])
     if not lines:
         return ""

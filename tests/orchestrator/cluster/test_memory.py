@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from datasets.federation import DataError
 from orchestrator.cluster.gpu_memory import CONTEXT, GIB, MemoryUse, memory_check
 from orchestrator.config.sweep_file import Sweep, load_sweep
 
@@ -32,23 +33,32 @@ def measure(run) -> MemoryUse:
     return MemoryUse(run.training.config.batch_size * GIB // 10, 24 * GIB, "a GPU")
 
 
-def test_the_kind_that_needs_most_decides_and_learning_rates_are_not_measured(tmp_path: Path) -> None:
+def test_the_kind_of_run_that_needs_most_memory_decides(tmp_path: Path) -> None:
     asked = []
     told, problems = memory_check(load(tmp_path), lambda run: asked.append(run) or measure(run))
     assert sorted(run.training.config.batch_size for run in asked) == [10, 40]
-    assert told == ["a client actor takes 4.6 of the 24 GiB of a GPU, so 4 fit; resources.clients_per_gpu is 4"]
+    assert told == ["a client actor needs 4.6 of the 24 GiB of a GPU, so 4 fit; resources.clients_per_gpu is 4"]
     assert problems == []
 
 
 def test_more_than_fit_are_refused_in_the_line_where_they_are_asked_for(tmp_path: Path) -> None:
     told, (problem,) = memory_check(load(tmp_path, "resources.clients_per_gpu=5"), measure)
     assert told == []
-    assert "resources.clients_per_gpu: a client actor takes 4.6 of the 24 GiB of a GPU, so 4 fit, got 5" in str(problem)
+    assert "resources.clients_per_gpu: a client actor needs 4.6 of the 24 GiB of a GPU, so 4 fit, got 5" in str(problem)
 
 
 def test_what_does_not_fit_at_all(tmp_path: Path) -> None:
     _, (problem,) = memory_check(load(tmp_path), lambda run: MemoryUse(24 * GIB, 24 * GIB, "a GPU"))
     assert "so 0 fit, got 4" in str(problem)
+
+
+def test_data_that_cannot_be_dealt_are_refused_with_their_key(tmp_path: Path) -> None:
+    def undealt(run):
+        raise DataError("data.clients: client 3 is dealt no example")
+
+    told, (problem,) = memory_check(load(tmp_path), undealt)
+    assert told == []
+    assert str(problem).endswith("x.yaml:5: base.data.clients: client 3 is dealt no example")
 
 
 def test_nothing_is_measured_where_no_gpu_is_used(tmp_path: Path) -> None:

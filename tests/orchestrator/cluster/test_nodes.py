@@ -15,6 +15,8 @@ from orchestrator.scheduling.callback import WORTH_SAYING, TuneCallback
 
 NODE = {"NodeID": "1f03aa77", "NodeManagerHostname": "b", "Alive": True}
 
+TRIAL = SimpleNamespace(config={"trial": {"identity": {"id": "a"}}})
+
 
 @pytest.fixture
 def token(tmp_path: Path) -> Path:
@@ -37,13 +39,13 @@ def test_a_node_that_reads_and_writes_has_no_problem(token, monkeypatch) -> None
 def test_a_node_that_does_not_see_the_folder(token, monkeypatch) -> None:
     elsewhere = token.parent / "elsewhere" / token.name
     assert judged(nodes.answer(str(elsewhere), NODE["NodeID"]), token, monkeypatch) == (
-        f"node b (1f03aa77) cannot keep results in {token.parent / 'results'} (it does not see what is written there); "
-        "give a folder that all nodes share with --results"
+        f"node b (1f03aa77) cannot use the results folder {token.parent / 'results'} (it does not see files that "
+        "this process writes there); with --results, give a folder that all nodes share"
     )
 
 
 def test_a_node_whose_writing_does_not_arrive(token, monkeypatch) -> None:
-    assert "what it writes there does not arrive here" in judged(("", versions()), token, monkeypatch)
+    assert "this process does not see files that the node writes there" in judged(("", versions()), token, monkeypatch)
 
 
 def test_a_node_that_may_not_write(token, monkeypatch) -> None:
@@ -87,16 +89,16 @@ def test_a_cluster_without_room_is_told_and_given_up() -> None:
     waiting, running = [("a", "PENDING")], [("a", "PENDING"), ("b", "RUNNING")]
     for now in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
         hearing._watch(waiting, now)
-    assert progress.notes == ["a waits for room on the cluster: 2 client actors"]
+    assert progress.notes == ["a waiting for resources on the cluster: 2 client actors"]
     hearing._watch(running, 90.0)  # there was room again
     hearing._watch(waiting, 91.0)
     hearing._watch(waiting, 190.0)
-    with pytest.raises(StallError, match="no trial could be placed for 100 s: one needs 2 client actors"):
+    with pytest.raises(StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"):
         hearing._watch(waiting, 192.0)
 
 
 def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
-    trial = SimpleNamespace(config={"trial": {"id": "a"}})
+    trial = TRIAL
     with pytest.raises(WriteError, match="x could not be written"):
         TuneCallback(Notes(), "", 1).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
 
@@ -112,7 +114,10 @@ def test_a_trial_that_is_started_again_after_its_end_is_told_once() -> None:
             progress.statuses.update({trial: "finished"}),
         ),
     )
-    hearing, trial = TuneCallback(progress, "", 1), SimpleNamespace(config={"trial": {"id": "a"}})
+    hearing, trial = (
+        TuneCallback(progress, "", 1),
+        TRIAL,
+    )
     for _ in range(2):
         hearing.on_trial_start(0, [], trial)
         hearing.on_trial_result(0, [], trial, {"rows": [], "done": True, "summary": {"status": "finished"}})

@@ -36,7 +36,7 @@ def test_on_a_gpu_shadow_tasks_have_bundles_of_their_own():
     assert found.bundles == [{"CPU": 2.0, "GPU": 0.25}] * 5
 
 
-def test_a_gpu_is_asked_for_where_clients_train_on_one_or_a_share_is_to_be_kept():
+def test_a_gpu_is_asked_for_where_clients_train_on_one_or_a_share_is_set():
     assert place("cuda", clients_per_gpu=1).gpu == 1.0
     assert place("cpu", clients_per_gpu=1).gpu == 0.0
     assert place("cpu", clients_per_gpu=5, reserve_gpu=True).gpu == 1 / 5

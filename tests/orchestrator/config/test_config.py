@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from algorithms.interfaces import Run
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.run import Run, check, resolve, trial_id
+from orchestrator.config.run import check, resolve, trial_id
 from tests.support.fake_components import BASE, SLOTS
 
 
@@ -21,9 +22,9 @@ def base(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(BASE), **changes}
 
 
-def refused(run: Any) -> list[str]:
+def refused(given: Any) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        resolve(run, SLOTS)
+        resolve(given, SLOTS)
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -49,11 +50,11 @@ def test_a_bare_name_stands_for_a_map_with_a_name() -> None:
     assert resolve(base(attacks=["shadow_mia"]), SLOTS) == resolve(base(attacks=[{"name": "shadow_mia"}]), SLOTS)
 
 
-def test_a_slot_with_fields_and_no_name_is_its_default_member() -> None:
+def test_a_slot_with_fields_and_no_name_is_its_default_component() -> None:
     assert resolve(base(training={"lr": 0.5}), SLOTS).training.name == "local_sgd"
 
 
-def test_a_member_knows_its_module() -> None:
+def test_a_component_knows_its_module() -> None:
     module = resolve(base(), SLOTS).clustering.module
     assert module.__name__.endswith("clustering.ifca")
 
@@ -67,7 +68,7 @@ def test_what_is_written_out_is_complete_and_reads_back() -> None:
     assert resolve(json.loads(json.dumps(written)), SLOTS) == run
 
 
-def test_auto_is_replaced_by_what_the_member_derives_from_the_run() -> None:
+def test_auto_is_replaced_by_what_the_component_derives_from_the_run() -> None:
     dense, convolutional = resolve(base(), SLOTS), resolve(base(model="cnn"), SLOTS)
     assert dense.training.config.backend == "vmap"
     assert convolutional.training.config.backend == "loop"
@@ -138,8 +139,8 @@ def test_all_problems_are_told_at_once() -> None:
         "objective.name: unknown component 'fedprxo'. Known: plain",
         "rounds: must be an integer >= 1, got 0",
         "seed: must be an integer >= 0, got -1",
-        "typo: unknown key. Known: aggregation, attacks, clustering, data, evaluate_every, model, objective, participation, "
-        "participation_rate, privacy, "
+        "typo: unknown key. Known: aggregation, attacks, clustering, curvature, data, evaluate_every, model, "
+        "objective, participation, participation_rate, privacy, "
         "rounds, seed, training",
     ]
 
@@ -174,7 +175,7 @@ def test_slots_of_the_wrong_shape() -> None:
     ]
 
 
-def test_a_member_has_its_say_about_the_run() -> None:
+def test_a_component_has_its_say_about_the_run() -> None:
     assert refused(base(clustering="ifca_mir", attacks=[])) == [
         "clustering: needs the attack shadow_mia in base.attacks"
     ]
@@ -193,7 +194,7 @@ def test_a_check_over_several_fields_is_told_at_the_slot() -> None:
     ]
 
 
-def test_fields_of_another_swept_member_are_left_out() -> None:
+def test_fields_of_another_swept_component_are_left_out() -> None:
     given = base(clustering={"name": "ifca", "clusters": 3, "beta": 0.5})
     assert refused(given) == ["clustering.beta: unknown key. Known: clusters, name, selection"]
     run, problems = check(given, SLOTS, swept={("clustering",): ["ifca", "ifca_mir"]})
@@ -202,7 +203,7 @@ def test_fields_of_another_swept_member_are_left_out() -> None:
     assert run.clustering.to_dict() == {"name": "ifca", "clusters": 3, "selection": "full"}
 
 
-def test_fields_of_no_swept_member_are_refused_with_the_fields_of_all() -> None:
+def test_fields_of_no_swept_component_are_refused_with_the_fields_of_all() -> None:
     given = base(clustering={"name": "ifca", "cluters": 3})
     _, problems = check(given, SLOTS, swept={("clustering",): ["ifca", "ifca_mir"]})
     assert [str(problem) for problem in problems] == [

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.run import SLOTS, resolve, trial_id
+from orchestrator.config.run import resolve, trial_id
+from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import load_sweep
 
 SWEEPS = Path(__file__).parents[3] / "sweeps"
@@ -18,7 +19,7 @@ def test_a_shipped_sweep_is_read(path: Path) -> None:
         assert resolve(run.to_dict()) == run
 
 
-def test_no_field_of_a_member_takes_the_place_of_its_name() -> None:
+def test_no_field_of_a_component_takes_the_place_of_its_name() -> None:
     from datasets.components import components
 
     for slot in SLOTS:

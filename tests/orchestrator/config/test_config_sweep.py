@@ -59,7 +59,7 @@ def test_grids_are_combined_in_the_order_of_the_file() -> None:
     assert [(run.seed, run.clustering.config.clusters) for run in sweep.runs] == [(3, 2), (3, 4), (1, 2), (1, 4)]
 
 
-def test_a_swept_member_takes_from_base_the_fields_that_it_knows() -> None:
+def test_a_swept_component_takes_from_base_the_fields_that_it_knows() -> None:
     text = BASE.replace("clusters: 3", "clusters: 3, beta: 0.5, selection: minibatch")
     sweep = load(text + "sweep:\n  clustering.name: {grid_search: [ifca, ifca_mir, none]}\n")
     assert [run.clustering.to_dict() for run in sweep.runs] == [
@@ -69,7 +69,7 @@ def test_a_swept_member_takes_from_base_the_fields_that_it_knows() -> None:
     ]
 
 
-def test_a_swept_field_that_a_member_does_not_have_has_no_value_there() -> None:
+def test_a_swept_field_that_a_component_does_not_have_has_no_value_there() -> None:
     grids = "  clustering.name: {grid_search: [ifca, ifca_mir]}\n  clustering.beta: {grid_search: [0.25]}\n"
     assert load(BASE + "sweep:\n" + grids).values == (
         {"clustering.name": "ifca", "clustering.beta": None},

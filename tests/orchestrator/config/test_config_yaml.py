@@ -94,18 +94,18 @@ def test_an_alias_repeats_a_value() -> None:
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("a: 1\nb: 2\na: 3\n", ["x.yaml:3: a: is given twice, first in line 1"]),
-        ("a:\n  b: {c: 1, c: 1}\n", ["x.yaml:2: a.b.c: is given twice, first in line 2"]),
+        ("a: 1\nb: 2\na: 3\n", ["x.yaml:3: a: is given twice, first on line 1"]),
+        ("a:\n  b: {c: 1, c: 1}\n", ["x.yaml:2: a.b.c: is given twice, first on line 2"]),
         (
             "a: !!python/object/apply:os.system [ls]\n",
             [
-                "x.yaml:1: a: the tag !!python/object/apply:os.system is not allowed; a file holds plain values only",
+                "x.yaml:1: a: the tag !!python/object/apply:os.system is not allowed; a file may contain plain values only",
             ],
         ),
-        ("a: !mine 3\n", ["x.yaml:1: a: the tag !mine is not allowed; a file holds plain values only"]),
+        ("a: !mine 3\n", ["x.yaml:1: a: the tag !mine is not allowed; a file may contain plain values only"]),
         (
             "a: !!timestamp 2024-01-01\n",
-            ["x.yaml:1: a: the tag !!timestamp is not allowed; a file holds plain values only"],
+            ["x.yaml:1: a: the tag !!timestamp is not allowed; a file may contain plain values only"],
         ),
         ("a: !!int x\n", ["x.yaml:1: a: is tagged !!int, got 'x'"]),
         (
@@ -113,7 +113,10 @@ def test_an_alias_repeats_a_value() -> None:
             ["x.yaml:1: a: must be a finite number, got .nan", "x.yaml:2: b.0: must be a finite number, got -.inf"],
         ),
         ("a: 1e999\n", ["x.yaml:1: a: must be a finite number, got 1e999"]),
-        ("a: 9223372036854775808\n", ["x.yaml:1: a: integers are at most 2^63 - 1 in size, got 9223372036854775808"]),
+        (
+            "a: 9223372036854775808\n",
+            ["x.yaml:1: a: must be an integer of at most 2^63 - 1 in size, got 9223372036854775808"],
+        ),
         ("1: a\n", ["x.yaml:1: a key must be a text, got 1; put it in quotes"]),
         ("a: {true: 1}\n", ["x.yaml:1: a: a key must be a text, got true; put it in quotes"]),
         ("? [a, b]\n: 1\n", ["x.yaml:1: a key must be a text, got ['a', 'b']"]),
@@ -122,9 +125,9 @@ def test_an_alias_repeats_a_value() -> None:
             ["x.yaml:3: c: merge keys (<<) are not supported; write the fields out"],
         ),
         ("a: &x [*x]\n", ["x.yaml:1: a.0: *x contains itself"]),
-        ("a: *x\n", ["x.yaml:1: a: *x repeats something that was not named (&x) before it"]),
-        ("a: 1\n---\nb: 1\n", ["x.yaml:2: a second document starts here; a file holds one"]),
-        ("a:\n\tb: 1\n", ["x.yaml:2: is not valid YAML: a tab where only spaces may stand (column 1)"]),
+        ("a: *x\n", ["x.yaml:1: a: *x refers to &x, which is not defined before it"]),
+        ("a: 1\n---\nb: 1\n", ["x.yaml:2: a second document starts here; a file may have only one"]),
+        ("a:\n\tb: 1\n", ["x.yaml:2: is not valid YAML: a tab where only spaces are allowed (column 1)"]),
         ("a: b: c\n", ["x.yaml:1: is not valid YAML: mapping values are not allowed here (column 5)"]),
         (
             "a: 1\nb: [1,\n",
@@ -137,13 +140,13 @@ def test_an_alias_repeats_a_value() -> None:
                 "while scanning a quoted scalar from line 1)"
             ],
         ),
-        ("a: \x00\n", ["x.yaml:1: holds a character that is no text: U+0000"]),
+        ("a: \x00\n", ["x.yaml:1: contains a character that is not text: U+0000"]),
         ('a: 1\nb: "\\UFFFFFFFF"\n', ["x.yaml: is not valid YAML: a \\U escape names no character"]),
-        ('a: "\\ud800"\n', ["x.yaml:1: a: holds half a character (a lone surrogate)"]),
+        ('a: "\\ud800"\n', ["x.yaml:1: a: contains half a character (a lone surrogate)"]),
         (
             "a: 1\na: 2\nb: }\n",
             [
-                "x.yaml:2: a: is given twice, first in line 1",
+                "x.yaml:2: a: is given twice, first on line 1",
                 "x.yaml:3: is not valid YAML: expected the node content, but found '}' (column 4)",
             ],
         ),
@@ -164,7 +167,7 @@ def test_aliases_cannot_multiply_without_bound() -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     began = time.perf_counter()
     (problem,) = refused("\n".join(lines))
-    assert problem.endswith("the file holds more than 50000 values, aliases written out")
+    assert problem.endswith("the file has more than 50000 values, with aliases expanded")
     assert time.perf_counter() - began < 5
 
 
@@ -209,7 +212,7 @@ def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file.write_bytes("a: 1".encode("utf-16"))
     assert of_file(file) == "x.yaml:1: is not UTF-8 text: byte 0xff in column 1"
     file.write_bytes(b"a" * (MOST_BYTES + 1))
-    assert of_file(file) == "x.yaml: is longer than 256 KiB, the most that is read"
+    assert of_file(file) == "x.yaml: is longer than 256 KiB, the largest size that is read"
     file.write_bytes("\ufeffa: ü\r\nb: 2\r\n".encode())
     assert read(contents(file), "x.yaml").value == {"a": "ü", "b": 2}
 

@@ -24,7 +24,7 @@ def test_the_good_file_is_good() -> None:
             "clustering:",
             "clusterin:",
             "x.yaml:6: base.clusterin: unknown key. Did you mean 'clustering'? Known: "
-            "aggregation, attacks, clustering, data, evaluate_every, model, objective, participation, "
+            "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
             "participation_rate, privacy, rounds, seed, training",
         ),
         (
@@ -46,12 +46,12 @@ def test_the_good_file_is_good() -> None:
         ("rounds: 4", "rounds: 0", "x.yaml:3: base.rounds: must be an integer >= 1, got 0"),
         ("rounds: 4", "rounds: '4'", "x.yaml:3: base.rounds: must be an integer >= 1, got '4'"),
         ("rounds: 4", "rounds: yes", "x.yaml:3: base.rounds: must be an integer >= 1, got 'yes'"),
-        ("rounds: 4", "rounds: 4\n  rounds: 5", "x.yaml:4: base.rounds: is given twice, first in line 3"),
+        ("rounds: 4", "rounds: 4\n  rounds: 5", "x.yaml:4: base.rounds: is given twice, first on line 3"),
         ("  rounds: 4\n", "", "x.yaml:2: base.rounds: is missing; it must be an integer >= 1"),
         (
             "rounds: 4",
             "rounds: !!python/name:os.system",
-            "x.yaml:3: base.rounds: the tag !!python/name:os.system is not allowed; a file holds plain values only",
+            "x.yaml:3: base.rounds: the tag !!python/name:os.system is not allowed; a file may contain plain values only",
         ),
         (
             "{name: digits}",
@@ -60,7 +60,7 @@ def test_the_good_file_is_good() -> None:
         ),
         ("[0, 1]", "[]", "x.yaml:9: sweep.seed.grid_search: is empty; it must be a list with at least one value"),
         ("[0, 1]", "3", "x.yaml:9: sweep.seed.grid_search: must be a list of values, got 3"),
-        ("[0, 1]", "[0, 1, 0]", "x.yaml:9: sweep.seed.grid_search.2: 0 is listed twice; equal trials are run once"),
+        ("[0, 1]", "[0, 1, 0]", "x.yaml:9: sweep.seed.grid_search.2: 0 is listed twice; list each value once"),
         ("[0, 1]", "[0, -1]", "x.yaml:9: sweep.seed.grid_search.1: must be an integer >= 0, got -1"),
         (
             "{grid_search: [0, 1]}",
@@ -78,7 +78,7 @@ def test_the_good_file_is_good() -> None:
             "  seed:",
             "  sed:",
             "x.yaml:9: sweep.sed: unknown key. Did you mean 'seed'? Known: "
-            "aggregation, attacks, clustering, data, evaluate_every, model, objective, participation, "
+            "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
             "participation_rate, privacy, rounds, seed, training",
         ),
         (
@@ -91,10 +91,10 @@ def test_the_good_file_is_good() -> None:
             "  seed:",
             "  clustring.clusters:",
             "x.yaml:9: sweep.clustring.clusters: unknown key. Did you mean 'clustering'? Known: aggregation, "
-            "attacks, clustering, data, evaluate_every, model, objective, participation, "
+            "attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
             "participation_rate, privacy, rounds, seed, training",
         ),
-        ("  seed:", "  base.seed:", "x.yaml:9: sweep.base.seed: the keys of a sweep start inside base; write 'seed'"),
+        ("  seed:", "  base.seed:", "x.yaml:9: sweep.base.seed: swept keys start inside base; write 'seed'"),
         ("  seed:", "  rounds.x:", "x.yaml:9: sweep.rounds.x: rounds is 4, which has no x in it"),
         (
             "  seed:",
@@ -105,20 +105,20 @@ def test_the_good_file_is_good() -> None:
         (
             "{grid_search: [0, 1]}",
             "{randint: [0, 9]}",
-            "x.yaml: samples: is missing; it must be the number of random draws, which seed asks for",
+            "x.yaml: samples: is missing; it must be the number of random draws, which seed needs",
         ),
         (
             "sweep:",
             "samples: 3\nsweep:",
-            "x.yaml:8: samples: is the number of random draws, but no swept key has one of the words choice, "
+            "x.yaml:8: samples: is the number of random draws, but no swept key uses one of the words choice, "
             "uniform, loguniform, randint, quniform",
         ),
         ("sweep:", "samples: 0\nsweep:", "x.yaml:8: samples: must be an integer in [1, 10000] or null, got 0"),
         (
             "name: small",
             "name: a/b",
-            "x.yaml:1: name: becomes a folder: it must be up to 100 letters, digits, '-', '_' and '.', begin with a "
-            "letter or a digit, hold no '..' and not be mlflow.db or mlartifacts, got 'a/b'",
+            "x.yaml:1: name: is also a folder's name: it must be up to 100 letters, digits, '-', '_' and '.', begin with a "
+            "letter or a digit, contain no '..' and not be mlflow.db or mlartifacts, got 'a/b'",
         ),
         ("name: small", "name: 2024", "x.yaml:1: name: must be a text, got 2024; put it in quotes"),
         ("name: small\n", "", "x.yaml: name: is missing; it must be a text"),
@@ -150,13 +150,13 @@ def test_the_good_file_is_good() -> None:
             "name: small",
             "name: small\nresources:\n  clients_per_gpu: 0.5",
             "x.yaml:3: resources.clients_per_gpu: must be an integer >= 1, got 0.5: n client actors share one GPU "
-            "and take 1/n of it each, so neither none nor a fraction of an actor can be asked for",
+            "and take 1/n of it each, so the number must be whole and at least 1",
         ),
         (
             "name: small",
             "name: small\nresources:\n  clients_per_gpu: 0",
             "x.yaml:3: resources.clients_per_gpu: must be an integer >= 1, got 0: n client actors share one GPU and "
-            "take 1/n of it each, so neither none nor a fraction of an actor can be asked for",
+            "take 1/n of it each, so the number must be whole and at least 1",
         ),
         ("name: small", "name: small\ndata_root: ''", "x.yaml:2: data_root: must be a text or null, got ''"),
     ],
@@ -170,7 +170,7 @@ def test_one_problem(old: str, new: str, problem: str) -> None:
 )
 def test_names_that_are_no_folder(name: str) -> None:
     (problem,) = refused(GOOD, f"name={yaml.dump(name)}")
-    assert ": name: becomes a folder: " in problem
+    assert ": name: is also a folder's name: " in problem
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_names_that_are_no_folder(name: str) -> None:
         ("just words\n", "x.yaml: must be a map with the keys name and base, got 'just words'"),
         ("- 1\n", "x.yaml: must be a map with the keys name and base, got [1]"),
         (b"\x89PNG\r\n\x1a\n\0\0", "x.yaml:1: is not UTF-8 text: byte 0x89 in column 1"),
-        (b"PK\3\4\n", "x.yaml:1: holds a character that is no text: U+0003"),
+        (b"PK\3\4\n", "x.yaml:1: contains a character that is not text: U+0003"),
         ("name: x\n", "x.yaml: base: is missing; it must be a map of rounds, data, model and further slots"),
         ("name: x\nbase:\n", "x.yaml:2: base: must be a map of rounds, data, model and further slots, got null"),
         ("name: [\n", "x.yaml:2: is not valid YAML: expected the node content, but found '<stream end>' (column 1)"),
@@ -196,15 +196,15 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
     text = GOOD.replace("rounds: 4", "rounds: 0\n  seeed: 1\n  rounds: 3").replace("[0, 1]", "[0, x, .inf]")
     assert refused(text + "resources: {client_actors: two}\nnonsense: 1\n", "base.model=vgg", "novalue") == [
         "x.yaml:3: base.rounds: must be an integer >= 1, got 0",
-        "x.yaml:4: base.seeed: unknown key. Did you mean 'seed'? Known: aggregation, attacks, clustering, data, "
-        "evaluate_every, model, objective, participation, "
+        "x.yaml:4: base.seeed: unknown key. Did you mean 'seed'? Known: aggregation, attacks, clustering, "
+        "curvature, data, evaluate_every, model, objective, participation, "
         "participation_rate, privacy, rounds, seed, training",
-        "x.yaml:5: base.rounds: is given twice, first in line 3",
+        "x.yaml:5: base.rounds: is given twice, first on line 3",
         "x.yaml:11: sweep.seed.grid_search.2: must be a finite number, got .inf",
         "x.yaml:11: sweep.seed.grid_search.1: must be an integer >= 0, got 'x'",
         "x.yaml:12: resources.client_actors: must be an integer >= 1, got 'two'",
         "x.yaml:13: nonsense: unknown key. Known: base, data_root, description, name, resources, samples, sweep, tune",
-        "--set novalue: must be key=value, the key dotted and from the top of the file, such as base.rounds=4",
+        "--set novalue: must be key=value, with a dotted key from the top of the file, such as base.rounds=4",
         "--set base.model=vgg: base.model: unknown component 'vgg'. Known: cnn, mlp",
     ]
 
@@ -219,7 +219,7 @@ def test_a_value_of_the_command_line_is_told_with_its_option() -> None:
     )
 
 
-MALFORMED = "must be key=value, the key dotted and from the top of the file, such as base.rounds=4"
+MALFORMED = "must be key=value, with a dotted key from the top of the file, such as base.rounds=4"
 
 
 @pytest.mark.parametrize(
@@ -229,14 +229,14 @@ MALFORMED = "must be key=value, the key dotted and from the top of the file, suc
         ("=3", MALFORMED),
         ("", MALFORMED),
         ("base..rounds=3", MALFORMED),
-        ("base.rounds=", "has no value after '='; write null for none"),
+        ("base.rounds=", "has no value after '='; write null to set no value"),
         ("base.rounds.x=1", "base.rounds is 4, which has no x in it"),
         ("base.attacks.7.every=1", "base.attacks has no entry 7; its entries: 0 (shadow_mia)"),
         ("base.attacks.lira.every=1", "base.attacks has no entry lira; its entries: 0 (shadow_mia)"),
         ("base.rounds=[1", "is not valid YAML: expected ',' or ']', but got '<stream end>' (column 3)"),
         (
             "base.rounds=!!python/name:x ''",
-            "base.rounds: the tag !!python/name:x is not allowed; a file holds plain values only",
+            "base.rounds: the tag !!python/name:x is not allowed; a file may contain plain values only",
         ),
         ("base.rounds=.nan", "base.rounds: must be a finite number, got .nan"),
         (
@@ -253,10 +253,10 @@ def test_options_that_cannot_be_used(option: str, sentence: str) -> None:
 
 def test_a_data_root_that_is_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     (problem,) = refused(GOOD + "data_root: ~nobody-of-this-name/x\n")
-    assert problem.startswith("x.yaml:10: data_root: is no usable folder: ")
+    assert problem.startswith("x.yaml:10: data_root: is not a usable folder: ")
     monkeypatch.setenv("FEDPRIV_DATA", "~nobody-of-this-name/x")
     (problem,) = refused(GOOD)
-    assert problem.startswith("FEDPRIV_DATA: is no usable folder: ")
+    assert problem.startswith("FEDPRIV_DATA: is not a usable folder: ")
 
 
 def test_a_problem_that_comes_to_light_later_has_its_line_too() -> None:

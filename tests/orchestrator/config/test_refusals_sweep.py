@@ -35,18 +35,19 @@ def test_too_many_trials() -> None:
         GOOD.replace("[0, 1]", str(list(range(200))))
         + f"  clustering.clusters: {{grid_search: {list(range(1, 102))}}}\n"
     )
-    assert refused(text) == ["x.yaml:8: sweep: asks for 20200 trials; the most in one file are 10000"]
+    assert refused(text) == ["x.yaml:8: sweep: asks for 20200 trials; a file may have at most 10000"]
 
 
 def test_two_points_that_are_one_run() -> None:
     grids = "  clustering.name: {grid_search: [ifca, ifca_mir]}\n  clustering.beta: {grid_search: [0.25, 0.5]}\n"
     assert refused(GOOD.replace("  seed: {grid_search: [0, 1]}\n", grids)) == [
-        "x.yaml:8: sweep: 1 of 4 trials repeat another one: {clustering.name: 'ifca', clustering.beta: null} is "
-        "the same run as {clustering.name: 'ifca', clustering.beta: null}. Where not every component has a field, "
+        "x.yaml:8: sweep: 1 of 4 trials repeat another trial: {clustering.name: 'ifca', clustering.beta: null} is "
+        "the same run as {clustering.name: 'ifca', clustering.beta: null}. If only some components have a field, "
         "sweep it together with its component: clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
     ]
     assert (
-        "trials repeat another one" in changed("seed: {grid_search: [0, 1]}", "training.lr: {grid_search: [1, 1.0]}")[0]
+        "trials repeat another trial"
+        in changed("seed: {grid_search: [0, 1]}", "training.lr: {grid_search: [1, 1.0]}")[0]
     )
 
 
@@ -66,7 +67,7 @@ def test_a_problem_that_all_trials_share_is_told_once_where_it_stands() -> None:
 def test_a_problem_of_some_trials_says_which() -> None:
     grid = "  clustering.name: {grid_search: [ifca, ifca_mir]}\n"
     assert refused(GOOD.replace("[shadow_mia]", "[]") + grid) == [
-        "x.yaml:6: base.clustering: needs the attack shadow_mia in base.attacks (in 2 of 4 trials, first that of "
+        "x.yaml:6: base.clustering: needs the attack shadow_mia in base.attacks (in 2 of 4 trials, the first one with "
         "seed: 0, clustering.name: 'ifca_mir')"
     ]
 
@@ -92,7 +93,7 @@ def test_a_problem_inside_a_swept_slot_is_told_at_its_entry() -> None:
 def test_a_bare_name_in_place_of_a_slot_with_fields_is_not_clear() -> None:
     assert refused(GOOD + "  clustering: {grid_search: [none, {name: ifca}]}\n") == [
         "x.yaml:10: sweep.clustering.grid_search.0: sweep clustering.name to keep clusters of base, or write "
-        "{name: none} to begin anew"
+        "{name: none} to drop them"
     ]
 
 

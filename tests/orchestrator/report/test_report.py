@@ -61,7 +61,10 @@ def test_a_trial_without_tables_is_named(tmp_path: Path) -> None:
     for path in (folder / "trials").glob("*/*.parquet"):
         path.unlink()
     assert "convergence.png" not in {file.name for file in write_report(folder)}
-    assert "without curves: `0000000000`" in (folder / "report" / "summary.md").read_text()
+    assert (
+        "without curves, because `rounds.parquet` is missing or unreadable: `0000000000`"
+        in (folder / "report" / "summary.md").read_text()
+    )
 
 
 def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_every_figure_of_finp_is_drawn_and_can_be_read(drawn: dict[str, Figure])
         ("clients_exposed", ["guessing (1 / clients)", "FinP (ALA)", "95 % binomial interval", "most exposed first"]),
         (
             "weights",
-            ["weight in the average (fraction)", "rho", "share of all records", "FinP_client", "95 % interval"],
+            ["weight in the average (fraction)", "rho", "fraction of all examples", "FinP_client", "95 % interval"],
         ),
         ("curvature", ["trace of the Hessian", "largest eigenvalue of the Hessian", "rank correlation 0.9"]),
     ],
@@ -119,15 +119,15 @@ def test_clients_that_were_dealt_anew_are_not_averaged_by_number(tmp_path: Path)
     ranked = [np.sort(table[table["round"] == 19]["sia_accuracy"])[::-1] for table in tables]
     assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx((ranked[0] + ranked[1]) / 2)
     assert {label.get_text() for label in ax.get_xticklabels()} == {""}
-    assert "means are by rank, as every seed has dealt other clients" in texts(figure("clients_exposed", arr))
+    assert "means are by rank, because each seed partitions the data anew" in texts(figure("clients_exposed", arr))
     shown = figure("weights", arr)
-    assert "first seed, because the others have dealt other clients" in texts(shown)
+    assert "first seed only, because each seed partitions the data anew" in texts(shown)
     first = tables[0].groupby("client")["weight"].mean()
     order = tables[0].groupby("client")["examples"].first().sort_values().index
     assert np.asarray(shown.axes[0].containers[0][0].get_ydata()) == pytest.approx(first[order].to_numpy())
 
 
-def test_weights_are_means_over_the_rounds_beside_the_share_of_records(tmp_path: Path) -> None:
+def test_weights_are_means_over_the_rounds_beside_the_share_of_examples(tmp_path: Path) -> None:
     arr = arranged(tmp_path / "s")
     weight, rho = figure("weights", arr).axes
     tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
@@ -148,7 +148,7 @@ def test_curvatures_that_are_not_positive_are_counted_and_not_drawn(tmp_path: Pa
 
     arr = arranged(tmp_path / "s", tables=tables)
     one = figure("curvature", arr)
-    assert "4 of 398 at or below 0 are not shown" in texts(one)
+    assert "4 of 398 points are not shown because a value is not positive" in texts(one)
     (ax,) = one.axes
     assert len(np.asarray(ax.collections[0].get_offsets())) == 394
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")

@@ -186,14 +186,16 @@ def test_an_algorithm_alone_is_color_and_axis() -> None:
 
 
 def test_many_strategies_are_positions_and_few_modes_colors() -> None:
-    grid = [{"aggregation.name": f"a{i}", "privacy.name": p} for i in range(9) for p in ("none", "metric_dp")]
+    grid = [{"aggregation.name": f"a{i}", "privacy.name": p} for i in range(9) for p in ("none", "metric_privacy")]
     arr = arranged(grid)
     assert (arr.hue, arr.axis, arr.facets) == ("privacy.name", ("aggregation.name",), ())
-    assert [arr.hue_label(hue) for hue in arr.hues] == ["vanilla", "metric-DP"]
+    assert [arr.hue_label(hue) for hue in arr.hues] == ["vanilla", "metric privacy"]
 
 
 def test_a_field_that_follows_from_the_algorithm_gets_no_panel() -> None:
-    arr = arranged([{"privacy.name": "none", "privacy.noise": None}, {"privacy.name": "metric_dp", "privacy.noise": 1}])
+    arr = arranged(
+        [{"privacy.name": "none", "privacy.noise": None}, {"privacy.name": "metric_privacy", "privacy.noise": 1}]
+    )
     assert (arr.hue, arr.axis, arr.facets) == ("privacy.name", ("privacy.name",), ())
 
 

@@ -49,13 +49,16 @@ def test_a_method_keeps_its_color_in_every_sweep() -> None:
 
 def test_only_what_differs_is_in_a_methods_name() -> None:
     keys = ("clustering.name", "privacy.name", "objective.name", "aggregation.name")
-    assert method_label(keys, ["ifca_mir", "metric_dp", "finp", "fedyogi"]) == "IFCA-MIR + FinP + FedYogi + metric-DP"
+    assert (
+        method_label(keys, ["ifca_mir", "metric_privacy", "finp", "fedyogi"])
+        == "IFCA-MIR + FinP + FedYogi + metric privacy"
+    )
     assert method_label(keys, ["none", "none", "plain", "fedavg"]) == "FedAvg"
     assert method_label(("objective.name", "objective.beta"), ["plain", None]) == "plain"
     assert method_label(("privacy.name", "privacy.clip"), ["none", None]) == "vanilla"
 
 
-def test_a_field_that_a_member_lacks_is_told_apart_by_color_with_it() -> None:
+def test_a_field_that_a_component_lacks_is_told_apart_by_color_with_it() -> None:
     """Otherwise the component that lacks it would stand alone in a panel without a name."""
     betas = [{"objective.name": "finp", "objective.beta": beta} for beta in (0.05, 0.3)]
     cells = [{"objective.name": "plain", "objective.beta": None}, *betas]
@@ -67,7 +70,9 @@ def test_a_field_that_a_member_lacks_is_told_apart_by_color_with_it() -> None:
 
 
 def test_methods_for_which_there_are_no_colors_are_panels() -> None:
-    table = [{"aggregation.name": f"a{i}", "privacy.name": p} for i in range(6) for p in ("none", "x", "metric_dp")]
+    table = [
+        {"aggregation.name": f"a{i}", "privacy.name": p} for i in range(6) for p in ("none", "x", "metric_privacy")
+    ]
     arr = by_method(arranged(table))
     assert (arr.hue, arr.facets) == ("privacy.name", ("aggregation.name",))
     strategies = by_method(arranged(table), besides=("privacy.name",))
@@ -87,13 +92,16 @@ def test_a_single_method_has_a_name() -> None:
     assert (arr.hue, arr.hues, arr.hue_label(None)) == (None, [None], "FinP (ALA)")
 
 
-def test_members_are_called_as_in_the_literature() -> None:
+def test_components_are_called_as_in_the_literature() -> None:
     assert value_label("privacy.name", "none") == "vanilla"
     assert value_label("clustering.name", "none") == "no clustering"
     names = ("finp_pca", "finp_ala", "fedavgm", "fedmedian", "fedopt", "fedyogi", "fedadagrad")
     labels = ["FinP-PCA", "FinP-ALA", "FedAvgM", "FedMedian", "FedOpt", "FedYogi", "FedAdagrad"]
     assert [value_label("aggregation.name", name) for name in names] == labels
-    assert [value_label("privacy.name", name) for name in ("global_dp", "metric_dp")] == ["global-DP", "metric-DP"]
+    assert [value_label("privacy.name", name) for name in ("global_dp", "metric_privacy")] == [
+        "global-DP",
+        "metric privacy",
+    ]
 
 
 def test_metrics_of_a_round_or_of_a_model_belong_to_their_family() -> None:
@@ -104,7 +112,7 @@ def test_metrics_of_a_round_or_of_a_model_belong_to_their_family() -> None:
     assert list(families(names)) == ["Accuracy", "Source inference", "Client inference", "Noise and its account"]
 
 
-def test_a_slot_that_was_swept_whole_is_told_by_its_fields_in_a_trials_name() -> None:
+def test_a_slot_swept_whole_is_told_by_its_fields_in_trial_names() -> None:
     swept = {"objective": {"name": "finp", "beta": 0.05, "normalize": "none"}, "seed": 1}
     assert trial_name(swept) == "objective=finp beta 0.05 normalize none seed=1"
     assert trial_name({"objective": {"name": "plain"}}) == "objective=plain"

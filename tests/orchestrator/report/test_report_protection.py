@@ -19,7 +19,7 @@ from tests.support.synthetic_privacy import METRIC, write_metric
 OURS = ("trade_off", "noise", "cia", "roc")
 SMALL: dict[str, list[Any]] = {
     "aggregation.name": ["fedavg", "fedyogi"],
-    "privacy.name": ["none", "global_dp", "metric_dp"],
+    "privacy.name": ["none", "global_dp", "metric_privacy"],
     "seed": [42, 43, 44],
 }
 
@@ -61,18 +61,28 @@ def test_every_figure_of_metric_privacy_is_drawn_and_can_be_read(drawn: dict[str
     [
         (
             "trade_off",
-            ["accuracy, clients' tests (fraction)", "accuracy, server's test (fraction)", "macro F1", "vanilla"],
+            [
+                "accuracy, clients' test data (fraction)",
+                "accuracy, server's test data (fraction)",
+                "macro F1",
+                "vanilla",
+            ],
         ),
         (
             "noise",
-            ["standard deviation of the noise in a weight", "distance d", "d = 1: as much as global-DP", "FedOpt"],
+            [
+                "standard deviation of the noise in a weight",
+                "distance d",
+                "d = 1: the same noise as global-DP",
+                "FedOpt",
+            ],
         ),
         ("cia", ["AUC of the paired test (fraction)", "difference of losses", "guessing (0.5)", "95 % bootstrap"]),
         (
             "roc",
             ["false positive rate (fraction)", "true positive rate (fraction)", "area under the curve", "FedMedian"],
         ),
-        ("convergence", ["aggregation FedYogi", "metric-DP", "global-DP"]),
+        ("convergence", ["aggregation FedYogi", "metric privacy", "global-DP"]),
     ],
 )
 def test_a_figure_says_what_it_shows(drawn: dict[str, Figure], name: str, expected: list[str]) -> None:
@@ -84,9 +94,9 @@ def test_a_figure_says_what_it_shows(drawn: dict[str, Figure], name: str, expect
 def test_strategies_are_positions_and_kinds_of_privacy_colors(small: Arrangement) -> None:
     top, *_ = figure("trade_off", small).axes
     by_color = {to_hex(bar[0].get_color()).upper(): np.asarray(bar[0].get_ydata()) for bar in top.containers}
-    assert set(by_color) == {COLORS["none"], COLORS["global_dp"], COLORS["metric_dp"]}
-    mean = np.mean(small.measured((), ("fedyogi",), "metric_dp", "aggregated_accuracy"))
-    assert by_color[COLORS["metric_dp"]][1] == pytest.approx(mean)
+    assert set(by_color) == {COLORS["none"], COLORS["global_dp"], COLORS["metric_privacy"]}
+    mean = np.mean(small.measured((), ("fedyogi",), "metric_privacy", "aggregated_accuracy"))
+    assert by_color[COLORS["metric_privacy"]][1] == pytest.approx(mean)
 
 
 def test_noise_is_dashed_for_global_and_solid_for_metric_privacy(small: Arrangement) -> None:
@@ -136,6 +146,6 @@ def test_what_every_run_measures_is_no_reason_for_these_figures() -> None:
     arr = arranged([judged | {"privacy.name": "none", "clustering.name": name} for name in ("none", "ifca")])
     assert [name for name in OURS if FIGURES[name](arr)] == []
     assert FIGURES["accuracy"](arr) is not None
-    protected = arranged([judged | {"privacy.name": "metric_dp"}])
+    protected = arranged([judged | {"privacy.name": "metric_privacy"}])
     assert FIGURES["accuracy"](protected) is None
     assert FIGURES["trade_off"](protected) is not None

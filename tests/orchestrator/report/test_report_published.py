@@ -71,7 +71,7 @@ def test_every_record_is_there_and_complete() -> None:
     assert (by_hand.value, by_hand.dataset, by_hand.method) == (0.81, "MNIST", "IFCA")
 
 
-def test_every_record_has_a_counterpart_but_for_claims_that_follow_from_others() -> None:
+def test_every_record_but_a_derived_claim_has_a_counterpart() -> None:
     assert set(rules()) == set(PAPERS)
     without = [one for one in records() if rules()[one.paper](one) is None]
     assert len(without) == 7
@@ -168,7 +168,7 @@ def test_the_claim_on_violations_is_the_best_quotient() -> None:
     assert compare(found(trial("t", 0.1, violations=3)), [FACTOR]).lines == ()
 
 
-def test_records_of_a_client_are_counted_where_the_config_leaves_them_open(tmp_path: Path) -> None:
+def test_examples_of_a_client_are_counted_where_the_config_is_silent(tmp_path: Path) -> None:
     import pandas as pd
 
     config = {**CONFIG, "data": {"name": "mnist", "clients": 200, "examples_per_client": None}}
@@ -195,7 +195,7 @@ def test_the_page_states_gap_deviation_and_what_is_absent() -> None:
     page = published_markdown(one, compare(one, [record(note="a | b"), absent]))
     assert "| 0.81 | 0.700 | -0.110 | minority ratio 0.1 | clients 40 instead of 200; 1 seed instead of 5" in page
     assert r"note: a \| b" in page
-    assert "## Published for these data, not in this sweep" in page
+    assert "## Published for these data but not run in this sweep" in page
     assert "0.63" in page
     assert "No published number" in published_markdown(one, compare(one, []))
 

@@ -33,7 +33,7 @@ def test_a_folder_without_results_is_a_clear_sentence(tmp_path: Path, content: o
 
 
 def test_a_folder_that_does_not_exist_holds_no_results(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no results"):
+    with pytest.raises(ValueError, match="contains no results"):
         read_results(tmp_path / "nowhere")
 
 
@@ -72,7 +72,7 @@ def made(*configs: dict, declared: tuple[str, ...]) -> Results:
     return results(Path("made_up"), table, declared, {str(i): config for i, config in enumerate(configs)})
 
 
-def test_fields_that_follow_from_the_member_are_no_settings() -> None:
+def test_fields_that_follow_from_the_component_are_no_settings() -> None:
     none, noisy = {"name": "none"}, {"name": "global_dp", "noise": 1.0}
     assert made({"privacy": none}, {"privacy": noisy}, declared=("privacy",)).keys == ("privacy.name",)
     quiet = {"name": "global_dp", "noise": 0.5}
@@ -100,7 +100,7 @@ def test_whole_slots_as_json_text_need_no_resolved_run() -> None:
     assert [setting.values for setting in found.settings] == [([0, 20],), ([0, 25],)]
 
 
-def test_a_list_of_members_is_entered_by_name_or_position() -> None:
+def test_a_list_of_components_is_entered_by_name_or_position() -> None:
     config = {"attacks": [{"name": "shadow_mia", "every": 5}], "rounds": 3}
     assert lookup(config, "attacks.shadow_mia.every") == lookup(config, "attacks.0.every") == 5
     assert lookup(config, "attacks.lira.every") is None

@@ -97,7 +97,7 @@ def test_summary_markdown_counts_and_lists_what_did_not_finish() -> None:
     assert "4 trials: 3 finished, 1 failed." in page
     assert "| IFCA | 0.1 | 3 of 4 | 0.800 ± 0.248 |" in page
     assert r"| bad | failed | IFCA | 0.1 | 9 | worker \| died |" in page
-    assert "The same in every trial: dataset MNIST, privacy none." in page
+    assert "All trials have: dataset MNIST, privacy none." in page
 
 
 def test_a_metric_that_some_seeds_lack_says_so() -> None:
@@ -181,7 +181,7 @@ def test_the_terminal_table_keeps_within_the_width(width: int) -> None:
 
 def test_columns_that_do_not_fit_are_named() -> None:
     page = " ".join(printed(grouped(), 80).split())
-    assert "not shown for lack of width, but in the report: purity" in page
+    assert "in the report but too wide for this terminal: purity" in page
     assert "not shown" not in printed(grouped(), 200)
 
 
@@ -211,7 +211,7 @@ def test_brackets_in_values_are_no_markup() -> None:
     assert "[red]" in page
 
 
-def test_the_halves_of_finp_are_named_as_in_the_paper_where_both_are_switched() -> None:
+def test_the_halves_of_finp_are_named_as_in_the_paper() -> None:
     arms = [("plain", "fedavg"), ("finp", "fedavg"), ("plain", "finp_pca"), ("finp", "finp_pca")]
     rows = [
         {"id": f"{o}{a}", "status": "finished", "seed": 0, "objective.name": o, "aggregation.name": a, "sia_mean": 0.3}

@@ -56,20 +56,20 @@ def test_six_methods_of_finp_stand_in_six_lines_of_a_hundred_columns(finp: Resul
     assert not any(line.startswith(" ") and "±" in line for line in page.splitlines())
     said = " ".join(page.split())
     assert "1/10 is guessing" in said
-    assert "by chance: EOD of clients who are equally exposed" in said
-    assert "not shown for lack of width, but in the report: loss FI, converged in round, seconds / round" in said
+    assert "by chance: EOD of equally exposed clients" in said
+    assert "in the report but too wide for this terminal: loss FI, converged in round, seconds / round" in said
 
 
-def test_a_protected_federation_shows_both_accuracies_noise_and_client_inference(metric: Results) -> None:
+def test_a_protected_federation_shows_accuracies_noise_and_inference(metric: Results) -> None:
     page = printed(metric.trials, metric.keys, 100)
     assert max(map(len, page.splitlines())) <= 100
     assert all(word in head(page) for word in ("clients", "server", "F1", "epsilon", "noise", "difference", "AUC"))
     assert "SIA" not in page
     line = next(line for line in page.splitlines() if line.startswith("FedAvg") and "vanilla" in line)
-    assert line.split().count("–") == 2  # neither noise nor an epsilon
+    assert line.split().count("–") == 3  # neither noise, nor an epsilon, nor anything clipped
     noisy = next(line for line in page.splitlines() if line.startswith("FedAvg") and "global-DP" in line)
     assert "8123.4  0.0125" in noisy
-    assert "epsilon: of one client at delta 1e-05" in " ".join(page.split())
+    assert "epsilon: for one client at delta 1e-05" in " ".join(page.split())
 
 
 def test_what_every_run_measures_leaves_a_sweep_with_groups_as_it_was() -> None:
@@ -93,10 +93,10 @@ def test_chance_is_left_open_where_sweeps_differ_in_clients() -> None:
     assert "1 / clients is guessing" in " ".join(printed(trials, ("data.clients",), 100).split())
 
 
-def test_the_summary_has_families_units_and_the_reason_why_no_guarantee_holds(finp: Results, metric: Results) -> None:
+def test_the_summary_has_families_units_and_why_no_guarantee_holds(finp: Results, metric: Results) -> None:
     page = summary_markdown(metric)
     assert "## Noise and its account" in page
-    assert "| FedYogi | metric-DP | none: the noise depends on the updates |" in page
+    assert "| FedYogi | metric privacy | none: the noise depends on the updates |" in page
     assert "| FedAvg | vanilla |" not in page.split("## Guarantees")[1]
     assert "loss of the target (nats)" in page
     assert "## Other" not in page

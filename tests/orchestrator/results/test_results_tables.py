@@ -64,11 +64,11 @@ class TestTypes:
 
     @pytest.mark.parametrize("value", [[1], {"a": 1}, b"bytes", object(), 1j, np.zeros(2)])
     def test_other_values_are_refused(self, value):
-        with pytest.raises(TypeError, match=r"column 'a'.*neither number, truth value nor text"):
+        with pytest.raises(TypeError, match=r"column 'a'.*not a number, Boolean or text"):
             as_table([{"a": value}])
 
     def test_text_among_numbers_is_refused(self):
-        with pytest.raises(TypeError, match="column 'a': text among numbers"):
+        with pytest.raises(TypeError, match="column 'a': text mixed with numbers"):
             as_table([{"a": 1}, {"a": "one"}])
 
     def test_columns_of_different_lengths_are_refused(self):
@@ -154,7 +154,7 @@ class TestParts:
         parts = Parts(tmp_path)
         parts.append("rounds", 0, [{"a": 1}])
         parts.append("rounds", 1, [{"a": "one"}])
-        with pytest.raises(TypeError, match="column 'a': text among numbers"):
+        with pytest.raises(TypeError, match="column 'a': text mixed with numbers"):
             parts.read("rounds")
 
 

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from orchestrator.cluster.placement import Placement
 from orchestrator.results.folder import Folder
+from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.trials import TrialConfig
 
 
 def _driver(path, status: str) -> Driver:
@@ -13,11 +16,11 @@ def _driver(path, status: str) -> Driver:
     folder.path.mkdir(parents=True)
     folder.result.write_text(json.dumps({"id": "abc", "status": status, "metrics": {"accuracy": 0.5}}))
     driver = object.__new__(Driver)  # without Tune, and without actors
-    driver._take_up({"id": "abc", "sweep": str(path)})
+    driver._prepare(TrialConfig(TrialIdentity("abc", {}, None), str(path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
     return driver
 
 
-def test_a_trial_that_ended_before_its_process_died_is_not_run_again(tmp_path):
+def test_a_trial_that_ended_before_its_process_is_not_run_again(tmp_path):
     for status in ("finished", "diverged"):
         answer = _driver(tmp_path / status, status).step()
         assert answer["done"]
@@ -25,7 +28,7 @@ def test_a_trial_that_ended_before_its_process_died_is_not_run_again(tmp_path):
         assert answer["summary"] == {"id": "abc", "status": status, "metrics": {"accuracy": 0.5}}
 
 
-def test_a_trial_that_failed_is_taken_up_again(tmp_path):
+def test_a_trial_that_failed_is_run_again(tmp_path):
     driver = _driver(tmp_path, "failed")
     opened = []
 

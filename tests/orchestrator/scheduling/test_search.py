@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cluster.placement import Placement
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.folder import Folder
-from orchestrator.scheduling.trials import TrialSpec
+from orchestrator.results.record import TrialIdentity
+from orchestrator.scheduling.trials import TrialConfig, TrialSpec
 from tests.support.fake_components import GOOD, SLOTS
 
 pytest.importorskip("optuna")
@@ -117,14 +119,22 @@ def test_a_trial_that_failed_is_tried_again_by_the_next_run_only(tmp_path: Path)
     assert len(found.replay()) == 6
 
 
+def a_config(trial: str) -> TrialConfig:
+    return TrialConfig(TrialIdentity(trial, {}, None), "results", ".", Placement(1, 0.0, 1, 1), 1.0, every_round=False)
+
+
+def test_a_trial_config_survives_its_plain_form() -> None:
+    assert TrialConfig.from_dict(json.loads(json.dumps(a_config("a").to_dict()))) == a_config("a")
+
+
 def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
     from orchestrator.scheduling.adapters import SearchAdapter
 
     found = search(tmp_path)
     leave(found, found.replay()[0])
-    drawing = SearchAdapter(found, lambda spec: {"id": spec.id})
+    drawing = SearchAdapter(found, lambda spec: a_config(spec.id))
     given = [drawing.suggest("tune's own id") for _ in range(3)]
-    assert [one["trial"]["id"] for one in given] == [spec.id for spec in found.specs[1:4]]
+    assert [one["trial"]["identity"]["id"] for one in given] == [spec.id for spec in found.specs[1:4]]
     assert drawing.suggest("another") is None
     while not found.complete:
         for spec in found.replay():

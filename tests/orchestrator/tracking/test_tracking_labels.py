@@ -121,7 +121,7 @@ class TestUserInterface:
         assert "sqlite:////other.db" in command
 
     def test_nothing_was_run(self, tmp_path):
-        with pytest.raises(mlflow_store.TrackingError, match="holds no runs"):
+        with pytest.raises(mlflow_store.TrackingError, match="contains no runs"):
             mlflow_store.ui(tmp_path, 5001, "127.0.0.1")
         assert os.listdir(tmp_path) == []
 

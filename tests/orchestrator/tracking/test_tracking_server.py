@@ -102,7 +102,7 @@ def test_a_server_that_comes_late_misses_nothing(server, results, capfd):
     assert tracker.close(120)
     assert capfd.readouterr().out == ""
     assert len(warnings) == 1
-    assert f"{server.uri} does not take what it is sent (connection refused)" in warnings[0]
+    assert f"{server.uri} does not accept data (connection refused)" in warnings[0]
     seen = Seen(results, server.uri)
     assert len(seen.runs) == 3
     assert len(seen.parents) == 1
@@ -125,7 +125,7 @@ def test_a_server_that_never_comes_costs_little(server, results):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing(server, results):
+def test_a_killed_server_loses_nothing_and_doubles_nothing(server, results):
     warnings: list[str] = []
     everything = rows(400)
     server.start()

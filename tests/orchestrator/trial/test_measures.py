@@ -1,14 +1,15 @@
 """What a round leaves in the tables, by hand on four clients; and that what does not exist is empty and never 0."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from algorithms.clustering._preference import Preferences
+from algorithms.core.choices import Preferences
 from algorithms.core.messages import Weights
+from algorithms.interfaces import Outcome
+from attacks.interfaces import Audit, Measure, Scores
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.tables import as_table
@@ -107,7 +108,7 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged
 
 
-def test_records_of_nobody_and_groups_without_records_count_for_no_group():
+def test_examples_of_nobody_and_groups_without_examples_count_for_no_group():
     """Of the minority no test example is known: what is said of the majority, and of all, is said by the majority's."""
     row = metric_rows.round_row(shot(data=four_clients([0, 0, 1, 2, -1, -1, -1, -1])))
     assert (row["accuracy"], row["accuracy_majority"]) == (3 / 4, 3 / 4)
@@ -202,7 +203,7 @@ def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
     assert columns["loss_minority"] == [1.0, 1.0, 1.0, 0.5]
 
 
-def test_a_client_without_test_records_has_no_test_accuracy():
+def test_a_client_without_test_examples_has_no_test_accuracy():
     columns = as_table(
         metric_rows.client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])), Findings())
     ).to_pydict()
@@ -214,14 +215,17 @@ def test_a_client_without_test_records_has_no_test_accuracy():
 
 def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
     count = len(members)
-    scores = SimpleNamespace(
+    scores = Scores(
         attack=np.array(["loss_threshold"] * count),
         client=np.arange(count),
         member=np.array(members),
         score=np.arange(count) / 4,
     )
-    measured = (("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4), ("maximum", "auc", 0.75))
-    audit = SimpleNamespace(risk=0.0, measures=measured, scores=scores, metrics={})
+    measured = (
+        Measure("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4),
+        Measure("maximum", "auc", 0.75),
+    )
+    audit = Audit(0.0, measured, scores)
     return ("shadow_mia", 5, cluster, audit)
 
 
@@ -241,7 +245,6 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
         "member": [True, False, True],
         "score": [0.0, 0.25, 0.0],
     }
-    assert metric_rows.measure_of(examples.audits[0][3], "maximum", "auc") == 0.75
 
 
 # Final metrics
@@ -251,12 +254,12 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
     ("violations", "attacked", "last_half"),
     [([9, 1, 3, 5], [0, 0, 1, 1], 4), ([9, 9, 3, 5, 7], [1, 0, 0, 1, 1], 6), ([None, None, 2], [0, 0, 1], 2)],
 )
-def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(violations, attacked, last_half):
+def test_final_metrics_are_of_the_last_round_or_means_over_attacked_rounds(violations, attacked, last_half):
     rows = [
         {"round": i, "accuracy": i / 10, "violations": count, "attacked": bool(hit), "seconds": float(i)}
         for i, (count, hit) in enumerate(zip(violations, attacked, strict=True))
     ]
-    final = metric_rows.final_metrics(RUN, rows, [], np.array([5]))
+    final = metric_rows.final_metrics(RUN, Outcome(rows, [], np.array([5])))
     assert final["accuracy"] == (len(rows) - 1) / 10
     assert final["violations"] == violations[-1]
     assert final["violations_last_half"] == last_half
@@ -265,5 +268,5 @@ def test_final_metrics_are_the_last_rounds_and_the_mean_over_attacked_rounds(vio
 
 
 def test_without_attacks_there_is_no_mean_of_violations():
-    final = metric_rows.final_metrics(RUN, [{"round": 0, "seconds": 1.0, "loss": 0.5}], [], np.array([5]))
+    final = metric_rows.final_metrics(RUN, Outcome([{"round": 0, "seconds": 1.0, "loss": 0.5}], [], np.array([5])))
     assert final == {"loss": 0.5, "seconds_per_round": 1.0}

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from algorithms.interfaces import Run
 from attacks import shadow_mia
+from attacks.interfaces import AttackedModel, Cluster
 from datasets.federation import Examples
 from orchestrator.trial import shadow_tasks
-from orchestrator.trial.loop import Trial
 from orchestrator.trial.random_streams import integer, stream
+from orchestrator.trial.restarts import Trial
 from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -28,13 +30,13 @@ def a_job(trial: Trial, k: int = 0) -> Any:
     fields: dict[str, Any] = {name: value for name, value in ATTACK.items() if name != "name"}
     config = shadow_mia.Config(**fields, signal="server_only")
     everybody = np.zeros(4, np.int64)
-    return shadow_mia.shadow_jobs(config, DATA, 0, everybody, 0.9, lambda *place: integer(0, *place))[k]
+    return shadow_mia.shadow_jobs(config, Cluster(DATA, 0, everybody), 0.9, lambda *place: integer(0, *place))[k]
 
 
-def shadow(run: Any, folder: Path, cache: Path, data: Any = None, k: int = 0) -> Any:
+def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = None, k: int = 0) -> Any:
     """A shadow model as a trial of ``run`` asks for it."""
     trial = opened(run, folder, data or DATA)
-    return shadow_tasks._shadow(trial.setup, "shadow_mia", a_job(trial, k), str(cache))
+    return shadow_tasks._shadow(trial.around.setup, "shadow_mia", a_job(trial, k), str(cache))
 
 
 def names(cache: Path) -> list[str]:
@@ -125,19 +127,19 @@ class Cached:
         self.cache = cache
 
     def audit(
-        self, setup: Any, run: Any, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
+        self, setup: Any, run: Run, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
     ) -> dict[int, Any]:
         found = {}
         for j in np.unique(assignment).tolist():
             jobs = attack.module.shadow_jobs(
-                attack.config, data, j, assignment, accuracies[j], lambda *place: integer(run.seed, *place)
+                attack.config, Cluster(data, j, assignment), accuracies[j], lambda *place: integer(run.seed, *place)
             )
             trained = [shadow_tasks._shadow(setup, attack.name, job, str(self.cache)) for job in jobs]
             found[j] = shadow_tasks._audit(setup, attack.name, j, assignment, models, round_, *trained)
         return found
 
 
-def test_a_run_is_the_same_without_a_cache_with_an_empty_one_and_with_a_full_one(tmp_path, monkeypatch):
+def test_a_run_is_the_same_without_cache_with_an_empty_and_a_full_one(tmp_path, monkeypatch):
     plain = left_behind(finished(opened(RUN, tmp_path / "plain", DATA)), tmp_path / "plain")
     kept = []
     for name in ("empty", "full"):
@@ -151,13 +153,15 @@ def test_a_run_is_the_same_without_a_cache_with_an_empty_one_and_with_a_full_one
 def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
     trial = finished(opened(RUN, tmp_path, DATA))
     trained = [shadow(RUN, tmp_path / "again", tmp_path / "cache")]
-    setup = opened(RUN, tmp_path / "again", DATA).setup
+    setup = opened(RUN, tmp_path / "again", DATA).around.setup
     everybody = np.zeros(4, np.int64)
     found = shadow_tasks._audit(setup, "shadow_mia", 0, everybody, trial.state.models, 3, *trained)
     expected = shadow_mia.audit(
-        trial.run.attacks[0].config, DATA, 0, everybody, network_of(setup), trial.state.models[0], trained,
-        stream(0, "audit", 3, 0),
-    )  # fmt: skip
+        trial.run.attacks[0].config,
+        AttackedModel(
+            Cluster(DATA, 0, everybody), network_of(setup), trial.state.models[0], trained, stream(0, "audit", 3, 0)
+        ),
+    )
     assert found.measures == expected.measures
     assert found.scores.score.tobytes() == expected.scores.score.tobytes()
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.core.messages import Weights
-from orchestrator.trial import loop, state
+from orchestrator.trial import loop, restarts, state
 from orchestrator.trial.state import ARRAYS, NAMED, PLAIN, RunState, load_state, save_state
 from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
 
@@ -35,12 +36,11 @@ def a_state(**changes: Any) -> RunState:
         "measured_risks": np.array([np.nan, 0.1]),
         "names": ["majority", "minority"],
         "round": 4,
-        "attempt": 2,
-        "best": (0.1 + 0.2, 1),
-        "explored": True,
-        "known": {"rho": np.array([0.5, 0.25, np.nan]), "weight": rng.normal(size=3)},
-        "carried": {"moments": floats(3, 2, 5), "steps": np.array([7, 0, 7])},
-        "spent": [{"round": 0, "cluster": 1, "noise_multiplier": 1.5}],
+        "start": 2,
+        "outer": {"best": [0.1 + 0.2, 1], "settled": True},
+        "statistics": {"rho": np.array([0.5, 0.25, np.nan]), "weight": rng.normal(size=3)},
+        "optimizer_states": {"moments": floats(3, 2, 5), "steps": np.array([7, 0, 7])},
+        "spent": [Spending(0, 1, 2, PrivacyEvent(1.5, "poisson", 0.1 + 0.2, 3))],
     }
     return RunState(**{**fields, **changes})
 
@@ -49,7 +49,7 @@ def assert_equal(one: RunState, other: RunState) -> None:
     for name in ARRAYS:
         ours, theirs = getattr(one, name), getattr(other, name)
         assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes()), name
-    for name in PLAIN:
+    for name in (*PLAIN, "spent"):
         assert getattr(one, name) == getattr(other, name), name
     for ours, theirs in zip(one.models, other.models, strict=True):
         assert ours.params.tobytes() == theirs.params.tobytes()
@@ -69,7 +69,7 @@ def assert_equal(one: RunState, other: RunState) -> None:
     "changes",
     [
         {},
-        {"best": None, "explored": False, "names": [], "known": {}, "carried": {}, "spent": []},
+        {"outer": {}, "names": [], "statistics": {}, "optimizer_states": {}, "spent": []},
         {"measured_risks": np.array([np.nan, np.nan]), "published_risks": np.array([np.inf, -0.0])},
         {"models": [Weights(np.ones(1, np.float32), np.zeros(0, np.float32))] * 12, "servers": [{}] * 11 + [{"a": np.ones(1)}]},
         {"losses": np.zeros((0, 2))},
@@ -83,7 +83,7 @@ def test_a_state_is_read_as_it_was_written_to_the_bit(tmp_path, changes):
 
 
 def test_every_field_of_the_state_is_saved():
-    assert {"models", "servers", *ARRAYS, *PLAIN, *NAMED} == set(RunState.__dataclass_fields__)
+    assert {"models", "servers", "spent", *ARRAYS, *PLAIN, *NAMED} == set(RunState.__dataclass_fields__)
 
 
 def test_what_was_read_can_be_changed_and_changes_no_file(tmp_path):
@@ -91,15 +91,16 @@ def test_what_was_read_can_be_changed_and_changes_no_file(tmp_path):
     first = load_state(tmp_path / "state")
     first.published_risks[0] = 9.0
     first.models[0].params[:] = 9.0
-    first.spent[0]["noise_multiplier"] = 9.0
-    first.known["rho"][0] = 9.0
+    first.spent[0] = Spending(0, 1, 2, PrivacyEvent(9.0))
+    first.outer["best"][0] = 9.0
+    first.statistics["rho"][0] = 9.0
     assert_equal(load_state(tmp_path / "state"), a_state())
 
 
 def test_a_save_that_fails_leaves_the_state_before_it_whole(tmp_path):
     save_state(a_state(), tmp_path / "state")
     with pytest.raises(TypeError):
-        save_state(a_state(spent=[{"wrong": object()}]), tmp_path / "state")
+        save_state(a_state(outer={"wrong": object()}), tmp_path / "state")
     assert_equal(load_state(tmp_path / "state"), a_state())
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
@@ -113,7 +114,7 @@ EXPLORING = clustered(
     selection="minibatch", selection_batch=6,
 )  # fmt: skip
 RUN = given(5, seed=3, clustering=EXPLORING, attacks=[ATTACK], training={"lr_decay": 0.9, "momentum": 0.5, "lr": 0.2})
-STEPS = 7  # two attempts of two rounds, then three rounds
+STEPS = 7  # two starts of two rounds, then three rounds
 
 
 class Killed(BaseException):
@@ -160,7 +161,7 @@ def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_pa
     assert_ends_like(tmp_path, undisturbed)
 
 
-def test_a_run_that_is_seldom_evaluated_ends_like_one_that_was_not_left_either(tmp_path):
+def test_a_seldom_evaluated_run_resumes_to_the_same_end(tmp_path):
     run = RUN | {"evaluate_every": 3}
     whole = left_behind(finished(opened(run, tmp_path / "whole", DATA)), tmp_path / "whole")
     for _ in range(STEPS):
@@ -186,12 +187,12 @@ def killing(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, nth: int, l
     monkeypatch.setattr(module, name, dying)
 
 
-# Nine saves: one a round, and one more for each attempt that is the best so far (here the first, perhaps the second).
+# Nine saves: one a round, and one more for each start that is the best so far (here the first, perhaps the second).
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("nth", range(8))
 def test_a_run_that_was_killed_while_it_saved_ends_like_one_that_was_not(tmp_path, undisturbed, monkeypatch, nth, late):
     with monkeypatch.context() as patched:
-        killing(patched, loop, "save_state", nth, late)
+        killing(patched, restarts, "save_state", nth, late)
         with pytest.raises(Killed):
             finished(opened(RUN, tmp_path, DATA))
     assert_ends_like(tmp_path, undisturbed)
@@ -201,15 +202,14 @@ def test_a_run_that_was_killed_while_it_saved_ends_like_one_that_was_not(tmp_pat
 @pytest.mark.parametrize("nth", [1, 3])
 def test_a_run_that_was_killed_within_a_round_ends_like_one_that_was_not(tmp_path, undisturbed, monkeypatch, name, nth):
     with monkeypatch.context() as patched:
-        killing(patched, loop.Trial, name, nth if name != "_compare" else nth // 2, late=True)
+        owner = restarts.Trial if name == "_compare" else loop.Rounds
+        killing(patched, owner, name, nth if name != "_compare" else nth // 2, late=True)
         with pytest.raises(Killed):
             finished(opened(RUN, tmp_path, DATA))
     assert_ends_like(tmp_path, undisturbed)
 
 
-def test_a_run_that_is_killed_again_and_again_while_writing_ends_like_one_that_was_not(
-    tmp_path, undisturbed, monkeypatch
-):
+def test_a_run_killed_repeatedly_while_writing_resumes_to_the_same_end(tmp_path, undisturbed, monkeypatch):
     for _ in range(4):
         with monkeypatch.context() as patched:
             killing(patched, state, "write_atomically", 1, late=False)

@@ -1,5 +1,6 @@
 """Whole runs without Ray, on data whose answer is known, beside a version of IFCA that fits on a page."""
 
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from tests.support.planted import (
     left_behind,
     opened,
     planted,
+    served_by,
     table,
 )
 
@@ -83,7 +85,7 @@ def test_ifca_is_what_the_obvious_version_does(tmp_path, backend, seed):
         np.testing.assert_allclose(ours.params, theirs, atol=2e-6)
 
 
-def test_without_clusters_full_batch_steps_are_gradient_descent_on_all_examples(tmp_path):
+def test_without_clusters_full_batches_are_gradient_descent_on_everything(tmp_path):
     data = planted(each=[10, 40, 30, 25, 40, 35, 50, 20, 30, 40])
     trial = opened(given(4, training=FULL_BATCH), tmp_path, data)
     start = trial.state.models[0].params
@@ -166,7 +168,7 @@ def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
         favored = int(np.bincount(trial.state.assignment[minority]).argmax())
         return [0.85 if j == favored else 0.55 for j in range(2)]
 
-    trial.shadows = PlannedShadows(plan)  # type: ignore[assignment]
+    trial.around = trial.rounds.around = replace(trial.around, tasks=PlannedShadows(plan))
     finished(trial)
     last = {name: np.array(values[-20:]) for name, values in table(trial, "clients").items()}
     row = {name: values[-1] for name, values in table(trial, "rounds").items()}
@@ -198,17 +200,16 @@ class LastFirst(LocalClients):
 
 
 @pytest.mark.parametrize("backend", ["loop", "vmap"])
-def test_the_order_in_which_cohorts_are_done_does_not_change_a_bit(tmp_path, backend):
+def test_the_order_in_which_blocks_are_done_does_not_change_a_bit(tmp_path, backend):
     run = given(4, clustering=clustered(**ROBUST), training={"backend": backend}, attacks=[ATTACK])
     kept = []
     for name, clients in (("straight", LocalClients()), ("backwards", LastFirst())):
-        trial = opened(run, tmp_path / name)
-        trial.clients = clients  # type: ignore[assignment]
+        trial = served_by(opened(run, tmp_path / name), clients)
         kept.append(left_behind(finished(trial), tmp_path / name))
     assert kept[0] == kept[1]
 
 
-def test_the_cut_into_cohorts_changes_nothing_but_rounding(tmp_path):
+def test_the_cut_into_blocks_changes_nothing_but_rounding(tmp_path):
     found = []
     for size in (1, 3, 10):
         run = given(5, clustering=clustered(**ROBUST), training={"backend": "loop", "clients_per_job": size})
@@ -243,13 +244,13 @@ def test_a_whole_run_leaves_the_global_generators_as_they_were(tmp_path):
 def test_a_run_that_diverges_says_so_within_a_few_rounds(tmp_path, backend):
     training = {"backend": backend, "lr": 100.0, "epochs": 5, "momentum": 0.9}
     trial = opened(given(10, model={"name": "mlp", "hidden": [16, 16]}, training=training), tmp_path)
-    with pytest.raises(DivergenceError, match="no longer a number in round"):
+    with pytest.raises(DivergenceError, match="no longer finite in round"):
         finished(trial)
     assert trial.state.round < 5
     assert all(np.isfinite(loss) for loss in table(trial, "rounds").get("loss", []))
 
 
-def test_rounds_that_are_not_evaluated_are_the_same_rounds_with_less_to_tell(tmp_path):
+def test_rounds_that_are_not_evaluated_are_the_same_rounds(tmp_path):
     found = []
     for every in (1, 2):
         run = given(5, evaluate_every=every, clustering=clustered(**ROBUST), attacks=[ATTACK])
@@ -279,8 +280,8 @@ def test_a_single_model_that_is_seldom_tested_can_be_attacked_in_between(tmp_pat
 def test_what_left_off_initializations_spent_stays_in_the_account(tmp_path):
     run = given(4, clustering=clustered("ifca", restarts=3, restart_rounds=2), privacy="global_dp")
     trial = finished(opened(run, tmp_path, planted()))
-    assert {one["attempt"] for one in trial.state.spent} == {0, 1, 2}
-    assert len({(one["attempt"], one["round"]) for one in trial.state.spent}) == 3 * 2 + 2
+    assert {one.start for one in trial.state.spent} == {0, 1, 2}
+    assert len({(one.start, one.round) for one in trial.state.spent}) == 3 * 2 + 2
 
 
 def test_every_model_round_and_initialization_has_noise_of_its_own(tmp_path, monkeypatch):
@@ -295,17 +296,18 @@ def test_every_model_round_and_initialization_has_noise_of_its_own(tmp_path, mon
     trial = opened(given(2, clustering=clustering, privacy="global_dp"), tmp_path, planted())
     places = []
     while not trial.done:
-        places += [(trial.state.round, j, trial.state.attempt) for j in range(2)]
+        places += [(trial.state.round, j, trial.state.start) for j in range(2)]
         trial.advance()
     assert len(set(places)) == len(added) == len(places) >= 6
     expected = [
-        stream(trial.run.seed, "noise", *place).standard_normal(trial.layout.size, np.float32) for place in places
+        stream(trial.run.seed, "noise", *place).standard_normal(trial.rounds.layout.size, np.float32)
+        for place in places
     ]
     assert [noise.tobytes() for noise in added] == [noise.tobytes() for noise in expected]
 
 
 def test_without_a_privacy_slot_no_noise_is_drawn(tmp_path):
-    assert opened(given(1), tmp_path, planted())._noise() == [None]
+    assert opened(given(1), tmp_path, planted()).rounds._noise() == [None]
 
 
 def test_a_round_to_which_nobody_comes_changes_no_model(tmp_path):

@@ -7,49 +7,50 @@ import numpy as np
 import pytest
 
 from orchestrator.trial.local_clients import LocalClients
-from orchestrator.trial.loop import DivergenceError, Trial
-from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, table
+from orchestrator.trial.loop import DivergenceError
+from orchestrator.trial.restarts import Trial
+from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, served_by, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ROBUST: dict[str, Any] = {"warm_start_rounds": 2, "restarts": 3, "restart_rounds": 3}
 
 
-def test_a_warm_start_is_one_partition_in_equal_parts_and_new_for_each_attempt(tmp_path):
+def test_a_warm_start_is_an_equal_partition_and_new_for_each_start(tmp_path):
     run = given(6, clustering=clustered(warm_start_rounds=2, restarts=3, restart_rounds=3))
     trial, seen = opened(run, tmp_path), []
-    while trial.exploring:
-        attempt, round_ = trial.state.attempt, trial.state.round
+    while trial.comparing:
+        start, round_ = trial.state.start, trial.state.round
         trial.advance()
         if round_ < 2:
-            seen.append((attempt, trial.state.assignment.tolist()))
+            seen.append((start, trial.state.assignment.tolist()))
     partitions = [tuple(assignment) for _, assignment in seen]
-    assert [attempt for attempt, _ in seen] == [0, 0, 1, 1, 2, 2]
+    assert [start for start, _ in seen] == [0, 0, 1, 1, 2, 2]
     assert partitions[::2] == partitions[1::2]
     assert len(set(partitions)) == 3
     assert all(sum(partition) == 5 for partition in partitions)
 
 
-def explored(trial: Trial) -> list[list[float]]:
-    """Advance to the end of the comparison; the mean training losses of each attempt's rounds."""
+def compared(trial: Trial) -> list[list[float]]:
+    """Advance to the end of the comparison; the mean training losses of each start's rounds."""
     losses: dict[int, list[float]] = {}
-    while trial.exploring:
-        parts, attempt, round_ = trial.parts, trial.state.attempt, trial.state.round
+    while trial.comparing:
+        parts, start, round_ = trial.parts, trial.state.start, trial.state.round
         trial.advance()
-        losses.setdefault(attempt, []).extend(parts.read("rounds", start=round_)["loss"].to_pylist())
+        losses.setdefault(start, []).extend(parts.read("rounds", start=round_)["loss"].to_pylist())
     return list(losses.values())
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_attempt_of_least_training_loss_goes_on_and_only_its_rows_are_kept(tmp_path, seed):
+def test_the_start_of_least_training_loss_goes_on_and_keeps_its_rows(tmp_path, seed):
     run = given(5, seed=seed, clustering=clustered(restarts=4, restart_rounds=2), training={"lr": 0.2})
     trial = opened(run, tmp_path)
-    losses = explored(trial)
+    losses = compared(trial)
     final = [own[1] for own in losses]
     best = int(np.argmin(final))
     assert [len(own) for own in losses] == [2] * 4 and len(set(final)) == 4
-    assert trial.state.best == (final[best], best)
-    assert (trial.state.attempt, trial.state.round) == (best, 2)
+    assert trial.state.outer == {"best": [final[best], best], "settled": True}
+    assert (trial.state.start, trial.state.round) == (best, 2)
     assert [row["loss"] for row in trial.news()] == losses[best]
     finished(trial)
     rows = table(trial, "rounds")
@@ -57,69 +58,72 @@ def test_the_attempt_of_least_training_loss_goes_on_and_only_its_rows_are_kept(t
 
 
 class Poisoned(LocalClients):
-    """Clients whose losses are no numbers after the first round of some attempts."""
+    """Clients whose losses are no numbers after the first round of some starts."""
 
-    def __init__(self, trial: Trial, attempts: set[int]) -> None:
+    def __init__(self, trial: Trial, starts: set[int]) -> None:
         super().__init__()
-        self.trial, self.attempts = trial, attempts
+        self.trial, self.starts = trial, starts
 
     def run(self, setup: Any, jobs: Any) -> list[Any]:
-        lost = self.trial.state.attempt in self.attempts and self.trial.state.round > 0
+        lost = self.trial.state.start in self.starts
         answers = super().run(setup, jobs)
         return [
-            replace(answer, losses=answer.losses * np.nan) if lost and job.method == "evaluate" else answer
+            replace(answer, losses=answer.losses * np.nan)
+            if lost and job.method == "evaluate" and job.args[2] > 1  # for the choice of the third round or a later one
+            else answer
             for job, answer in zip(jobs, answers, strict=True)
         ]
 
 
-def test_attempts_that_diverge_are_passed_over(tmp_path):
+def test_starts_that_diverge_are_passed_over(tmp_path):
     run = given(5, clustering=clustered(restarts=3, restart_rounds=3), training={"lr": 0.2})
-    final = [losses[-1] for losses in explored(opened(run, tmp_path / "sound"))]
+    final = [losses[-1] for losses in compared(opened(run, tmp_path / "sound"))]
     best, second, _ = np.argsort(final).tolist()
     trial = opened(run, tmp_path / "poisoned")
-    trial.clients = Poisoned(trial, {best})  # type: ignore[assignment]
+    served_by(trial, Poisoned(trial, {best}))
     finished(trial)
-    assert trial.state.best == (final[second], second)
+    assert trial.state.outer["best"] == [final[second], second]
     assert table(trial, "rounds")["round"] == [0, 1, 2, 3, 4]
     assert table(trial, "rounds")["loss"][2] == final[second]
 
 
-def test_a_run_of_which_every_attempt_diverges_has_diverged(tmp_path):
+def test_a_run_of_which_every_start_diverges_has_diverged(tmp_path):
     trial = opened(given(5, clustering=clustered(restarts=3, restart_rounds=3)), tmp_path)
-    trial.clients = Poisoned(trial, {0, 1, 2})  # type: ignore[assignment]
+    served_by(trial, Poisoned(trial, {0, 1, 2}))
     with pytest.raises(DivergenceError, match="all 3 initializations diverged"):
         finished(trial)
 
 
 @pytest.mark.parametrize(("rounds", "compared", "warm"), [(6, 3, 2), (6, 2, 1), (6, 1, 0), (2, 5, 0), (1, 5, 0)])
-def test_attempts_are_compared_after_a_round_in_which_clients_chose(tmp_path, rounds, compared, warm):
+def test_starts_are_compared_after_a_round_in_which_clients_chose(tmp_path, rounds, compared, warm):
     """Else the comparison would be one of random partitions."""
     fields: dict[str, Any] = {"warm_start_rounds": 4, "restarts": 2, "restart_rounds": compared}
-    assert opened(given(rounds, clustering=clustered("ifca", **fields)), tmp_path).warm_until == warm
+    assert opened(given(rounds, clustering=clustered("ifca", **fields)), tmp_path).random_until == warm
 
 
 def models_of(trial: Trial) -> list[bytes]:
     return [model.params.tobytes() for model in trial.state.models]
 
 
-def test_the_first_attempt_is_the_run_without_restarts(tmp_path):
+def test_the_first_start_is_the_run_without_restarts(tmp_path):
     found = []
     for restarts in (1, 2):
-        fields: dict[str, Any] = {"warm_start_rounds": 1, "restarts": restarts, "restart_rounds": 3}
+        fields: dict[str, Any] = {"warm_start_rounds": 1, "restarts": restarts}
+        fields |= {"restart_rounds": 3} if restarts > 1 else {}
         trial, seen = opened(given(4, clustering=clustered(**fields)), tmp_path / str(restarts)), []
         for _ in range(2):
             trial.advance()
-            seen.append((trial.state.attempt, models_of(trial), trial.state.assignment.tolist()))
+            seen.append((trial.state.start, models_of(trial), trial.state.assignment.tolist()))
         found.append(seen)
     assert found[0] == found[1]
 
 
-def test_both_algorithms_compare_the_same_attempts_and_share_their_first_rounds_to_the_bit(tmp_path):
+def test_both_algorithms_share_starts_and_first_rounds_to_the_bit(tmp_path):
     shared, ends = [], []
     for clustering in (clustered(**ROBUST), clustered("ifca_mir", preference="constant", beta=1.0, **ROBUST)):
         run = given(6, clustering=clustering, attacks=[ATTACK | {"every": 1}])
         trial = opened(run, tmp_path / clustering["name"], shadows=PlannedShadows(lambda round_: (0.95, 0.55)))
-        losses, rows = explored(trial), [row | {"seconds": 0} for row in trial.news()]
+        losses, rows = compared(trial), [row | {"seconds": 0} for row in trial.news()]
         columns = [
             by_round(trial, name).tolist()
             for name in ("cluster", "loss", "accuracy", "model", "published_risk", "choice_cost")
@@ -131,12 +135,12 @@ def test_both_algorithms_compare_the_same_attempts_and_share_their_first_rounds_
     assert ends == [{0, 1}, {1}]
 
 
-def test_every_round_is_told_once_and_none_while_attempts_are_compared(tmp_path):
+def test_every_round_is_told_once_and_none_while_starts_are_compared(tmp_path):
     trial, told = opened(given(5, clustering=clustered(**ROBUST)), tmp_path), []
     while not trial.done:
         trial.advance()
         rows = [row["round"] for row in trial.news()]
-        assert not (trial.exploring and rows)
+        assert not (trial.comparing and rows)
         told += rows
     assert told == [0, 1, 2, 3, 4]
     assert trial.news() == []

@@ -17,20 +17,20 @@ RUN = {
 }
 
 
-def poisoned(trial, attempts):
-    """Make training fail in these attempts: what the clients send back is not a number."""
-    run = trial.clients.run
+def poisoned(trial, starts):
+    """Make training fail in these starts: what the clients send back is not a number."""
+    run = trial.around.clients.run
 
     def with_poison(setup, jobs):
         answers = run(setup, jobs)
-        if jobs[0].method == "train" and trial.state.attempt in attempts:
+        if jobs[0].method == "train" and trial.state.start in starts:
             return [
                 replace(sent, parts={j: replace(part, total=part.total * np.nan) for j, part in sent.parts.items()})
                 for sent in answers
             ]
         return answers
 
-    trial.clients.run = with_poison
+    trial.around.clients.run = with_poison
     return trial
 
 
@@ -42,7 +42,7 @@ def finished(trial):
 
 def test_an_initialization_that_diverges_is_left_out(tmp_path):
     trial = finished(poisoned(inline_trial(RUN, tmp_path), {1}))
-    assert trial.state.best[1] in (0, 2)
+    assert trial.state.outer["best"][1] in (0, 2)
     assert len(trial.parts.read("rounds")) == 4
 
 

@@ -1,0 +1,101 @@
+"""The slots of a run, whose components are chosen by name, and the fields of a run that belong to no slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from algorithms.interfaces import Run
+from datasets.components import Component, Config
+from orchestrator.config.errors import Key
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A part of a run that is chosen by name.
+
+    Attributes:
+        key: its dotted place in a run (``data.split`` is inside ``data``).
+        folder: the package whose modules are the components.
+        default: the component if the sweep file names none; None if it must name one.
+        many: whether the slot holds a list of different components, which may be empty.
+    """
+
+    key: str
+    folder: str
+    default: str | None = None
+    many: bool = False
+
+    @cached_property
+    def path(self) -> Key:
+        """`key` as a tuple."""
+        return tuple(self.key.split("."))
+
+    @cached_property
+    def field(self) -> str:
+        """The attribute of `Run` that holds the chosen component."""
+        return self.key.rsplit(".", 1)[-1]
+
+
+SLOTS = (
+    Slot("data", "datasets.sources"),
+    Slot("data.split", "datasets.splits", "groups"),
+    Slot("model", "algorithms.models"),
+    Slot("training", "algorithms.training", "local_sgd"),
+    Slot("clustering", "algorithms.clustering", "none"),
+    Slot("objective", "algorithms.objectives", "plain"),
+    Slot("aggregation", "algorithms.aggregation", "fedavg"),
+    Slot("privacy", "algorithms.privacy", "none"),
+    Slot("attacks", "attacks", many=True),
+)
+
+
+class RunFields(Config):
+    """The fields of a run that belong to no slot."""
+
+    # No default: how many rounds training needs depends on the data set, and every paper has its own number.
+    rounds: int = Field(ge=1, description="rounds of training")
+    seed: int = Field(0, ge=0, description="seed of all random numbers of the run")
+    evaluate_every: int = Field(
+        1, ge=1, description="number of rounds from one evaluation to the next; the last round is always evaluated"
+    )
+    participation: Literal["all", "fixed", "poisson"] = Field(
+        "all", description="clients that train in a round: all, a fixed number, or each with a given probability"
+    )
+    participation_rate: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="fraction of the clients (fixed) or probability of each client (poisson) to take part in a round",
+    )
+
+    @field_validator("participation_rate")
+    @classmethod
+    def _rate(cls, value: float, info: ValidationInfo) -> float:
+        if info.data.get("participation") == "all" and value != 1:
+            raise ValueError(f"all clients take part unless participation is fixed or poisson; got a rate of {value:g}")
+        return value
+
+
+def chosen_components(run: Run, slots: Sequence[Slot] = SLOTS) -> Iterator[tuple[Key, Component[Any, Any]]]:
+    """All components of the run with their keys, in the order of ``slots``."""
+    for slot in slots:
+        filled = getattr(run, slot.field)
+        if slot.many:
+            yield from (((*slot.path, place), component) for place, component in enumerate(filled))
+        else:
+            yield slot.path, filled
+
+
+def replace_component(run: Run, key: Key, component: Component[Any, Any], slots: Sequence[Slot] = SLOTS) -> Run:
+    """A copy of the run with ``component`` at ``key``."""
+    slot = next(slot for slot in slots if slot.path == key[: len(slot.path)] and len(key) - len(slot.path) == slot.many)
+    filled: Any = component
+    if slot.many:
+        before = getattr(run, slot.field)
+        filled = tuple(component if place == key[-1] else other for place, other in enumerate(before))
+    return replace(run, **{slot.field: filled})

@@ -1,0 +1,146 @@
+"""A trial: the rounds of a run, several initializations if the clustering asks for them, and the state on disk.
+
+IFCA compares several initializations after a few rounds and continues with the best one; in the first rounds of each,
+clients are assigned at random. The round loop does not know about this: it receives the initialization to begin from
+and the function by which clients choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from algorithms.core.choices import View, random_partition
+from algorithms.core.messages import Doubles, Ints
+from algorithms.interfaces import Run
+from orchestrator.results.tables import Parts
+from orchestrator.trial import metric_rows
+from orchestrator.trial.loop import DivergenceError, Rounds, Surroundings
+from orchestrator.trial.random_streams import stream
+from orchestrator.trial.state import RunState, load_state, save_state
+
+
+class Trial:
+    """A run from its first initialization to its last round.
+
+    `advance` does one round and saves the state; `news` returns the rows to report. What the trial must remember
+    besides the state of the rounds is in ``state.outer``: ``best``, training loss and number of the best initialization
+    so far, and ``settled``, whether the comparison is over.
+    """
+
+    def __init__(self, run: Run, around: Surroundings) -> None:
+        """Begin, or resume from the state in the trial's folder.
+
+        Args:
+            run: the run.
+            around: what the run works with.
+        """
+        self.run, self.around, self.data = run, around, around.data
+        clustering = run.clustering
+        rng = stream(run.seed, "preferences")
+        self.preferences = clustering.module.preferences(clustering.config, self.data.clients, rng)
+        plan = clustering.module.starts(clustering.config)
+        # The last round is never part of the comparison: the reported choice of models must take the risk into account.
+        self.compared_after = min(plan.rounds, run.rounds - 1)
+        self.starts = plan.initializations if self.compared_after else 1
+        decided = self.compared_after if self.starts > 1 else run.rounds
+        self.random_until = min(plan.random_rounds, decided - 1)
+        self.saved, self.best = around.folder.state / "state.safetensors", around.folder.state / "best.safetensors"
+        self.rounds: Rounds
+        self.rounds = self._rounds(load_state(self.saved) if self.saved.exists() else 0)
+        self.reported = 0 if self.comparing else self.state.round  # rows of earlier rounds have been reported
+
+    @property
+    def state(self) -> RunState:
+        """The state of the current rounds."""
+        return self.rounds.state
+
+    @state.setter
+    def state(self, state: RunState) -> None:
+        self.rounds.state = state
+
+    @property
+    def comparing(self) -> bool:
+        """Whether initializations are still being compared."""
+        return self.starts > 1 and not self.state.outer.get("settled", False)
+
+    @property
+    def done(self) -> bool:
+        """Whether all rounds are done."""
+        return self.state.round >= self.run.rounds and not self.comparing
+
+    @property
+    def parts(self) -> Parts:
+        """The rows written so far; every initialization has its own until one of them is chosen."""
+        return self.rounds.parts
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return every model's arrays by name, ``<model>.<array>``."""
+        return self.rounds.arrays()
+
+    def news(self) -> list[dict[str, Any]]:
+        """Return the rows of all rounds not returned before; none while initializations are compared."""
+        if self.comparing or self.reported >= self.state.round:
+            return []
+        rows: list[dict[str, Any]] = self.parts.read("rounds", start=self.reported).to_pylist()
+        self.reported = self.state.round
+        return rows
+
+    def note(self) -> str | None:
+        """Return the progress while there are no rows to report, which is while initializations are compared."""
+        state = self.state
+        return f"start {state.start + 1} of {self.starts}, round {state.round}" if self.comparing else None
+
+    def advance(self) -> None:
+        """Do one round; if it is the last of an initialization, compare; then save the state.
+
+        Raises:
+            DivergenceError: the run, or each of its initializations, reached a NaN or infinite loss or weight.
+        """
+        try:
+            self.rounds.advance()
+        except (DivergenceError, FloatingPointError):
+            if not self.comparing:
+                raise
+            self.state.losses = np.full_like(self.state.losses, np.inf)
+            self.state.round = self.compared_after
+        if self.comparing and self.state.round == self.compared_after:
+            self._compare()
+        save_state(self.state, self.saved)
+
+    def _rounds(self, start: int | RunState) -> Rounds:
+        return Rounds(self.run, self.around, self.preferences, self._choose, start)
+
+    def _choose(self, round_: int, view: View) -> tuple[Ints, Doubles]:
+        """Let clients choose a model.
+
+        They choose at random in the first rounds, by loss during the comparison, and then as the clustering says.
+        """
+        clustering = self.run.clustering
+        if round_ < self.random_until:
+            rng = stream(self.run.seed, "warm_start", self.state.start)
+            return random_partition(clustering.config.clusters, self.data.clients, rng), view.losses
+        # During the comparison, risk does not count, so that every algorithm compares the same initializations.
+        neutral = replace(self.preferences, beta=np.zeros(self.data.clients))
+        preferences = neutral if self.comparing else self.preferences
+        return clustering.module.choose(clustering.config, view, preferences)
+
+    def _compare(self) -> None:
+        """Keep the current initialization if it is the best so far, then try the next or continue with the best."""
+        state = self.state
+        loss = float(np.mean(metric_rows.of_own_model(state.losses, state.assignment)))
+        best = state.outer.get("best")
+        if np.isfinite(loss) and (best is None or loss < best[0]):
+            best = state.outer["best"] = [loss, state.start]
+            save_state(state, self.best)
+        if state.start + 1 < self.starts:
+            self.rounds = self._rounds(state.start + 1)
+            self.state.outer = {"best": best} if best else {}
+            self.state.spent = state.spent  # the models of abandoned initializations were sent out as well
+        elif best is None:
+            raise DivergenceError(f"all {self.starts} initializations diverged")
+        else:
+            self.state = load_state(self.best)
+            self.state.outer, self.state.spent = state.outer | {"settled": True}, state.spent

@@ -1,0 +1,219 @@
+"""What the live table and the plain lines show of a sweep: the metrics that it has, in the width that there is."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.tracking.screen import Screen, shorten
+
+ROUND = {"round": 6, "seconds": 1.5, "attacked": False, "loss": 0.41, "train_accuracy": 0.83, "accuracy": 0.8}
+ROUND |= {"aggregated_accuracy": 0.81, "test_accuracy": 0.79, "f1_macro": 0.78, "risk_gap": float("nan")}
+GROUPED = {
+    "accuracy_majority": 0.911,
+    "accuracy_minority": 0.722,
+    "mia_accuracy_majority": 0.513,
+    "mia_accuracy_minority": 0.634,
+    "violations": 7.0,
+    "violations_majority": 2.0,
+    "violations_minority": 5.0,
+    "migrated": 3,
+    "purity": 0.95,
+}
+FINP = {"sia_mean": 0.193, "sia_chance": 0.1, "sia_cov": 0.94, "sia_fi": 0.53, "eod": 0.55, "eod_null": 0.115}
+FINP |= {"loss_cov": 0.24, "loss_fi": 0.94}
+NOISY = {"noise_std": 0.0125, "clip_fraction": 0.25, "noise_to_update": 9.5, "cia_difference": 0.127}
+SWEEPS: dict[str, tuple[Mapping[str, Any], tuple[str, str]]] = {
+    "groups": (ROUND | GROUPED, ("ifca minority_ratio=0.1 seed=0", "ifca_mir minority_ratio=0.1 seed=0")),
+    "finp": (ROUND | FINP, ("finp finp_pca seed=42", "finp finp_ala seed=42")),
+    "metric": (ROUND | NOISY, ("global_dp seed=42", "metric_privacy seed=42")),
+    "plain": (ROUND, ("lr=0.1 seed=0", "lr=0.01 seed=0")),
+}
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def sweep(kind: str, width: int, terminal: bool = True, rounds: int = 20) -> tuple[Screen, Clock]:
+    """A screen on which the first of two trials has trained seven rounds and the second has just begun."""
+    row, titles = SWEEPS[kind]
+    clock = Clock()
+    console = Console(width=width, height=24, force_terminal=terminal, record=True, file=io.StringIO())
+    screen = Screen(4, console, clock)
+    for place, title in enumerate(titles):
+        screen.on_planned(str(place), title, {"rounds": rounds})
+        screen.on_started(str(place))
+    clock.now = 65.0
+    screen.on_rounds("0", [dict(row)])
+    return screen, clock
+
+
+def drawn(screen: Screen) -> list[str]:
+    """The lines of the live table."""
+    screen.console.export_text()
+    screen.console.print(screen.table())
+    return [line.rstrip() for line in screen.console.export_text().splitlines()]
+
+
+def headings(lines: list[str]) -> list[str]:
+    """The headings of the columns, words from above to below; ``lines`` begin with what is done, and end with two trials."""
+    body = lines[1:-2]
+    starts = [
+        0,
+        *(i for i in range(1, max(map(len, body))) if all(line[i - 1 : i].strip() == "" for line in lines[1:])),
+    ]
+    bounds = zip(starts, [*starts[1:], None], strict=True)
+    found = [" ".join(word for line in body if (word := line[a:b].strip())) for a, b in bounds]
+    return [heading for heading in found if heading]
+
+
+ALWAYS = ["trial", "round", "time", "status"]
+WIDE = {
+    "groups": [
+        "accuracy majority",
+        "accuracy minority",
+        "training loss",
+        "MIA majority",
+        "MIA minority",
+        "violations",
+        "migrated",
+        "purity",
+    ],
+    "finp": ["accuracy", "training loss", "SIA mean", "SIA CoV", "SIA FI", "EOD", "EOD by chance", "loss CoV"],
+    "metric": [
+        "accuracy clients",
+        "accuracy server",
+        "macro F1",
+        "training loss",
+        "CIA difference",
+        "noise std",
+        "clipped",
+    ],
+    "plain": ["accuracy", "training loss"],
+}
+NARROW = {
+    "groups": ["accuracy majority", "accuracy minority", "MIA majority", "MIA minority"],
+    "finp": ["accuracy", "SIA mean", "SIA CoV", "SIA FI", "EOD", "EOD by chance", "loss CoV"],
+    "metric": ["accuracy clients", "accuracy server", "CIA difference", "noise std"],
+    "plain": ["accuracy", "training loss"],
+}
+
+
+@pytest.mark.parametrize("kind", SWEEPS)
+@pytest.mark.parametrize(("width", "expected"), [(80, NARROW), (140, WIDE)])
+def test_the_live_table_shows_what_this_sweep_measures(kind: str, width: int, expected: dict[str, list[str]]) -> None:
+    screen, _ = sweep(kind, width)
+    lines = drawn(screen)
+    assert max(map(len, lines)) <= width
+    assert len(lines) == 5  # what is done, headings of two lines, two trials of one
+    assert headings(lines) == [*ALWAYS, *expected[kind]]
+    assert lines[0] == "0 of 4 trials ended, 1:05"
+    assert all(word in lines[-2] for word in ("7/20", "1:05", "running"))
+
+
+def test_every_value_stands_below_its_heading() -> None:
+    lines = drawn(sweep("groups", 140)[0])
+    told = ["ifca", "minority_ratio=0.1", "seed=0", "7/20", "1:05", "running"]
+    assert lines[-2].split() == [*told, "0.911", "0.722", "0.410", "0.513", "0.634", "7", "3", "0.95"]
+    assert lines[-1].split()[-8:] == ["–"] * 8
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+@pytest.mark.parametrize("kind", SWEEPS)
+def test_the_live_table_keeps_within_the_width(kind: str, width: int) -> None:
+    screen, _ = sweep(kind, width, rounds=1000)
+    screen.on_note("1", "start 2 of 3, round 4, which is told at length")
+    lines = drawn(screen)
+    assert max(map(len, lines)) <= width
+    assert sum("running" in line for line in lines) == 2
+    assert lines[-1].startswith("start 2 of 3, round")
+    assert len(lines) <= 6
+
+
+def test_the_most_important_metrics_are_the_last_to_go() -> None:
+    kept = [headings(drawn(sweep("groups", width)[0]))[4:] for width in range(48, 140)]
+    assert kept[0] == ["accuracy minority"]
+    assert all(set(narrow) <= set(wide) for narrow, wide in pairwise(kept))
+
+
+def test_a_note_stands_below_the_title_until_there_is_news() -> None:
+    screen, _ = sweep("plain", 80)
+    screen.on_note("1", "start 2 of 3, round 4")
+    assert drawn(screen)[-1] == "start 2 of 3, round 4"
+    screen.on_rounds("1", [dict(ROUND)])
+    assert "start" not in "\n".join(drawn(screen))
+
+
+def test_what_a_trial_waits_for_is_said_in_full() -> None:
+    screen, _ = sweep("plain", 80)
+    screen.on_planned("2", "lr=1", {"rounds": 20})
+    screen.on_note("2", "waiting for resources on the cluster: 1 GPU and 4 CPUs")
+    assert "lr=1  waiting for resources on the cluster: 1 GPU and 4 CPUs" in screen.console.export_text()
+    assert not any(line.startswith("lr=1 ") for line in drawn(screen))
+
+
+def test_what_is_not_measured_in_every_round_stays_as_it_was_last() -> None:
+    screen, _ = sweep("finp", 140)
+    screen.on_rounds("0", [{"round": 7, "seconds": 1.0, "loss": 0.3, "accuracy": None, "sia_mean": float("nan")}])
+    line = drawn(screen)[-2]
+    assert all(word in line for word in ("8/20", "0.800", "0.300", "0.193"))
+
+
+def test_a_finished_trial_shows_final_metrics_and_its_clock_stops() -> None:
+    screen, clock = sweep("finp", 140)
+    final = {"status": "finished", "metrics": {"sia_mean": 0.222, "guarantee": None}, "seconds": 65.0}
+    screen.on_ended("0", final)
+    clock.now = 4000.0
+    lines = drawn(screen)
+    assert lines[0] == "1 of 4 trials ended, 1:06:40"
+    assert all(word in lines[-2] for word in ("finished", "1:05", "0.222", "0.800"))
+    assert "1:06:40" in lines[-1]
+
+
+def test_finished_trials_make_room_for_the_running_ones() -> None:
+    screen, _ = sweep("plain", 80)
+    for number in range(2, 40):
+        screen.on_planned(str(number), f"lr={number}", {"rounds": 20})
+        screen.on_started(str(number))
+        if number < 22:
+            screen.on_ended(str(number), {"status": "finished", "metrics": {}, "seconds": 1.0})
+    lines = drawn(screen)
+    assert len(lines) <= 24
+    assert sum("running" in line for line in lines) == 20
+
+
+def test_before_the_first_round_there_are_no_columns_of_dashes() -> None:
+    clock = Clock()
+    screen = Screen(1, Console(width=80, force_terminal=True, record=True, file=io.StringIO()), clock)
+    screen.on_planned("0", "lr=0.1", {"rounds": 3})
+    screen.on_started("0")
+    assert drawn(screen)[1].split() == ALWAYS
+    assert "–" not in drawn(screen)[2]
+
+
+@pytest.mark.parametrize("kind", SWEEPS)
+def test_plain_lines_tell_the_same_metrics(kind: str) -> None:
+    screen, _ = sweep(kind, 140, terminal=False)
+    (line,) = screen.console.export_text().splitlines()
+    assert line.startswith(f"[0/4]  {SWEEPS[kind][1][0]}  round 7/20  ")
+    assert line.endswith("  1.50 s")
+    assert [part.rpartition(" ")[0] for part in line.split("  ")[3:-1]] == WIDE[kind]
+
+
+def test_titles_are_shortened_in_their_keys_before_their_values() -> None:
+    title = "ifca_mir minority_ratio=0.1 seed=0"
+    assert shorten(title, 34) == title
+    assert shorten(title, 24) == "ifca_mir min…=0.1 seed=0"
+    assert all(len(shorten(title, width)) <= width for width in range(1, 40))
+    assert shorten("a_title_without_any_key", 12) == "a_titl…y_key"
