@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent / "contenders"))
 from fedpriv_trial import federation, flattened, given
 
 from algorithms.core.network import Network
+from algorithms.engine.block import Assignment, train
 from orchestrator.config.run import resolve
 from orchestrator.trial.client_actors import client_blocks
 from orchestrator.trial.worker_session import Session, keep_freed_memory
@@ -54,13 +55,14 @@ def trained(workload: Workload, data: Path | None, repeats: int) -> float:
     dealt = federation(workload.work, examples)
     session = Session(run, dealt, Network(run.model, dealt.shape, dealt.classes))
     start = flattened(initial(workload.work, dealt.shape))
-    blocks = client_blocks(dealt.clients, run.training.config.clients_per_job)
+    blocks = client_blocks(dealt.clients, run.training.config.block_size)
     taken = []
     for turn in range(repeats + 1):
         began = time.perf_counter()
         for block in blocks[: len(blocks) // workload.work.processes]:
             nobody = np.zeros(len(block), np.int64)
-            block.train(run, dealt, session.network, block, [start], nobody, turn, session.streams(turn), {})
+            assigned = Assignment(block, nobody, turn)
+            train(run, dealt, session.network, [start], assigned, session.streams(turn))
         taken.append(time.perf_counter() - began)
     return median(taken[1:])
 

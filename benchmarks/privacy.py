@@ -2,10 +2,10 @@
 
     uv run python benchmarks/privacy.py [--repeats 9] [--clients 4] [--model keras_cnn]
 
-The same updates are clipped, summed, aggregated by FedAvg and released without noise, under global_dp and under metric_dp, in
-turn; what counts is the median. One pass over the updates is the time to read them once, for their norms. The numbers behind
-the noise are not part of a step, because the server draws them while the clients train; what that takes on idle cores is told
-apart. Memory is the most that a step holds at a time beyond the updates, which are never copied.
+The same updates are clipped, summed, aggregated by FedAvg and released without noise, under global_dp and under metric_privacy,
+in turn; what counts is the median. One pass over the updates is the time to read them once, for their norms. The numbers
+behind the noise are not part of a step, because the server draws them while the clients train; what that takes on idle cores
+is printed apart. Memory is the most that a step holds at a time beyond the updates, which are never copied.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from algorithms.engine.block import TrainedBlock, sum_updates
 from orchestrator.config.run import resolve
 from orchestrator.trial.worker_session import keep_freed_memory
 
-MODES = ("none", "global_dp", "metric_dp")
+MODES = ("none", "global_dp", "metric_privacy")
 SHARE = 0.10  # of plain FedAvg's time that privacy may add, besides one pass over the updates
 
 

@@ -1,51 +1,38 @@
-"""README and CONTRIBUTING tell the truth: their commands parse, their paths exist, their examples run."""
+"""The pages tell the truth: commands parse, links and paths exist, fields and columns are as named.
+
+What CONTRIBUTING says of contracts and its examples is tested in test_contributing.py and test_contributing_run.py.
+"""
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import re
 import shlex
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.core.messages import ClientUpdates
+from algorithms.core.configs import CurvatureConfig
 from datasets.components import components
 from orchestrator.cli import _parser
-from orchestrator.config.listing import listing
 from orchestrator.config.resources import Resources
-from orchestrator.config.run import SLOTS
+from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.results.record import TrialIdentity
 from orchestrator.results.tables import write_trials
 from orchestrator.scheduling.trials import trial_rows, trial_specs
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
+from tests.support.pages import FENCED, ROOT, YAML, code, page
+from tests.support.planted import finished
 
-ROOT = Path(__file__).parents[1]
 READINGS = tuple(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))
+RESULTS = "docs/results.md"
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *READINGS)
 SET_UP = "pip install -q uv && uv run "
 COMMAND = re.compile(r"(?:\bfedpriv|python -m orchestrator)(?P<arguments>(?: (?:'[^']*'|[^\s'`|)]+))+)")
-FENCED = re.compile(r"^`(?P<path>[\w/]+\.py)`\n\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def page(name: str) -> str:
-    """The text of a page, without what a run printed."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    return re.sub(r"<!-- quickstart output -->.*<!-- end of quickstart output -->", "", text, flags=re.DOTALL)
-
-
-def code(name: str) -> list[str]:
-    """What is set in code type in a page, outside its blocks."""
-    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", page(name), flags=re.MULTILINE | re.DOTALL))
 
 
 # Commands, links and paths
@@ -97,7 +84,7 @@ def test_every_option_of_set_in_the_readme_fits_the_example(tmp_path: Path) -> N
 def test_every_relative_link_leads_somewhere(name: str) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", page(name))
     for link in links:
-        assert link.startswith("https://") or (ROOT / link.split("#")[0]).exists(), link
+        assert link.startswith("https://") or (ROOT / name).parent.joinpath(link.split("#")[0]).exists(), link
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
@@ -112,41 +99,25 @@ def test_every_path_exists(name: str) -> None:
 
 def test_every_field_that_the_pages_name_is_one() -> None:
     known = {f"resources.{name}" for name in Resources.model_fields}
+    known |= {f"curvature.{name}" for name in CurvatureConfig.model_fields}
     for slot in SLOTS:
         for name, module in components(slot.folder).items():
             above = f"{slot.key}.{name}" if slot.many else slot.key
             known |= {f"{above}.{field}" for field in [*module.Config.model_fields, "name"]}
-    heads = {slot.key.split(".")[0] for slot in SLOTS} | {"resources"}
-    words = [word for name in ("README.md", *READINGS) for text in code(name) for word in text.split()]
+    heads = {slot.key.split(".")[0] for slot in SLOTS} | {"resources", "curvature"}
+    words = [word.split("=")[0] for name in ("README.md", *READINGS) for text in code(name) for word in text.split()]
     dotted = {text.removeprefix("base.") for text in words if re.fullmatch(r"[a-z_.]+", text)}
     told = {text for text in dotted if "." in text and text.split(".")[0] in heads and ".parquet" not in text}
     assert len(told) > 40
     assert told <= known, told - known
 
 
-# What slots ask of their components
-
-
-def test_the_signatures_in_contributing_are_those_of_the_members() -> None:
-    rows = re.findall(r"^\|(?: `[a-z.]+`, `([a-z/]+)/`)? \|(.*?)\|", page("CONTRIBUTING.md"), re.MULTILINE)
-    folder, checked = "", set()
-    for named, cell in rows:
-        folder = named.replace("/", ".") or folder
-        for function, arguments in re.findall(r"(\w+)\(([^)]*)\)", cell if folder else ""):
-            told = [argument.split("=")[0].strip() for argument in arguments.split(",")]
-            for module in components(folder).values():
-                found = getattr(module, function, None)
-                assert found is None or list(inspect.signature(found).parameters) == told, f"{module}.{function}"
-                checked |= {f"{folder}.{function}"} if found else set()
-    assert len(checked) >= 14
-
-
 # The sweep file of the README
 
 
 def example() -> str:
-    (found,) = re.findall(r"^```yaml\n(.*?)^```$", page("README.md"), re.MULTILINE | re.DOTALL)
-    return found
+    (found,) = YAML.findall(page("README.md"))
+    return str(found)
 
 
 def test_the_sweep_file_of_the_readme_is_eight_runs_and_shows_every_slot(tmp_path: Path) -> None:
@@ -157,115 +128,57 @@ def test_the_sweep_file_of_the_readme_is_eight_runs_and_shows_every_slot(tmp_pat
         assert re.search(rf"^ +{slot.key.split('.')[-1]}:", example(), re.MULTILINE), slot.key
 
 
-# The examples of CONTRIBUTING, and the tables that a run with them leaves behind
+# The tables that a run leaves behind
 
 
 @dataclass
-class Example:
-    """What the run with the example components left behind."""
+class Ran:
+    """What a run left behind: the folder of the trial, and the table of trials."""
 
     folder: TrialFolder
-    record: dict[str, Any]
     trials: Path
 
 
-@pytest.fixture(scope="module")
-def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The example components, each as one file beside the folder of its slot; yields the names of their modules."""
-    checkout = tmp_path_factory.mktemp("checkout")
-    names = []
-    folders = []
-    for match in FENCED.finditer(page("CONTRIBUTING.md")):
-        path = checkout / match["path"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(match["code"])
-        package = importlib.import_module(".".join(Path(match["path"]).parts[:-1]))
-        package.__path__.append(str(path.parent))
-        folders.append((package, str(path.parent)))
-        names.append(".".join(Path(match["path"]).with_suffix("").parts))
-    components.cache_clear()
-    yield names
-    for package, folder in folders:
-        package.__path__.remove(folder)
-    for name in names:
-        sys.modules.pop(name, None)
-    components.cache_clear()
-
-
 RUN = """
-name: examples
+name: tables
 base:
   rounds: 2
-  data: {name: bars, clients: 10, examples_per_client: 20, split: {minority_ratio: 0.3}}
+  data: {name: digits, clients: 10, examples_per_client: 20, split: {minority_ratio: 0.3}}
   model: {name: mlp, hidden: [16]}
-  training: {lr: 0.2, epochs: 3, batch_size: 10, clients_per_job: 4}
-  clustering: {name: ifca_mir, restarts: 1, warm_start_rounds: 1, signal: correctness}
-  aggregation: {name: trimmed_mean, share: 0.2}
-  attacks: [{name: correctness, every: 1}, {name: shadow_mia, every: 2, shadows: 1, max_epochs: 2}]
+  training: {lr: 0.2, epochs: 1, batch_size: 10, clients_per_job: 4}
+  clustering: {name: ifca_mir, restarts: 1, warm_start_rounds: 1}
+  attacks: [{name: shadow_mia, every: 2, shadows: 1, max_epochs: 2}]
 """
 
 
 @pytest.fixture(scope="module")
-def trained(added: list[str], tmp_path_factory: pytest.TempPathFactory) -> Example:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     path = tmp_path_factory.mktemp("run")
     (path / "x.yaml").write_text(RUN)
     (spec,) = trial_specs(load_sweep(path / "x.yaml"))
-    trial = inline_trial(spec.run, path)
-    while not trial.done:
-        trial.advance()
-    written = {"id": trial.folder.id, "run": spec.run.to_dict(), "commit": None}
-    record = outcome.finish(trial.folder, trial, written, began=0.0)
-    write_trials(Folder(path), trial_rows(Folder(path), [replace(spec, id=trial.folder.id)]))
-    return Example(trial.folder, record, Folder(path).table)
-
-
-def test_there_is_an_example_of_a_data_set_a_member_and_an_attack(added: list[str]) -> None:
-    assert [name.rpartition(".")[0] for name in added] == ["datasets.sources", "algorithms.aggregation", "attacks"]
-
-
-def test_the_examples_are_found_and_described(added: list[str]) -> None:
-    for name in added:
-        folder, _, component = name.rpartition(".")
-        assert component in components(folder)
-        assert components(folder)[component].__doc__.split("\n")[0] in listing(None)
-        for field, described in components(folder)[component].Config.model_fields.items():
-            assert described.description, f"{name}.{field}"
-
-
-def test_a_federation_trains_with_the_examples(trained: Example) -> None:
-    assert trained.record["status"] == "finished"
-    assert trained.record["metrics"]["accuracy"] > 0.4  # of four classes
-    attacks = pq.read_table(trained.folder.table("attacks")).to_pylist()
-    assert {row["attack"] for row in attacks} >= {"correctness", "shadow_mia"}
-    assert all(0 <= row["value"] <= 1 for row in attacks if row["attack"] == "correctness")
-
-
-def test_the_example_aggregation_shrugs_off_one_wild_client(added: list[str]) -> None:
-    trimmed = components("algorithms.aggregation")["trimmed_mean"]
-    updates = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0], [4.0, 8.0], [1e6, -1e6]], np.float32)
-    received = ClientUpdates(np.arange(5), np.full(5, 0.2), updates.mean(axis=0), np.zeros(0), updates)
-    moved, state, facts = trimmed.apply(trimmed.Config(share=0.2), {}, np.ones(2, np.float32), received)
-    assert moved.tolist() == [4.0, 7.0]
-    assert (moved.dtype, state, facts) == (np.float32, {}, {})
+    trial = finished(inline_trial(spec.run, path))
+    folder = trial.around.folder
+    record = outcome.finish(folder, trial, TrialIdentity(folder.id, spec.run.to_dict(), None), began=0.0)
+    assert record["status"] == "finished"
+    write_trials(Folder(path), trial_rows(Folder(path), [replace(spec, id=folder.id)]))
+    return Ran(folder, Folder(path).table)
 
 
 def columns(table: str) -> set[str]:
-    """The columns that the README names for ``table``: in its row, and in rows below it that name no other table."""
-    rows = page("README.md").split(f"| `{table}` |")[1]
-    own = re.split(r"^\| `|\n\n", rows, maxsplit=1, flags=re.MULTILINE)[0]
-    return set(re.findall(r"`([a-z0-9_.]+)`", own))
+    """The columns that the page on results names for ``table``: in the first cells of the section of that name."""
+    section = page(RESULTS).split(f"\n## `{table}`\n")[1].split("\n## ")[0]
+    cells = re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)
+    return set(re.findall(r"`([a-z0-9_.]+)`", "".join(cells)))
 
 
 @pytest.mark.parametrize("table", ["rounds", "clients", "attacks", "scores", "roc"])
-def test_the_readme_names_the_columns_of_a_trials_tables(table: str, trained: Example) -> None:
+def test_the_page_on_results_names_the_columns_of_a_trials_tables(table: str, trained: Ran) -> None:
     told, found = columns(f"{table}.parquet"), set(pq.read_table(trained.folder.table(table)).column_names)
-    signed = {name for name in found if name.endswith("_signed")}
-    assert told - found <= {"_signed"}, "the README names columns that there are not"
-    assert found - signed <= told, "there are columns that the README does not name"
+    assert told <= found, "the page names columns that there are not"
+    assert found <= told, "there are columns that the page does not name"
 
 
-def test_the_readme_names_the_columns_of_the_table_of_trials(trained: Example) -> None:
+def test_the_page_on_results_names_the_columns_of_the_table_of_trials(trained: Ran) -> None:
     told, found = columns("trials.parquet"), set(pq.read_table(trained.trials).column_names)
     assert told <= found
-    rounds = columns("rounds.parquet") | {name for name in found if name.endswith(("_signed", ".name"))}
-    assert found <= told | rounds
+    assert found <= told | columns("rounds.parquet")

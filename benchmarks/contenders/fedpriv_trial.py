@@ -27,18 +27,18 @@ from protocol import own_stdout, serve
 from ray.util import placement_group
 from work import ClientExamples, Work, read_examples, read_initial, read_work
 
-import datasets
 from algorithms.core.messages import Weights
 from datasets.federation import Examples, Federation
 from orchestrator.cluster.placement import placement
 from orchestrator.cluster.ray_session import ray_session
 from orchestrator.config.resources import Resources
-from orchestrator.config.run import Run, resolve
+from orchestrator.config.run import resolve
 from orchestrator.results.folder import Folder
 from orchestrator.scheduling.tuner import tune_environment
 from orchestrator.trial.client_actors import ClientPool
-from orchestrator.trial.loop import Trial
-from orchestrator.trial.random_streams import stream
+from orchestrator.trial.federation import partition_data
+from orchestrator.trial.loop import Rounds, Surroundings
+from orchestrator.trial.restarts import Trial
 from orchestrator.trial.shadow_tasks import ShadowTasks
 from orchestrator.trial.worker_session import Setup
 
@@ -74,11 +74,6 @@ def federation(work: Work, examples: ClientExamples) -> Federation:
     )
 
 
-def dealt(run: Run, data: Path | None) -> Federation:
-    """The federation that the run itself asks for."""
-    return datasets.build_federation(run.data, run.split, data or Path(), lambda purpose: stream(run.seed, purpose))
-
-
 def flattened(arrays: dict[str, np.ndarray]) -> Weights:
     """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their channels last."""
     pieces = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array for array in arrays.values()]
@@ -88,11 +83,10 @@ def flattened(arrays: dict[str, np.ndarray]) -> Weights:
 class Clock:
     """How long each part of a round took."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, rounds: Rounds) -> None:
         self.seconds: dict[str, float] = {}
         for name in PARTS:
-            if hasattr(trial, name):
-                setattr(trial, name, self._timed(name.removeprefix("_"), getattr(trial, name)))
+            setattr(rounds, name, self._timed(name.removeprefix("_"), getattr(rounds, name)))
 
     def _timed(self, name: str, part: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
@@ -131,13 +125,13 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         shadows = ShadowTasks(
             options.cache or scratch / "shadows", place.shadow_options(group), resources.timeout_seconds
         )
-        data = ray.put(dealt(run, options.data) if options.run else federation(work, read_examples(options.folder)))
-        trial = Trial(
-            run, Setup.of("benchmark", run, data), ray.get(data), clients, shadows, Folder(scratch).trial("t")
-        )
+        own = partition_data(run, options.data or Path()) if options.run else None
+        data = ray.put(own or federation(work, read_examples(options.folder)))
+        setup, folder = Setup.of("benchmark", run, data), Folder(scratch).trial("t")
+        trial = Trial(run, Surroundings(setup, ray.get(data), clients, shadows, folder))
         if not options.run:
             trial.state.models = [flattened(read_initial(options.folder))]
-        clock = Clock(trial)
+        clock = Clock(trial.rounds)
 
         def round_(_: str) -> dict[str, Any]:
             trial.advance()

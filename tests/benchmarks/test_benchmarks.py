@@ -50,7 +50,7 @@ def test_the_warm_up_round_does_not_count():
     assert measured.parts == {"fedpriv": [{"train": 0.5}, {"train": 1}, {"train": 1.5}]}
 
 
-def test_short_rounds_fill_a_turn_and_the_mean_of_all_but_the_first_is_what_counts():
+def test_short_rounds_fill_a_turn_and_the_first_does_not_count():
     ours, bare = Scripted("fedpriv", [9, 5, 1.0, 0.5, 0.25, 0.75]), Scripted("bare", [9, 2.0, 3.0])
     measured = comparison.interleaved([ours, bare], laps=2, at_least=2)
     assert measured.singles == {"fedpriv": [[5], [1.0, 0.5, 0.25, 0.75]], "bare": [[2.0], [3.0]]}
@@ -151,7 +151,7 @@ def test_files_hold_the_rows_and_every_round(tmp_path: Path):
     ("name", "clients", "examples", "shape"),
     [("digits", 200, 12_800, (1, 8, 8)), ("mnist", 40, 10_240, (1, 28, 28)), ("har", 30, None, (9, 128))],
 )
-def test_workloads_have_the_clients_and_records_of_their_titles(name, clients, examples, shape):
+def test_workloads_have_the_clients_and_examples_of_their_titles(name, clients, examples, shape):
     workload = WORKLOADS[name]
     given = workload.examples(None, False)
     assert (given.clients, given.x.shape[1:], given.x.dtype) == (clients, shape, np.float32)
@@ -179,7 +179,7 @@ def test_every_start_of_a_workload_is_the_same():
         ((1.0, 4.0), (0, 65 * MIB), 1),
     ],
 )
-def test_scaling_allows_fifteen_percent_and_the_records_with_64_mib(seconds, memory_held, code, capsys):
+def test_scaling_allows_fifteen_percent_and_the_examples_with_64_mib(seconds, memory_held, code, capsys):
     assert scaling.verdict((50, 200), seconds, memory_held, (10, 40)) == code
     assert ("missed" in capsys.readouterr().out) == bool(code)
 

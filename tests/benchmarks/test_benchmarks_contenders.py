@@ -72,7 +72,7 @@ def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path, one_th
     given = fedpriv_trial.given(work, examples) | {"rounds": 3, "evaluate_every": 3}
     trial = inline_trial(given, tmp_path, fedpriv_trial.federation(work, examples))
     trial.state.models = [fedpriv_trial.flattened(initial(work, examples.x.shape[1:]))]
-    clock = fedpriv_trial.Clock(trial)
+    clock = fedpriv_trial.Clock(trial.rounds)
     trial.advance()
     for found, wanted in zip(trial.arrays().values(), averaged(work, examples).values(), strict=True):
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, atol=1e-5)
