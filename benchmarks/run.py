@@ -22,7 +22,7 @@ import machine
 import numpy as np
 from contender import Contender, Failed
 from environments import SHOWN, NoEnvironment, python_of, versions
-from workloads import WORKLOADS, Examples, Workload, lay
+from workloads import WORKLOADS, ClientExamples, Workload, lay
 
 RESULTS = Path("results/benchmarks")
 PEERS = ("bare", "flower", "pfl")
@@ -50,7 +50,12 @@ def main() -> int:
 
 
 def compare(
-    scratch: Path, name: str, workload: Workload, examples: Examples, told: dict[str, Any], options: argparse.Namespace
+    scratch: Path,
+    name: str,
+    workload: Workload,
+    examples: ClientExamples,
+    told: dict[str, Any],
+    options: argparse.Namespace,
 ) -> None:
     """One workload: measure, print, write."""
     lay(scratch, workload, examples)
@@ -103,7 +108,7 @@ def named(contenders: list[Contender]) -> list[str]:
     return [one.name for one in contenders]
 
 
-def check(scratch: Path, workload: Workload, examples: Examples, options: argparse.Namespace) -> int:
+def check(scratch: Path, workload: Workload, examples: ClientExamples, options: argparse.Namespace) -> int:
     """Two rounds of one step on all of a client's examples: everybody must come to the same weights. Returns failures."""
     whole = replace(workload.work, batch_size=int(np.diff(examples.offsets).max()))
     lay(scratch, replace(workload, work=whole), examples)
