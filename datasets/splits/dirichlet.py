@@ -114,12 +114,6 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of one group; `shortages` must be empty.
 
-    Args:
-        config: the component's fields.
-        data_config: the fields of the data set.
-        source: the data set.
-        rng_for: returns the generator of a named purpose.
-
     Raises:
         DataError: a client has no example.
     """

@@ -98,14 +98,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
-    """Build the federation of two groups, which is deterministic in ``rng_for``; `shortages` must be empty.
-
-    Args:
-        config: the component's fields.
-        data_config: the fields of the data set.
-        source: the data set.
-        rng_for: returns the generator of a named purpose.
-    """
+    """Build the federation of two groups, which is deterministic in ``rng_for``; `shortages` must be empty."""
     assigned = roles.assign(data_config, source, rng_for("partition"))
     groups = _groups(config, data_config.clients, rng_for("groups"))
     strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))

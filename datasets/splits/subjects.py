@@ -100,12 +100,6 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of subjects, in the order of their numbers; `shortages` must be empty.
 
-    Args:
-        config: the component's fields.
-        data_config: the fields of the data set.
-        source: the data set.
-        rng_for: returns the generator of a named purpose.
-
     Raises:
         DataError: the draw leaves a client without an example to train or test on, or the shadow set is too small.
     """

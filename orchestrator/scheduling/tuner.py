@@ -127,9 +127,10 @@ def _trials(
     """Tune's search space and the options that go with it: a fixed list of trials, or trials as a search draws them."""
 
     def configured(trial: TrialSpec) -> TrialConfig:
-        progress.on_planned(trial.id, trial.title, trial.run.to_dict())
+        plain = trial.run.to_dict()
+        progress.on_planned(trial.id, trial.title, plain)
         return TrialConfig(
-            identity=TrialIdentity(trial.id, trial.run.to_dict(), commit),
+            identity=TrialIdentity(trial.id, plain, commit),
             sweep=str(folder.path),
             data_root=str(sweep.data_root),
             placement=place,

@@ -35,6 +35,29 @@ class Findings:
         return bool(self.audits or self.exposures)
 
 
+@dataclass(frozen=True, eq=False)
+class ClusterModels:
+    """The cluster models as the server sends them out.
+
+    Attributes:
+        weights: those of all models, also of those without clients.
+        assignment: [clients] the model of each client.
+        accuracies: [clusters] training accuracy of each model.
+        round: the number of rounds that they were trained for.
+    """
+
+    weights: list[Weights]
+    assignment: Ints
+    accuracies: np.ndarray
+    round: int
+
+    @property
+    def clusters(self) -> list[int]:
+        """The models that have clients."""
+        found: list[int] = np.unique(self.assignment).tolist()
+        return found
+
+
 class AttackTasks(Protocol):
     """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation."""
 
@@ -44,10 +67,7 @@ class AttackTasks(Protocol):
         run: Run,
         attack: AttackComponent,
         data: Federation,
-        models: list[Weights],
-        assignment: Ints,
-        accuracies: np.ndarray,
-        round_: int,
+        models: ClusterModels,
     ) -> dict[int, Audit]:
         """Attack every model that has clients.
 
@@ -57,9 +77,6 @@ class AttackTasks(Protocol):
             attack: the attack.
             data: the federation.
             models: all cluster models.
-            assignment: [clients] the model of each client.
-            accuracies: [clusters] training accuracy of each model.
-            round_: the number of rounds that the models were trained for.
 
         Returns:
             The results by cluster.

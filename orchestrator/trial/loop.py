@@ -152,9 +152,8 @@ class Rounds:
         signal = attack_round.risk_signal(self.run)
         for attack in attack_round.models_due(self.run, round_):
             accuracies = metric_rows.cluster_accuracies(state.accuracies, state.assignment)
-            audits = self.around.tasks.audit(
-                self.setup, self.run, attack, self.data, state.models, state.assignment, accuracies, round_
-            )
+            models = attack_round.ClusterModels(state.models, state.assignment, accuracies, round_)
+            audits = self.around.tasks.audit(self.setup, self.run, attack, self.data, models)
             for cluster, audit in audits.items():
                 found.audits.append((attack.name, round_, cluster, audit))
                 if attack.name == signal:

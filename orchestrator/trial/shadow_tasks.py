@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import ray
 
-from algorithms.core.messages import Ints, Weights
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Audit, Cluster, Exposure, ModelAttack, ReplicaAttack, ShadowJob
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.results.folder import write_atomically
+from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
 from orchestrator.trial.worker_session import Setup, session
@@ -53,37 +53,20 @@ class ShadowTasks:
         run: Run,
         attack: Component[ModelAttack, Any],
         data: Federation,
-        models: list[Weights],
-        assignment: Ints,
-        accuracies: np.ndarray,
-        round_: int,
+        models: ClusterModels,
     ) -> dict[int, Audit]:
-        """Attack every model that has clients.
-
-        Args:
-            setup: where workers find the trial.
-            run: the run.
-            attack: the attack.
-            data: the federation.
-            models: all cluster models.
-            assignment: [clients] the model of each client.
-            accuracies: [clusters] training accuracy of each model.
-            round_: the number of rounds that the models were trained for.
-
-        Returns:
-            The results by cluster.
+        """Attack every model that has clients (`AttackTasks.audit`).
 
         Raises:
             TimeoutError: no task finished within the time limit.
         """
         seed_for = lambda purpose, *place: integer(run.seed, purpose, *place)  # noqa: E731
         sent, audits, shadows = ray.put(models), {}, []
-        for cluster in np.unique(assignment).tolist():
-            jobs = attack.module.shadow_jobs(
-                attack.config, Cluster(data, cluster, assignment), accuracies[cluster], seed_for
-            )
+        for cluster in models.clusters:
+            attacked = Cluster(data, cluster, models.assignment)
+            jobs = attack.module.shadow_jobs(attack.config, attacked, models.accuracies[cluster], seed_for)
             refs = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
-            audits[cluster] = self._task(_audit).remote(setup, attack.name, cluster, assignment, sent, round_, *refs)
+            audits[cluster] = self._task(_audit).remote(setup, attack.name, cluster, sent, *refs)
             shadows += refs
         self._wait([*shadows, *audits.values()], attack.name)
         return {cluster: ray.get(ref) for cluster, ref in audits.items()}
@@ -142,16 +125,14 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     return shadow
 
 
-def _audit(
-    setup: Setup, attack: str, cluster: int, assignment: Ints, models: list[Weights], round_: int, *shadows: Any
-) -> Audit:
+def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shadows: Any) -> Audit:
     """Attack one of the trial's models with its trained shadow models."""
     worker = session(setup)
     component = _find_attack(worker.run, attack)
-    rng = stream(worker.run.seed, "audit", round_, cluster)
-    attacked = Cluster(worker.data, cluster, assignment)
+    rng = stream(worker.run.seed, "audit", models.round, cluster)
+    attacked = Cluster(worker.data, cluster, models.assignment)
     return component.module.audit(
-        component.config, AttackedModel(attacked, worker.network, models[cluster], shadows, rng)
+        component.config, AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng)
     )
 
 

@@ -28,6 +28,7 @@ SLOT = "algorithms.aggregation"
 GOOD = '''
 """An aggregation that keeps to its contract."""
 from typing import Any
+import numpy as np
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.interfaces import Metrics, State
 
@@ -37,10 +38,10 @@ def begin(config: Any, params: Floats) -> State:
     return {}
 
 def weigh(config: Any, examples: Ints) -> Doubles:
-    raise NotImplementedError
+    return np.ones(len(examples))
 
 def apply(config: Any, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    raise NotImplementedError
+    return params + received.mean, state, {}
 
 def equal_weights(config: Any) -> bool:
     return True

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Cluster
 from datasets.federation import Federation
@@ -27,15 +25,19 @@ class InlineShadows:
     def __init__(self, cache: Path) -> None:
         self.cache = cache
 
-    def audit(self, setup, run, attack, data, models, assignment, accuracies, round_) -> dict[int, Any]:
+    def audit(self, setup, run, attack, data, models) -> dict[int, Any]:
         network, found = _sessions[setup.key].network, {}
-        for j in np.unique(assignment).tolist():
-            cluster = Cluster(data, j, assignment)
-            jobs = attack.module.shadow_jobs(attack.config, cluster, accuracies[j], lambda *p: integer(run.seed, *p))
+        for j in models.clusters:
+            cluster = Cluster(data, j, models.assignment)
+            jobs = attack.module.shadow_jobs(
+                attack.config, cluster, models.accuracies[j], lambda *p: integer(run.seed, *p)
+            )
             shadows = [
                 attack.module.train_shadow(job, data.shadow, data.prepare, network, run.training) for job in jobs
             ]
-            model = AttackedModel(cluster, network, models[j], shadows, stream(run.seed, "audit", round_, j))
+            model = AttackedModel(
+                cluster, network, models.weights[j], shadows, stream(run.seed, "audit", models.round, j)
+            )
             found[j] = attack.module.audit(attack.config, model)
         return found
 

@@ -17,6 +17,7 @@ from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Measure
 from datasets.federation import Examples, Federation
 from orchestrator.results.tables import read_table
+from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup
 from tests.support.inline import inline_trial
@@ -126,12 +127,7 @@ class PlannedShadows:
         self.plan = plan
         self.rounds: list[int] = []
 
-    def audit(
-        self, setup: Setup, run: Run, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
-    ) -> dict[int, Audit]:
-        self.rounds.append(round_)
-        risks = self.plan(round_)
-        return {
-            int(j): Audit(risks[j], (Measure(attack.name, "balanced_accuracy", risks[j]),))
-            for j in np.unique(assignment)
-        }
+    def audit(self, setup: Setup, run: Run, attack: Any, data: Any, models: ClusterModels) -> dict[int, Audit]:
+        self.rounds.append(models.round)
+        risks = self.plan(models.round)
+        return {j: Audit(risks[j], (Measure(attack.name, "balanced_accuracy", risks[j]),)) for j in models.clusters}

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Measure
+from orchestrator.trial.attack_round import ClusterModels
 from tests.support.planted import ATTACK, clustered, finished, given, opened, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -21,12 +21,10 @@ class Otherwise:
     def __init__(self, *measures: Measure, measured: float | None = None) -> None:
         self.measures, self.measured = measures, measured
 
-    def audit(
-        self, setup: Any, run: Run, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
-    ) -> dict[int, Audit]:
+    def audit(self, setup: Any, run: Run, attack: Any, data: Any, models: ClusterModels) -> dict[int, Audit]:
         return {
-            int(j): Audit(RISKS[j], self.measures, measured_risk=self.measured and self.measured + j / 100)
-            for j in np.unique(assignment)
+            j: Audit(RISKS[j], self.measures, measured_risk=self.measured and self.measured + j / 100)
+            for j in models.clusters
         }
 
 

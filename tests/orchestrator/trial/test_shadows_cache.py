@@ -12,6 +12,7 @@ from attacks import shadow_mia
 from attacks.interfaces import AttackedModel, Cluster
 from datasets.federation import Examples
 from orchestrator.trial import shadow_tasks
+from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.restarts import Trial
 from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
@@ -126,16 +127,17 @@ class Cached:
     def __init__(self, cache: Path) -> None:
         self.cache = cache
 
-    def audit(
-        self, setup: Any, run: Run, attack: Any, data: Any, models: Any, assignment: Any, accuracies: Any, round_: int
-    ) -> dict[int, Any]:
+    def audit(self, setup: Any, run: Run, attack: Any, data: Any, models: ClusterModels) -> dict[int, Any]:
         found = {}
-        for j in np.unique(assignment).tolist():
+        for j in models.clusters:
             jobs = attack.module.shadow_jobs(
-                attack.config, Cluster(data, j, assignment), accuracies[j], lambda *place: integer(run.seed, *place)
+                attack.config,
+                Cluster(data, j, models.assignment),
+                models.accuracies[j],
+                lambda *place: integer(run.seed, *place),
             )
             trained = [shadow_tasks._shadow(setup, attack.name, job, str(self.cache)) for job in jobs]
-            found[j] = shadow_tasks._audit(setup, attack.name, j, assignment, models, round_, *trained)
+            found[j] = shadow_tasks._audit(setup, attack.name, j, models, *trained)
         return found
 
 
@@ -155,7 +157,8 @@ def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
     trained = [shadow(RUN, tmp_path / "again", tmp_path / "cache")]
     setup = opened(RUN, tmp_path / "again", DATA).around.setup
     everybody = np.zeros(4, np.int64)
-    found = shadow_tasks._audit(setup, "shadow_mia", 0, everybody, trial.state.models, 3, *trained)
+    models = ClusterModels(trial.state.models, everybody, np.full(2, 0.9), 3)
+    found = shadow_tasks._audit(setup, "shadow_mia", 0, models, *trained)
     expected = shadow_mia.audit(
         trial.run.attacks[0].config,
         AttackedModel(
