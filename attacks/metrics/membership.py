@@ -18,6 +18,11 @@ Bools = NDArray[np.bool_]
 
 MEASURES = ("balanced_accuracy", "tpr", "tnr", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
 NAN = float("nan")
+# With fewer non-members, no rate is known well enough to be called the success of an attack.
+FEWEST_NONMEMBERS = 10
+# A false positive rate below 1/n cannot be seen on n non-members: what would be printed is the TPR at rate 0.
+NONMEMBERS_AT_1_FPR = 100
+NONMEMBERS_AT_01_FPR = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +121,23 @@ def confidence(shadow: Outputs, target: Outputs) -> Doubles:
     return confidences(target.logits, target.labels) - thresholds[target.labels]
 
 
+def gap(shadow: Outputs, target: Outputs) -> Doubles:
+    """Score examples with the gap attack (Yeom et al. 2018): a member is whatever the model classifies rightly.
+
+    It has nothing to tune, so it works without shadow models. Its balanced accuracy is exactly
+    ``0.5 + (accuracy on members - accuracy on non-members) / 2``.
+
+    Args:
+        shadow: not read; it is here because all attacks are called alike.
+        target: outputs of the attacked model.
+
+    Returns:
+        Scores [n target]: 0.5 where the predicted class is the true one, otherwise -0.5; NaN where an output is NaN.
+    """
+    score = np.where(target.logits.argmax(axis=1) == target.labels, 0.5, -0.5)
+    return np.where(np.isnan(target.logits).any(axis=1), NAN, score)
+
+
 def best_threshold(scores: Doubles, member: Bools) -> float:
     """Return the threshold whose rule ``score >= threshold`` has the best balanced accuracy; among equals, the highest.
 
@@ -186,16 +208,48 @@ def rates(said: Bools, member: Bools) -> tuple[float, float]:
     return tpr, tnr
 
 
-def balanced_accuracy(scores: Doubles, member: Bools) -> float:
-    """Return (TPR + TNR) / 2 of the decision ``score >= 0`` (Jung et al., algorithm 2).
+def client_rates(said: Bools, member: Bools, client: Ints, clients: int) -> tuple[Doubles, Doubles, Ints, Ints]:
+    """Compute the true positive and true negative rate on the examples of each client.
 
-    Chance is 0.5; less is possible.
+    Args:
+        said: [n] whether the attack's decision is "member".
+        member: [n] whether the example is a member.
+        client: [n] the client to whom each example belongs; negative where it is nobody's, which does not count.
+        clients: number of clients.
+
+    Returns:
+        True positive rates [clients], NaN without members; true negative rates [clients], NaN without non-members;
+        numbers of members [clients] and of non-members [clients].
     """
-    return measure(scores, member)["balanced_accuracy"]
+
+    def count(chosen: Bools) -> Ints:
+        return np.bincount(client[chosen & (client >= 0)], minlength=clients)
+
+    members, nonmembers = count(member), count(~member)
+    return _share(count(said & member), members), _share(count(~said & ~member), nonmembers), members, nonmembers
+
+
+def _share(part: Ints, whole: Ints) -> Doubles:
+    return np.divide(part, whole, out=np.full(len(part), NAN), where=whole > 0)
+
+
+def balanced_accuracy(scores: Doubles, member: Bools) -> float:
+    """Return (TPR + TNR) / 2 of the decision ``score >= 0`` (Jung et al., algorithm 2), however few the examples.
+
+    Chance is 0.5; less is possible. It is NaN if a score is NaN or if members or non-members are absent.
+    """
+    if np.isnan(scores).any():
+        return NAN
+    tpr, tnr = rates(scores >= 0, member)
+    return (tpr + tnr) / 2
 
 
 def measure(scores: Doubles, member: Bools) -> dict[str, float]:
-    """Return every measure of one attack, all NaN if a score is NaN or if members or non-members are absent.
+    """Return every measure of one attack, as far as the examples suffice.
+
+    All are NaN if a score is NaN, without members, and with fewer than `FEWEST_NONMEMBERS` non-members. A TPR at a
+    small false positive rate needs so many non-members that one of them is no more than this rate: 100 at 1 %, 1 000
+    at 0.1 %. Below it is NaN.
 
     Args:
         scores: [n].
@@ -204,7 +258,8 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
     Returns:
         A value for each of `MEASURES`.
     """
-    if np.isnan(scores).any() or not 0 < member.sum() < len(member):
+    nonmembers = len(member) - int(member.sum())
+    if np.isnan(scores).any() or nonmembers == len(member) or nonmembers < FEWEST_NONMEMBERS:
         return dict.fromkeys(MEASURES, NAN)
     tpr, tnr = rates(scores >= 0, member)
     return {
@@ -212,18 +267,23 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
         "tpr": tpr,
         "tnr": tnr,
         "auc": auc(scores, member),
-        "tpr_at_1_fpr": tpr_at_fpr(scores, member, 0.01),
-        "tpr_at_01_fpr": tpr_at_fpr(scores, member, 0.001),
+        "tpr_at_1_fpr": tpr_at_fpr(scores, member, 0.01) if nonmembers >= NONMEMBERS_AT_1_FPR else NAN,
+        "tpr_at_01_fpr": tpr_at_fpr(scores, member, 0.001) if nonmembers >= NONMEMBERS_AT_01_FPR else NAN,
     }
 
 
 def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
-    """Return the worst case over several attacks: the maximum of each measure.
+    """Return the worst case over several attacks: the maximum of each measure, NaN where no attack has it.
 
     TPR and TNR are an exception: both are those of the most accurate attack. A maximum of noisy values is biased
     upwards: three attacks at chance on n members and n non-members give more than 0.5 on average, by up to about ``0.3
     / sqrt(n)``.
     """
-    accurate = max(attacks, key=lambda measures: measures["balanced_accuracy"])
-    worst = {name: float(np.max([measures[name] for measures in attacks])) for name in MEASURES}
+    known = [measures for measures in attacks if not np.isnan(measures["balanced_accuracy"])]
+    if not known:
+        return dict.fromkeys(MEASURES, NAN)
+    accurate = max(known, key=lambda measures: measures["balanced_accuracy"])
+    worst = {}
+    for name in MEASURES:
+        worst[name] = max((one[name] for one in known if not np.isnan(one[name])), default=NAN)
     return {**worst, "tpr": accurate["tpr"], "tnr": accurate["tnr"]}

@@ -68,28 +68,46 @@ def test_a_threshold_lies_between_the_scores_that_it_parts():
 
 
 def test_every_measure_by_hand():
-    scores = np.array([3.0, 1.0, -1.0, -2.0, 2.0, -3.0, -4.0, -5.0])
-    member = np.array([True] * 4 + [False] * 4)
-    assert membership.measure(scores, member) == {
-        "balanced_accuracy": 0.625,
-        "tpr": 0.5,
-        "tnr": 0.75,
-        "auc": 13 / 16,
-        "tpr_at_1_fpr": 0.25,
-        "tpr_at_01_fpr": 0.25,
-    }
+    """Three times the scores 3, 1, -1, -2 of members against 2, -3, -4, -5 of non-members."""
+    scores = np.tile([3.0, 1.0, -1.0, -2.0, 2.0, -3.0, -4.0, -5.0], 3)
+    member = np.tile([True] * 4 + [False] * 4, 3)
+    found = membership.measure(scores, member)
+    assert list(found) == list(membership.MEASURES)
+    known = {"balanced_accuracy": 0.625, "tpr": 0.5, "tnr": 0.75, "auc": 13 / 16}
+    assert {name: found[name] for name in known} == known
+    assert np.isnan([found["tpr_at_1_fpr"], found["tpr_at_01_fpr"]]).all()
 
 
-@pytest.mark.parametrize("member", [[True, True], [False, False]])
+def test_a_rate_at_few_false_positives_needs_as_many_nonmembers_as_show_it():
+    def found(nonmembers):
+        """Only if one non-member may pass the threshold, all four members pass it, too."""
+        scores = np.append([4.0, 2.0, 2.0, 2.0, 3.0], np.full(nonmembers - 1, -1.0))
+        return membership.measure(scores, np.arange(len(scores)) < 4)
+
+    assert np.isnan(found(99)["tpr_at_1_fpr"]) and found(99)["auc"] > 0.5
+    assert found(100)["tpr_at_1_fpr"] == 1.0 and np.isnan(found(100)["tpr_at_01_fpr"])
+    assert np.isnan(found(999)["tpr_at_01_fpr"]) and found(1000)["tpr_at_01_fpr"] == 1.0
+
+
+def test_fewer_than_ten_nonmembers_measure_nothing_but_few_members_do():
+    scores = np.append([1.0], np.full(10, -1.0))
+    assert np.isnan(list(membership.measure(scores[:10], np.arange(10) < 1).values())).all()
+    assert membership.measure(scores, np.arange(11) < 1)["balanced_accuracy"] == 1.0
+    assert membership.balanced_accuracy(scores[:2], np.arange(2) < 1) == 1.0
+
+
+@pytest.mark.parametrize("member", [[True] * 12, [False] * 12])
 def test_without_both_kinds_of_examples_nothing_is_known(member):
-    found = membership.measure(np.array([1.0, -1.0]), np.array(member))
+    found = membership.measure(np.tile([1.0, -1.0], 6), np.array(member))
     assert set(found) == set(membership.MEASURES)
     assert np.isnan(list(found.values())).all()
+    assert np.isnan(membership.balanced_accuracy(np.tile([1.0, -1.0], 6), np.array(member)))
 
 
 def test_a_score_that_is_not_a_number_leaves_nothing_known():
-    found = membership.measure(np.array([np.nan, -1.0, 1.0]), np.array([True, True, False]))
-    assert np.isnan(list(found.values())).all()
+    scores, member = np.append(np.nan, np.full(40, 1.0)), np.arange(41) < 20
+    found = membership.measure(scores, member)
+    assert np.isnan(list(found.values())).all() and np.isnan(membership.balanced_accuracy(scores, member))
     assert np.isnan(membership.worst_case([found, found])["balanced_accuracy"])
 
 
@@ -145,3 +163,47 @@ def test_the_strongest_attack_is_the_worst_case_of_each_measure():
         "tpr_at_1_fpr": 0.2,
         "tpr_at_01_fpr": 0.2,
     }
+
+
+def test_the_worst_case_leaves_out_what_is_unknown():
+    unknown = dict.fromkeys(membership.MEASURES, float("nan"))
+    one = {**dict.fromkeys(membership.MEASURES, 0.4), "tpr_at_01_fpr": float("nan")}
+    two = {**one, "balanced_accuracy": 0.3, "auc": 0.5, "tpr": 0.9}
+    found = membership.worst_case([unknown, two, one])
+    assert np.isnan(found.pop("tpr_at_01_fpr"))
+    assert found == {"balanced_accuracy": 0.4, "tpr": 0.4, "tnr": 0.4, "auc": 0.5, "tpr_at_1_fpr": 0.4}
+    assert np.isnan(list(membership.worst_case([unknown]).values())).all()
+
+
+@settings(deadline=None)
+@given(st.integers(2, 5), st.integers(10, 60), st.integers(0, 2**32 - 1))
+def test_the_gap_attack_is_as_accurate_as_half_the_gap(classes, each, seed):
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.normal(size=(2 * each, classes)).astype(np.float32), rng.integers(0, classes, 2 * each)
+    member = np.arange(2 * each) < each
+    scores = membership.gap(None, Outputs(logits, labels, member))
+    inside = sum(logits[i].argmax() == labels[i] for i in range(each)) / each
+    outside = sum(logits[i].argmax() == labels[i] for i in range(each, 2 * each)) / each
+    expected = 0.5 + (inside - outside) / 2
+    assert membership.measure(scores, member)["balanced_accuracy"] == pytest.approx(expected, abs=1e-12)
+    assert set(scores) <= {0.5, -0.5}
+
+
+def test_the_gap_attack_on_a_diverged_model_knows_nothing():
+    logits = np.array([[np.nan, np.nan], [1.0, 0.0]], np.float32)
+    scores = membership.gap(None, Outputs(logits, np.zeros(2, int), np.array([True, False])))
+    assert np.isnan(scores[0]) and scores[1] == 0.5
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(-1, 3)), max_size=40))
+def test_rates_of_clients_are_those_of_their_own_examples(rows):
+    said, member, client = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((bool, bool, int)))
+    tpr, tnr, members, nonmembers = membership.client_rates(said, member, client, 4)
+    for i in range(4):
+        own = client == i
+        assert (members[i], nonmembers[i]) == ((own & member).sum(), (own & ~member).sum())
+        expected = (float("nan"), float("nan"))
+        if own.any():
+            expected = membership.rates(said[own], member[own])
+        assert (tpr[i], tnr[i]) == pytest.approx(expected, nan_ok=True)
