@@ -111,23 +111,23 @@ def eod_null(targets: ArrayLike, rate: float) -> float:
         # F is a step function: it is constant between one share and the next.
         step = np.searchsorted(np.arange(n + 1) / n, shares[:-1], side="right") - 1
         below *= _binomial_cdf(n, float(rate))[step] ** clients
-        above *= _binomial_tail(n, float(rate))[step] ** clients
+        above *= binomial_tail(n, float(rate))[step] ** clients
     return float(((1 - below - above) * np.diff(shares)).sum())
 
 
 def _binomial_cdf(n: int, rate: float) -> Doubles:
     """Return P(X <= k) for k = 0..n."""
-    return np.minimum(np.cumsum(_binomial(n, rate)), 1.0)
+    return np.minimum(np.cumsum(binomial(n, rate)), 1.0)
 
 
-def _binomial_tail(n: int, rate: float) -> Doubles:
+def binomial_tail(n: int, rate: float) -> Doubles:
     """Return P(X > k) for k = 0..n, summed from the small end."""
-    mass = _binomial(n, rate)
+    mass = binomial(n, rate)
     return np.minimum(np.append(np.cumsum(mass[::-1])[-2::-1], 0.0), 1.0)
 
 
 @lru_cache(maxsize=256)
-def _binomial(n: int, rate: float) -> Doubles:
+def binomial(n: int, rate: float) -> Doubles:
     """Return P(X = k) for k = 0..n, computed with logarithms, because 2^n overflows."""
     if rate in (0.0, 1.0):
         return np.eye(n + 1)[0 if rate == 0 else n]

@@ -1,0 +1,94 @@
+"""What an attack that guesses would show: the success of a fair coin on few examples, and the best of many coins.
+
+A coin calls each example a member with probability 1/2, whatever the example is. On m members and n non-members its
+balanced accuracy is (X / m + Y / n) / 2 with X ~ Bin(m, 1/2) and Y ~ Bin(n, 1/2), independent of each other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attacks.metrics.disparity import binomial, binomial_tail
+
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NAN = float("nan")
+DEVIATIONS = 9  # a binomial is this many standard deviations from its mean with a probability below 1e-18
+STEPS = 4000  # grid points on [0, 1] of accuracies whose largest is wanted
+TIE = 1e-9  # rates that differ by less are equal; a measured accuracy is rounded, too
+
+
+def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
+    """Compute the probability that a coin is measured to have a balanced accuracy strictly above ``limit``.
+
+    It is exact (up to 1e-17) for every number of examples: a sum over the number of members that the coin finds. An
+    accuracy that equals the limit does not exceed it.
+
+    Args:
+        members: m, the attacked members; at least 1.
+        nonmembers: n, the attacked non-members; at least 1.
+        limit: [...] balanced accuracies.
+
+    Returns:
+        [...] probabilities; NaN where the limit is, and everywhere without members or non-members.
+
+    >>> float(guessing(1, 1, 0.5)), float(guessing(1, 1, 0.4))
+    (0.25, 0.75)
+    """
+    limits = np.asarray(limit, np.float64)
+    if min(members, nonmembers) < 1:
+        return np.full(limits.shape, NAN)
+    fewer, more = sorted((int(members), int(nonmembers)))  # both rates enter alike
+    shares, chances = _coin(fewer)
+    with np.errstate(invalid="ignore"):
+        needed = np.floor((2 * limits[..., None] - shares + TIE) * more)  # Y has to be above this
+    place = np.clip(np.nan_to_num(needed, nan=0, posinf=more, neginf=-1), -1, more).astype(np.int64)
+    tail = np.append(1.0, binomial_tail(more, 0.5))  # P(Y > k) for k = -1..n
+    return np.where(np.isnan(limits), NAN, np.minimum(tail[place + 1] @ chances, 1.0))[()]
+
+
+def worst_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
+    """Compute the expected largest balanced accuracy over clients if the attack flips a coin for every example.
+
+    With F_i the distribution function of client i's accuracy, it is ``int_0^1 1 - prod_i F_i(x) dx``, on a grid of
+    accuracies 0.00025 apart. Clients are independent, so none of their examples may be the same. If several clients
+    are set against the same non-members, their accuracies rise and fall together, and the largest is smaller than this.
+
+    Args:
+        members: [clients] attacked members of each client.
+        nonmembers: [clients] attacked non-members of each client.
+
+    Returns:
+        The expected maximum over the clients that have both; NaN if there is none. One client gives 0.5.
+
+    >>> round(worst_by_chance([1, 1], [1, 1]), 3)  # 1 with probability 7/16, 0.5 with 8/16
+    0.688
+    """
+    pairs = np.stack([np.asarray(members, np.int64), np.asarray(nonmembers, np.int64)], axis=1)
+    pairs, clients = np.unique(pairs[(pairs > 0).all(axis=1)], axis=0, return_counts=True)
+    if not len(pairs):
+        return NAN
+    below = np.ones(STEPS + 1)
+    for (m, n), count in zip(pairs.tolist(), clients.tolist(), strict=True):
+        below *= _accuracy_cdf(m, n) ** count
+    return float((1 - below[:-1]).sum() / STEPS)
+
+
+@lru_cache(maxsize=256)
+def _accuracy_cdf(members: int, nonmembers: int) -> Doubles:
+    """Return P(accuracy <= x) [STEPS + 1] on the grid of x, with every accuracy rounded to its nearest grid point."""
+    (found, ours), (refused, theirs) = _coin(members), _coin(nonmembers)
+    places = np.rint((found[:, None] + refused) * (STEPS / 2)).astype(np.int64)
+    mass = np.bincount(places.ravel(), weights=np.outer(ours, theirs).ravel(), minlength=STEPS + 1)
+    return np.minimum(np.cumsum(mass), 1.0)
+
+
+def _coin(examples: int) -> tuple[Doubles, Doubles]:
+    """Return the shares of heads that are not all but impossible, and their probabilities."""
+    reach = DEVIATIONS * np.sqrt(examples) / 2
+    heads = np.arange(max(0, int(examples / 2 - reach)), min(examples, int(examples / 2 + reach) + 1) + 1)
+    return heads / examples, binomial(examples, 0.5)[heads]
