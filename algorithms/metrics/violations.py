@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,6 +44,24 @@ def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Boo
     if np.isnan(risks[assignment[chosen]]).any():
         return NAN
     return float(is_violated(thresholds, risks, assignment)[chosen].sum())
+
+
+def violations_null(thresholds: Doubles, assignment: Ints, exceeds: Callable[[int, Doubles], Doubles]) -> float:
+    """Compute the expected number of violations if the attack on every model only guessed.
+
+    Even an attack that knows nothing is measured above 0.5 on about half of the models, and the fewer the examples, the
+    farther above. The expectation is a sum over clients, so it does not matter that clients share a model's risk.
+
+    Args:
+        thresholds: [clients] tolerated attack accuracies, fractions.
+        assignment: [clients] the model of each client.
+        exceeds: given a cluster and thresholds [n], the probability [n] that an attack on this cluster's model which
+            guesses is measured strictly above each.
+
+    Returns:
+        The expected count; NaN if a probability is.
+    """
+    return float(sum(exceeds(int(j), thresholds[assignment == j]).sum() for j in np.unique(assignment)))
 
 
 def expected_violations(clients: int, risk: float, lowest: float = 0.5, highest: float = 0.8) -> float:

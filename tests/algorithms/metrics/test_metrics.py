@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from algorithms.metrics import clusters as sorting
 from algorithms.metrics import fairness, violations
@@ -114,6 +115,35 @@ def test_evenly_spaced_tolerances_are_violated_as_often_as_expected(clients, ris
     found = violations.violations(thresholds, np.array([risk]), np.zeros(clients, np.int64))
     assert abs(found - clients * np.clip((risk - 0.5) / 0.3, 0, 1)) <= 1
     assert violations.expected_violations(clients, risk) == pytest.approx(clients * np.clip((risk - 0.5) / 0.3, 0, 1))
+
+
+def test_the_violations_by_chance_are_those_of_simulated_attackers_who_guess():
+    """The sizes of the quickstart: 40 clients, tolerances from 0.5 to 0.8, 80 examples of one model, 700 of another."""
+    rng, draws = np.random.default_rng(0), 4000
+    thresholds, assignment = rng.permutation(np.linspace(0.5, 0.8, 40)), np.repeat([0, 1], [34, 6])
+    examples = np.array([700, 80])
+
+    def exceeds(cluster: int, limits: np.ndarray) -> np.ndarray:
+        n = examples[cluster]  # members, and as many non-members: together one binomial
+        return stats.binom.sf(np.floor(limits * 2 * n + 1e-9), 2 * n, 0.5)
+
+    found = []
+    for _ in range(draws):
+        said = [rng.random((2, n)) < 0.5 for n in examples]  # of members, of non-members
+        risks = np.array([(one[0].mean() + (~one[1]).mean()) / 2 for one in said])
+        found.append(violations.violations(thresholds, risks, assignment))
+    expected = violations.violations_null(thresholds, assignment, exceeds)
+    assert expected == pytest.approx(np.mean(found), abs=4 * np.std(found) / draws**0.5)
+    assert 0.8 < expected < 2
+
+
+def test_violations_by_chance_ask_each_model_for_its_own_clients():
+    def exceeds(cluster: int, limits: np.ndarray) -> np.ndarray:
+        return np.full(len(limits), [0.5, 0.25, np.nan][cluster]) * (limits < 0.6)
+
+    thresholds = np.array([0.5, 0.55, 0.5, 0.7])
+    assert violations.violations_null(thresholds, np.array([0, 0, 1, 1]), exceeds) == 1.25
+    assert np.isnan(violations.violations_null(thresholds, np.array([0, 0, 1, 2]), exceeds))
 
 
 @pytest.mark.parametrize(
