@@ -35,31 +35,89 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
     Returns:
         The six metrics by name, fractions.
     """
-    ours = _rates(predicted[privileged], labels[privileged], classes)
-    theirs = _rates(predicted[~privileged], labels[~privileged], classes)
-    share, true, false = (a - b for a, b in zip(ours, theirs, strict=True))
+    cell = labels * classes + predicted
+    everyone, ours = (np.bincount(cell[chosen], minlength=classes**2) for chosen in (slice(None), privileged))
+    cells = np.flatnonzero(everyone)
+    share, true, false = _gaps(ours[cells], everyone[cells], cells, classes)
     return {
-        "demographic_parity": _mean(np.abs(share)),
-        "demographic_parity_signed": _mean(share),
-        "equal_opportunity": _mean(np.abs(true)),
-        "equal_opportunity_signed": _mean(true),
-        "equalized_odds": _mean((np.abs(true) + np.abs(false)) / 2),
-        "equalized_odds_signed": _mean((true + false) / 2),
+        "demographic_parity": float(_mean(np.abs(share))),
+        "demographic_parity_signed": float(_mean(share)),
+        "equal_opportunity": float(_mean(np.abs(true))),
+        "equal_opportunity_signed": float(_mean(true)),
+        "equalized_odds": float(_mean((np.abs(true) + np.abs(false)) / 2)),
+        "equalized_odds_signed": float(_mean((true + false) / 2)),
     }
 
 
-def _rates(predicted: Ints, labels: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Compute each class's share of predictions and true and false positive rates [classes], NaN where undefined."""
-    confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
-    predictions, positives, hits = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal()
-    examples = confusion.sum()
+def fairness_null(
+    predicted: Ints, labels: Ints, privileged: Bools, classes: int, rng: np.random.Generator, draws: int = 200
+) -> dict[str, float]:
+    """Compute the absolute metrics of `fairness` that sampling alone would give if the group did not matter.
+
+    Absolute differences of rates are positive even if both groups are treated alike, the more so the fewer examples
+    there are of a class. This is their mean over random permutations of the examples' groups. Only how many examples
+    of each label and prediction a permutation puts into the privileged group matters. These numbers have a multivariate
+    hypergeometric distribution, from which they are drawn at once.
+
+    Examples are exchanged one by one. Where examples of one client are alike, differences by chance are larger.
+
+    Args:
+        predicted: [n] predicted classes.
+        labels: [n] true classes.
+        privileged: [n] whether an example belongs to the privileged group.
+        classes: number of classes.
+        rng: draws the permutations.
+        draws: number of permutations.
+
+    Returns:
+        ``demographic_parity_null``, ``equal_opportunity_null``, ``equalized_odds_null``, fractions; NaN where the
+        metric is undefined in every permutation.
+    """
+    everyone = np.bincount(labels * classes + predicted, minlength=classes**2)
+    cells = np.flatnonzero(everyone)
+    ours = rng.multivariate_hypergeometric(everyone[cells], int(privileged.sum()), draws, method="marginals")
+    share, true, false = _gaps(ours, everyone[cells], cells, classes)
+    gaps = {
+        "demographic_parity_null": np.abs(share),
+        "equal_opportunity_null": np.abs(true),
+        "equalized_odds_null": (np.abs(true) + np.abs(false)) / 2,
+    }
+    return {name: float(_mean(_mean(values))) for name, values in gaps.items()}
+
+
+def _gaps(ours: Ints, everyone: Ints, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
+    """Compute by how much the privileged group's rates of each class exceed the other group's, NaN where undefined.
+
+    Args:
+        ours: [..., cells] the privileged group's examples of each label and prediction.
+        everyone: [cells] the examples of both groups.
+        cells: [cells] label times ``classes`` plus prediction.
+        classes: number of classes.
+
+    Returns:
+        Differences [..., classes] of shares of predictions, true and false positive rates.
+    """
+    one, other = _rates(ours, cells, classes), _rates(everyone - ours, cells, classes)
+    share, true, false = (a - b for a, b in zip(one, other, strict=True))
+    return share, true, false
+
+
+def _rates(counts: Ints, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
+    """Compute each class's share of predictions and true and false positive rates [..., classes], NaN where undefined."""
+    each = np.eye(classes)  # as doubles, which are exact here and which numpy multiplies much faster than integers
+    numbers, of_label, of_guess = counts.astype(np.float64), each[cells // classes], each[cells % classes]
+    predictions, positives, hits = numbers @ of_guess, numbers @ of_label, numbers @ (of_guess * of_label)
+    examples = numbers.sum(axis=-1, keepdims=True)
     return _ratio(predictions, examples), _ratio(hits, positives), _ratio(predictions - hits, examples - positives)
 
 
-def _ratio(part: Ints, whole: Ints | np.int64) -> Doubles:
-    return np.divide(part, whole, out=np.full(len(part), NAN), where=np.asarray(whole) > 0)
+def _ratio(part: Doubles, whole: Doubles) -> Doubles:
+    return np.divide(part, whole, out=np.full(part.shape, NAN), where=whole > 0)
 
 
-def _mean(values: Doubles) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else NAN
+def _mean(values: Doubles) -> Doubles:
+    """Return the mean over the last axis of what is defined; NaN if nothing is."""
+    defined = ~np.isnan(values)
+    number = defined.sum(axis=-1)
+    total = np.where(defined, values, 0.0).sum(axis=-1)
+    return np.divide(total, number, out=np.full(number.shape, NAN), where=number > 0)

@@ -92,6 +92,64 @@ def test_a_class_that_one_group_lacks_is_left_out():
     assert found["equal_opportunity"] == 0.0
 
 
+NULLS = ("demographic_parity_null", "equal_opportunity_null", "equalized_odds_null")
+
+
+def decided(n: int, classes: int, seed: int, share: float = 0.8):
+    """Predictions that are right three times of four, whatever the group."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, n)
+    predicted = np.where(rng.random(n) < 0.7, labels, rng.integers(0, classes, n))
+    return predicted, labels, rng.random(n) < share
+
+
+@pytest.mark.parametrize(("n", "classes", "share"), [(300, 4, 0.8), (40, 10, 0.5), (25, 3, 0.1)])
+def test_fairness_by_chance_is_the_mean_over_permuted_groups(n, classes, share):
+    predicted, labels, privileged = decided(n, classes, n, share)
+    rng, draws = np.random.default_rng(0), 1500
+    permuted = [fairness.fairness(predicted, labels, rng.permutation(privileged), classes) for _ in range(draws)]
+    found = fairness.fairness_null(predicted, labels, privileged, classes, rng, draws)
+    assert tuple(found) == NULLS
+    for name in NULLS:
+        slow = np.array([one[name.removesuffix("_null")] for one in permuted])
+        slow = slow[~np.isnan(slow)]  # with few examples, a permutation may leave a group without any label to compare
+        assert found[name] == pytest.approx(slow.mean(), abs=4 * slow.std() * (2 / len(slow)) ** 0.5)
+        assert found[name] > 0.01
+
+
+def test_groups_that_do_not_matter_differ_as_much_as_chance_says():
+    """Other examples and other groups each time, so both sides vary, and only their means agree."""
+    rng = np.random.default_rng(0)
+    measured, nulls = [], []
+    for seed in range(300):
+        case = decided(200, 5, seed)
+        measured.append(list(fairness.fairness(*case, classes=5).values())[::2])
+        nulls.append(list(fairness.fairness_null(*case, 5, rng, draws=30).values()))
+    difference = np.array(measured) - np.array(nulls)
+    assert (np.abs(difference.mean(axis=0)) < 4 * difference.std(axis=0) / 300**0.5).all()
+
+
+def test_groups_that_do_matter_differ_more_than_chance_says():
+    predicted, labels, privileged = decided(1000, 5, 3)
+    worse = np.where(privileged, predicted, np.random.default_rng(0).integers(0, 5, 1000))
+    found, null = (
+        fairness.fairness(worse, labels, privileged, 5),
+        fairness.fairness_null(worse, labels, privileged, 5, np.random.default_rng(0)),
+    )
+    assert found["equal_opportunity"] > 3 * null["equal_opportunity_null"]
+
+
+def test_an_empty_group_has_no_fairness_by_chance_and_a_seed_repeats_it():
+    predicted, labels, privileged = decided(50, 3, 0)
+    for group in (np.ones(50, bool), np.zeros(50, bool)):
+        found = fairness.fairness_null(predicted, labels, group, 3, np.random.default_rng(0))
+        assert np.isnan(list(found.values())).all()
+    none = np.zeros(0, np.int64)
+    assert np.isnan(list(fairness.fairness_null(none, none, none > 0, 3, np.random.default_rng(0)).values())).all()
+    one, other = (fairness.fairness_null(predicted, labels, privileged, 3, np.random.default_rng(5)) for _ in range(2))
+    assert one == other
+
+
 def test_a_risk_equal_to_the_tolerance_is_no_violation():
     thresholds, risks = np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.6, 0.75])
     assignment = np.array([0, 0, 1, 1])
