@@ -36,4 +36,7 @@ def build_federation(
     shortages = split.module.shortages(split.config, data.config, source)
     if shortages:
         raise DataError("\n".join(shortages))
-    return split.module.partition(split.config, data.config, source, rng_for)
+    federation = split.module.partition(split.config, data.config, source, rng_for)
+    if data.config.validates and not len(federation.validation):
+        raise DataError(f"data.{data.config.VALIDATION}: the split {split.name} sets no example aside for validation")
+    return federation

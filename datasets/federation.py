@@ -152,6 +152,8 @@ class Federation:
         nonmember_owner: [k] the client from whose own examples each non-member was held out; -1: nobody's.
         shadow: stored (untransformed) examples of the server's shadow set.
         prepare: turns stored examples into model inputs under given strengths.
+        validation: examples on which validation accuracy is measured, ready for the model; none unless asked for.
+        validation_owner: [v] the client whose transform each validation example got; -1: nobody's.
     """
 
     name: str
@@ -168,6 +170,8 @@ class Federation:
     nonmember_owner: Ints
     shadow: Examples
     prepare: Preparation = field(default_factory=Preparation)
+    validation: Examples = field(default_factory=lambda: Examples(np.empty(0, np.float32), np.empty(0, np.int64)))
+    validation_owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def clients(self) -> int:
@@ -191,14 +195,15 @@ class Federation:
     def without(self, client: int) -> "Federation":
         """Return the federation without one client; the numbers of later clients decrease by one.
 
-        The client's training, test and non-member examples are removed. The remaining training examples are viewed, not
-        copied, if the client is the last one.
+        The client's training, test, validation and non-member examples are removed. The remaining training examples are
+        viewed, not copied, if the client is the last one.
         """
         first, last, size = self.offsets[client], self.offsets[client + 1], self.sizes[client]
         remaining = (
             slice(0, first) if last == len(self.train) else np.delete(np.arange(len(self.train)), slice(first, last))
         )
         tested, others = self.test_owner != client, self.nonmember_owner != client
+        validated = self.validation_owner != client
         moved_up = lambda owners: owners - (owners > client)  # noqa: E731
         return replace(
             self,
@@ -211,6 +216,8 @@ class Federation:
             test_owner=moved_up(self.test_owner[tested]),
             nonmembers=self.nonmembers[others],
             nonmember_owner=moved_up(self.nonmember_owner[others]),
+            validation=self.validation[validated],
+            validation_owner=moved_up(self.validation_owner[validated]),
         )
 
     def owner(self) -> Ints:

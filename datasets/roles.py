@@ -1,4 +1,4 @@
-"""Assigns each example to one purpose: training, measuring accuracy, non-members of the attacks, or the shadow set.
+"""Assigns each example to one purpose: training, accuracy, validation, non-members of the attacks, or the shadow set.
 
 No example serves two purposes. The attack learned from the examples of the shadow set, so using one of them again as a
 non-member would make the attack look better than it is. For the same reason, data sets must remove their duplicates.
@@ -6,15 +6,19 @@ non-member would make the attack look better than it is. For the same reason, da
 There are two layouts. With a shared test set (digits, MNIST, FEMNIST):
 
     training examples  = shadow set | client 0 | client 1 | ... | unused
-    test examples      = accuracy | non-members | unused
+    test examples      = accuracy | non-members | validation | unused
 
 and, where all training examples go to the clients and only the published test set can be the shadow set (CIFAR-10):
 
-    training examples  = client 0 (accuracy | non-members | training) | client 1 (...) | ... | unused
+    training examples  = client 0 (accuracy | non-members | validation | training) | client 1 (...) | ... | unused
     test examples      = shadow set | unused
+
+Validation examples measure what a search selects by (`tune`), so that the accuracy that is reported has chosen nothing.
+There are none unless the data set's configuration asks for them, and then no training or shadow example is another. As
+they come last, the examples that measure accuracy are some of those that measure it without validation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,6 +39,8 @@ class Roles:
         nonmembers: [k] examples that no client trains on, for the attacks.
         nonmember_owner: [k] the client from whose own examples each was held out; -1: nobody's.
         shadow: examples of the server's shadow set.
+        validation: [v] examples on which validation accuracy is measured.
+        validation_owner: [v] the client from whose own examples each was held out; -1: nobody's.
     """
 
     clients: tuple[Ints, ...]
@@ -43,6 +49,8 @@ class Roles:
     nonmembers: Ints
     nonmember_owner: Ints
     shadow: Ints
+    validation: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    validation_owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def sizes(self) -> Ints:
@@ -102,8 +110,9 @@ def _with_shared_test(config: SharedTestConfig, source: Source, rng: np.random.G
     # The shadow set comes first, so that it stays the same when the number of clients is swept.
     shadow, rest = np.split(training, [config.shadow_size])
     each = _examples_per_client(config, len(rest))
-    test_size, nonmember_size = _test_sizes(config, len(testing))
-    test, nonmembers = testing[:test_size], testing[test_size : test_size + nonmember_size]
+    test_size, nonmember_size = test_sizes(config, len(testing))
+    sizes = test_size, nonmember_size, config.validation_size
+    test, nonmembers, validation, _ = np.split(testing, np.cumsum(sizes))
     return Roles(
         clients=tuple(rest[: config.clients * each].reshape(config.clients, each)),
         test=test,
@@ -111,6 +120,8 @@ def _with_shared_test(config: SharedTestConfig, source: Source, rng: np.random.G
         nonmembers=nonmembers,
         nonmember_owner=np.full(len(nonmembers), NOBODY),
         shadow=shadow,
+        validation=validation,
+        validation_owner=np.full(len(validation), NOBODY),
     )
 
 
@@ -119,15 +130,17 @@ def _with_hold_outs(config: HeldOutConfig, source: Source, rng: np.random.Genera
     testing = rng.permutation(len(source.test)) + len(source.train)
     each = _examples_per_client(config, len(training))
     own = training[: config.clients * each].reshape(config.clients, each)
-    tests, nonmembers = _hold_outs(config, each)
-    owner = np.arange(config.clients)
+    tests, nonmembers, validation = _hold_outs(config, each)
+    owner, held_out = np.arange(config.clients), tests + nonmembers + validation
     return Roles(
-        clients=tuple(own[:, tests + nonmembers :]),
+        clients=tuple(own[:, held_out:]),
         test=own[:, :tests].ravel(),
         test_owner=np.repeat(owner, tests),
         nonmembers=own[:, tests : tests + nonmembers].ravel(),
         nonmember_owner=np.repeat(owner, nonmembers),
         shadow=testing[: config.shadow_size],
+        validation=own[:, tests + nonmembers : held_out].ravel(),
+        validation_owner=np.repeat(owner, validation),
     )
 
 
@@ -135,16 +148,23 @@ def _examples_per_client(config: SourceConfig, available: int) -> int:
     return config.examples_per_client or available // config.clients
 
 
-def _test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
-    """Return the number of examples for accuracy and the number of non-members."""
-    test, nonmembers = config.test_size, config.nonmember_size
-    return available // 2 if test is None else test, available // 2 if nonmembers is None else nonmembers
+def test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
+    """Return the number of test examples for accuracy and the number of non-members.
+
+    Args:
+        config: the fields of the data set.
+        available: the number of published test examples.
+    """
+    test, nonmembers, half = config.test_size, config.nonmember_size, (available - config.validation_size) // 2
+    return half if test is None else test, half if nonmembers is None else nonmembers
 
 
-def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int]:
-    """Return how many of its ``each`` examples a client holds out for accuracy and as non-members."""
+def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int, int]:
+    """Return how many of its ``each`` examples a client holds out for accuracy, as non-members and for validation."""
     held_out = round(config.held_out * each)
-    return held_out - held_out // 2, held_out // 2
+    validation = config.validation_count(held_out)
+    left = held_out - validation
+    return left - left // 2, left // 2, validation
 
 
 def _too_few_for_clients(config: SourceConfig, source: Source, shadow: int) -> list[str]:
@@ -164,21 +184,29 @@ def _too_few_for_clients(config: SourceConfig, source: Source, shadow: int) -> l
 
 
 def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
-    test, nonmembers = _test_sizes(config, len(source.test))
-    if 1 <= test <= len(source.test) - nonmembers:
+    test, nonmembers = test_sizes(config, len(source.test))
+    validation, available = config.validation_size, len(source.test)
+    if 1 <= test <= available - nonmembers - validation:
         return []
     sizes = f"{test} examples for accuracy and {nonmembers} non-members (data.nonmember_size)"
-    return [f"data.test_size: {sizes} are more than the {len(source.test)} test examples of {source.name} allow"]
+    if validation:
+        sizes = f"{validation} examples for validation, {test} for accuracy (data.test_size; at least 1) and " + (
+            f"{nonmembers} non-members (data.nonmember_size)"
+        )
+    key = "data.validation_size" if validation else "data.test_size"
+    return [f"{key}: {sizes} are more than the {available} test examples of {source.name} allow"]
 
 
 def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
     found = []
     each = _examples_per_client(config, len(source.train))
-    tests, nonmembers = _hold_outs(config, each)
-    if each and not (nonmembers and tests + nonmembers < each):
+    tests, nonmembers, validation = _hold_outs(config, each)
+    held_out = tests + nonmembers + validation
+    if each and not (nonmembers and held_out < each):
+        besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
         found.append(
-            f"data.held_out: of {each} examples of a client, {config.held_out:g} leaves {each - tests - nonmembers} to "
-            f"train on, {tests} for accuracy and {nonmembers} as non-members; each must be at least 1"
+            f"data.held_out: of {each} examples of a client, {config.held_out:g} leaves {each - held_out} to "
+            f"train on, {tests} for accuracy and {nonmembers} as non-members{besides}; each must be at least 1"
         )
     if config.shadow_size is not None and config.shadow_size > len(source.test):
         found.append(

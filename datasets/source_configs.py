@@ -4,13 +4,21 @@ These fields say how many examples serve which purpose, and `datasets.roles` ass
 has to read examples.
 """
 
+from typing import Any, ClassVar
+
 from pydantic import Field
 
 from datasets.components import Config
 
 
 class SourceConfig(Config):
-    """The fields of every data set."""
+    """The fields of every data set.
+
+    Attributes:
+        VALIDATION: the field that says how many examples measure validation accuracy; empty if there is none.
+    """
+
+    VALIDATION: ClassVar[str] = ""
 
     clients: int = Field(20, ge=1, description="number of clients")
     examples_per_client: int | None = Field(
@@ -18,25 +26,51 @@ class SourceConfig(Config):
     )
     split_seed: int | None = Field(None, ge=0, description="seed of the partition; null: the run's seed")
 
+    @property
+    def validates(self) -> bool:
+        """Whether examples are set aside for validation."""
+        return bool(self.VALIDATION and getattr(self, self.VALIDATION))
+
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read; that for validation only if it is set, so that it changes no other id."""
+        plain = super().dump_read()
+        return plain if self.validates else {name: value for name, value in plain.items() if name != self.VALIDATION}
+
 
 class SharedTestConfig(SourceConfig):
     """The fields of a data set whose test examples belong to no client.
 
-    The server's shadow set is taken from the training examples.
+    The server's shadow set is taken from the training examples, the validation examples from the test examples.
     """
+
+    VALIDATION: ClassVar[str] = "validation_size"
 
     shadow_size: int = Field(10_000, ge=0, description="training examples that the server keeps as its shadow set")
     test_size: int | None = Field(None, ge=1, description="test examples that measure accuracy; null: half of them")
     nonmember_size: int | None = Field(
         None, ge=0, description="test examples that attacks use as non-members; null: half"
     )
+    # Without a search nothing is chosen by results, so no example need be spared for choosing.
+    validation_size: int = Field(
+        0, ge=0, description="test examples that measure validation accuracy, for tune; a half is then one of the rest"
+    )
 
 
 class HeldOutConfig(SourceConfig):
     """The fields of a data set whose clients hold out examples of their own.
 
-    The server's shadow set is the published test set.
+    The server's shadow set is the published test set. The validation examples are some of those that clients hold out.
     """
+
+    VALIDATION: ClassVar[str] = "validation_share"
 
     held_out: float = Field(0.1, gt=0, lt=1, description="share of a client's examples that it never trains on")
     shadow_size: int | None = Field(None, ge=0, description="test examples that are the shadow set; null: all of them")
+    # Without a search nothing is chosen by results, so no example need be spared for choosing.
+    validation_share: float = Field(
+        0.0, ge=0, lt=1, description="share of the held-out examples that measures validation accuracy, for tune"
+    )
+
+    def validation_count(self, held_out: int) -> int:
+        """Return how many of ``held_out`` examples are for validation: none, or the share but at least one."""
+        return max(1, round(self.validation_share * held_out)) if self.validates else 0

@@ -36,4 +36,6 @@ def ungrouped_federation(source: Source, roles: Roles) -> Federation:
         nonmember_owner=roles.nonmember_owner,
         shadow=source.examples(roles.shadow),
         prepare=prepare,
+        validation=ready(roles.validation),
+        validation_owner=roles.validation_owner,
     )

@@ -22,6 +22,7 @@ from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.report import write_report
 from orchestrator.report.data import NoResultsError
 from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.tuned import tuned_sentences
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim, obstacle
 from orchestrator.results.provenance import commit, origin
 from orchestrator.results.tables import write_trials
@@ -178,7 +179,8 @@ def _close(
 ) -> int:
     rows = trial_rows(folder, trials)
     write_trials(folder, rows)
-    screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=screen.console.width))
+    remarks, width = tuned_sentences(folder.path, rows), screen.console.width
+    screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks))
     files = write_report(folder.path)
     bad = [row for row in rows if row["status"] not in ("finished", "stopped")]
     if tracker:

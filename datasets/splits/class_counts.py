@@ -7,9 +7,10 @@ mixture of classes.
 
     training examples  = server's own (shared test set only) | client 0 (tests | trains on) | client 1 (...) | ... | left over
     test examples      = server's own | server's test                                       data set with held-out examples
-                      = server's test | non-members | left over                            data set with a shared test set
+                      = server's test | non-members | validation | left over               data set with a shared test set
 
 Each "|" cuts every class, so that all parts are stratified. The server's own examples are the federation's shadow set.
+With held-out examples, a random ``data.validation_share`` of each client's tests is its validation examples.
 Where the data set names no non-members (held-out examples), the examples left over are the non-members. Clients form a
 single group.
 
@@ -136,11 +137,13 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         if demand > available
     ]
     share = _test_share(config, data_config)
-    for i, (total, tests) in enumerate(zip(counts.sum(axis=1), _own_tests(counts, share).sum(axis=1), strict=True)):
-        if not 0 < tests < total:
+    for i, (total, held_out) in enumerate(zip(counts.sum(axis=1), _own_tests(counts, share).sum(axis=1), strict=True)):
+        validation = _own_validation(data_config, held_out)
+        if not validation < held_out < total:
+            besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
             found.append(
-                f"data.split.test_share: of {total} examples of client {i}, {share:g} leaves {total - tests} to train on and "
-                f"{tests} to test on; each must be at least 1"
+                f"data.split.test_share: of {total} examples of client {i}, {share:g} leaves {total - held_out} to train on "
+                f"and {held_out - validation} to test on{besides}; each must be at least 1"
             )
     return found
 
@@ -165,17 +168,27 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
     shadow, *parts_of_clients, leftover = cut(source.train.y, table, rng_for("partition"))
     own_tests, own = parts_of_clients[: len(counts)], parts_of_clients[len(counts) :]
     parts = cut(source.test.y, _of_the_test_set(data_config, source), rng_for("validation"))
-    first, second, _ = (part + len(source.train) for part in parts)
+    first, second, validation, _ = (part + len(source.train) for part in parts)
     server, nonmembers, shadow = (first, second, shadow) if shared else (second, leftover, first)
-    owner = np.repeat(np.arange(len(own)), [len(rows) for rows in own_tests])
+    cuts = [len(rows) - _own_validation(data_config, len(rows)) for rows in own_tests]
+    own_validation = [rows[at:] for rows, at in zip(own_tests, cuts, strict=True)]
+    own_tests = [rows[:at] for rows, at in zip(own_tests, cuts, strict=True)]
     return Roles(
         clients=tuple(own),
         test=np.concatenate([*own_tests, server]),
-        test_owner=np.concatenate([owner, np.full(len(server), NOBODY)]),
+        test_owner=_owners(own_tests, server),
         nonmembers=nonmembers,
         nonmember_owner=np.full(len(nonmembers), NOBODY),
         shadow=shadow,
+        validation=np.concatenate([*own_validation, validation]),
+        validation_owner=_owners(own_validation, validation),
     )
+
+
+def _owners(own: list[Ints], nobodys: Ints) -> Ints:
+    """Return the client of each example, first those of the clients and then those of nobody."""
+    of_clients = np.repeat(np.arange(len(own)), [len(rows) for rows in own])
+    return np.concatenate([of_clients, np.full(len(nobodys), NOBODY)])
 
 
 def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
@@ -274,6 +287,11 @@ def _own_tests(counts: Ints, share: float) -> Ints:
     return np.array([portions(row, round(share * row.sum())) for row in counts])
 
 
+def _own_validation(data_config: SourceConfig, held_out: int) -> int:
+    """Return how many of the ``held_out`` tests of a client are for validation."""
+    return data_config.validation_count(held_out) if isinstance(data_config, HeldOutConfig) else 0
+
+
 def _counted(y: Ints, source: Source) -> Ints:
     return np.bincount(y, minlength=source.classes)
 
@@ -290,17 +308,19 @@ def _available(data_config: SourceConfig, source: Source) -> Ints:
 
 
 def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
-    """Return the sizes of the two parts of the test set, [2, classes]; a rest may be left over."""
+    """Return the sizes of the parts of the test set, [3, classes], the last for validation; a rest may be left over."""
     counted, total = _counted(source.test.y, source), len(source.test)
     if isinstance(data_config, SharedTestConfig):
-        fields = data_config.test_size, data_config.nonmember_size
-        sizes = [total // 2 if size is None else size for size in fields]
+        sizes = (*roles.test_sizes(data_config, total), data_config.validation_size)
     else:
         assert isinstance(data_config, HeldOutConfig)
         own = total if data_config.shadow_size is None else data_config.shadow_size
-        sizes = [own, total - own]
-    first = portions(counted, sizes[0])
-    return np.stack([first, portions(counted - first, sizes[1])])
+        sizes = own, total - own, 0
+    parts: list[Ints] = []
+    for size in sizes:
+        parts.append(portions(counted, size))
+        counted = counted - parts[-1]
+    return np.stack(parts)
 
 
 def _too_few(data_config: SourceConfig, source: Source) -> list[str]:

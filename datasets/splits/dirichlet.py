@@ -14,7 +14,8 @@ Under the cap, many examples go to no client: with alpha 0.5, some 46 % of CIFAR
 data set:
 
 * If clients hold out examples of their own (CIFAR-10, UCI HAR), the published test set measures accuracy, in place of
-  ``data.held_out``, less ``data.shadow_size`` examples (here null means none) and ``nonmember_size`` non-members.
+  ``data.held_out``, less ``data.shadow_size`` examples (here null means none) and ``nonmember_size`` non-members;
+  ``data.validation_share`` of them measures validation accuracy instead.
   Training examples that the cap (or ``data.examples_per_client``) leaves over are non-members, too; they come from the
   classes that their clients have most of, not from the mixture of any client.
 * With a shared test set (digits, MNIST, FEMNIST), everything is as for other splits; examples left over are not used.
@@ -137,7 +138,7 @@ def _assign(config: Config, data_config: SourceConfig, source: Source, rng_for: 
         leftover = leftover[:0]  # the few examples that rounding leaves over are too few for non-members
     nonmembers = np.concatenate([pool.nonmembers, leftover])
     owners = np.full(len(nonmembers), NOBODY)
-    return Roles(clients, pool.test, pool.test_owner, nonmembers, owners, pool.shadow)
+    return replace(pool, clients=clients, nonmembers=nonmembers, nonmember_owner=owners)
 
 
 def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
@@ -149,7 +150,8 @@ def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.ran
         assigned = roles.assign(_single(data_config), source, rng)
         return replace(assigned, clients=(np.sort(assigned.clients[0]),))
     testing = rng.permutation(len(source.test)) + len(source.train)
-    shadow, nonmembers, test = np.split(testing, np.cumsum([_shadow_size(data_config), config.nonmember_size]))
+    shadow, nonmembers, held_out = np.split(testing, np.cumsum([_shadow_size(data_config), config.nonmember_size]))
+    test, validation = np.split(held_out, [len(held_out) - _validation_size(data_config, len(held_out))])
     return Roles(
         clients=(np.arange(len(source.train)),),
         test=test,
@@ -157,6 +159,8 @@ def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.ran
         nonmembers=nonmembers,
         nonmember_owner=np.full(len(nonmembers), NOBODY),
         shadow=shadow,
+        validation=validation,
+        validation_owner=np.full(len(validation), NOBODY),
     )
 
 
@@ -238,16 +242,24 @@ def _shadow_size(data_config: SourceConfig) -> int:
     return data_config.shadow_size or 0 if isinstance(data_config, SharedTestConfig | HeldOutConfig) else 0
 
 
+def _validation_size(data_config: SourceConfig, held_out: int) -> int:
+    """Return how many of ``held_out`` examples of the published test set are for validation."""
+    return data_config.validation_count(held_out) if isinstance(data_config, HeldOutConfig) else 0
+
+
 def _too_few_for_test(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
     """Return what the test set is too small for and, if it is cut off the training examples, the shadow set."""
     if isinstance(data_config, SharedTestConfig):
         return roles.shortages(_single(data_config), source)
     shadow, examples = _shadow_size(data_config), len(source.test)
-    if shadow + config.nonmember_size < examples:
+    held_out = examples - shadow - config.nonmember_size
+    validation = _validation_size(data_config, held_out)
+    if validation < held_out:
         return []
     key = "data.split.nonmember_size" if shadow < examples else "data.shadow_size"
+    besides = f", besides {validation} for validation," if validation else ""
     return [
-        f"{key}: {shadow} examples for the shadow set and {config.nonmember_size} non-members leave none of the "
+        f"{key}: {shadow} examples for the shadow set and {config.nonmember_size} non-members{besides} leave none of the "
         f"{examples} test examples of {source.name} to measure accuracy on"
     ]
 

@@ -5,7 +5,8 @@ strength (degrees, brightness factor) uniformly from the range of its group, and
 
 Where the data set has a shared test set, the *same* test examples are prepared once for each group, each with the
 strength of one of the group's clients (evenly spread). The groups then have equal label distributions, as the fairness
-metrics need. Where clients hold out their own examples, label distributions are equal in expectation only.
+metrics need. Where clients hold out their own examples, label distributions are equal in expectation only. Validation
+examples, where there are any, are prepared like test examples, after them and with the same streams.
 
 Random streams: "partition", "groups", "strengths", "test_owners", "test_strengths". They are separate so that a sweep
 changes nothing but what it sweeps: a higher ratio keeps the minority and adds to it, and a shifted range keeps every
@@ -102,11 +103,19 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     assigned = roles.assign(data_config, source, rng_for("partition"))
     groups = _groups(config, data_config.clients, rng_for("groups"))
     strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))
-    test_rows, test_owner = _tests(assigned, groups, rng_for("test_owners"))
-    test_strengths = strengths[test_owner]
-    if config.draw == "per_image":
-        test_strengths = _within(config, groups[test_owner], rng_for("test_strengths").random(len(test_owner)))
+    owning, placing = rng_for("test_owners"), rng_for("test_strengths")
     prepare = Preparation(config.transform, source.fill, source.mean, source.std)
+
+    def worn(rows: Ints, owner: Ints) -> tuple[Examples, Ints]:
+        """Prepare examples in the way of their owners, who are drawn for examples of nobody."""
+        rows, owner = _worn_by_both(rows, owner, groups, owning)
+        amounts = strengths[owner]
+        if config.draw == "per_image":
+            amounts = _within(config, groups[owner], placing.random(len(owner)))
+        return _prepare(source, rows, amounts, prepare), owner
+
+    test, test_owner = worn(assigned.test, assigned.test_owner)
+    validation, validation_owner = worn(assigned.validation, assigned.validation_owner)
     return Federation(
         name=source.name,
         classes=source.classes,
@@ -116,12 +125,14 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         group_names=GROUP_NAMES,
         strengths=strengths,
         example_strengths=example_strengths,
-        test=_prepare(source, test_rows, test_strengths, prepare),
+        test=test,
         test_owner=test_owner,
         nonmembers=source.examples(assigned.nonmembers),
         nonmember_owner=assigned.nonmember_owner,
         shadow=source.examples(assigned.shadow),
         prepare=prepare,
+        validation=validation,
+        validation_owner=validation_owner,
     )
 
 
@@ -155,15 +166,15 @@ def _within(config: Config, groups: Ints, place: NDArray[np.float64]) -> Floats:
     return (low + (high - low) * place).astype(np.float32)
 
 
-def _tests(assigned: roles.Roles, groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the example numbers of the test set and, for each, the client whose transform it gets."""
-    if not (assigned.test_owner == roles.NOBODY).all():
-        return assigned.test, assigned.test_owner
+def _worn_by_both(rows: Ints, owner: Ints, groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return example numbers, those of nobody once for each group, and the client whose transform each example gets."""
+    if not len(rows) or not (owner == roles.NOBODY).all():
+        return rows, owner
     owners = []
     for group in range(len(GROUP_NAMES)):
         clients = rng.permutation(np.flatnonzero(groups == group))
-        owners.append(rng.permutation(np.resize(clients, len(assigned.test))))
-    return np.tile(assigned.test, len(GROUP_NAMES)), np.concatenate(owners)
+        owners.append(rng.permutation(np.resize(clients, len(rows))))
+    return np.tile(rows, len(GROUP_NAMES)), np.concatenate(owners)
 
 
 def _prepare(source: Source, rows: Ints, strengths: Floats, prepare: Preparation) -> Examples:

@@ -5,7 +5,9 @@
         for each activity: keep n ~ Uniform{1..count} of its windows, the others are non-members     activity_sample
         of what is kept, hold out test_share at random (or one of `folds` parts) for testing, train on the rest
 
-    examples = client 0 (testing | training | non-members) | client 1 (...) | ... | shadow set (all other subjects)
+    examples = client 0 (testing | validation | training | non-members) | client 1 (...) | ... | shadow set (all others)
+
+Validation examples are ``data.validation_share`` of what is held out for testing, and by default none.
 
 The publisher's own division into training and test examples is ignored. A client's non-members are the windows that the
 activity sample (or ``data.examples_per_client``, which bounds what is kept) passed over: they look like the client's
@@ -107,15 +109,18 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     labels, subjects = np.concatenate([source.train.y, source.test.y]), np.unique(source.subjects)
     who, *of_subject = rng_for("partition").spawn(1 + len(subjects))
     chosen = np.sort(who.permutation(len(subjects))[: data_config.clients])
-    training, testing, passed_over = [], [], []
+    training, testing, validating, passed_over = [], [], [], []
     for s in chosen:
         own = np.flatnonzero(source.subjects == subjects[s])
         sampling, holding = of_subject[s].spawn(2)
         windows = activity_sample(own, labels[own], sampling) if config.activity_sample else own
         windows = holding.permutation(windows)[: data_config.examples_per_client]
         held_out = _held_out(config, len(windows))
-        _refuse_empty(subjects[s], len(windows), int(held_out.sum()))
-        testing.append(windows[held_out])
+        count = int(held_out.sum())
+        tests = count - data_config.validation_count(count)
+        _refuse_empty(subjects[s], len(windows), count, tests)
+        testing.append(windows[held_out][:tests])
+        validating.append(windows[held_out][tests:])
         training.append(windows[~held_out])
         passed_over.append(np.setdiff1d(own, windows))
     return ungrouped.ungrouped_federation(
@@ -127,6 +132,8 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
             nonmembers=np.concatenate(passed_over),
             nonmember_owner=_owners(passed_over),
             shadow=_shadow(data_config, np.flatnonzero(~np.isin(source.subjects, subjects[chosen])), who),
+            validation=np.concatenate(validating),
+            validation_owner=_owners(validating),
         ),
     )
 
@@ -160,11 +167,12 @@ def _held_out(config: Config, windows: int) -> np.ndarray:
     return place % config.folds == config.fold
 
 
-def _refuse_empty(subject: int, windows: int, held_out: int) -> None:
-    if 0 < held_out < windows:
+def _refuse_empty(subject: int, windows: int, held_out: int, tests: int) -> None:
+    if tests > 0 and held_out < windows:
         return
+    validation = f" ({tests} for testing, {held_out - tests} for validation)" if tests < held_out else ""
     raise DataError(
-        f"data.split: of the {windows} windows kept of subject {subject}, {held_out} are held out and "
+        f"data.split: of the {windows} windows kept of subject {subject}, {held_out} are held out{validation} and "
         f"{windows - held_out} trained on; each must be at least 1. Keep more (data.split.activity_sample: false, a larger "
         f"data.examples_per_client), hold out another share, or change data.split_seed"
     )

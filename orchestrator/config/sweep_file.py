@@ -35,7 +35,7 @@ from orchestrator.config.overrides import Places, apply_overrides, has_key
 from orchestrator.config.resources import Resources
 from orchestrator.config.search_space import MOST_TRIALS, axes, corners, points, search_problems
 from orchestrator.config.slots import SLOTS, RunFields, Slot
-from orchestrator.config.tune_section import Tune, parse_tune, scheduler_problems
+from orchestrator.config.tune_section import Tune, parse_tune, scheduler_problems, validation_problems
 from orchestrator.config.yaml_reader import contents, read
 
 DATA_ROOT = "~/.cache/fedpriv"
@@ -234,4 +234,5 @@ def _trials(
     if not problems:
         problems += [] if searched else repeated_trials(trials)
         problems += scheduler_problems(tune, max(run.rounds for run, _ in trials)) if tune else []
+        problems += validation_problems(tune, [run for run, _ in trials]) if tune else []
     return trials, Space(tree["base"], tuple(found), tuple(slots)) if searched else None, problems

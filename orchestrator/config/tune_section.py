@@ -1,10 +1,13 @@
 """The ``tune`` section of a sweep file: early stopping, and search based on the results of earlier trials.
 
     tune:
-      metric: accuracy                          compared by round (scheduler) and for finished trials (search)
-      mode: max
+      metric: validation_accuracy               compared by round (scheduler) and for finished trials (search)
+      mode: max                                 whether higher is better; by default as the metric is declared
       scheduler: {name: asha, grace_period: 3}  or a bare name
       search: {name: optuna, parallel: 4}       draws the random words of ``sweep``, ``samples`` times
+
+The default metric is measured on validation examples (``data.validation_size``, ``data.validation_share``), so that the
+test set that is reported has chosen nothing. Another metric has to be named.
 
 A trial that the scheduler stops has the status ``stopped``: it keeps its tables and its state but has no final metrics.
 """
@@ -18,9 +21,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from algorithms.interfaces import Run
 from datasets.components import Config
 from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown_name, validate
-from orchestrator.metric_names import metrics
+from orchestrator.metric_names import metric, metrics
 
 
 class Asha(Config):
@@ -57,12 +61,17 @@ class Optuna(Config):
 class Goal(Config):
     """The fields of ``tune`` that define what is compared; ``scheduler`` and ``search`` are chosen by name."""
 
-    metric: str = Field(min_length=1, description="the metric to compare trials by, a column of rounds.parquet")
-    mode: Literal["max", "min"] = Field(description="whether larger (max) or smaller (min) values are better")
+    # On the test set, the best of many trials is partly luck: its accuracy there would be too high to report.
+    metric: str = Field(
+        "validation_accuracy", min_length=1, description="the metric to compare trials by, a column of rounds.parquet"
+    )
+    mode: Literal["max", "min"] | None = Field(
+        None, description="whether larger (max) or smaller (min) values are better; null: as the metric is declared"
+    )
 
 
 class Tune(Goal):
-    """The complete ``tune`` section."""
+    """The complete ``tune`` section; ``mode`` is filled in."""
 
     scheduler: Asha | MedianStopping | None = None
     search: Optuna | None = None
@@ -79,6 +88,8 @@ class Tune(Goal):
         return values.index(max(values) if self.mode == "max" else min(values))
 
 
+MODES = {"higher": "max", "lower": "min"}  # by the direction of a metric
+VALIDATION = "validation_"  # how the names of the metrics on validation examples begin
 KINDS: dict[str, dict[str, type[Config]]] = {
     "scheduler": {"asha": Asha, "median_stopping": MedianStopping},
     "search": {"optuna": Optuna},
@@ -104,13 +115,8 @@ def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
         ]
     own = {key: value for key, value in given.items() if key not in KINDS}
     goal, problems = validate(Goal, own, known=Tune.model_fields)
-    if goal and goal.metric not in metrics():
-        near = difflib.get_close_matches(goal.metric, metrics(), n=1, cutoff=TYPO)
-        problems += (
-            [ConfigProblem(f"no metric {format_value(goal.metric)}. Did you mean {near[0]!r}?", ("metric",))]
-            if near
-            else []
-        )
+    mode, found = _mode(goal) if goal else (None, [])
+    problems += found
     chosen: dict[str, Any] = {}
     for kind in KINDS:
         if given.get(kind) is not None:
@@ -119,8 +125,22 @@ def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     if not any(given.get(kind) is not None for kind in KINDS):
         known = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
         problems.append(ConfigProblem(f"has no effect: it must name {known}"))
-    tune = Tune(**goal.model_dump(), **chosen) if goal and not problems else None
+    tune = Tune(metric=goal.metric, mode=mode, **chosen) if goal and not problems else None
     return tune, [problem.under("tune") for problem in problems]
+
+
+def _mode(goal: Goal) -> tuple[Any, list[ConfigProblem]]:
+    """The mode of ``goal``, by default that of the metric's direction, and the problems of metric and mode."""
+    if goal.metric not in metrics():
+        near = difflib.get_close_matches(goal.metric, metrics(), n=1, cutoff=TYPO)
+        if near:
+            sentence = f"no metric {format_value(goal.metric)}. Did you mean {near[0]!r}?"
+            return None, [ConfigProblem(sentence, ("metric",))]
+    mode = goal.mode or MODES.get(metric(goal.metric).direction or "")
+    if mode is None:
+        sentence = f"is missing; it must be 'max' or 'min', as nothing says which values of {goal.metric} are better"
+        return None, [ConfigProblem(sentence, ("mode",))]
+    return mode, []
 
 
 def _choose(kind: str, given: Any) -> tuple[Config | None, list[ConfigProblem]]:
@@ -150,3 +170,20 @@ def scheduler_problems(tune: Tune, rounds: int) -> list[ConfigProblem]:
         return []
     sentence = f"must be less than the {rounds} rounds of the longest trial, or no trial is ever stopped"
     return [ConfigProblem(f"{sentence}, got {tune.scheduler.grace_period}", ("tune", "scheduler", "grace_period"))]
+
+
+def validation_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
+    """The problem of trials that are compared on validation examples but have none, with the field to set."""
+    if not tune.metric.startswith(VALIDATION):
+        return []
+    without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]
+    if not without:
+        return []
+    field = getattr(without[0].config, "VALIDATION", "")
+    where = "" if len(without) == len(runs) else f" (in {len(without)} of {len(runs)} trials)"
+    instead = "write tune.metric: accuracy to select on the reported test set, which every table then says"
+    if not field:
+        sentence = f"{without[0].name} sets no examples aside for {tune.metric}{where}; {instead}"
+        return [ConfigProblem(sentence, ("tune", "metric"))]
+    sentence = f"must be more than 0 for {tune.metric}, which tune compares{where}; set it, or {instead}"
+    return [ConfigProblem(sentence, ("base", "data", field))]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.config import tune_section
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.config.tune_section import Asha, MedianStopping, Optuna, Tune
 from orchestrator.results.folder import Folder
@@ -35,6 +36,58 @@ def test_a_whole_section_and_its_defaults(tmp_path: Path) -> None:
     assert load(GOOD, tmp_path).tune is None
 
 
+VALIDATED = """\
+name: small
+base:
+  rounds: 4
+  data: {name: digits, validation_size: 50}
+  model: mlp
+sweep:
+  seed: {grid_search: [0, 1]}
+tune: {scheduler: asha}
+"""
+
+
+def real(text: str, folder: Path, *sets: str) -> Sweep:
+    path = folder / "x.yaml"
+    path.write_text(text)
+    return load_sweep(path, sets)
+
+
+def test_the_default_goal_is_the_accuracy_on_validation_examples(tmp_path: Path) -> None:
+    assert real(VALIDATED, tmp_path).tune == Tune(metric="validation_accuracy", mode="max", scheduler=Asha())
+    tune = real(VALIDATED, tmp_path, "tune.metric=validation_loss").tune
+    assert tune and (tune.metric, tune.mode) == ("validation_loss", "min")
+    tune = real(VALIDATED, tmp_path, "tune.metric=validation_loss", "tune.mode=max").tune
+    assert tune and tune.mode == "max"
+    tune = real(VALIDATED, tmp_path, "tune.metric=violations").tune
+    assert tune and tune.mode == "min"
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "more"),
+    [
+        ("base.data={name: digits}", "validation_size", ""),
+        ("base.data={name: cifar10}", "validation_share", ""),
+        ("sweep={data.validation_size: {grid_search: [0, 50]}}", "validation_size", " (in 1 of 2 trials)"),
+    ],
+)
+def test_without_validation_examples_it_says_which_field_to_set(
+    tmp_path: Path, change: str, field: str, more: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        real(VALIDATED, tmp_path, change)
+    (problem,) = caught.value.problems
+    assert problem.key == ("base", "data", field)
+    assert problem.sentence == (
+        f"must be more than 0 for validation_accuracy, which tune compares{more}; set it, or write tune.metric: accuracy "
+        "to select on the reported test set, which every table then says"
+    )
+    assert real(VALIDATED, tmp_path, change, "tune.metric=accuracy").tune == Tune(
+        metric="accuracy", mode="max", scheduler=Asha()
+    )
+
+
 def test_the_option_set_reaches_into_it(tmp_path: Path) -> None:
     sweep = load(GOOD + ASHA, tmp_path, "tune.scheduler.grace_period=3", "tune.mode=min")
     assert sweep.tune and sweep.tune.mode == "min"
@@ -53,7 +106,17 @@ def test_the_option_set_reaches_into_it(tmp_path: Path) -> None:
         ),
         (
             "tune: {mode: max, scheduler: asha}",
-            ["x.yaml:10: tune.metric: is missing; it must be a text"],
+            [
+                "x.yaml:10: tune.metric: digits sets no examples aside for validation_accuracy; write tune.metric: accuracy "
+                "to select on the reported test set, which every table then says"
+            ],
+        ),
+        (
+            "tune: {metric: purity_of_heart, scheduler: asha}",
+            [
+                "x.yaml:10: tune.mode: is missing; it must be 'max' or 'min', as nothing says which values of "
+                "purity_of_heart are better"
+            ],
         ),
         (
             "tune: {metric: acuracy, mode: max, scheduler: asha}",
@@ -61,7 +124,7 @@ def test_the_option_set_reaches_into_it(tmp_path: Path) -> None:
         ),
         (
             "tune: {metric: accuracy, mode: maximum, scheduler: asha}",
-            ["x.yaml:10: tune.mode: must be one of 'max', 'min', got 'maximum'. Did you mean 'max'?"],
+            ["x.yaml:10: tune.mode: must be one of 'max', 'min' or null, got 'maximum'. Did you mean 'max'?"],
         ),
         (
             "tune: {metric: accuracy, mode: max, schedular: asha}",

@@ -17,6 +17,7 @@ BASE: dict[str, Any] = {"rounds": 5, "data": {"name": "digits"}, "model": "mlp"}
 HAR: dict[str, Any] = {"rounds": 5, "data": {"name": "har", "split": "subjects"}, "model": "tcn"}
 CURVED: dict[str, Any] = {"objective": "finp"}
 AUDITED: dict[str, Any] = {"attacks": ["shadow_mia"]}
+SHADOWED: dict[str, Any] = {"attacks": [{"name": "shadow_mia"}]}
 
 # What is around a field; where it is given; its name; two values; the condition under which it is read.
 UNREAD = [
@@ -47,6 +48,15 @@ UNREAD = [
     ({"clustering": "ifca"}, "clustering", "selection_batch", (10, 20), "selection is minibatch"),
     ({"clustering": {"name": "ifca", "restarts": 1}}, "clustering", "restart_rounds", (3, 4), "restarts is above 1"),
     (AUDITED | {"clustering": "ifca_mir"}, "clustering", "beta", (0.1, 0.9), "preference is constant"),
+    (SHADOWED, "attacks.0", "max_epochs", (10, 20), "shadow_training is accuracy"),
+    (SHADOWED, "attacks.0", "size_matched", (False,), "shadow_training is accuracy"),
+    (
+        {"attacks": [{"name": "shadow_mia", "signal": "server_only"}]},
+        "attacks.0",
+        "published_share",
+        (0.25, 0.5),
+        "signal is oracle",
+    ),
     ({}, "aggregation", "warm_start_lr", (0.01, 0.1), "warm_start_epochs is above 0"),
     ({}, "aggregation", "warm_start_batch", (8, 16), "warm_start_epochs is above 0"),
     ({"data": {"name": "digits", "split": {"transform": "none"}}}, "data.split", "draw", ("per_image",), "rotation"),

@@ -140,3 +140,38 @@ def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
         for spec in found.replay():
             leave(found, spec)
     assert drawing.suggest("the last") == "FINISHED"
+
+
+PLANTED = """\
+name: planted
+base:
+  rounds: 2
+  data: {name: digits, validation_size: 50}
+  model: mlp
+sweep:
+  training.lr: {uniform: [0.001, 1]}
+samples: 30
+"""
+
+
+def median_of_the_later_draws(folder: Path, tune: str) -> float:
+    """Where a search ends up if validation is best at a learning rate of 0.8 and the test set at 0.2."""
+    from orchestrator.scheduling.search import Search
+
+    folder.mkdir()
+    path = folder / "x.yaml"
+    path.write_text(PLANTED + f"tune: {tune}\n")
+    found = Search(load_sweep(path), Folder(folder / "results"))
+    while spec := found.draw():
+        lr, trial = spec.run.training.config.lr, found.folder.trial(spec.id)
+        trial.path.mkdir(parents=True)
+        metrics = {"accuracy": 1 - abs(lr - 0.2), "validation_accuracy": 1 - abs(lr - 0.8)}
+        trial.result.write_text(json.dumps({"status": "finished", "metrics": metrics}))
+    return sorted(spec.run.training.config.lr for spec in found.specs[15:])[7]
+
+
+def test_the_draws_follow_validation_and_not_the_test_set(tmp_path: Path) -> None:
+    search_only = "{search: {name: optuna, parallel: 1, startup: 5}}"
+    assert median_of_the_later_draws(tmp_path / "default", search_only) > 0.65
+    on_the_test_set = search_only.replace("{search", "{metric: accuracy, search")
+    assert median_of_the_later_draws(tmp_path / "accuracy", on_the_test_set) < 0.35

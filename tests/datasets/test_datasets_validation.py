@@ -1,0 +1,245 @@
+"""Validation examples: in every split, never used for anything else, and nothing moves where nobody asks for them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from datasets import build_federation
+from datasets.components import Component, components
+from datasets.federation import DataError, Examples, Federation, Source
+from datasets.roles import NOBODY, assign, shortages
+from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
+from datasets.splits import class_counts, dirichlet, groups, subjects
+from orchestrator.config.run import resolve, trial_id
+
+TRAIN, TEST, CLASSES = 300, 90, 3
+SPLITS: list[tuple[ModuleType, Any]] = [
+    (groups, groups.Config(transform="none", minority_ratio=0.4)),
+    (groups, groups.Config(transform="none", minority_ratio=0.4, draw="per_image")),
+    (dirichlet, dirichlet.Config(alpha=5.0)),
+    (dirichlet, dirichlet.Config(alpha=5.0, algorithm="plain")),
+    (dirichlet, dirichlet.Config(alpha=5.0, algorithm="fedml", min_size=2)),
+    (class_counts, class_counts.Config()),
+    (class_counts, class_counts.Config(preset="custom", counts=((8, 8, 8),), test_share=0.4)),
+    (subjects, subjects.Config()),
+    (subjects, subjects.Config(holdout="fold", folds=2, activity_sample=False)),
+]
+
+
+def streams(seed: int) -> Callable[[str], np.random.Generator]:
+    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+
+
+def source() -> Source:
+    """Images of one pixel, whose value is the number of the example."""
+    x = np.arange(TRAIN + TEST, dtype=np.float32)[:, None, None, None]
+    y = np.random.default_rng(1).integers(0, CLASSES, TRAIN + TEST)
+    whose = np.arange(TRAIN + TEST) % 7
+    return Source("toy", CLASSES, Examples(x[:TRAIN], y[:TRAIN]), Examples(x[TRAIN:], y[TRAIN:]), subjects=whose)
+
+
+def numbers(examples: Examples) -> list[int]:
+    return sorted(set(examples.x.ravel().astype(int).tolist()))
+
+
+def parts(federation: Federation) -> dict[str, list[int]]:
+    return {
+        name: numbers(getattr(federation, name)) for name in ("train", "test", "validation", "nonmembers", "shadow")
+    }
+
+
+def dealt(split: ModuleType, config: Any, data: SourceConfig, seed: int = 0) -> Federation:
+    found = split.shortages(config, data, source())
+    assume(not found)
+    try:
+        federation: Federation = split.partition(config, data, source(), streams(seed))
+    except DataError:
+        assume(False)
+        raise
+    return federation
+
+
+def test_every_data_set_has_a_field_for_validation() -> None:
+    for module in components("datasets.sources").values():
+        assert module.Config.VALIDATION in module.Config.model_fields
+        assert not module.Config().validates
+
+
+SHARED = st.builds(
+    SharedTestConfig,
+    clients=st.integers(2, 6),
+    examples_per_client=st.none() | st.integers(8, 30),
+    shadow_size=st.integers(0, 60),
+    test_size=st.none() | st.integers(1, 40),
+    nonmember_size=st.none() | st.integers(0, 40),
+    validation_size=st.integers(1, 40),
+)
+HELD_OUT = st.builds(
+    HeldOutConfig,
+    clients=st.integers(2, 6),
+    examples_per_client=st.none() | st.integers(8, 30),
+    held_out=st.floats(0.1, 0.6),
+    shadow_size=st.none() | st.integers(0, 60),
+    validation_share=st.floats(0.01, 0.9),
+)
+
+
+def test_every_split_is_among_those_that_are_tested() -> None:
+    assert {module.__name__ for module, _ in SPLITS} == {one.__name__ for one in components("datasets.splits").values()}
+
+
+@pytest.mark.parametrize("place", range(len(SPLITS)))
+@settings(max_examples=60, deadline=None)
+@given(data=SHARED | HELD_OUT, seed=st.integers(0, 50))
+def test_validation_examples_serve_no_other_purpose(place: int, data: SourceConfig, seed: int) -> None:
+    assume(SPLITS[place][0] is not subjects or isinstance(data, HeldOutConfig))
+    federation = dealt(*SPLITS[place], data, seed)
+    by_purpose = parts(federation)
+    together = [number for part in by_purpose.values() for number in part]
+    assert len(set(together)) == len(together)
+    assert by_purpose["validation"] and by_purpose["test"]
+    assert len(federation.validation) == len(federation.validation_owner)
+    rows = federation.validation.x.ravel().astype(int)
+    np.testing.assert_array_equal(federation.validation.y, source().examples(rows).y)
+
+
+@pytest.mark.parametrize("place", range(len(SPLITS)))
+@settings(max_examples=30, deadline=None)
+@given(data=SHARED | HELD_OUT, seed=st.integers(0, 50))
+def test_whoever_asks_for_validation_trains_the_same_models(place: int, data: SourceConfig, seed: int) -> None:
+    """Training and shadow examples stay, and what is tested on then is a part of what is tested on without."""
+    assume(SPLITS[place][0] is not subjects or isinstance(data, HeldOutConfig))
+    federation = dealt(*SPLITS[place], data, seed)
+    plain = dealt(*SPLITS[place], data.model_copy(update={data.VALIDATION: 0}), seed)
+    np.testing.assert_array_equal(federation.train.x, plain.train.x)
+    np.testing.assert_array_equal(federation.offsets, plain.offsets)
+    np.testing.assert_array_equal(federation.shadow.x, plain.shadow.x)
+    np.testing.assert_array_equal(federation.strengths, plain.strengths)
+    assert len(plain.validation) == len(plain.validation_owner) == 0
+    if SPLITS[place][0] is not class_counts or isinstance(data, HeldOutConfig):
+        assert set(numbers(federation.test)) <= set(numbers(plain.test))
+
+
+def test_unused_test_examples_are_taken_where_the_other_sizes_are_given() -> None:
+    data = SharedTestConfig(clients=4, shadow_size=20, test_size=30, nonmember_size=30, validation_size=30)
+    roles, plain = (
+        assign(config, source(), np.random.default_rng(3))
+        for config in (data, data.model_copy(update={"validation_size": 0}))
+    )
+    for name in ("test", "nonmembers", "shadow"):
+        np.testing.assert_array_equal(getattr(roles, name), getattr(plain, name))
+    assert len(roles.validation) == 30 and (roles.validation >= TRAIN).all()
+    assert set(roles.validation_owner) == {NOBODY}
+
+
+def test_halves_are_those_of_what_validation_leaves() -> None:
+    roles = assign(SharedTestConfig(clients=4, shadow_size=20, validation_size=31), source(), np.random.default_rng(3))
+    assert (len(roles.test), len(roles.nonmembers), len(roles.validation)) == (29, 29, 31)
+
+
+def test_clients_hold_out_their_own_validation_examples() -> None:
+    data = HeldOutConfig(clients=3, held_out=0.3, validation_share=1 / 3)
+    roles = assign(data, source(), np.random.default_rng(3))
+    assert roles.sizes.tolist() == [70] * 3
+    for owner in (roles.test_owner, roles.nonmember_owner, roles.validation_owner):
+        assert np.bincount(owner).tolist() == [10] * 3
+    federation = groups.partition(groups.Config(transform="none", minority_ratio=0.4), data, source(), streams(0))
+    assert np.bincount(federation.validation_owner).tolist() == [10] * 3
+
+
+def test_both_groups_are_validated_on_the_same_examples_in_their_own_way() -> None:
+    data = SharedTestConfig(clients=4, shadow_size=20, validation_size=12)
+    federation = groups.partition(groups.Config(transform="none", minority_ratio=0.25), data, source(), streams(0))
+    first, second = np.split(federation.validation.x, 2)
+    np.testing.assert_array_equal(first, second)
+    assert federation.groups[federation.validation_owner].tolist() == [0] * 12 + [1] * 12
+    x = np.random.default_rng(0).random((TRAIN + TEST, 1, 6, 6), dtype=np.float32)
+    y = np.arange(TRAIN + TEST) % CLASSES
+    images = Source("toy", CLASSES, Examples(x[:TRAIN], y[:TRAIN]), Examples(x[TRAIN:], y[TRAIN:]))
+    turned = groups.partition(groups.Config(minority_ratio=0.25), data, images, streams(0))
+    plain = groups.partition(groups.Config(transform="none", minority_ratio=0.25), data, images, streams(0))
+    expected = turned.prepare(plain.validation.x, turned.strengths[turned.validation_owner])
+    np.testing.assert_array_equal(turned.validation.x, expected)
+
+
+def test_a_client_takes_its_validation_examples_along() -> None:
+    data = HeldOutConfig(clients=4, held_out=0.4, validation_share=0.3)
+    federation = groups.partition(groups.Config(transform="none", minority_ratio=0.5), data, source(), streams(0))
+    left = federation.without(1)
+    assert sorted(set(left.validation_owner)) == [0, 1, 2]
+    moved = federation.validation.x[federation.validation_owner == 3]
+    np.testing.assert_array_equal(left.validation.x[left.validation_owner == 2], moved)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            SharedTestConfig(clients=3, shadow_size=20, test_size=40, nonmember_size=40, validation_size=11),
+            (
+                "data.validation_size: 11 examples for validation, 40 for accuracy (data.test_size; at least 1) and 40 "
+                "non-members (data.nonmember_size) are more than the 90 test examples of toy allow"
+            ),
+        ),
+        (
+            SharedTestConfig(clients=3, shadow_size=20, validation_size=90),
+            (
+                "data.validation_size: 90 examples for validation, 0 for accuracy (data.test_size; at least 1) and 0 "
+                "non-members (data.nonmember_size) are more than the 90 test examples of toy allow"
+            ),
+        ),
+        (
+            HeldOutConfig(clients=3, held_out=0.02, validation_share=0.6),
+            (
+                "data.held_out: of 100 examples of a client, 0.02 leaves 98 to train on, 1 for accuracy and 0 as "
+                "non-members, besides 1 for validation (data.validation_share); each must be at least 1"
+            ),
+        ),
+    ],
+)
+def test_too_few_examples_are_said(config: SharedTestConfig | HeldOutConfig, sentence: str) -> None:
+    assert shortages(config, source()) == [sentence]
+
+
+def test_splits_of_their_own_say_it_too() -> None:
+    none_left = HeldOutConfig(clients=3, shadow_size=89, validation_share=0.5)
+    (sentence,) = dirichlet.shortages(dirichlet.Config(), none_left, source())
+    assert "besides 1 for validation, leave none of the 90 test examples of toy to measure accuracy on" in sentence
+    few = HeldOutConfig(clients=3, held_out=0.01, validation_share=0.5)
+    assert (
+        "leaves 99 to train on and 0 to test on, besides 1 for validation"
+        in class_counts.shortages(class_counts.Config(), few, source())[0]
+    )
+    with pytest.raises(DataError, match=r"1 are held out \(0 for testing, 1 for validation\)"):
+        subjects.partition(subjects.Config(test_share=0.01, activity_sample=False), few, source(), streams(0))
+
+
+def test_a_split_that_knows_no_validation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Component[Any, Any](
+        "digits", components("datasets.sources")["digits"].Config(validation_size=9), "datasets.sources"
+    )
+    split = Component[Any, Any]("groups", groups.Config(), "datasets.splits")
+    without = Federation.__dataclass_fields__["validation"].default_factory()  # type: ignore[misc]
+    monkeypatch.setattr(groups, "_prepare", lambda source, rows, *more: without)
+    with pytest.raises(
+        DataError, match=r"data\.validation_size: the split groups sets no example aside for validation"
+    ):
+        build_federation(data, split, Path(), streams(0))
+
+
+def test_only_a_run_that_asks_for_validation_has_another_id() -> None:
+    def ident(**fields: Any) -> str:
+        return trial_id(resolve({"rounds": 2, "data": {"name": "digits", **fields}, "model": "mlp"}))
+
+    def held_out(**fields: Any) -> str:
+        return trial_id(resolve({"rounds": 2, "data": {"name": "cifar10", **fields}, "model": "mlp"}))
+
+    assert ident() == ident(validation_size=0) != ident(validation_size=9)
+    assert held_out() == held_out(validation_share=0) != held_out(validation_share=0.2)
+    assert "validation_size" not in resolve({"rounds": 2, "data": "digits", "model": "mlp"}).to_dict()["data"]
