@@ -35,7 +35,7 @@ METRICS = (
     Metric("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
     Metric("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
     Metric("cia_difference", CLIENT, "CIA difference", live=3, table=Column(2, "CIA\ndifference")),
-    Metric("cia_auc", CLIENT, "CIA AUC", "lower", live=2, table=Column(1, "CIA\nAUC", 2)),
+    Metric("cia_auc", CLIENT, "CIA AUC", "lower", live=2, table=Column(1, "CIA\nAUC", 2), chance=0.5),
     Metric("cia_auc_low", CLIENT, "CIA AUC, low"),
     Metric("cia_auc_high", CLIENT, "CIA AUC, high"),
     Metric("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower"),

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.messages import Floats, Ints, Weights
-from algorithms.interfaces import AttackContract, ComponentContract, TrainingContract
-from datasets.components import Component
-from datasets.federation import Examples, Federation, Preparation
+from algorithms.interfaces import AttackContract, ComponentContract, Run
+from attacks.metrics.client_risk import Attacked
+from datasets.federation import Federation
 
 if TYPE_CHECKING:
-    from algorithms.core.configs import TrainingConfig
     from algorithms.core.network import Network
 
+NAN = float("nan")
 Stream = Callable[..., np.random.Generator]
 """``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in every round."""
 
@@ -38,11 +38,17 @@ class Measure:
         subject: a variant of the attack, a model or a client.
         metric: the name of the metric.
         value: its value.
+        low: the lower end of its 95 % interval over examples; NaN: there is none.
+        high: the upper end.
+        chance: the value of an attack that guesses; NaN: not known.
     """
 
     subject: str
     metric: str
     value: float
+    low: float = NAN
+    high: float = NAN
+    chance: float = NAN
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +57,19 @@ class Scores:
 
     Attributes:
         attack: [n] name of the attack.
-        client: [n] owner of the example; -1: nobody.
+        client: [n] owner of the example; for a held-out one the client from whom it was held out, or whose transform it
+            wears; -1: nobody.
         member: [n] whether the example was trained on.
         score: [n] the higher, the likelier a member; 0 or more is the decision "member".
+        left: [n] whether the example belongs to the comparison of clients that left the model: one of their records
+            (``member``), or a held-out example that looks like theirs. None: there are none.
     """
 
     attack: NDArray[np.str_]
     client: NDArray[np.int64]
     member: NDArray[np.bool_]
     score: NDArray[np.float64]
+    left: NDArray[np.bool_] | None = None
 
     @staticmethod
     def none() -> Scores:
@@ -75,9 +85,11 @@ class Audit:
         published_risk: attack accuracy that may be published to the clients; None: the attack measures no risk.
         measures: for the researcher; subjects are variants of the attack.
         scores: scores of single examples.
-        metrics: columns of the round's row.
+        metrics: columns of the round's row: the mean over models under the metric's name, the largest value as
+            ``<metric>_worst``, and that of each model as ``<metric>_<model>``.
         measured_risk: attack accuracy on the clients' examples, for the tables; it may differ from the estimate of an
             attacker without the clients' data. None: the published risk.
+        chosen: the attack, one of those in ``scores``, whose accuracy is the risk; None: the only one.
     """
 
     published_risk: float | None
@@ -85,11 +97,20 @@ class Audit:
     scores: Scores = field(default_factory=Scores.none)
     metrics: Mapping[str, float] = field(default_factory=dict)
     measured_risk: float | None = None
+    chosen: str | None = None
 
     @property
     def risk(self) -> float | None:
         """The attack accuracy that is reported in tables."""
         return self.published_risk if self.measured_risk is None else self.measured_risk
+
+    def examples(self, left: bool = False) -> Attacked:
+        """Return the examples that the risk rests on; with ``left``, those of the comparison of clients that left."""
+        scores, names = self.scores, np.unique(self.scores.attack)
+        attack = names[0] if self.chosen is None and len(names) == 1 else self.chosen
+        of_left = np.zeros(len(scores.score), bool) if scores.left is None else scores.left
+        here = (scores.attack == attack) & (of_left == left)
+        return Attacked(scores.score[here], scores.member[here], scores.client[here])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,17 +135,14 @@ class Cluster:
     Attributes:
         data: the federation.
         number: the number of the model.
-        assignment: [clients] the model that each client uses.
+        clients: ids of the clients that train the model; if nobody does, of those who did so last.
+        left: ids of the clients that use another model now, although they had chosen this one before risk counted.
     """
 
     data: Federation
     number: int
-    assignment: Ints
-
-    @property
-    def clients(self) -> Ints:
-        """The ids of the clients that use the model."""
-        return np.flatnonzero(self.assignment == self.number)
+    clients: Ints
+    left: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +232,21 @@ class ShadowJob(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ShadowWork:
+    """What it takes to train the shadow models for an attack on one model.
+
+    Attributes:
+        models: number of shadow models.
+        rounds: rounds of the federation that each of them is trained in; 0: there is no federation.
+        passes: without a federation, expected passes of each model over its examples.
+    """
+
+    models: int = 0
+    rounds: int = 0
+    passes: float = 0.0
+
+
 class ModelAttack(Attack, Protocol):
     """An attack on the cluster models.
 
@@ -234,7 +267,7 @@ class ModelAttack(Attack, Protocol):
 
     @staticmethod
     def shadow_jobs(
-        config: Any, cluster: Cluster, accuracy: float, seed_for: Callable[..., int]
+        config: Any, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
     ) -> Sequence[ShadowJob]:
         """Return the shadow models that are needed to attack the model of ``cluster``; by default none.
 
@@ -242,31 +275,25 @@ class ModelAttack(Attack, Protocol):
             config: the component's fields.
             cluster: the model and its clients.
             accuracy: the model's accuracy on its clients' training examples.
+            rounds: the rounds that the model was trained for.
             seed_for: ``seed_for(purpose, *integers)`` returns an integer seed.
         """
         return ()
 
     @staticmethod
-    def shadow_work(config: Any) -> tuple[int, int]:
-        """Return the number of shadow models of a cluster and the maximal epochs of one; for time estimates."""
-        return 0, 0
+    def shadow_work(config: Any, rounds: int) -> ShadowWork:
+        """Return the training of shadow models for an attack on a model of ``rounds`` rounds; for time estimates."""
+        return ShadowWork()
 
     @staticmethod
-    def train_shadow(
-        job: Any,
-        shadow: Examples,
-        prepare: Preparation,
-        network: Network,
-        training: Component[TrainingContract, TrainingConfig],
-    ) -> Any:
+    def train_shadow(job: Any, data: Federation, network: Network, run: Run) -> Any:
         """Train a shadow model.
 
         Args:
             job: one of the `shadow_jobs`.
-            shadow: the server's shadow set, stored examples.
-            prepare: turns stored examples into model inputs.
+            data: the federation, with the server's shadow set.
             network: provides the torch module.
-            training: the clients' training component.
+            run: the run whose models are attacked.
 
         Returns:
             An instance of ``Shadow``.

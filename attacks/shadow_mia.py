@@ -3,87 +3,93 @@
     for each model theta_j, every 5 rounds:
         transform the server's shadow set in the same way as the examples of cluster j's clients
         for k = 1..3:
-            train shadow model f_k from scratch on a random half of it, until it is as accurate there as theta_j is on its own
-        train the attack A on {(f_k(z), z in the half of f_k)} for all k and all examples z that were drawn for f_k
-        query theta_j with training examples of cluster j (members) and equally many held-out examples
-        l_j = (TPR + TNR) / 2 of A
+            train shadow model f_k on a random half of it, in a federation that imitates that of theta_j
+        fit attacks on {(f_k(z), z in the half of f_k)} for all k and all examples z that were drawn for f_k:
+            shadow_mia      a network that reads the softmax vector              (Shokri et al.)
+            loss_threshold  loss below a threshold                               (Yeom et al. 2018)
+            confidence      confidence above a threshold for each class          (Song and Mittal 2021)
+            gap             the prediction is right; nothing is fitted           (Yeom et al. 2018)
+        query theta_j with training examples of cluster j (members) and with held-out examples
+        l_j = (TPR + TNR) / 2 of the attack that does best on shadow models that it was not fitted on;
+              what is published and what is reported are measured on different halves of the queries
 
 Differences from the paper: as printed, the algorithm never queries theta_j, so its l would not depend on theta_j, and
-TPR would need clients' data that the server does not have. Here A is evaluated on theta_j by an oracle that knows the
-members (``signal: oracle``), or on one more shadow model, which a server could do alone (``server_only``). The paper
-does not say how shadow images and non-members are transformed; unless they look like members, A distinguishes
-transforms instead of members.
+TPR would need clients' data that the server does not have. Here the attack is evaluated on theta_j by an oracle that
+knows the members (``signal: oracle``), or on one more shadow model, which a server could do alone (``server_only``).
+The paper does not say how shadow images and non-members are transformed; unless they look like members, the attack
+distinguishes transforms instead of members. The paper publishes the accuracy of the learned attack (``risk:
+shadow_mia``), which can be below that of a threshold and even of the gap between training and held-out accuracy; by
+default the risk is that of the strongest attack. It also stops training shadow models at an accuracy
+(``shadow_training: accuracy``); such models are less confident than a model that was at 100 % for many rounds.
 
-A limitation: shadow models are as accurate as theta_j, but not as confident. If theta_j has been at 100 % for many
-rounds, its shadows stop long before they are equally confident, and A underestimates the leakage; the reference attacks
-are affected less.
+The strongest attack is chosen without a look at theta_j: each attack is fitted on all shadow models but one, and judged
+on that one. So the choice makes the result no better than it is, unlike ``maximum`` in the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from pydantic import Field
 
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
-from attacks._shadows import Shadow, ShadowJob, pool_outputs, train_shadow
-from attacks.interfaces import AttackedModel, Audit, Cluster, Measure, Scores
-from attacks.metrics import membership
-from attacks.metrics.membership import Outputs
-from datasets import transforms
-from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Federation, Floats, Ints
-from datasets.roles import NOBODY
+from attacks._queries import Answers, ask
+from attacks._shadow_config import ShadowConfig
+from attacks._shadow_jobs import shadow_jobs
+from attacks._shadows import Shadow, ShadowJob, of_role, pool_outputs, train_shadow
+from attacks.interfaces import AttackedModel, Audit, Measure, Scores, ShadowWork
+from attacks.metrics import intervals, membership
+from attacks.metrics.membership import Doubles, Outputs
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["KINDS", "RISK", "Config", "Shadow", "ShadowJob", "audit", "shadow_jobs", "shadow_work", "train_shadow"]
+__all__ = [
+    "KINDS",
+    "METRICS",
+    "RISK",
+    "Config",
+    "Shadow",
+    "ShadowJob",
+    "audit",
+    "resolve",
+    "shadow_jobs",
+    "shadow_work",
+    "train_shadow",
+]
 
 KINDS = ("models",)
 RISK = True  # its accuracy may be published to the clients
+# In a sweep with groups, the risk of their clients comes first.
+AFTER_RISK: Rank = {"plain": 2, "protected": 3, "sources": 3, "groups": 4}
+METRICS = (
+    Metric("mia_auc", MEMBERSHIP, "MIA AUC, mean model", "lower", chance=0.5),
+    Metric(
+        "mia_auc_worst", MEMBERSHIP, "MIA AUC, worst model", "lower", chance=0.5, table=Column(AFTER_RISK, "MIA\nAUC")
+    ),
+    Metric("mia_tpr_at_1_fpr", MEMBERSHIP, "TPR at 1 % FPR, mean model", "lower", chance=0.01),
+    Metric(
+        "mia_tpr_at_1_fpr_worst",
+        MEMBERSHIP,
+        "TPR at 1 % FPR, worst model",
+        "lower",
+        chance=0.01,
+        table=Column(AFTER_RISK, "TPR at\n1 % FPR"),
+    ),
+)
+PARTS = 2  # into which the examples of a single shadow model are divided
+STOPS_EARLY = 0.5  # share of its most epochs after which a single model is accurate enough, by assumption
 
 
-class Config(SlotConfig):
+class Config(ShadowConfig):
     """Fields of the shadow attack."""
-
-    every: int = Field(5, ge=1, description="rounds from one attack to the next; its result is kept in between")
-    shadows: int = Field(3, ge=1, le=100, description="shadow models per cluster")
-    # With other transforms, the attack would learn from rotations that the clients' images do not have.
-    shadow_transform: Literal["cluster", "mixture", "none"] = Field(
-        "cluster", description="whose transforms shadow images get: the cluster's clients', all clients' or none"
-    )
-    # A model trained on few examples overfits more, so shadows of another size would show the attack a different gap.
-    size_matched: bool = Field(True, description="train shadows on at most as many examples as the cluster has")
-    # The published FEMNIST set has 100 000 images; three shadows on half of them would cost more than the federation.
-    shadow_examples: int = Field(
-        10_000, ge=2, description="examples drawn from the shadow set for each shadow, at most"
-    )
-    max_epochs: int = Field(50, ge=1, description="epochs after which a shadow stops even if it is not accurate enough")
-    attack_model: Literal["mlp", "mlp_per_class", "art"] = Field(
-        "mlp", description="network that reads softmax vectors: one for all classes, one for each, or ART's"
-    )
-    # More vectors do not improve a network of some 800 weights, and the training time grows with their number.
-    attack_examples: int = Field(10_000, ge=2, description="softmax vectors that the attack is trained on, at most")
-    signal: Literal["oracle", "server_only"] = Field(
-        "oracle", description="risk sent to clients: accuracy on their own examples, or on one more shadow model"
-    )
-    # "unrotated" is diagnostic: it shows how much of a published accuracy a mismatch of transforms can explain.
-    nonmember_transform: Literal["cluster", "unrotated"] = Field(
-        "cluster", description="non-members: transformed like the cluster's clients' examples, or left as they are"
-    )
-    queries: int = Field(2000, ge=1, description="attacked members at most, and as many non-members")
 
 
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    data = run.data.config
+    data, least = run.data.config, membership.FEWEST_NONMEMBERS
     sizes = {"shadow_size": 2} if isinstance(data, SharedTestConfig | HeldOutConfig) else {}
-    sizes |= {"nonmember_size": 1} if isinstance(data, SharedTestConfig) else {}
+    sizes |= {"nonmember_size": least} if isinstance(data, SharedTestConfig) else {}
     values = {field: (getattr(data, field), least) for field, least in sizes.items()}
     return [
         ("", f"shadow_mia needs data.{field} of {least} or more, got {size}")
@@ -92,87 +98,38 @@ def problems(config: Config, run: Run) -> Problems:
     ]
 
 
-def shadow_work(config: Config) -> tuple[int, int]:
-    """Return the number of shadow models of a cluster and the maximal epochs of one."""
-    return config.shadows + (config.signal == "server_only"), config.max_epochs
+def resolve(config: Config, run: Run) -> Config:
+    """Replace ``auto`` in ``published_share``: where there is one model, nobody chooses by its risk."""
+    if config.published_share != "auto" or config.signal == "server_only":
+        return config
+    return config.model_copy(update={"published_share": 0.5 if run.clustering.config.clusters > 1 else 0.0})
 
 
-def shadow_jobs(
-    config: Config, cluster: Cluster, accuracy: float, seed_for: Callable[..., int]
-) -> tuple[ShadowJob, ...]:
-    """Return the shadow models that are needed to attack the model of a cluster.
-
-    All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients.
-
-    Args:
-        config: the component's fields.
-        cluster: the model and its clients.
-        accuracy: the model's accuracy on its clients' training examples; it is rounded to whole percents, so jobs
-            differ only if it changed by about a point.
-        seed_for: returns an integer seed for a purpose and a place.
-
-    Raises:
-        DataError: the shadow set has fewer than two examples.
-    """
-    clients, data = cluster.clients, cluster.data
-    size = _half(config, data, clients)
-
-    def seed(purpose: str, *numbers: int) -> int:
-        return seed_for(purpose, *numbers, *clients.tolist())
-
-    strengths = _shadow_strengths(config, data, clients, np.random.default_rng(seed("shadow_strengths")))
-    jobs = []
-    for k in range(config.shadows + (config.signal == "server_only")):
-        drawn = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
-        jobs.append(
-            ShadowJob(
-                members=np.sort(drawn[:size]),
-                nonmembers=np.sort(drawn[size : 2 * size]),
-                strengths=strengths,
-                # Rounded twice, because 100 * 0.07 is a little above 7.
-                target_accuracy=round(100 * accuracy) / 100,
-                max_epochs=config.max_epochs,
-                seed=seed("shadow_training", k),
-                role="shadow" if k < config.shadows else "probe",
-            )
-        )
-    return tuple(jobs)
+def shadow_work(config: Config, rounds: int) -> ShadowWork:
+    """Return the training of shadow models for an attack on a model of ``rounds`` rounds."""
+    models = config.shadows + (config.signal == "server_only")
+    if config.shadow_training == "federation":
+        return ShadowWork(models, rounds=rounds)
+    return ShadowWork(models, passes=STOPS_EARLY * config.max_epochs)
 
 
-def _half(config: Config, data: Federation, clients: Ints) -> int:
-    """Return the number of examples that a shadow model is trained on, which is also the number of its non-members."""
-    half = min(config.shadow_examples, len(data.shadow)) // 2
-    if half < 1:
-        raise DataError(
-            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
-        )
-    return min(half, int(data.sizes[clients].sum())) if config.size_matched else half
+Fitted = Callable[[Outputs], Doubles]
+"""A fitted attack: scores [n] of a model's outputs [n]."""
 
 
-def _shadow_strengths(config: Config, data: Federation, clients: Ints, rng: np.random.Generator) -> Floats:
-    """Draw the transform strengths of the whole shadow set, [n shadow]."""
-    owners = np.full(len(data.shadow), NOBODY)
-    if config.shadow_transform == "none":
-        return _untransformed(data, owners)
-    everyone = np.arange(data.clients)
-    return _matching_strengths(data, clients if config.shadow_transform == "cluster" else everyone, owners, rng)
+def _learned(config: Config, shadow: Outputs, rng: np.random.Generator) -> Fitted:
+    limit = config.attack_examples
+    seen = shadow[np.sort(rng.choice(len(shadow), limit, replace=False))] if len(shadow) > limit else shadow
+    return _attack_models.fit(config.attack_model, seen, rng)
 
 
-def _untransformed(data: Federation, owners: Ints) -> Floats:
-    return np.full(len(owners), transforms.identity(data.prepare.transform), np.float32)
-
-
-def _matching_strengths(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
-    """Draw transform strengths [n] of examples from their owners' strengths.
-
-    Args:
-        data: the federation.
-        clients: the clients from whom strengths are drawn for examples that nobody owns.
-        owners: [n] the owner of each example; -1: nobody.
-        rng: the generator.
-    """
-    random_owners = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
-    return data.draw_strengths(np.where(owners == NOBODY, random_owners, owners), rng)
+# How each attack is fitted on the outputs of shadow models.
+ATTACKS: Mapping[str, Callable[[Config, Outputs, np.random.Generator], Fitted]] = {
+    "shadow_mia": _learned,
+    "loss_threshold": lambda _config, shadow, _rng: lambda target: membership.loss_threshold(shadow, target),
+    "confidence": lambda _config, shadow, _rng: lambda target: membership.confidence(shadow, target),
+    "gap": lambda _config, shadow, _rng: lambda target: membership.gap(shadow, target),
+}
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
@@ -188,78 +145,125 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     Raises:
         DataError: there is no held-out example that can serve as a non-member.
     """
-    shadow, rng = pool_outputs(model.shadows, "shadow"), model.rng
-    learned = _attack_models.fit(config.attack_model, _at_most(config.attack_examples, shadow, rng), rng)
+    shadows, rng = of_role(model.shadows, "shadow"), model.rng
+    # Independent generators, so that how much one step draws does not change the others.
+    fitting, asking, choosing, dividing, resampling = rng.spawn(5)
+    fitted = {name: fit(config, pool_outputs(shadows), fitting) for name, fit in ATTACKS.items()}
+    chosen = config.risk if config.risk != "strongest" else strongest(config, shadows, choosing)
     model.network.load(model.weights)
-    target, owners = _query(config, model)
-    scores = {
-        "shadow_mia": learned(target),
-        "loss_threshold": membership.loss_threshold(shadow, target),
-        "confidence": membership.confidence(shadow, target),
-    }
-    found = {attack: membership.measure(score, target.member) for attack, score in scores.items()}
-    found["maximum"] = membership.worst_case(list(found.values()))
-    measured = published = found["shadow_mia"]["balanced_accuracy"]
+    answers, told = divide(config, ask(config, model, asking), dividing)
+    scores = {name: attack(answers.outputs) for name, attack in fitted.items()}
+    here = ~answers.left
+    target = answers.outputs[here]
+    found = {name: membership.measure(score[here], target.member) for name, score in scores.items()}
+    measured = published = found[chosen]["balanced_accuracy"]
     if config.signal == "server_only":
-        probe = pool_outputs(model.shadows, "probe")
-        published = membership.balanced_accuracy(learned(probe), probe.member)
-    measures = _list_measures(found, target, model.shadows)
-    return Audit(published, measures, _table(scores, target, owners), measured_risk=measured)
+        told = pool_outputs(of_role(model.shadows, "probe"))
+    if told is not None:
+        published = membership.measure(fitted[chosen](told), told.member)["balanced_accuracy"]
+    ranges = {name: intervals.intervals(score[here], target.member, resampling) for name, score in scores.items()}
+    return Audit(
+        published,
+        _list_measures(found, ranges, chosen, target, model.shadows),
+        _table(scores, answers),
+        metrics={f"mia_{name}": found[chosen][name] for name in ("auc", "tpr_at_1_fpr")},
+        measured_risk=measured,
+        chosen=chosen,
+    )
 
 
-def _at_most(limit: int, outputs: Outputs, rng: np.random.Generator) -> Outputs:
-    return outputs[np.sort(rng.choice(len(outputs), limit, replace=False))] if len(outputs) > limit else outputs
+def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
+    """Set examples aside for the published risk.
 
+    Whoever chooses the model with the lower published risk also chooses measurements that are too low by chance. So
+    what is reported is measured on other examples than what was published.
 
-def _query(config: Config, model: AttackedModel) -> tuple[Outputs, Ints]:
-    """Query the loaded model with members and equally many non-members.
+    Args:
+        config: the component's fields; ``auto``, before it is resolved, sets nothing aside.
+        answers: what the model says about all examples.
+        rng: draws the examples.
 
     Returns:
-        The outputs, and the owner of each example (-1: nobody).
+        The answers that are reported, and the outputs that are published alone; None: the same examples serve both.
     """
-    data, clients, network, rng = model.cluster.data, model.cluster.clients, model.network, model.rng
-    inside = np.flatnonzero(np.isin(data.owner(), clients))
-    # An example held out from a client looks like that client's; it is unfair as a non-member of another client's model.
-    outside = np.flatnonzero((data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients))
-    size = min(config.queries, len(inside), len(outside))
-    if size < 1:
-        raise DataError(f"{data.name} has no held-out example to compare with the {len(inside)} members of a cluster")
-    inside = np.sort(rng.choice(inside, size, replace=False))
-    outside = np.sort(rng.choice(outside, size, replace=False))
-    held_out, holders = data.nonmembers[outside], data.nonmember_owner[outside]
-    matched = config.nonmember_transform == "cluster"
-    strengths = _matching_strengths(data, clients, holders, rng) if matched else _untransformed(data, holders)
-    logits = [network.logits(data.train.x[inside]), network.logits(data.prepare(held_out.x, strengths))]
-    labels = np.concatenate([data.train.y[inside], held_out.y])
-    owners = np.concatenate([data.owner()[inside], holders])
-    return Outputs(np.concatenate(logits), labels, np.arange(2 * size) < size), owners
+    share = 0.0 if config.published_share == "auto" else config.published_share
+    if config.signal == "server_only" or not share:
+        return answers, None
+    aside = np.zeros(len(answers.client), bool)
+    for member in (True, False):
+        own = np.flatnonzero(~answers.left & (answers.outputs.member == member))
+        aside[rng.permutation(own)[: round(share * len(own))]] = True
+    return answers[~aside], answers.outputs[aside]
+
+
+def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generator) -> str:
+    """Return the attack with the highest mean balanced accuracy on shadow models that it was not fitted on.
+
+    Each shadow model is left out once. A single one is divided: attacks are fitted on one half of its members and
+    non-members and judged on the other. The gap attack, which needs no shadow model, is taken if nothing can be judged.
+
+    Args:
+        config: the component's fields.
+        shadows: outputs of the shadow models.
+        rng: the generator.
+    """
+    parts = list(shadows)
+    if len(parts) == 1:
+        only = parts[0]
+        order = [rng.permutation(np.flatnonzero(only.member == member)) for member in (True, False)]
+        parts = [only[np.concatenate([rows[k::PARTS] for rows in order])] for k in range(PARTS)]
+    accuracies = dict.fromkeys(ATTACKS, 0.0)
+    for k, judged in enumerate(parts):
+        seen = pool_outputs(parts[:k] + parts[k + 1 :])
+        for name, fit in ATTACKS.items():
+            accuracies[name] += membership.balanced_accuracy(fit(config, seen, rng)(judged), judged.member)
+    known = {name: accuracy for name, accuracy in accuracies.items() if not np.isnan(accuracy)}
+    return max(known, key=lambda name: known[name]) if known else "gap"
 
 
 def _list_measures(
-    found: dict[str, dict[str, float]], target: Outputs, shadows: Sequence[Shadow]
+    found: dict[str, dict[str, float]],
+    ranges: dict[str, dict[str, tuple[float, float]]],
+    chosen: str,
+    target: Outputs,
+    shadows: Sequence[Shadow],
 ) -> tuple[Measure, ...]:
-    """Return all measures, with the model's gap between members and non-members and the training of the shadows."""
-    rows = [Measure(attack, metric, value) for attack, measures in found.items() for metric, value in measures.items()]
+    """Return all measures, with the model's gap between members and non-members and the training of the shadows.
+
+    The subject "risk" is the attack that was chosen, and "maximum" the best of all on the attacked model, which is too
+    high because it is chosen with a look at the result.
+    """
+    rows = []
+    for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
+        rows += [
+            Measure(attack, metric, value, *ranges[name][metric], membership.CHANCE.get(metric, membership.NAN))
+            for metric, value in found[name].items()
+        ]
+    rows += [Measure("maximum", metric, value) for metric, value in membership.worst_case(list(found.values())).items()]
+    rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in found]
     members = int(target.member.sum())
-    for attack in found:
+    for attack in (*found, "risk", "maximum"):
         rows += [
             Measure(attack, "members", float(members)),
             Measure(attack, "nonmembers", float(len(target) - members)),
         ]
     right = target.logits.argmax(axis=1) == target.labels
-    inside, outside = float(right[target.member].mean()), float(right[~target.member].mean())
+    inside, outside = (
+        float(right[part].mean()) if part.any() else membership.NAN for part in (target.member, ~target.member)
+    )
     rows += [Measure("model", "accuracy_members", inside), Measure("model", "accuracy_nonmembers", outside)]
     rows += [Measure("model", "gap", inside - outside)]
-    rows += [Measure("shadows", "accuracy", float(np.mean([shadow.accuracy for shadow in shadows])))]
-    rows += [Measure("shadows", "epochs", float(np.mean([shadow.epochs for shadow in shadows])))]
-    return tuple(rows)
+    for name in ("accuracy", "epochs"):
+        rows.append(Measure("shadows", name, float(np.mean([getattr(shadow, name) for shadow in shadows]))))
+    return (*rows, Measure("shadows", "members", float(np.mean([shadow.member.sum() for shadow in shadows]))))
 
 
-def _table(scores: dict[str, np.ndarray], target: Outputs, owners: Ints) -> Scores:
-    attacks, examples = len(scores), len(target)
+def _table(scores: dict[str, np.ndarray], answers: Answers) -> Scores:
+    attacks, examples = len(scores), len(answers.client)
     return Scores(
         attack=np.repeat(np.array(list(scores)), examples),
-        client=np.tile(owners, attacks),
-        member=np.tile(target.member, attacks),
+        client=np.tile(answers.client, attacks),
+        member=np.tile(answers.outputs.member, attacks),
+        left=np.tile(answers.left, attacks),
         score=np.concatenate(list(scores.values())),
     )

@@ -8,7 +8,8 @@
 
 Differences from the paper: none in the attack. The released code draws HAR's targets from all of a client's examples,
 some of which were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``). Max - min is biased
-upwards, so its expected value for equally exposed clients is reported as well, as ``eod_null``.
+upwards, and so is the CoV: few targets spread success also over equally exposed clients. What the measures would be
+then is reported as well, as ``eod_null``, ``cov_null`` and ``fi_null``.
 
 A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i would be 1, whatever
 the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples were attacked.
@@ -33,16 +34,28 @@ from datasets.federation import DataError, Examples, Federation, Ints
 Doubles = NDArray[np.float64]
 
 KINDS = ("updates",)
-OF_GUESSES = "sia_mean", "sia_chance", "sia_cov", "sia_fi", "sia_mad", "sia_sen", "eod", "eod_null"
+OF_GUESSES = "sia_mean", "sia_chance", "sia_cov", "sia_fi", "sia_mad", "sia_sen", "eod"
+BY_CHANCE = "cov_null", "fi_null", "eod_null"
 OF_LOSSES = "loss_cov", "loss_fi", "loss_mad"
 
 METRICS = (
-    Metric("sia_mean", SOURCE, "mean SIA accuracy", "lower", live=1, table=Column(1, "SIA\nmean")),
+    Metric("sia_mean", SOURCE, "mean SIA accuracy", "lower", live=1, table=Column(1, "SIA\nmean"), chance="sia_chance"),
     Metric("sia_max", SOURCE, "largest SIA accuracy", "lower", table=Column(3, "SIA\nmax", interval=False)),
     Metric("sia_chance", SOURCE, "SIA by guessing"),
-    Metric("sia_cov", SOURCE, "CoV of SIA", "lower", "", live=2, table=Column(2, "SIA\nCoV", 2)),
-    Metric("sia_fi", SOURCE, "FI of SIA", "higher", "", live=4, table=Column(4, "SIA\nFI", 2, interval=False)),
-    Metric("eod", SOURCE, "EOD", "lower", live=2, table=Column(2, "EOD", 2)),
+    Metric("sia_cov", SOURCE, "CoV of SIA", "lower", "", live=2, table=Column(2, "SIA\nCoV", 2), chance="cov_null"),
+    Metric("cov_null", SOURCE, "CoV of SIA by chance", unit=""),
+    Metric(
+        "sia_fi",
+        SOURCE,
+        "FI of SIA",
+        "higher",
+        "",
+        live=4,
+        table=Column(4, "SIA\nFI", 2, interval=False),
+        chance="fi_null",
+    ),
+    Metric("fi_null", SOURCE, "FI of SIA by chance", unit=""),
+    Metric("eod", SOURCE, "EOD", "lower", live=2, table=Column(2, "EOD", 2), chance="eod_null"),
     Metric("eod_null", SOURCE, "EOD by chance", live=5, table=Column(4, "EOD by\nchance", 2, interval=False)),
     Metric("sia_mad", SOURCE, "mean absolute difference of SIA", "lower"),
     Metric("sia_sen", SOURCE, "Sen welfare of SIA", "higher", ""),
@@ -165,16 +178,19 @@ def round_metrics(found: Doubles, means: Doubles, mean: float, n: int) -> dict[s
         mean: share of hits among all targets.
         n: targets per client.
     """
+    targets = np.full(len(found), n)
     sia_cov, loss_cov = disparity.cov(found), float(np.mean([disparity.cov(own) for own in means.T]))
     return {
         "sia_mean": mean,
         "sia_chance": 1 / len(found),
         "sia_cov": sia_cov,
+        "cov_null": disparity.cov_null(targets, mean),
         "sia_fi": disparity.fairness_index(sia_cov),
+        "fi_null": disparity.fi_null(targets, mean),
         "sia_mad": disparity.mad(found),
         "sia_sen": disparity.sen_welfare(1 - found),
         "eod": disparity.eod(found),
-        "eod_null": disparity.eod_null(np.full(len(found), n), mean),
+        "eod_null": disparity.eod_null(targets, mean),
         "loss_cov": loss_cov,
         "loss_fi": disparity.fairness_index(loss_cov),
         "loss_mad": float(np.mean([disparity.mad(own) for own in means.T])),
@@ -195,7 +211,7 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     round counts.
     """
     reported: Metrics = {}
-    for name in OF_GUESSES + OF_LOSSES:
+    for name in OF_GUESSES + BY_CHANCE + OF_LOSSES:
         values = _known(outcome.rows, name)
         reported[name] = float(np.mean(values)) if values else None
     return reported | {"sia_max": max(_known(outcome.rows, "sia_mean"), default=None)}

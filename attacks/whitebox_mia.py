@@ -28,8 +28,7 @@ from pydantic import Field
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
-from attacks.metrics import disparity
-from attacks.metrics.membership import measure
+from attacks.metrics import disparity, intervals, membership
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY
@@ -45,7 +44,13 @@ KINDS = ("updates",)
 AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
 METRICS = (
     Metric(
-        "whitebox_accuracy", MEMBERSHIP, "white-box MIA accuracy", "lower", live=2, table=Column(2, "white-box\nMIA")
+        "whitebox_accuracy",
+        MEMBERSHIP,
+        "white-box MIA accuracy",
+        "lower",
+        live=2,
+        table=Column(2, "white-box\nMIA"),
+        chance=0.5,
     ),
     Metric("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", ""),
     Metric("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower"),
@@ -58,7 +63,11 @@ class Config(SlotConfig):
     # One attack costs a gradient for each attacked example and thirty short trainings.
     every: int = Field(10, ge=1, description="rounds from one attack to the next")
     trainer: int = Field(0, ge=0, description="the client whose examples the attacker holds and learns from")
-    queries: int = Field(50, ge=1, description="attacked members of each client, and as many non-members")
+    queries: int = Field(
+        50,
+        ge=membership.FEWEST_NONMEMBERS,
+        description="attacked members of each client, and as many non-members, at most",
+    )
     mock_updates: int = Field(
         30, ge=1, le=1000, description="mock trainings on the trainer's examples, each of which holds out some"
     )
@@ -248,9 +257,20 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
             there = ~np.isnan(features).any(axis=1)
             if there.any():
                 member = (np.arange(len(features)) < config.queries)[there]
-                found = measure(judge(features[there]) - 0.5, member)
+                score = judge(features[there]) - 0.5
+                found = membership.measure(score, member)
+                ranges = intervals.intervals(score, member, seen.stream("resampling", client, seen.round))
                 accuracy[client] = found["balanced_accuracy"]
-                measures += [Measure(f"client_{client}", metric, value) for metric, value in found.items()]
+                measures += [
+                    Measure(
+                        f"client_{client}",
+                        metric,
+                        value,
+                        *ranges[metric],
+                        membership.CHANCE.get(metric, membership.NAN),
+                    )
+                    for metric, value in found.items()
+                ]
     accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))
     if len(accuracies):

@@ -16,10 +16,12 @@ class Preferences:
     Attributes:
         threshold: [clients] attack accuracy that each client tolerates, a fraction.
         beta: [clients] weight of risk in each client's choice, between 0 and 1.
+        turn: [clients] each client's place in the order in which clients move at random; None: they do not.
     """
 
     threshold: Doubles
     beta: Doubles
+    turn: Ints | None = None
 
 
 @dataclass(frozen=True)

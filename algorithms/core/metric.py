@@ -76,6 +76,7 @@ class Metric:
         digits: number of decimals in the summary.
         live: its rank in the live table; None if it has no column there.
         table: its column in the table at the end of a run; None if it has none.
+        chance: the value by chance, or the name of the metric that holds it; None if it is unknown.
     """
 
     name: str
@@ -86,3 +87,4 @@ class Metric:
     digits: int = 3
     live: Rank | None = None
     table: Column | None = None
+    chance: float | str | None = None

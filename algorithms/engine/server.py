@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights, reweight
@@ -74,6 +76,22 @@ def step(run: Run, state: State, model: Weights, received: ClientUpdates, noise:
 def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
     """Return the client statistics before the first round: [clients] rho if a component reads it, otherwise nothing."""
     return {"rho": np.full(clients, ranking.INITIAL_RHO)} if run.measures_curvature else {}
+
+
+def keep(where: dict[str, NDArray[Any]], clients: int, those: Ints, values: Mapping[str, Any]) -> None:
+    """Write ``values`` [c, ...] by name into the arrays of all clients; a client never measured is NaN (or 0).
+
+    Args:
+        where: arrays [clients, ...] by name, which are replaced, because a job may still read the old ones.
+        clients: number of clients.
+        those: [c] ids of the clients that the values belong to.
+        values: arrays [c, ...] by name.
+    """
+    for name, own in values.items():
+        blank = np.nan if np.issubdtype(own.dtype, np.floating) else 0
+        held = where.get(name)
+        where[name] = np.full((clients, *own.shape[1:]), blank, own.dtype) if held is None else held.copy()
+        where[name][those] = own
 
 
 def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator) -> Ints:

@@ -51,6 +51,7 @@ METRICS = (
     Metric(
         "epsilon_example", NOISE, "epsilon of an example", "lower", "", 2, table=Column(1, "epsilon\nexample", 1, False)
     ),
+    Metric("delta_example", NOISE, "delta of an example", None, "", 6),
 )
 FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
 
@@ -176,14 +177,15 @@ def epsilon(config: Config, examples: int, rounds: int) -> float:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return ``epsilon_example``, for clients that trained in every round, and its meaning, ``guarantee_example``.
+    """Return ``epsilon_example`` at ``delta_example``, for clients that trained in every round, and ``guarantee_example``.
 
     The epsilon is that of the client with the fewest training examples, which spends most; None if no epsilon holds.
     """
     spent = epsilon(config, int(outcome.sizes.min()), len(outcome.rows))
+    stated: Metrics = {"epsilon_example": None, "delta_example": config.delta}
     if math.isinf(spent):
-        return {"epsilon_example": None, "guarantee_example": "none: next to no noise is added"}
+        return stated | {"guarantee_example": "none: next to no noise is added"}
     if run.clustering.config.clusters > 1:
-        return {"epsilon_example": None, "guarantee_example": "none: models are chosen by losses without noise"}
+        return stated | {"guarantee_example": "none: models are chosen by losses without noise"}
     sense = "dp" if config.sampling == "poisson" else "approximation: lots are shuffled, not drawn independently"
-    return {"epsilon_example": spent, "guarantee_example": sense}
+    return stated | {"epsilon_example": spent, "guarantee_example": sense}

@@ -15,6 +15,7 @@ Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NAN = float("nan")
+NULL_DRAWS = 4000  # simulated federations, which leave an error of about 0.001 in the CoV of ten clients
 Z95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
 
 
@@ -113,6 +114,52 @@ def eod_null(targets: ArrayLike, rate: float) -> float:
         below *= _binomial_cdf(n, float(rate))[step] ** clients
         above *= binomial_tail(n, float(rate))[step] ** clients
     return float(((1 - below - above) * np.diff(shares)).sum())
+
+
+def cov_null(targets: ArrayLike, rate: float) -> float:
+    """Return the expected `cov` of the attack's success if all clients were equally exposed, as in `eod_null`.
+
+    It has no closed form. For n targets each of k clients it is about ``sqrt((1 - rate) / (n rate) (k - 1) / k)``, and
+    here a mean over simulated federations, always from the same random numbers, so that rounds can be compared. One
+    without any hit has no CoV and does not count.
+
+    Args:
+        targets: [clients] the attacked examples of each client.
+        rate: the attack's success rate on every client.
+
+    Returns:
+        The expected CoV; NaN if the rate is 0 or no rate.
+
+    Raises:
+        ValueError: a client has no targets.
+
+    >>> round(cov_null([100] * 10, 0.1), 2)
+    0.28
+    """
+    variations = _equally_exposed(tuple(np.asarray(targets, np.int64).tolist()), float(rate))
+    return float(variations.mean()) if len(variations) else NAN
+
+
+def fi_null(targets: ArrayLike, rate: float) -> float:
+    """Return the expected `fairness_index` of the attack's success if all clients were equally exposed; see `cov_null`.
+
+    >>> round(fi_null([1000] * 10, 0.1), 2)
+    0.99
+    """
+    variations = _equally_exposed(tuple(np.asarray(targets, np.int64).tolist()), float(rate))
+    return float((1 / (1 + variations**2)).mean()) if len(variations) else NAN
+
+
+@lru_cache(maxsize=4)
+def _equally_exposed(targets: tuple[int, ...], rate: float) -> Doubles:
+    """Simulate the CoV of each of up to `NULL_DRAWS` federations whose clients are equally exposed."""
+    if min(targets, default=0) < 1:
+        raise ValueError(f"every client needs 1 target or more; got {list(targets)}")
+    if not 0 <= rate <= 1:
+        return np.empty(0)
+    shares = np.random.default_rng(0).binomial(targets, rate, (NULL_DRAWS, len(targets))) / targets
+    means, deviations = shares.mean(axis=1), shares.std(axis=1)
+    return deviations[means > 0] / means[means > 0]
 
 
 def _binomial_cdf(n: int, rate: float) -> Doubles:

@@ -19,6 +19,8 @@ Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# What guessing gives; the two rates of a decision depend on how often it says "member".
+CHANCE = {"balanced_accuracy": 0.5, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
 MEASURES = ("balanced_accuracy", "tpr", "tnr", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
 NAN = float("nan")
 # With fewer non-members, no rate is known well enough to be called the success of an attack.

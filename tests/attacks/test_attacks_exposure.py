@@ -14,7 +14,7 @@ shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 
 def test_the_numbers_in_the_docstrings_are_what_comes_out():
-    assert doctest.testmod(disparity).attempted >= 8
+    assert doctest.testmod(disparity).attempted >= 10
     assert doctest.testmod(disparity).failed == 0
 
 
@@ -91,6 +91,49 @@ def test_the_null_value_of_no_rate_is_nan_and_of_no_targets_refused():
     for targets in ([10, 0], []):
         with pytest.raises(ValueError, match="1 target or more"):
             disparity.eod_null(targets, 0.1)
+
+
+# The null values of CoV and FI
+
+
+def enumerated_cov(targets, rate):
+    """E[CoV] and E[FI] over every outcome of a few small binomials in which there is a hit."""
+    masses, variations = [], []
+    for outcome in np.ndindex(*[n + 1 for n in targets]):
+        if any(outcome):
+            masses.append(np.prod([stats.binom.pmf(k, n, rate) for k, n in zip(outcome, targets, strict=True)]))
+            variations.append(disparity.cov([k / n for k, n in zip(outcome, targets, strict=True)]))
+    masses, variations = np.array(masses) / np.sum(masses), np.array(variations)
+    return masses @ variations, masses @ (1 / (1 + variations**2))
+
+
+@pytest.mark.parametrize("targets", [[1, 1], [3, 3, 3], [2, 3, 6], [1, 4, 4, 5]])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.83])
+def test_cov_and_fi_by_chance_are_the_means_over_all_outcomes(targets, rate):
+    variation, index = enumerated_cov(targets, rate)
+    assert disparity.cov_null(targets, rate) == pytest.approx(variation, abs=0.06)  # 4 deviations of 0.6 in 1 600 draws
+    assert disparity.fi_null(targets, rate) == pytest.approx(index, abs=0.03)
+
+
+@pytest.mark.parametrize(("clients", "n", "rate"), [(10, 100, 0.1), (5, 400, 0.5), (200, 100, 0.05)])
+def test_cov_by_chance_is_that_of_other_random_numbers_and_near_its_approximation(clients, n, rate):
+    found = np.random.default_rng(7).binomial(n, rate, (3000, clients)) / n
+    variations = found.std(axis=1) / found.mean(axis=1)
+    error = 4 * variations.std() * (1 / 3000 + 1 / disparity.NULL_DRAWS) ** 0.5
+    assert disparity.cov_null([n] * clients, rate) == pytest.approx(variations.mean(), abs=error)
+    assert disparity.fi_null([n] * clients, rate) == pytest.approx((1 / (1 + variations**2)).mean(), abs=2 * error)
+    roughly = ((1 - rate) / (n * rate) * (clients - 1) / clients) ** 0.5
+    assert disparity.cov_null([n] * clients, rate) == pytest.approx(roughly, rel=0.1)
+
+
+def test_cov_by_chance_without_a_hit_or_a_rate_is_nan_and_without_targets_refused():
+    for null in (disparity.cov_null, disparity.fi_null):
+        assert np.isnan(null([10, 10], 0.0)) and np.isnan(null([10, 10], float("nan")))
+        assert null([10, 30], 0.3) == null(np.array([10, 30]), 0.3)
+        for targets in ([10, 0], []):
+            with pytest.raises(ValueError, match="1 target or more"):
+                null(targets, 0.1)
+    assert disparity.cov_null([10, 10], 1.0) == 0 and disparity.fi_null([10, 10], 1.0) == 1
 
 
 # Intervals and ranks

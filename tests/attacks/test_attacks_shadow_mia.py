@@ -7,16 +7,19 @@ import pytest
 
 from algorithms.core.network import Network
 from attacks import shadow_mia
-from attacks.interfaces import AttackedModel, Cluster
-from attacks.metrics.membership import measure
-from attacks.shadow_mia import Config, audit
+from attacks._queries import Answers
+from attacks._shadows import pool_outputs
+from attacks.interfaces import AttackedModel
+from attacks.metrics.membership import Outputs, balanced_accuracy, measure
+from attacks.shadow_mia import ATTACKS, Config, audit, divide, strongest
 from datasets.federation import DataError, Examples, Federation
+from orchestrator.config.run import resolve
 from tests.support.toy_federation import (
     CLIENTS,
     EACH,
-    HALVES,
     NONMEMBERS,
     SHADOWS,
+    cluster_of,
     memorized,
     network_for,
     shadows_of,
@@ -24,29 +27,34 @@ from tests.support.toy_federation import (
 )
 
 
-def attacked(config, data, network, weights, shadows, cluster=0, seed=1):
+def attacked(config, data, network, weights, shadows, cluster=0, seed=1, left=()):
     """The audit of the model ``weights``, which the clients of ``cluster`` use."""
     rng = np.random.default_rng(seed)
-    return audit(config, AttackedModel(Cluster(data, cluster, HALVES), network, weights, shadows, rng))
+    return audit(config, AttackedModel(cluster_of(data, cluster, left=left), network, weights, shadows, rng))
+
+
+def alone(**fields) -> Config:
+    """Shadow models that are trained until they are as accurate as asked."""
+    return Config(shadow_training="accuracy", **fields)
 
 
 @pytest.mark.parametrize("signal", ["oracle", "server_only"])
 @pytest.mark.parametrize("attack_model", ["mlp", "mlp_per_class"])
 def test_a_model_that_knows_its_examples_by_heart_gives_them_away(noise, network, attack_model, signal):
-    config = Config(attack_model=attack_model, signal=signal)
+    config = alone(attack_model=attack_model, signal=signal)
     weights = memorized(network, noise.train[: 3 * EACH])
     found = attacked(config, noise, network, weights, shadows_of(config, noise, network))
     assert found.published_risk > (0.9 if signal == "oracle" else 0.8)
-    for attack in ("shadow_mia", "loss_threshold", "confidence", "maximum"):
+    for attack in ("shadow_mia", "loss_threshold", "confidence", "risk", "maximum"):
         assert value(found, attack, "balanced_accuracy") > 0.9
-        assert value(found, attack, "members") == value(found, attack, "nonmembers") == 3 * EACH
+        assert (value(found, attack, "members"), value(found, attack, "nonmembers")) == (3 * EACH, NONMEMBERS)
     assert value(found, "model", "gap") > 0.5
     assert value(found, "shadows", "accuracy") == 1.0
 
 
 def test_where_membership_was_shuffled_the_attack_is_at_chance(noise, network):
     """The model knows half of the members and half of the non-members, so that being one tells nothing."""
-    config = Config(queries=120)
+    config = alone(queries=120)
     known = np.random.default_rng(2).permutation(240)
     mixed = Examples(
         np.concatenate([noise.train.x[:120], noise.nonmembers.x[:120]])[known],
@@ -58,7 +66,7 @@ def test_where_membership_was_shuffled_the_attack_is_at_chance(noise, network):
     )
     data = replace(noise, train=train, nonmembers=mixed[120:], nonmember_owner=np.full(120, -1))
     found = attacked(config, data, network, weights, shadows_of(config, data, network))
-    tpr, tnr = value(found, "shadow_mia", "tpr"), value(found, "shadow_mia", "tnr")
+    tpr, tnr = value(found, "risk", "tpr"), value(found, "risk", "tnr")
     interval = 1.96 * np.sqrt((tpr * (1 - tpr) + tnr * (1 - tnr)) / 120) / 2
     assert interval > 0.05
     assert found.risk == pytest.approx(0.5, abs=interval)
@@ -66,27 +74,28 @@ def test_where_membership_was_shuffled_the_attack_is_at_chance(noise, network):
 
 def test_shuffled_membership_is_covered_by_its_binomial_interval(noise, network):
     weights = memorized(network, noise.train[: 3 * EACH])
-    found = attacked(Config(), noise, network, weights, shadows_of(Config(), noise, network))
+    found = attacked(alone(), noise, network, weights, shadows_of(alone(), noise, network))
     mine = found.scores.attack == "shadow_mia"
     scores, member = found.scores.score[mine], found.scores.member[mine]
     rng, inside = np.random.default_rng(3), 0
     for _ in range(400):
         shuffled = measure(scores, rng.permutation(member))
-        variance = sum(shuffled[rate] * (1 - shuffled[rate]) for rate in ("tpr", "tnr")) / (3 * EACH) / 4
+        counts = {"tpr": 3 * EACH, "tnr": NONMEMBERS}
+        variance = sum(shuffled[rate] * (1 - shuffled[rate]) / n for rate, n in counts.items()) / 4
         inside += abs(shuffled["balanced_accuracy"] - 0.5) <= 1.96 * np.sqrt(variance)
     # Shuffling draws without replacement, which varies no more than the binomial.
     assert inside / 400 > 0.92
 
 
 def test_an_audit_repeats_itself_bit_for_bit(noise, network):
-    weights, shadows = memorized(network, noise.train[: 3 * EACH]), shadows_of(Config(shadows=1), noise, network, 0.5)
-    once, again = (attacked(Config(shadows=1), noise, network, weights, shadows, seed=5) for _ in range(2))
+    weights, shadows = memorized(network, noise.train[: 3 * EACH]), shadows_of(alone(shadows=1), noise, network, 0.5)
+    once, again = (attacked(alone(shadows=1), noise, network, weights, shadows, seed=5) for _ in range(2))
     assert once.measures == again.measures
     assert once.scores.score.tobytes() == again.scores.score.tobytes()
 
 
 def test_the_server_alone_needs_no_example_of_a_client(noise, network):
-    config = Config(signal="server_only", shadows=2)
+    config = alone(signal="server_only", shadows=2)
     poisoned = replace(noise, train=Examples(np.full_like(noise.train.x, np.nan), np.zeros_like(noise.train.y)))
     weights = network.initial(np.random.default_rng(0))
     clean, blind = (
@@ -118,11 +127,11 @@ def listening() -> Listening:
     return network_for((1, 8, 8), hidden=(), kind=Listening)
 
 
-def asked(config: Config, data: Federation, listening: Listening, cluster: int = 0):
+def asked(config: Config, data: Federation, listening: Listening, cluster: int = 0, left: tuple[int, ...] = ()):
     """Members, non-members and the audit itself."""
     weights = listening.initial(np.random.default_rng(0))
     shadows = shadows_of(config, data, listening, accuracy=0.1, cluster=cluster)
-    found = attacked(config, data, listening, weights, shadows, cluster)
+    found = attacked(config, data, listening, weights, shadows, cluster, left=left)
     return *listening.heard, found
 
 
@@ -138,9 +147,12 @@ def test_members_are_the_clusters_and_non_members_look_like_them(images, listeni
     shares = [len(rows(nonmembers) & looks) for looks in likely]
     assert sum(shares) == 50
     assert min(shares) > 5
-    assert len(found.scores.score) == 3 * 100
-    assert set(found.scores.client[found.scores.member]) == {3, 4, 5}
-    assert set(found.scores.client[~found.scores.member]) == {-1}
+    assert len(found.scores.score) == 4 * 100
+    # A held-out example belongs to the client whose transform it wears.
+    assert set(found.scores.client[found.scores.member]) == set(found.scores.client[~found.scores.member]) == {3, 4, 5}
+    worn = found.scores.client[(found.scores.attack == "gap") & ~found.scores.member]
+    one_by_one = [images.prepare(images.nonmembers.x, np.full(NONMEMBERS, s)) for s in images.strengths]
+    assert all(x.tobytes() in rows(one_by_one[client]) for x, client in zip(nonmembers, worn, strict=True))
 
 
 def test_unrotated_non_members_are_left_as_they_are(images, listening):
@@ -153,7 +165,7 @@ def test_of_examples_that_clients_held_out_only_the_clusters_are_asked(images, l
     data = replace(images, nonmember_owner=np.arange(NONMEMBERS) % CLIENTS)
     members, nonmembers, found = asked(Config(shadows=1), data, listening)
     own = data.nonmember_owner < 3
-    assert len(members) == len(nonmembers) == 3 * EACH < own.sum()
+    assert (len(members), len(nonmembers)) == (3 * EACH, own.sum())
     assert rows(nonmembers) <= rows(data.prepare(data.nonmembers.x[own], data.strengths[data.nonmember_owner[own]]))
     assert set(found.scores.client) == {0, 1, 2}
 
@@ -164,10 +176,28 @@ def test_the_shadow_set_is_never_asked(images, listening):
     assert all(not rows(x) & shadow for x in queries)
 
 
-def test_as_many_members_are_asked_as_there_are_non_members(images, listening):
-    data = replace(images, nonmembers=images.nonmembers[:7], nonmember_owner=images.nonmember_owner[:7])
-    members, nonmembers, _ = asked(Config(shadows=1), data, listening)
-    assert len(members) == len(nonmembers) == 7
+def test_fewer_than_ten_non_members_give_no_risk(images, listening):
+    for held_out in (9, 10):
+        data = replace(
+            images, nonmembers=images.nonmembers[:held_out], nonmember_owner=images.nonmember_owner[:held_out]
+        )
+        members, nonmembers, found = asked(Config(shadows=1), data, listening)
+        assert (len(members), len(nonmembers)) == (3 * EACH, held_out)
+        assert np.isnan(found.risk) == np.isnan(value(found, "risk", "auc")) == (held_out < 10)
+
+
+def test_those_who_left_are_compared_with_non_members_like_them_and_the_others_are_untouched(images, listening):
+    config = Config(shadows=1, queries=50)
+    *_, before = asked(config, images, listening, cluster=1)
+    members, nonmembers, records, compared, found = asked(config, images, listening, cluster=1, left=(0, 2))
+    assert rows(records) <= rows(images.train.x[: 3 * EACH]) - rows(images.train.x[EACH : 2 * EACH])
+    likely = [rows(images.prepare(images.nonmembers.x, np.full(NONMEMBERS, strength))) for strength in (30, 40)]
+    assert sum(len(rows(compared) & looks) for looks in likely) == len(compared) == len(records) == 50
+    assert found.measures == before.measures
+    left = found.examples(left=True)
+    assert (left.member.sum(), (~left.member).sum(), set(left.client)) == (50, 50, {0, 2})
+    assert found.examples().score.tobytes() == before.examples().score.tobytes()
+    assert len(members) == len(nonmembers) == 50
 
 
 def test_a_cluster_without_a_held_out_example_cannot_be_attacked(images, listening):
@@ -184,4 +214,121 @@ def test_the_attack_is_trained_on_no_more_vectors_than_asked(images, listening, 
     )
     asked(Config(shadows=2, attack_examples=90), images, listening)
     asked(Config(shadows=2), images, listening)
-    assert seen == [90, 2 * 2 * 3 * EACH]
+    vectors = 2 * 3 * EACH  # of one shadow model
+    # Each attack is fitted on all shadows, and to choose the strongest on every shadow but one.
+    assert seen == [90, 90, 90, 2 * vectors, vectors, vectors]
+
+
+# The strongest attack
+
+
+def outputs(confidence_of_members: float, seed: int, flipped: bool = False) -> Outputs:
+    """Two classes; members are more confident in their class by so many nats, in class 1 the other way round."""
+    rng = np.random.default_rng(seed)
+    labels, member = rng.integers(0, 2, 400), np.arange(400) < 200
+    sign = np.where(flipped & (labels == 1), -1, 1)
+    margin = rng.normal(5, 1, 400) + confidence_of_members * member * sign
+    logits = np.zeros((400, 2), np.float32)
+    logits[np.arange(400), labels] = margin
+    return Outputs(logits, labels, member)
+
+
+def test_the_strongest_attack_is_found_on_shadows():
+    shadows = [outputs(4.0, seed) for seed in range(3)]
+    assert strongest(Config(attack_model="mlp"), shadows, np.random.default_rng(0)) in ("loss_threshold", "confidence")
+    # Every prediction is right, so the gap says nothing; and one threshold for both classes does no good here.
+    turned = [outputs(4.0, seed, flipped=True) for seed in range(3)]
+    assert strongest(Config(), turned, np.random.default_rng(0)) in ("confidence", "shadow_mia")
+    assert strongest(Config(), shadows[:1], np.random.default_rng(0)) in ("loss_threshold", "confidence", "shadow_mia")
+
+
+def test_the_choice_of_the_strongest_attack_makes_guessing_no_better():
+    """Members and non-members are exchangeable, so whichever attack is chosen is right half of the time."""
+    accuracies = []
+    for seed in range(60):
+        shadows, target = [outputs(0.0, 10 * seed + k) for k in range(2)], outputs(0.0, 10 * seed + 9)
+        rng = np.random.default_rng(seed)
+        chosen = strongest(Config(attack_examples=20), shadows, rng)
+        score = ATTACKS[chosen](Config(attack_examples=20), pool_outputs(shadows), rng)(target)
+        accuracies.append(balanced_accuracy(score, target.member))
+    error = np.std(accuracies, ddof=1) / np.sqrt(len(accuracies))
+    assert np.mean(accuracies) == pytest.approx(0.5, abs=2.5 * error)
+    assert error < 0.006
+
+
+@pytest.mark.parametrize("risk", ["shadow_mia", "loss_threshold", "confidence", "gap"])
+def test_the_risk_is_that_of_the_attack_that_is_named(noise, network, risk):
+    config = alone(risk=risk, shadows=1)
+    weights = memorized(network, noise.train[: 3 * EACH], epochs=4)
+    found = attacked(config, noise, network, weights, shadows_of(config, noise, network, 0.9))
+    assert found.chosen == risk
+    assert found.risk == found.published_risk == value(found, risk, "balanced_accuracy")
+    assert value(found, "risk", f"is_{risk}") == 1.0
+    assert found.metrics["mia_auc"] == value(found, risk, "auc")
+
+
+def test_every_rate_has_an_interval_and_its_value_by_chance(noise, network):
+    weights = memorized(network, noise.train[: 3 * EACH])
+    found = attacked(alone(shadows=1), noise, network, weights, shadows_of(alone(shadows=1), noise, network))
+    of_risk = {one.metric: one for one in found.measures if one.subject == "risk"}
+    for metric, chance in (("balanced_accuracy", 0.5), ("auc", 0.5), ("tpr_at_1_fpr", 0.01)):
+        one = of_risk[metric]
+        assert one.low <= one.value <= one.high and one.low < one.high
+        assert one.chance == chance
+    # 300 non-members show a rate of 1 %, but not one of 0.1 %.
+    assert np.isnan(of_risk["tpr_at_01_fpr"].value) and np.isnan(of_risk["tpr_at_01_fpr"].low)
+
+
+# What is published, and what is reported
+
+
+def test_what_is_published_is_measured_on_other_examples_than_what_is_reported(noise, network):
+    config = alone(shadows=1, published_share=0.25, risk="loss_threshold")
+    weights = memorized(network, noise.train[: 3 * EACH], epochs=4)
+    shadows = shadows_of(config, noise, network, 0.9)
+    found, whole = (
+        attacked(one, noise, network, weights, shadows)
+        for one in (config, config.model_copy(update={"published_share": 0.0}))
+    )
+    part, everything = found.examples(), whole.examples()
+    assert (part.member.sum(), (~part.member).sum()) == (3 * EACH * 3 // 4, NONMEMBERS * 3 // 4)
+    assert found.risk == part.accuracy
+    # The rest is what was published: the counts of right decisions of both parts add up to those of the whole.
+    right = {flag: ((everything.score >= 0) == flag)[everything.member == flag].sum() for flag in (True, False)}
+    kept = {flag: ((part.score >= 0) == flag)[part.member == flag].sum() for flag in (True, False)}
+    aside = (right[True] - kept[True]) / (3 * EACH / 4) + (right[False] - kept[False]) / (NONMEMBERS / 4)
+    assert found.published_risk == pytest.approx(aside / 2)
+    assert whole.published_risk == whole.risk
+
+
+def test_nobody_chooses_by_risk_where_there_is_one_model():
+    base = {"rounds": 2, "data": "digits", "model": "mlp", "attacks": ["shadow_mia"]}
+    assert resolve(base).attacks[0].config.published_share == 0.0
+    assert resolve(base | {"clustering": "ifca"}).attacks[0].config.published_share == 0.5
+
+
+def test_choosing_the_lower_published_risk_does_not_lower_the_reported_one():
+    """Attackers who guess on two models of 40 members: whoever chooses by the very result reports less than one half."""
+    rng, reported, leaked = np.random.default_rng(0), [], []
+    for _ in range(600):
+        answers = [
+            Answers(
+                Outputs(np.zeros((80, 2)), np.zeros(80, int), np.arange(80) < 40), np.zeros(80, int), np.zeros(80, bool)
+            )
+            for _ in range(2)
+        ]
+        said = [rng.normal(size=80) for _ in range(2)]
+        told, kept, both = [], [], []
+        for own, score in zip(answers, said, strict=True):
+            marked = Answers(
+                Outputs(np.stack([score, -score], axis=1), own.outputs.labels, own.outputs.member), own.client, own.left
+            )
+            rest, aside = divide(Config(published_share=0.5), marked, rng)
+            told.append(balanced_accuracy(aside.logits[:, 0], aside.member))
+            kept.append(balanced_accuracy(rest.outputs.logits[:, 0], rest.outputs.member))
+            both.append(balanced_accuracy(score, own.outputs.member))
+        reported.append(kept[int(np.argmin(told))])
+        leaked.append(min(both))
+    error = np.std(reported, ddof=1) / np.sqrt(len(reported))
+    assert np.mean(reported) == pytest.approx(0.5, abs=2.5 * error)
+    assert np.mean(leaked) < 0.5 - 0.02

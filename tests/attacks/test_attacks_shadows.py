@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from algorithms.training import local_sgd
-from attacks.interfaces import Cluster
+from algorithms.engine.federation import train_model
 from attacks.shadow_mia import Config, ShadowJob, shadow_jobs, train_shadow
 from datasets.federation import DataError, Examples, Preparation
-from tests.support.stand_ins import StandIn
-from tests.support.toy_federation import CLIENTS, EACH, HALVES, SHADOWS, TRAINING, seeds
+from orchestrator.config.run import resolve
+from tests.support.toy_federation import CLIENTS, EACH, HALVES, RUN, SHADOWS, cluster_of, seeds
+
+ALONE = {"shadow_training": "accuracy"}
 
 
 def keys(*arguments) -> list[str]:
@@ -20,7 +21,7 @@ def keys(*arguments) -> list[str]:
 
 
 def test_halves_are_disjoint_equally_many_and_new_for_each_shadow(noise):
-    jobs = shadow_jobs(Config(size_matched=False), Cluster(noise, 0, HALVES), 0.9, seeds())
+    jobs = shadow_jobs(Config(**ALONE, size_matched=False), cluster_of(noise, 0), 0.9, 2, seeds())
     assert [job.role for job in jobs] == ["shadow"] * 3
     for job in jobs:
         assert len(job.members) == len(job.nonmembers) == SHADOWS // 2
@@ -31,6 +32,7 @@ def test_halves_are_disjoint_equally_many_and_new_for_each_shadow(noise):
 @pytest.mark.parametrize(
     ("fields", "assignment", "size"),
     [
+        ({}, [0, 0, 0, 1, 1, 1], 3 * EACH),
         ({"size_matched": True}, [0, 0, 0, 1, 1, 1], 3 * EACH),
         ({"size_matched": True}, [0, 1, 1, 1, 1, 1], EACH),
         ({"size_matched": True}, [0, 0, 0, 0, 0, 0], SHADOWS // 2),
@@ -39,41 +41,42 @@ def test_halves_are_disjoint_equally_many_and_new_for_each_shadow(noise):
     ],
 )
 def test_a_shadow_has_as_many_examples_as_the_cluster_if_there_are(noise, fields, assignment, size):
-    for job in shadow_jobs(Config(**fields), Cluster(noise, 0, np.array(assignment)), 0.9, seeds()):
+    config = Config(**(ALONE if fields else {}), **fields)
+    for job in shadow_jobs(config, cluster_of(noise, 0, np.array(assignment)), 0.9, 2, seeds()):
         assert len(job.members) == len(job.nonmembers) == size
         assert not set(job.members) & set(job.nonmembers)
 
 
 def test_the_same_clients_give_the_same_jobs_whatever_their_cluster(noise):
     config = Config()
-    assert keys(config, Cluster(noise, 0, HALVES), 0.9, seeds()) == keys(
-        config, Cluster(noise, 1, 1 - HALVES), 0.9, seeds()
+    assert keys(config, cluster_of(noise, 0), 0.9, 2, seeds()) == keys(
+        config, cluster_of(noise, 1, 1 - HALVES), 0.9, 2, seeds()
     )
 
 
 def test_other_clients_another_seed_or_another_accuracy_give_other_jobs(noise):
-    config = Config()
-    first = keys(config, Cluster(noise, 0, HALVES), 0.901, seeds())
+    config = Config(**ALONE)
+    first = keys(config, cluster_of(noise, 0), 0.901, 2, seeds())
     others = [
-        keys(config, Cluster(noise, 0, np.array([0, 0, 1, 1, 1, 1])), 0.905, seeds()),
-        keys(config, Cluster(noise, 0, HALVES), 0.901, seeds(1)),
-        keys(config, Cluster(noise, 0, HALVES), 0.911, seeds()),
-        keys(config, Cluster(noise, 0, HALVES), 0.891, seeds()),
-        keys(Config(max_epochs=20), Cluster(noise, 0, HALVES), 0.901, seeds()),
+        keys(config, cluster_of(noise, 0, np.array([0, 0, 1, 1, 1, 1])), 0.905, 2, seeds()),
+        keys(config, cluster_of(noise, 0), 0.901, 2, seeds(1)),
+        keys(config, cluster_of(noise, 0), 0.911, 2, seeds()),
+        keys(config, cluster_of(noise, 0), 0.891, 2, seeds()),
+        keys(Config(**ALONE, max_epochs=20), cluster_of(noise, 0), 0.901, 2, seeds()),
     ]
     assert len({key for job_keys in (first, *others) for key in job_keys}) == 3 * 6
-    assert first == keys(config, Cluster(noise, 0, HALVES), 0.904, seeds())
-    assert first[0] != shadow_jobs(config, Cluster(noise, 0, HALVES), 0.901, seeds())[0].key("another data set")
+    assert first == keys(config, cluster_of(noise, 0), 0.904, 2, seeds())
+    assert first[0] != shadow_jobs(config, cluster_of(noise, 0), 0.901, 2, seeds())[0].key("another data set")
 
 
 @pytest.mark.parametrize(("accuracy", "target"), [(0.07, 0.07), (0.29, 0.29), (0.904, 0.9), (0.996, 1.0), (0.0, 0.0)])
 def test_the_accuracy_to_reach_is_rounded_to_a_whole_percent(noise, accuracy, target):
-    assert shadow_jobs(Config(), Cluster(noise, 0, HALVES), accuracy, seeds())[0].target_accuracy == target
+    assert shadow_jobs(Config(**ALONE), cluster_of(noise, 0), accuracy, 2, seeds())[0].target_accuracy == target
 
 
 def test_a_probe_is_one_more_shadow_and_leaves_the_others_as_they_are(noise):
-    oracle = shadow_jobs(Config(), Cluster(noise, 0, HALVES), 0.9, seeds())
-    alone = shadow_jobs(Config(signal="server_only"), Cluster(noise, 0, HALVES), 0.9, seeds())
+    oracle = shadow_jobs(Config(), cluster_of(noise, 0), 0.9, 2, seeds())
+    alone = shadow_jobs(Config(signal="server_only"), cluster_of(noise, 0), 0.9, 2, seeds())
     assert [job.role for job in alone] == ["shadow"] * 3 + ["probe"]
     assert [job.key("") for job in alone[:3]] == [job.key("") for job in oracle]
 
@@ -82,7 +85,7 @@ def test_a_probe_is_one_more_shadow_and_leaves_the_others_as_they_are(noise):
     ("transform", "strengths"), [("cluster", {30, 35, 40}), ("mixture", {30, 35, 40, 5, 10, 15}), ("none", {0})]
 )
 def test_shadow_images_are_transformed_as_somebodys(images, transform, strengths):
-    for job in shadow_jobs(Config(shadow_transform=transform), Cluster(images, 0, HALVES), 0.9, seeds()):
+    for job in shadow_jobs(Config(shadow_transform=transform), cluster_of(images, 0), 0.9, 2, seeds()):
         assert job.strengths.shape == (SHADOWS,)
         assert set(job.strengths) == strengths
 
@@ -90,63 +93,126 @@ def test_shadow_images_are_transformed_as_somebodys(images, transform, strengths
 def test_amounts_per_image_are_drawn_from_the_clusters_images(images):
     per_image = np.arange(CLIENTS * EACH, dtype=np.float32)
     data = replace(images, example_strengths=per_image)
-    strengths = shadow_jobs(Config(), Cluster(data, 0, HALVES), 0.9, seeds())[0].strengths
+    strengths = shadow_jobs(Config(), cluster_of(data, 0), 0.9, 2, seeds())[0].strengths
     assert set(strengths) <= set(per_image[: 3 * EACH])
     assert len(set(strengths)) > EACH
 
 
 def test_images_that_are_made_brighter_are_left_alone_by_the_factor_1(images):
     data = replace(images, prepare=Preparation("brightness"))
-    assert set(shadow_jobs(Config(shadow_transform="none"), Cluster(data, 0, HALVES), 0.9, seeds())[0].strengths) == {1}
+    assert set(shadow_jobs(Config(shadow_transform="none"), cluster_of(data, 0), 0.9, 2, seeds())[0].strengths) == {1}
 
 
 def test_a_shadow_set_of_one_example_is_refused(noise):
     with pytest.raises(DataError, match="2 examples or more; the shadow set of toy has 1"):
-        shadow_jobs(Config(), Cluster(replace(noise, shadow=noise.shadow[:1]), 0, HALVES), 0.9, seeds())
+        shadow_jobs(Config(), cluster_of(replace(noise, shadow=noise.shadow[:1]), 0), 0.9, 2, seeds())
 
 
 def test_a_shadow_is_trained_until_it_is_as_accurate_as_asked(noise, network):
-    job = shadow_jobs(Config(), Cluster(noise, 0, HALVES), 0.6, seeds())[0]
-    shadow = train_shadow(job, noise.shadow, noise.prepare, network, TRAINING)
+    job = shadow_jobs(Config(**ALONE), cluster_of(noise, 0), 0.6, 2, seeds())[0]
+    shadow = train_shadow(job, noise, network, RUN)
     members = shadow.logits[shadow.member].argmax(axis=1) == shadow.labels[shadow.member]
     assert shadow.accuracy == members.mean() >= 0.6
     assert 1 <= shadow.epochs < job.max_epochs
     assert shadow.member.sum() == len(job.members)
     assert len(shadow) == 2 * len(job.members)
     np.testing.assert_array_equal(shadow.labels, noise.shadow.y[np.concatenate([job.members, job.nonmembers])])
-    earlier = train_shadow(replace(job, max_epochs=shadow.epochs - 1), noise.shadow, noise.prepare, network, TRAINING)
+    earlier = train_shadow(replace(job, max_epochs=shadow.epochs - 1), noise, network, RUN)
     assert earlier.epochs == shadow.epochs - 1
     assert earlier.accuracy < 0.6
 
 
 def test_a_shadow_repeats_itself_bit_for_bit(noise, network):
-    job = shadow_jobs(Config(), Cluster(noise, 0, HALVES), 0.8, seeds())[0]
-    once, again = (train_shadow(job, noise.shadow, noise.prepare, network, TRAINING) for _ in range(2))
+    job = shadow_jobs(Config(**ALONE), cluster_of(noise, 0), 0.8, 2, seeds())[0]
+    once, again = (train_shadow(job, noise, network, RUN) for _ in range(2))
     assert once.logits.tobytes() == again.logits.tobytes()
     assert once.epochs == again.epochs
 
 
 def test_a_shadow_that_diverges_says_so(noise, network):
-    job = shadow_jobs(Config(), Cluster(noise, 0, HALVES), 1.0, seeds())[0]
-    wild = StandIn(local_sgd, local_sgd.Config(lr=100, batch_size=10))
+    job = shadow_jobs(Config(**ALONE), cluster_of(noise, 0), 1.0, 2, seeds())[0]
+    wild = resolve(RUN.to_dict() | {"training": {"lr": 100, "batch_size": 10}})
     shadow = Examples(noise.shadow.x * np.float32(1e20), noise.shadow.y)
     with pytest.raises(FloatingPointError, match="diverged in epoch 1"):
-        train_shadow(job, shadow, noise.prepare, network, wild)
+        train_shadow(job, replace(noise, shadow=shadow), network, wild)
 
 
 def test_a_job_is_all_that_its_key_covers():
-    job = ShadowJob(np.array([0]), np.array([1]), np.zeros(2, np.float32), 0.9, 50, 1)
+    job = ShadowJob(np.array([0]), np.array([1]), np.zeros(2, np.float32), np.array([1]), 3, 0.9, 50, 1)
     changes = [
         {"members": np.array([1]), "nonmembers": np.array([0])},
         {"strengths": np.ones(2, np.float32)},
+        {"sizes": np.array([2])},
+        {"rounds": 4},
         {"target_accuracy": 0.91},
         {"max_epochs": 51},
         {"seed": 2},
         {"role": "probe"},
     ]
-    assert len({job.key(""), job.key("x"), *(replace(job, **change).key("") for change in changes)}) == 8
+    assert len({job.key(""), job.key("x"), *(replace(job, **change).key("") for change in changes)}) == 10
 
 
 def test_importing_the_attack_does_not_import_torch():
     code = "import sys, attacks.shadow_mia; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Federations that imitate the attacked one
+
+
+def test_a_shadow_federation_has_the_clusters_clients_with_their_shares_and_transforms(images):
+    sizes = np.array([10, 20, 30, 10, 20, 30])
+    rows = np.concatenate([np.arange(n) + EACH * i for i, n in enumerate(sizes)])
+    data = replace(
+        images,
+        train=images.train[rows],
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        example_strengths=images.example_strengths[rows],
+    )
+    for job in shadow_jobs(Config(), cluster_of(data, 0), 0.9, 7, seeds()):
+        assert (job.sizes.tolist(), job.rounds) == ([10, 20, 30], 7)
+        worn = np.split(job.strengths[job.members], np.cumsum(job.sizes)[:-1])
+        assert [set(part) for part in worn] == [{30}, {35}, {40}]
+        assert set(job.strengths[job.nonmembers]) == {30, 35, 40}
+        assert not set(job.members) & set(job.nonmembers)
+    few = shadow_jobs(Config(shadow_examples=60), cluster_of(data, 0), 0.9, 7, seeds())[0]
+    assert few.sizes.tolist() == [5, 10, 15]
+
+
+def test_clients_without_an_example_are_left_out(noise):
+    job = shadow_jobs(Config(shadow_examples=4), cluster_of(noise, 0), 0.9, 7, seeds())[0]
+    assert job.sizes.tolist() == [1, 1]
+
+
+def test_jobs_of_federations_depend_on_the_rounds_and_not_on_the_accuracy(noise):
+    first = keys(Config(), cluster_of(noise, 0), 0.9, 2, seeds())
+    assert first == keys(Config(), cluster_of(noise, 0), 0.5, 2, seeds())
+    assert not set(first) & set(keys(Config(), cluster_of(noise, 0), 0.9, 3, seeds()))
+
+
+def test_a_shadow_federation_is_as_overfitted_as_the_federation_that_it_imitates(noise, network):
+    """The gap between members and non-members after as many rounds, over several draws of the shadow set."""
+    job = shadow_jobs(Config(shadows=1), cluster_of(noise, 0), 0.9, 2, seeds())[0]
+    shadow = train_shadow(job, noise, network, RUN)
+    assert shadow.epochs == 2 * RUN.training.config.epochs
+    right = shadow.logits.argmax(axis=1) == shadow.labels
+    gap = right[shadow.member].mean() - right[~shadow.member].mean()
+    imitated = replace(noise, **_part_of(noise, np.flatnonzero(HALVES == 0)))
+    network.load(
+        train_model(RUN, imitated, network, 2, lambda purpose, *place: np.random.default_rng([9, len(purpose), *place]))
+    )
+    inside = (network.logits(imitated.train.x).argmax(axis=1) == imitated.train.y).mean()
+    outside = (network.logits(noise.nonmembers.x).argmax(axis=1) == noise.nonmembers.y).mean()
+    assert gap == pytest.approx(inside - outside, abs=0.15)
+    assert gap > 0.3
+
+
+def _part_of(data, clients):
+    rows = np.flatnonzero(np.isin(data.owner(), clients))
+    return {
+        "train": data.train[rows],
+        "offsets": np.arange(len(clients) + 1) * EACH,
+        "groups": data.groups[clients],
+        "strengths": data.strengths[clients],
+        "example_strengths": data.example_strengths[rows],
+    }

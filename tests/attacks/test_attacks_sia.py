@@ -127,6 +127,22 @@ def test_targets_unrelated_to_their_owners_are_traced_at_exactly_one_in_k(client
     assert np.mean(means) == pytest.approx(1 / clients, abs=1e-12)
 
 
+def test_unrelated_targets_spread_as_much_as_chance_says():
+    """Ten clients whose models know nothing: the measures of disparity are what they are by chance, far from 0 and 1."""
+    rng, data = np.random.default_rng(0), dealt([4] * 10)
+    rounds = [concluded(rng.random((10, 10, 30)), data=data).metrics for _ in range(300)]
+    for name, null in {one.name: one.chance for one in sia.METRICS if one.name in ("sia_cov", "sia_fi", "eod")}.items():
+        difference = np.array([one[name] - one[null] for one in rounds])
+        assert difference.mean() == pytest.approx(0, abs=4 * difference.std() / 300**0.5)
+    assert rounds[0]["cov_null"] > 0.4 and rounds[0]["fi_null"] < 0.85
+
+
+def test_each_value_by_chance_is_a_metric_that_is_measured():
+    named = {one.chance for one in sia.METRICS if one.chance}
+    assert named == {"sia_chance", "cov_null", "fi_null", "eod_null"}
+    assert named <= set(concluded(np.ones((2, 2, 2))).metrics) & {one.name for one in sia.METRICS}
+
+
 def test_rounding_is_to_two_decimals_and_leaves_the_mean_alone():
     losses = np.ones((2, 2, 3))
     losses[1, 1, 0] = losses[1, 0, 0] = 0  # client 0 keeps two of three, client 1 gains one of three

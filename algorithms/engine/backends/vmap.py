@@ -65,7 +65,8 @@ def train(
     draws = [draws[i] for i in places] if draws else [NOTHING] * len(order)
     params = start[order]
     client = _client_inputs(network, objective, start, x.shape[1:], statistics, places, draws)
-    plan, crops = _stack_batches([batches[i] for i in places], PADDING), _crops(draws)
+    plan = _without_padding(_stack_batches([batches[i] for i in places], PADDING))
+    crops = _crops(draws, plan.shape[2])
     losses_of, advance = _vectorize(network, objective)
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()
@@ -144,10 +145,19 @@ def _vectorize(
     return torch_vmap(loss, randomness="error"), torch_vmap(advance, randomness="error")
 
 
-def _crops(draws: Sequence[Draws]) -> Crops | None:
-    """Stack the moves to [clients, most steps, widest batch, 3]; None if images are not augmented."""
+def _crops(draws: Sequence[Draws], width: int) -> Crops | None:
+    """Stack the moves to [clients, most steps, width, 3]; None if images are not augmented."""
     each = [own.crops for own in draws if own.crops is not None]
-    return Crops(_stack_batches([own.moves for own in each], 0), each[0].around) if each else None
+    return Crops(_stack_batches([own.moves[:, :width] for own in each], 0), each[0].around) if each else None
+
+
+def _without_padding(plan: np.ndarray) -> np.ndarray:
+    """Drop the last places of ``plan`` [clients, steps, batch] in which no client of the block ever has an example.
+
+    With batches larger than any client, all of a step's time would otherwise be spent on padding.
+    """
+    used = np.flatnonzero((plan != PADDING).any(axis=(0, 1)))
+    return plan[:, :, : used[-1] + 1] if len(used) else plan
 
 
 def _stack_batches(batches: Sequence[np.ndarray], blank: int) -> np.ndarray:

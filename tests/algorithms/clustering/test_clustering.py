@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from algorithms.clustering import ifca, ifca_mir, none
+from algorithms.clustering import ifca, ifca_mir, none, random_migration
 from algorithms.clustering._preference import cheapest, thresholds
 from algorithms.core.choices import Preferences, View, random_partition
 from algorithms.core.configs import ClusteringConfig
@@ -241,3 +241,52 @@ def test_one_tolerance_for_all_is_refused_only_where_beta_follows_it():
     alike: dict[str, Any] = {"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}
     run = SimpleNamespace(attacks=[StandIn(name="shadow_mia", module=SimpleNamespace(RISK=True))])
     assert ifca_mir.problems(ifca_mir.Config(**alike), run) == []
+
+
+# Random migration
+
+
+def moving(seed: int, clients: int = 30, clusters: int = 3) -> tuple[View, Preferences]:
+    preferences = random_migration.preferences(random_migration.Config(), clients, rng(seed))
+    return random_view(seed, clients, clusters, ties=False), preferences
+
+
+@fast
+@given(seeds, st.integers(1, 4))
+def test_as_many_clients_move_between_each_two_models_as_under_ifca_mir(seed: int, clusters: int) -> None:
+    seen, preferences = moving(seed, clusters=clusters)
+    config = random_migration.Config(scale="normalized")
+    by_loss, _ = ifca.choose(ifca.Config(), seen, preferences)
+    by_risk, _ = ifca_mir.choose(config, seen, preferences)
+    chosen, costs = random_migration.choose(config, seen, preferences)
+    assert sorted(zip(by_loss, chosen, strict=True)) == sorted(zip(by_loss, by_risk, strict=True))
+    assert (costs.argmin(axis=1) == chosen).all()
+    stayed = chosen == by_loss
+    assert (costs[stayed] == seen.losses[stayed]).all()
+
+
+def test_who_moves_is_drawn_without_regard_to_the_weight_of_risk() -> None:
+    """Over many draws, every client of the risky model moves equally often, though only half of them mind the risk."""
+    seen = view([[0.0, 0.1]] * 20, [0.9, 0.5])
+    moved = np.zeros(20)
+    for seed in range(400):
+        own = random_migration.preferences(random_migration.Config(), 20, rng(seed))
+        half = Preferences(own.threshold, np.repeat([0.0, 1.0], 10), own.turn)
+        chosen, _ = random_migration.choose(random_migration.Config(), seen, half)
+        assert chosen.sum() == 10
+        moved += chosen
+    assert np.abs(moved / 400 - 0.5).max() < 0.11  # four standard errors and a bit
+
+
+def test_a_client_that_moved_is_drawn_first_in_the_next_round() -> None:
+    own = random_migration.preferences(random_migration.Config(), 20, rng(3))
+    few, many = (
+        random_migration.choose(
+            random_migration.Config(),
+            view([[0.0, 0.1]] * 20, [0.9, 0.5]),
+            Preferences(own.threshold, np.repeat([0.0, 1.0], [20 - n, n]), own.turn),
+        )[0]
+        for n in (5, 9)
+    )
+    assert few.sum() == 5 and many.sum() == 9
+    assert (few <= many).all()

@@ -226,3 +226,26 @@ def test_vmap_starts_from_the_given_weights_and_leaves_them_as_they_are():
     kept = [weights.params.tobytes() for weights in starts]
     by_vmap(network, starts, x, y, plans, training)
     assert [weights.params.tobytes() for weights in starts] == kept
+
+
+@every_kind
+def test_a_batch_above_the_largest_client_is_that_client_as_a_whole(fields, monkeypatch):
+    """No step may compute with places in which no client of the block has an example."""
+    shapes: list[tuple[int, ...]] = []
+    batch = vmap._batch
+
+    def spied(network, examples, labels, rows):
+        shapes.append(tuple(rows.shape))
+        return batch(network, examples, labels, rows)
+
+    monkeypatch.setattr(vmap, "_batch", spied)
+    largest, starts = max(SIZES), [a_network().initial(np.random.default_rng(i)) for i in range(len(SIZES))]
+    found = []
+    for size in (512, largest):
+        training, network = config(fields | {"batch_size": size}), a_network()
+        x, y, plans, _ = a_block(training)
+        found.append(by_vmap(network, starts, x, y, plans, training))
+    assert {shape[1] for shape in shapes} == {largest}
+    assert len(shapes) == 2 * 3  # one step an epoch
+    assert found[0][0].tobytes() == found[1][0].tobytes()
+    assert found[0][1].tobytes() == found[1][1].tobytes()

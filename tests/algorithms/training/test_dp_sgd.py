@@ -208,7 +208,7 @@ def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
     config = Config(batch_size=10, epochs=5, noise_multiplier=2, delta=1e-4, sampling="poisson")
     spent = dp_sgd_epsilon(2, 1 / 3, 4 * 5 * 3, 1e-4)
     assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
-    assert judged(config) == {"epsilon_example": spent, "guarantee_example": "dp"}
+    assert judged(config) == {"epsilon_example": spent, "delta_example": config.delta, "guarantee_example": "dp"}
     assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
 
 

@@ -1,0 +1,56 @@
+"""A control for IFCA-MIR: as many clients change their model as by its rule, but they are drawn at random.
+
+    each round:  m_ab <- number of clients that choose model a by loss and model b by loss and risk (IFCA-MIR)
+                 for all a, b: of the clients that choose a by loss, m_ab random ones use b instead
+
+Whatever remains of IFCA-MIR's effect under this control is due to the number of clients that move, and not to who they
+are. The rule is applied to the control's own models, which differ from those of a run of IFCA-MIR, so the numbers of
+moves differ as well; compare them. The order in which clients are drawn is the same in every round, so that a client
+that moved tends to stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from algorithms.clustering import _preference, ifca_mir
+from algorithms.clustering._preference import cheapest
+from algorithms.core.choices import Preferences, View
+from algorithms.core.messages import Doubles, Ints
+
+LABEL = "random migration"
+
+
+class Config(ifca_mir.Config):
+    """Fields of IFCA-MIR, whose moves are counted."""
+
+
+starts, selection_size = _preference.starts, _preference.selection_size
+risk_signal, problems = ifca_mir.risk_signal, ifca_mir.problems
+
+
+def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:
+    """Return the preferences of IFCA-MIR, and the order in which clients are drawn."""
+    return replace(ifca_mir.preferences(config, clients, rng), turn=rng.permutation(clients))
+
+
+def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+    """Choose by loss, then move as many random clients as IFCA-MIR would move.
+
+    Returns:
+        The chosen model [clients], and the losses in nats as costs [clients, clusters]. A client that is moved has no
+        other choice: the other models cost it infinity.
+    """
+    by_loss = cheapest(view.losses, view.losses, view.previous)
+    by_risk, _ = ifca_mir.choose(config, view, preferences)
+    chosen, models = by_loss.copy(), range(view.losses.shape[1])
+    order = np.arange(len(by_loss)) if preferences.turn is None else np.argsort(preferences.turn)
+    for a in models:
+        waiting = order[by_loss[order] == a]
+        for b in models:
+            count = int(((by_loss == a) & (by_risk == b)).sum()) if a != b else 0
+            chosen[waiting[:count]], waiting = b, waiting[count:]
+    forced = (chosen != by_loss)[:, None] & (chosen[:, None] != np.arange(len(models)))
+    return chosen, np.where(forced, np.inf, view.losses)

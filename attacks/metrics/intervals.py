@@ -1,0 +1,155 @@
+"""Intervals of an attack's measures: what other examples of the same members and non-members would have given.
+
+A percentile bootstrap (Efron and Tibshirani 1993, chapter 13): members and non-members are each resampled as many as
+there are, with replacement, every measure is computed anew, and the middle 95 % of its values are the interval. Scores
+are sorted once. A resample is a number of copies of each example, and a rate is a weighted share of the examples above
+a threshold.
+
+A bootstrap knows only what it has seen. If all of 20 members were found, all members of every resample are found, too,
+and the interval would be [1, 1]. Where a rate is 0 or 1, or no resample differs, it is extended to
+
+    a rate               Wilson's interval, [0.84, 1] for 20 of 20
+    balanced accuracy    both rates' intervals added in squares (Newcombe 1998), half of the root of the sum
+    AUC                  Wilson's interval for min(members, non-members) pairs, all ordered alike: so many pairs can be
+                         made in which no example occurs twice, and these are independent
+
+The model is taken as it is. That another training run would give another model is not in these intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import hypot
+
+import numpy as np
+
+from attacks.metrics import disparity
+from attacks.metrics.membership import MEASURES, NAN, Bools, Doubles, Ints, measure
+
+Interval = tuple[float, float]
+
+CHUNK = 2**18  # copies of examples that are held at a time, so that they stay in the processor's cache
+LIMITS = {"tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Either the members or the non-members, sorted by score from the highest.
+
+    Attributes:
+        scores: [n].
+        cluster: [n] the position of each example's cluster.
+        clusters: the number of clusters; n if examples are resampled one by one.
+    """
+
+    scores: Doubles
+    cluster: Ints
+    clusters: int
+
+    def copies(self, draws: int, rng: np.random.Generator) -> Doubles:
+        """Draw as many clusters as there are, with replacement: the copies of each example [draws, n]."""
+        drawn = rng.integers(0, self.clusters, (draws, self.clusters))
+        drawn += self.clusters * np.arange(draws)[:, None]
+        copies = np.bincount(drawn.ravel(), minlength=draws * self.clusters).reshape(draws, self.clusters)
+        # If each example is a cluster of its own, it does not matter which is which.
+        spread = copies[:, self.cluster] if self.clusters < len(self.scores) else copies
+        return spread.astype(np.float64)
+
+
+def intervals(
+    scores: Doubles, member: Bools, rng: np.random.Generator, resamples: int = 1000, owner: Ints | None = None
+) -> dict[str, Interval]:
+    """Return the 95 % interval of each measure over resampled examples; it always holds the measured value.
+
+    Args:
+        scores: [n] scores of an attack; "member" is decided at 0.
+        member: [n] whether the example is a member.
+        rng: draws the resamples.
+        resamples: number of resamples.
+        owner: [n] the client to whom each example belongs; negative where it is nobody's. If given, whole clients are
+            resampled, because the records of one client are not independent; an example of nobody is resampled alone.
+            With less than about ten clients such intervals are too narrow.
+
+    Returns:
+        Lower and upper end for each of `MEASURES`; both NaN where the measure is, and if all members or all non-members
+        belong to the same client.
+    """
+    values = measure(scores, member)
+    if np.isnan(values["balanced_accuracy"]):
+        return dict.fromkeys(MEASURES, (NAN, NAN))
+    inside, outside = (_side(scores, chosen, owner) for chosen in (member, ~member))
+    if owner is not None and min(inside.clusters, outside.clusters) < 2:
+        return dict.fromkeys(MEASURES, (NAN, NAN))
+    found = np.concatenate(list(_resampled(inside, outside, rng, resamples)), axis=1)  # [measures, resamples]
+    ends = np.quantile(found, [0.025, 0.975], axis=1).T.tolist()
+    boot = {name: _hull(values[name], *pair) for name, pair in zip(MEASURES, ends, strict=True)}
+    return _extend(boot, values, inside.clusters, outside.clusters)
+
+
+def _side(scores: Doubles, chosen: Bools, owner: Ints | None) -> _Side:
+    own = scores[chosen]
+    order = np.argsort(-own, kind="stable")
+    if owner is None:
+        return _Side(own[order], np.arange(len(own)), len(own))
+    client = owner[chosen].astype(np.int64)
+    client = np.where(client < 0, client.max() + 1 + np.arange(len(client)), client)
+    names, cluster = np.unique(client[order], return_inverse=True)
+    return _Side(own[order], cluster, len(names))
+
+
+def _resampled(inside: _Side, outside: _Side, rng: np.random.Generator, resamples: int) -> Iterator[Doubles]:
+    """Yield the measures [measures, draws] of a few resamples at a time."""
+    draws = max(1, CHUNK // max(len(inside.scores), len(outside.scores)))
+    for start in range(0, resamples, draws):
+        size = min(draws, resamples - start)
+        yield measure_copies(inside.scores, outside.scores, inside.copies(size, rng), outside.copies(size, rng))
+
+
+def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembers: Doubles) -> Doubles:
+    """Compute every measure of resampled examples.
+
+    A TPR at a small false positive rate is computed from however few non-members.
+
+    Args:
+        inside: [m] the members' scores from the highest to the lowest.
+        outside: [n] the non-members' scores from the highest to the lowest.
+        members: [draws, m] copies of each member, one or more in all.
+        nonmembers: [draws, n] copies of each non-member, one or more in all.
+
+    Returns:
+        [measures, draws] in the order of `MEASURES`.
+    """
+    hits, false = (np.cumsum(copies, axis=1) for copies in (members, nonmembers))
+    hits, false = (np.pad(counts, ((0, 0), (1, 0))) for counts in (hits, false))  # [:, k]: copies of the k highest
+    tpr = hits[:, (inside >= 0).sum()] / hits[:, -1]
+    tnr = 1 - false[:, (outside >= 0).sum()] / false[:, -1]
+    above, level = (np.searchsorted(-outside, -inside, side) for side in ("left", "right"))  # non-members > and >= each
+    outscored = np.einsum("bi,bi->b", members, (false[:, above] + false[:, level]) / 2)
+    auc = 1 - outscored / (hits[:, -1] * false[:, -1])
+    # Members that pass a threshold just above the k-th non-member; the first non-member too many is this one.
+    passing = np.searchsorted(-inside, -outside, "left")
+    strict = []
+    for limit in LIMITS.values():
+        allowed = np.floor(limit * false[:, -1:] + 1e-9)
+        too_many = (false[:, 1:] <= allowed).sum(axis=1)
+        strict.append(hits[np.arange(len(hits)), passing[too_many]] / hits[:, -1])
+    return np.stack([(tpr + tnr) / 2, tpr, tnr, auc, *strict])
+
+
+def _extend(boot: dict[str, Interval], values: dict[str, float], members: int, nonmembers: int) -> dict[str, Interval]:
+    """Extend the intervals of what no resample varies, given the numbers of independent members and non-members."""
+    trials = {"tpr": members, "tnr": nonmembers, "auc": min(members, nonmembers), **dict.fromkeys(LIMITS, members)}
+    found, frozen = dict(boot), {name for name in boot if values[name] in (0, 1) or boot[name][0] == boot[name][1]}
+    for name in frozen & set(trials):
+        low, high = disparity.wilson(values[name] * trials[name], trials[name])
+        found[name] = _hull(*boot[name], float(low), float(high))
+    if frozen & {"balanced_accuracy", "tpr", "tnr"}:
+        below, above = (hypot(*(values[rate] - found[rate][end] for rate in ("tpr", "tnr"))) / 2 for end in (0, 1))
+        middle = values["balanced_accuracy"]
+        found["balanced_accuracy"] = _hull(*boot["balanced_accuracy"], middle - below, middle + above)
+    return {name: (NAN, NAN) if np.isnan(values[name]) else found[name] for name in MEASURES}
+
+
+def _hull(*ends: float) -> Interval:
+    return min(ends), max(ends)
