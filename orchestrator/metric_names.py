@@ -50,7 +50,10 @@ FOLDERS = (
 OVERALL: Rank = {"sources": 0, "plain": 0}
 PROTECTED: Rank = {"protected": 1}
 SECONDS: Rank = {"groups": 5, "plain": 5, "sources": MINOR, "protected": MINOR}
-SHARED = Column(3, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",))
+# Attacks on models, where no attack on the clients of a group says more.
+MODELS: Rank = {"plain": 1, "protected": 2, "sources": 2}
+MOVED = Column(3, "moved\nmaj. + min.", 1, interval=False, also=("moved_minority",))
+SHARED = Column(5, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",))
 
 ROUND_METRICS = (
     Metric("accuracy", ACCURACY, "accuracy", "higher", live=OVERALL, table=Column(OVERALL, "accuracy")),
@@ -58,6 +61,16 @@ ROUND_METRICS = (
     Metric("accuracy_minority", ACCURACY, "minority clients", "higher", live=1, table=Column(1, "accuracy\nminority")),
     Metric("model_accuracy_majority", ACCURACY, "majority model", "higher"),
     Metric("model_accuracy_minority", ACCURACY, "minority model", "higher"),
+    # What `tune` selects by; reported beside the accuracy that it must not see.
+    Metric(
+        "validation_accuracy",
+        ACCURACY,
+        "validation accuracy",
+        "higher",
+        live=5,
+        table=Column(5, "accuracy\nvalidation"),
+    ),
+    Metric("validation_loss", ACCURACY, "validation loss", "lower", unit="nats"),
     Metric("train_accuracy", ACCURACY, "training accuracy", "higher"),
     Metric("train_accuracy_last5_mean", ACCURACY, "training accuracy, last five rounds", "higher"),
     Metric(
@@ -91,37 +104,94 @@ ROUND_METRICS = (
     Metric("auc_micro", ACCURACY, "micro AUC", "higher"),
     Metric("loss", ACCURACY, "training loss", "lower", unit="nats", live=MINOR),
     Metric(
+        "risk_majority",
+        MEMBERSHIP,
+        "risk of the majority's clients",
+        "lower",
+        live=2,
+        table=Column(1, "risk\nmajority"),
+        chance=0.5,
+    ),
+    Metric(
+        "risk_minority",
+        MEMBERSHIP,
+        "risk of the minority's clients",
+        "lower",
+        live=1,
+        table=Column(1, "risk\nminority"),
+        chance=0.5,
+    ),
+    Metric(
+        "risk_worst_client",
+        MEMBERSHIP,
+        "risk of the worst client",
+        "lower",
+        table=Column(3, "risk worst\nclient", interval=False),
+        chance="risk_worst_client_null",
+    ),
+    Metric("risk_worst_client_null", MEMBERSHIP, "risk of the worst client, by chance"),
+    Metric("mia_accuracy", MEMBERSHIP, "MIA accuracy, mean model", "lower", chance=0.5),
+    Metric(
+        "mia_accuracy_worst",
+        MEMBERSHIP,
+        "MIA accuracy, worst model",
+        "lower",
+        live=MODELS,
+        table=Column(MODELS, "MIA"),
+        chance=0.5,
+    ),
+    Metric(
         "mia_accuracy_majority",
         MEMBERSHIP,
         "MIA accuracy, majority model",
         "lower",
-        live=2,
-        table=Column(1, "MIA\nmajority"),
+        table=Column(4, "MIA maj.\nmodel"),
+        chance=0.5,
     ),
     Metric(
         "mia_accuracy_minority",
         MEMBERSHIP,
         "MIA accuracy, minority model",
         "lower",
-        live=1,
-        table=Column(1, "MIA\nminority"),
+        table=Column(4, "MIA min.\nmodel"),
+        chance=0.5,
     ),
-    Metric("mia_accuracy_global", MEMBERSHIP, "MIA accuracy, global model", "lower", live=1, table=Column(1, "MIA")),
-    Metric("violations", MEMBERSHIP, "violations", "lower", "clients", 1, live=3, table=Column(2, "violations", 1)),
+    Metric("mia_accuracy_global", MEMBERSHIP, "MIA accuracy, global model", "lower", chance=0.5),
+    Metric(
+        "violations",
+        MEMBERSHIP,
+        "violations",
+        "lower",
+        "clients",
+        1,
+        live=3,
+        table=Column(2, "violations", 1),
+        chance="violations_null",
+    ),
+    Metric("violations_null", MEMBERSHIP, "violations, by chance", None, "clients", 1),
     Metric("violations_majority", MEMBERSHIP, "violations, majority", "lower", "clients", 1, table=SHARED),
     Metric("violations_minority", MEMBERSHIP, "violations, minority", "lower", "clients", 1),
     Metric("violations_last_half", MEMBERSHIP, "violations, mean of the last half", "lower", "clients", 1),
-    Metric("migrated", CLUSTERING, "migrated", None, "clients", 1, live=4, table=Column(4, "migrated", 1)),
+    Metric("movers_risk", MEMBERSHIP, "risk of those who moved, model they use", "lower", chance=0.5),
+    Metric("movers_risk_left", MEMBERSHIP, "risk of those who moved, model they left", "lower", chance=0.5),
+    Metric("migrated", CLUSTERING, "moved", None, "clients", 1, live=4),
+    Metric("moved_majority", CLUSTERING, "moved, majority", None, "clients", 1, table=MOVED),
+    Metric("moved_minority", CLUSTERING, "moved, minority", None, "clients", 1),
     Metric("purity", CLUSTERING, "purity", "higher", live=6, table=Column(6, "purity", 2)),
     Metric("clients", CLUSTERING, "users of the model", None, "clients", 1),
     Metric("clients_majority", CLUSTERING, "users of the majority model", None, "clients", 1),
     Metric("clients_minority", CLUSTERING, "users of the minority model", None, "clients", 1),
+    Metric("own_clients_majority", CLUSTERING, "majority clients that use the majority model", None, "clients", 1),
+    Metric("own_clients_minority", CLUSTERING, "minority clients that use the minority model", None, "clients", 1),
     Metric("loss_gap", CLUSTERING, "loss gap", unit="nats"),
     Metric("risk_gap", CLUSTERING, "risk gap"),
     Metric("rho_spearman", CURVATURE, "rank correlation of the curvatures", "higher", ""),
-    Metric("demographic_parity", FAIRNESS, "demographic parity", "lower"),
-    Metric("equal_opportunity", FAIRNESS, "equal opportunity", "lower"),
-    Metric("equalized_odds", FAIRNESS, "equalized odds", "lower"),
+    Metric("demographic_parity", FAIRNESS, "demographic parity", "lower", chance="demographic_parity_null"),
+    Metric("demographic_parity_null", FAIRNESS, "demographic parity, by chance"),
+    Metric("equal_opportunity", FAIRNESS, "equal opportunity", "lower", chance="equal_opportunity_null"),
+    Metric("equal_opportunity_null", FAIRNESS, "equal opportunity, by chance"),
+    Metric("equalized_odds", FAIRNESS, "equalized odds", "lower", chance="equalized_odds_null"),
+    Metric("equalized_odds_null", FAIRNESS, "equalized odds, by chance"),
     Metric("demographic_parity_signed", FAIRNESS, "demographic parity, signed"),
     Metric("equal_opportunity_signed", FAIRNESS, "equal opportunity, signed"),
     Metric("equalized_odds_signed", FAIRNESS, "equalized odds, signed"),
@@ -147,7 +217,7 @@ ROUND_METRICS = (
 )
 
 # A metric of one round, or of one of several models.
-PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global)")
+PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global|worst)")
 
 
 @dataclass(frozen=True)

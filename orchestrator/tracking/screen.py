@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
+from orchestrator.model_use import foreign_models
 from orchestrator.tracking.labels import scalar_metrics
 
 PLAIN_WIDTH = 140  # columns of output to a file or a pipe
@@ -39,6 +40,7 @@ class ScreenTrial:
         values: the latest value of every metric; the final metrics once the trial has ended.
         reason: why it ended, if it did not finish.
         note: a short message, such as what it is waiting for.
+        foreign: sentences about models that serve others than the group they are named after.
         began: start time on the screen's clock, in seconds.
         ended: end time on the screen's clock, in seconds.
     """
@@ -50,6 +52,7 @@ class ScreenTrial:
     values: dict[str, float] = field(default_factory=dict)
     reason: str | None = None
     note: str = ""
+    foreign: dict[str, str] = field(default_factory=dict)
     began: float | None = None
     ended: float | None = None
 
@@ -110,6 +113,7 @@ class Screen:
             for row in rows:
                 metrics = _scalars(row, self.names)
                 self.say(f"{self._done()}  {shown.title}  round {row['round'] + 1}/{shown.rounds}  {metrics}")
+                self._say_foreign(shown, row)
 
     def on_note(self, trial: str, note: str) -> None:
         """Show a short message about a trial."""
@@ -124,6 +128,7 @@ class Screen:
         shown.status, shown.reason, shown.note = record["status"], record.get("reason"), ""
         shown.values |= measured(record.get("metrics") or {})
         shown.ended = self.clock()
+        self._say_foreign(shown, record.get("metrics") or {})
         if shown.status != "finished":
             self.say(f"{shown.title}  {shown.status}: {shown.reason}")
         elif not self.console.is_terminal:
@@ -150,6 +155,13 @@ class Screen:
             cells = [name, *end, *(_cell(shown.values, column) for column in kept)]
             table.add_row(*map(Text, cells), style="dim" if shown.over else "")
         return table
+
+    def _say_foreign(self, shown: ScreenTrial, metrics: Mapping[str, Any]) -> None:
+        """Say which models have begun to serve others than the group they are named after."""
+        found = foreign_models(metrics)
+        for group in sorted(found.keys() - shown.foreign.keys()):
+            self.say(f"{self._done()}  {shown.title}  note: {found[group]}")
+        shown.foreign = found
 
     def _time(self, shown: ScreenTrial) -> str:
         """The running time of a trial, as text."""

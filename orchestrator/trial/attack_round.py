@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.core.messages import BlockResult, Ints, Weights
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Exposure, SeenRound
+from attacks.interfaces import Audit, Cluster, Exposure, SeenRound
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
@@ -23,16 +24,27 @@ class Findings:
     """The results of one round's attacks.
 
     Attributes:
+        assignment: [clients] the model that each client trained last when the models were attacked.
         audits: (attack, rounds trained, cluster, result) of attacks on models.
         exposures: (attack, rounds trained, result) of attacks on clients or on the run as a whole.
     """
 
+    assignment: Ints
     audits: list[tuple[str, int, int, Audit]] = field(default_factory=list)
     exposures: list[tuple[str, int, Exposure]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         """Return whether any attack was made."""
         return bool(self.audits or self.exposures)
+
+    def __iadd__(self, later: Findings) -> Findings:
+        """Add the results of attacks that were made later in the round."""
+        return Findings(later.assignment, self.audits + later.audits, self.exposures + later.exposures)
+
+    def latest(self, attack: str | None) -> tuple[int, dict[int, Audit]]:
+        """Return the latest results of an attack on models, by cluster, and the rounds trained; none if not made."""
+        made = max((round_ for name, round_, _, _ in self.audits if name == attack), default=0)
+        return made, {j: audit for name, round_, j, audit in self.audits if (name, round_) == (attack, made)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +53,29 @@ class ClusterModels:
 
     Attributes:
         weights: those of all models, also of those without clients.
-        assignment: [clients] the model of each client.
+        users: [clusters, clients] whether a client trained the model last, among those who did.
+        left: [clusters, clients] whether a client chose the model before risk counted, and uses another one now.
         accuracies: [clusters] training accuracy of each model.
-        round: the number of rounds that they were trained for.
+        trained_rounds: [clusters] the number of rounds after the last one in which clients trained each model.
+        round: the number of rounds of the run so far.
     """
 
     weights: list[Weights]
-    assignment: Ints
-    accuracies: np.ndarray
+    users: NDArray[np.bool_]
+    left: NDArray[np.bool_]
+    accuracies: NDArray[np.float64]
+    trained_rounds: Ints
     round: int
 
     @property
     def clusters(self) -> list[int]:
-        """The models that have clients."""
-        found: list[int] = np.unique(self.assignment).tolist()
+        """The models that clients have trained."""
+        found: list[int] = np.flatnonzero(self.users.any(axis=1)).tolist()
         return found
+
+    def cluster(self, data: Federation, number: int) -> Cluster:
+        """Return one of the models with its clients."""
+        return Cluster(data, number, np.flatnonzero(self.users[number]), np.flatnonzero(self.left[number]))
 
 
 class AttackTasks(Protocol):
@@ -69,7 +89,7 @@ class AttackTasks(Protocol):
         data: Federation,
         models: ClusterModels,
     ) -> dict[int, Audit]:
-        """Attack every model that has clients.
+        """Attack every model that clients have trained.
 
         Args:
             setup: where workers find the trial.
@@ -86,6 +106,44 @@ class AttackTasks(Protocol):
     def replicate(self, setup: Any, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         ...
+
+
+def last_users(users: NDArray[np.bool_], assignment: Ints) -> NDArray[np.bool_]:
+    """Return who trained each model last, [clusters, clients], if clients now train the models of ``assignment``.
+
+    A model that nobody trains keeps its last users.
+
+    Args:
+        users: [clusters, clients] who trained each model last before.
+        assignment: [clients] the model of each client.
+    """
+    now = assignment == np.arange(len(users))[:, None]
+    found: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
+    return found
+
+
+def last_rounds(trained_rounds: Ints, assignment: Ints, rounds: int) -> Ints:
+    """Return after how many rounds each model was trained last, [clusters], if ``assignment`` is trained now.
+
+    Args:
+        trained_rounds: [clusters] the same before.
+        assignment: [clients] the model of each client.
+        rounds: the number of rounds, with the one at hand.
+    """
+    found: Ints = np.where(np.isin(np.arange(len(trained_rounds)), assignment), rounds, trained_rounds)
+    return found
+
+
+def clients_that_left(reference: Ints, assignment: Ints, clusters: int) -> NDArray[np.bool_]:
+    """Return whether each client had chosen a model before risk counted and uses another one now, [clusters, clients].
+
+    Args:
+        reference: [clients] the model chosen before risk counted; -1: risk does not count yet.
+        assignment: [clients] the model used now.
+        clusters: number of models.
+    """
+    left: NDArray[np.bool_] = (reference == np.arange(clusters)[:, None]) & (reference != assignment)
+    return left
 
 
 def by_replicas(run: Run) -> list[AttackComponent]:

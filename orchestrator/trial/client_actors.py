@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import ray
@@ -100,22 +100,32 @@ class ClientActor:
         worker = session(setup)
         return work.evaluate(worker.run, worker.data, worker.network, block, models, worker.streams(round_))
 
-    def predict(self, setup: Setup, models: list[Weights], model: int, first: int, last: int) -> np.ndarray:
-        """Compute one model's outputs on a range of the test examples.
+    def predict(
+        self,
+        setup: Setup,
+        models: list[Weights],
+        model: int,
+        first: int,
+        last: int,
+        part: Literal["test", "validation"] = "test",
+    ) -> np.ndarray:
+        """Compute one model's outputs on a range of the test or validation examples.
 
         Args:
             setup: where to find the trial.
             models: all cluster models.
             model: which of them.
-            first: the first test example.
+            first: the first example.
             last: the end of the range, exclusive.
+            part: which examples of the federation.
 
         Returns:
             Logits [last - first, classes].
         """
         worker = session(setup)
         worker.network.load(models[model])
-        return worker.network.logits(worker.data.test.x[first:last])
+        examples = worker.data.test if part == "test" else worker.data.validation
+        return worker.network.logits(examples.x[first:last])
 
     def arrays(self, setup: Setup, models: list[Weights]) -> list[dict[str, np.ndarray]]:
         """Return the parameters and buffers of every model by their names in the torch module."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,18 @@ from algorithms.core.messages import BlockResult, Doubles, Evaluation, Ints, emp
 from algorithms.core.noise import Normals
 from algorithms.engine import server
 from algorithms.interfaces import Metrics, Run
+from attacks.interfaces import Audit
 from datasets.federation import Federation
 from orchestrator.results.folder import TrialFolder
 from orchestrator.results.tables import Parts
-from orchestrator.trial import attack_round, metric_rows
+from orchestrator.trial import attack_round, metric_rows, risk_rows
 from orchestrator.trial.attack_round import AttackTasks, Findings
 from orchestrator.trial.client_actors import ClientPool, Job, client_blocks
 from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import stream
+from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.state import RunState
+from orchestrator.trial.validation import validation_metrics
 from orchestrator.trial.worker_session import Setup
 
 TEST_BLOCK = 2000  # test examples per prediction job; fixed, because it determines the batches and thereby the bytes
@@ -108,6 +112,8 @@ class Rounds:
         # 2. Every client chooses a model,
         self._choose(state.round)
         # 3. those that take part train it on their own examples, and their updates are attacked, too.
+        state.users = attack_round.last_users(state.users, state.assignment)
+        state.trained_rounds = attack_round.last_rounds(state.trained_rounds, state.assignment, state.round + 1)
         noise = self._noise()
         results = self._train(state.round)
         if results:
@@ -119,10 +125,9 @@ class Rounds:
         self._evaluate(state.round + 1)
         state.round += 1
         seconds = time.monotonic() - started
-        if state.round == self.run.rounds:  # the last round's metrics are those of the models that would be deployed
-            found.audits += self._attack(state.round).audits
+        if state.round == self.run.rounds:  # the models that would be deployed are attacked, too
+            found += self._attack(state.round)
             found.exposures += self._replicate()
-            self._choose(state.round)
         self._record(found, metrics, seconds)
 
     def _begin(self, start: int) -> RunState:
@@ -137,8 +142,12 @@ class Rounds:
             accuracies=empty,
             selection=empty,
             assignment=np.full(clients, -1, np.int64),
+            reference=np.full(clients, -1, np.int64),
+            users=np.zeros((clusters, clients), bool),
+            trained_rounds=np.zeros(clusters, np.int64),
             published_risks=np.full(clusters, UNTRAINED_RISK),
             measured_risks=np.full(clusters, np.nan),
+            queried=np.zeros((clusters, 2), np.int64),
             names=[],
             start=start,
             statistics=server.initial_statistics(self.run, clients),
@@ -148,18 +157,29 @@ class Rounds:
 
     def _attack(self, round_: int) -> Findings:
         """Make the attacks on models that are due before round ``round_``, and publish the risks."""
-        state, found = self.state, Findings()
-        signal = attack_round.risk_signal(self.run)
+        state, signal = self.state, attack_round.risk_signal(self.run)
+        found = Findings(assignment=state.assignment)
         for attack in attack_round.models_due(self.run, round_):
-            accuracies = metric_rows.cluster_accuracies(state.accuracies, state.assignment)
-            models = attack_round.ClusterModels(state.models, state.assignment, accuracies, round_)
+            accuracies = metric_rows.cluster_accuracies(state.accuracies, state.users)
+            left = attack_round.clients_that_left(state.reference, state.assignment, len(state.models))
+            models = attack_round.ClusterModels(
+                state.models, state.users, left, accuracies, state.trained_rounds, round_
+            )
             audits = self.around.tasks.audit(self.setup, self.run, attack, self.data, models)
             for cluster, audit in audits.items():
                 found.audits.append((attack.name, round_, cluster, audit))
                 if attack.name == signal:
-                    state.published_risks[cluster] = audit.published_risk
-                    state.measured_risks[cluster] = audit.risk
+                    self._publish(cluster, audit)
         return found
+
+    def _publish(self, cluster: int, audit: Audit) -> None:
+        """Keep a model's risk; one that could not be determined is published like that of an untrained model."""
+        state, unknown = self.state, float("nan")
+        published = unknown if audit.published_risk is None else audit.published_risk
+        state.published_risks[cluster] = UNTRAINED_RISK if math.isnan(published) else published
+        state.measured_risks[cluster] = unknown if audit.risk is None else audit.risk
+        member = audit.examples().member
+        state.queried[cluster] = member.sum(), (~member).sum()
 
     def _replicate(self) -> list[tuple[str, int, Any]]:
         """Make the attacks that compare whole federations."""
@@ -193,7 +213,7 @@ class Rounds:
                 jobs.append(Job("train", (models, assigned, attacks)))
         results: list[BlockResult] = self.clients.run(self.setup, jobs)
         for result in results:
-            self._keep(state.optimizer_states, result.clients, result.optimizer_states)
+            server.keep(state.optimizer_states, self.data.clients, result.clients, result.optimizer_states)
         return results
 
     def _noise(self) -> list[Normals | None]:
@@ -208,20 +228,11 @@ class Rounds:
         """Record the measured client statistics and the ranks that follow from them."""
         state = self.state
         for result in results:
-            self._keep(state.statistics, result.clients, result.statistics)
+            server.keep(state.statistics, self.data.clients, result.clients, result.statistics)
         if results:
             cohort = np.concatenate([result.clients for result in results])
             rng = stream(self.run.seed, "participation", state.round, state.start, 1)
             state.statistics |= server.rank_clients(self.run, state.statistics, cohort, state.assignment, rng)
-
-    def _keep(self, where: dict[str, np.ndarray], clients: Ints, values: Mapping[str, Any]) -> None:
-        """Write ``values`` [c, ...] of these clients into the arrays of all clients; a client never measured is NaN."""
-        for name, own in values.items():
-            if name not in where:
-                blank = np.nan if np.issubdtype(own.dtype, np.floating) else 0
-                where[name] = np.full((self.data.clients, *own.shape[1:]), blank, own.dtype)
-            where[name] = where[name].copy()  # a job may still read the array that was sent to it
-            where[name][clients] = own
 
     def _aggregate(self, results: list[BlockResult], noise: list[Normals | None]) -> dict[int, Metrics]:
         """Update every model that has clients.
@@ -283,22 +294,26 @@ class Rounds:
     def _record(self, found: Findings, metrics: dict[int, Metrics], seconds: float) -> None:
         """Write the round's rows to the tables."""
         snapshot = metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
-        self.state.names = metric_rows.name_models(snapshot)
-        row = {"round": self.state.round - 1} | metric_rows.round_row(snapshot)
-        row |= metric_rows.slot_columns(metrics, self.state.names)
-        row |= metric_rows.attack_columns(found, self.state.names)
+        state, last = self.state, self.state.round == self.run.rounds
+        names = state.names = metric_rows.name_models(snapshot)
+        risk = ClientExposure(found, attack_round.risk_signal(self.run), self.data)
+        row = {"round": state.round - 1} | metric_rows.round_row(snapshot)
+        row |= metric_rows.slot_columns(metrics, names) | metric_rows.attack_columns(found, names) | risk.columns()
         row |= {"attacked": bool(found), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:
-            tables["clients"] = metric_rows.client_rows(snapshot, found)
-        if snapshot.evaluated and self.state.round == self.run.rounds:
+            row |= validation_metrics(self.clients, self.setup, self.data, self.state)
+            tables["clients"] = metric_rows.client_rows(snapshot, found, risk)
+        if snapshot.evaluated and last:
             tables["roc"], row["auc_micro"] = metric_rows.roc_rows(snapshot)
+            row |= metric_rows.fairness_by_chance(snapshot, stream(self.run.seed, "resampling", state.round))
         if found:
-            tables["attacks"] = metric_rows.attack_rows(found, self.state.names)
+            rng = stream(self.run.seed, "resampling", state.round, 1)
+            tables["attacks"] = metric_rows.attack_rows(found, names) + risk.group_rows(rng)
         if found.audits:
-            tables["scores"] = metric_rows.score_rows(found, self.state.names)
+            tables["scores"] = risk_rows.score_columns(found.audits, names)
         for table, rows in tables.items():
-            self.parts.append(table, self.state.round - 1, rows)
+            self.parts.append(table, state.round - 1, rows)
 
 
 def table_parts(folder: TrialFolder, start: int) -> Parts:

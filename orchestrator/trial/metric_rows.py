@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
 from algorithms.interfaces import Outcome, Run
-from algorithms.metrics import classification, fairness, violations
+from algorithms.metrics import classification, fairness
 from algorithms.metrics import clusters as sorting
 from attacks.metrics.disparity import spearman
 from attacks.metrics.membership import losses
 from datasets.federation import Federation
+from orchestrator.trial import risk_rows
 from orchestrator.trial.attack_round import Findings
+from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.state import RunState
 
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
@@ -93,15 +96,14 @@ def of_own_model(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> 
     return values[np.arange(len(assignment)), assignment]
 
 
-def cluster_accuracies(accuracies: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
+def cluster_accuracies(accuracies: NDArray[np.float64], users: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the mean training accuracy of every model over its clients, NaN if it has none, [clusters].
 
     Args:
         accuracies: [clients, clusters] training accuracies.
-        assignment: [clients] the model of each client.
+        users: [clusters, clients] whether a client trained the model last.
     """
-    own, clusters = of_own_model(accuracies, assignment), accuracies.shape[1]
-    return np.array([own[assignment == j].mean() if (assignment == j).any() else np.nan for j in range(clusters)])
+    return np.array([own[who].mean() if who.any() else np.nan for own, who in zip(accuracies.T, users, strict=True)])
 
 
 def name_models(shot: Snapshot) -> list[str]:
@@ -109,8 +111,10 @@ def name_models(shot: Snapshot) -> list[str]:
     state, clusters = shot.state, shot.state.losses.shape[1]
     if clusters == 1 or not shot.two_groups:
         return [f"model_{j}" for j in range(clusters)] if clusters > 1 else ["global"]
-    previous = state.names or None
-    return list(sorting.name_models(state.assignment, shot.data.groups, clusters, previous))
+    # A name stays once risk counts: clients that move because of it must not take a group's name from its model.
+    frozen = bool((state.reference >= 0).all())
+    choice, previous = (state.reference, None) if frozen else (state.assignment, state.names or None)
+    return list(sorting.name_models(choice, shot.data.groups, clusters, previous))
 
 
 def round_row(shot: Snapshot) -> dict[str, Any]:
@@ -121,8 +125,9 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
     if "lambda_max" in state.statistics:  # rank correlation of two measures of the same curvature
         row["rho_spearman"] = spearman(state.statistics["lambda_max"], state.statistics["hessian_trace"])
+    row |= risk_rows.model_columns(state, shot.preferences, shot.data) | risk_rows.moved_columns(state, shot.data)
     if shot.two_groups:
-        row |= _risks(shot) | _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
+        row |= _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
     sizes = np.bincount(state.assignment, minlength=len(shot.names))
     return row | {f"clients_{name}": int(size) for name, size in zip(shot.names, sizes, strict=True)}
 
@@ -163,40 +168,46 @@ def _server_test(shot: Snapshot) -> dict[str, float]:
     }
 
 
-def _risks(shot: Snapshot) -> dict[str, Any]:
-    """Return the measured risk of each model, the violations of the clients' thresholds, and the gap between risks."""
-    state, groups = shot.state, shot.data.groups
-    row: dict[str, Any] = {}
-    for name, risk in zip(shot.names, state.measured_risks, strict=True):
-        occupied = (state.assignment == shot.names.index(name)).any()
-        row[f"mia_accuracy_{name}"] = float(risk) if occupied else None
-    tau = shot.preferences.threshold
-    row["violations"] = violations.violations(tau, state.measured_risks, state.assignment)
-    for g, name in enumerate(shot.data.group_names):
-        row[f"violations_{name}"] = violations.violations(tau, state.measured_risks, state.assignment, groups == g)
-    return row | {"risk_gap": sorting.risk_gap(state.measured_risks, shot.names)}
-
-
 def _sorting(shot: Snapshot) -> dict[str, Any]:
-    """Return how clients are sorted into clusters: purity, migrations, and the minority's loss gap between models."""
+    """Return how clients are sorted into clusters: purity, own users of each model, and the minority's loss gap."""
     state, groups, clusters = shot.state, shot.data.groups, len(shot.names)
     gaps = sorting.loss_gap(state.losses, shot.names)[groups == 1]
     return {
         "purity": sorting.purity(state.assignment, groups, clusters),
-        "migrated": sorting.count_migrated(state.assignment, groups, shot.names) if clusters > 1 else 0,
         "loss_gap": float(np.mean(gaps)) if len(gaps) else float("nan"),
+        **risk_rows.own_client_columns(state, shot.data),
     }
 
 
 def _fairness(shot: Snapshot) -> dict[str, float]:
     """Return the fairness metrics of the two groups on the test examples that clients own."""
+    return fairness.fairness(*_predictions_by_group(shot))
+
+
+def fairness_by_chance(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
+    """Return the fairness metrics to expect if the group made no difference; empty without two groups.
+
+    Args:
+        shot: the state after the evaluation of a round.
+        rng: shuffles the groups of the test examples.
+    """
+    return fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {}
+
+
+def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], int]:
+    """Return predictions, labels and whether in the majority, of the test examples that clients own, and the classes."""
     predicted, owned = shot.predictions[shot.used, np.arange(len(shot.used))].astype(np.int64), shot.test_group >= 0
-    privileged = shot.test_group[owned] == 0
-    return fairness.fairness(predicted[owned], shot.data.test.y[owned], privileged, shot.data.classes)
+    return predicted[owned], shot.data.test.y[owned], shot.test_group[owned] == 0, shot.data.classes
 
 
-def client_rows(shot: Snapshot, found: Findings) -> dict[str, Any]:
-    """Return the columns of ``clients.parquet`` for one round, one entry per client."""
+def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[str, Any]:
+    """Return the columns of ``clients.parquet`` for one round, one entry per client.
+
+    Args:
+        shot: the state after the evaluation of the round.
+        found: the results of the round's attacks.
+        risk: what the attack behind the published risk tells about clients.
+    """
     state, data = shot.state, shot.data
     clients = np.arange(data.clients)
     owned = np.bincount(data.test_owner[data.test_owner >= 0], minlength=data.clients)
@@ -221,7 +232,7 @@ def client_rows(shot: Snapshot, found: Findings) -> dict[str, Any]:
         columns[f"loss_{name}"] = state.losses[:, j]
     for _, _, exposure in found.exposures:
         columns |= exposure.clients
-    return columns | state.statistics
+    return columns | risk.client_columns() | state.statistics
 
 
 def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
@@ -240,14 +251,22 @@ def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[s
 
 
 def attack_columns(found: Findings, names: list[str]) -> dict[str, Any]:
-    """Return what attacks contribute to a round's row; results on models are reported as in `slot_columns`."""
+    """Return what attacks contribute to a round's row.
+
+    Of results on models there is the mean over models, the largest value, and that of each model.
+    """
     row: dict[str, Any] = {}
     for _, _, exposure in found.exposures:
         row |= exposure.metrics
-    of_models: dict[int, dict[str, Any]] = {}
+    of_models: dict[str, dict[int, float]] = {}
     for _, _, cluster, audit in found.audits:
-        of_models.setdefault(cluster, {}).update(audit.metrics)
-    return row | slot_columns(of_models, names)
+        for metric, value in audit.metrics.items():
+            of_models.setdefault(metric, {})[cluster] = value
+    for metric, values in of_models.items():
+        known = [value for value in values.values() if not math.isnan(value)] or [math.nan]
+        row |= {metric: float(np.mean(known)), f"{metric}_worst": float(np.max(known))}
+        row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
+    return row
 
 
 def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
@@ -264,30 +283,15 @@ def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
 
 def attack_rows(found: Findings, names: list[str]) -> list[dict[str, Any]]:
     """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or client) and metric."""
-    rows = [
-        {"attack": one.subject, "round": round_, "target": names[cluster], "metric": one.metric, "value": one.value}
-        for _, round_, cluster, audit in found.audits
-        for one in audit.measures
+    of_models = [(one.subject, round_, names[j], one) for _, round_, j, audit in found.audits for one in audit.measures]
+    of_clients = [
+        (attack, round_, one.subject, one) for attack, round_, exposure in found.exposures for one in exposure.measures
     ]
-    return rows + [
-        {"attack": attack, "round": round_, "target": one.subject, "metric": one.metric, "value": one.value}
-        for attack, round_, exposure in found.exposures
-        for one in exposure.measures
+    return [
+        {"attack": attack, "round": round_, "target": target, "metric": one.metric, "value": one.value}
+        | {"low": one.low, "high": one.high, "chance": one.chance}
+        for attack, round_, target, one in of_models + of_clients
     ]
-
-
-def score_rows(found: Findings, names: list[str]) -> dict[str, Any]:
-    """Return the columns of ``scores.parquet``, the score of every attacked example; ``found`` must hold an audit."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("attack", "round", "target", "client", "member", "score")}
-    for _, round_, cluster, audit in found.audits:
-        scores = audit.scores
-        count = len(scores.score)
-        columns["attack"] += scores.attack.tolist()
-        columns["round"] += [round_] * count
-        columns["target"] += [names[cluster]] * count
-        for name in ("client", "member", "score"):
-            columns[name].append(getattr(scores, name))
-    return columns | {name: np.concatenate(columns[name]) for name in ("client", "member", "score")}
 
 
 def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:

@@ -36,6 +36,7 @@ PURPOSES = {
             "replicas",
             "pretraining",
             "validation",
+            "resampling",
         )
     )
 }

@@ -42,7 +42,7 @@ class Trial:
         rng = stream(run.seed, "preferences")
         self.preferences = clustering.module.preferences(clustering.config, self.data.clients, rng)
         plan = clustering.module.starts(clustering.config)
-        # The last round is never part of the comparison: the reported choice of models must take the risk into account.
+        # The last round is never part of the comparison: its choice of models may take the risk into account.
         self.compared_after = min(plan.rounds, run.rounds - 1)
         self.starts = plan.initializations if self.compared_after else 1
         decided = self.compared_after if self.starts > 1 else run.rounds
@@ -124,8 +124,15 @@ class Trial:
             return random_partition(clustering.config.clusters, self.data.clients, rng), view.losses
         # During the comparison, risk does not count, so that every algorithm compares the same initializations.
         neutral = replace(self.preferences, beta=np.zeros(self.data.clients))
-        preferences = neutral if self.comparing else self.preferences
-        return clustering.module.choose(clustering.config, view, preferences)
+        if self.comparing:
+            return clustering.module.choose(clustering.config, view, neutral)
+        if self._risk_counts_now():
+            self.state.reference, _ = clustering.module.choose(clustering.config, view, neutral)
+        return clustering.module.choose(clustering.config, view, self.preferences)
+
+    def _risk_counts_now(self) -> bool:
+        """Return whether this is the first choice for which a risk has been measured."""
+        return bool((self.state.reference < 0).any() and np.isfinite(self.state.measured_risks).any())
 
     def _compare(self) -> None:
         """Keep the current initialization if it is the best so far, then try the next or continue with the best."""

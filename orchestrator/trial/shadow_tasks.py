@@ -18,14 +18,14 @@ import numpy as np
 import ray
 
 from algorithms.interfaces import Run
-from attacks.interfaces import AttackedModel, Audit, Cluster, Exposure, ModelAttack, ReplicaAttack, ShadowJob
+from attacks.interfaces import AttackedModel, Audit, Exposure, ModelAttack, ReplicaAttack, ShadowJob
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.results.folder import write_atomically
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
-from orchestrator.trial.worker_session import Setup, session
+from orchestrator.trial.worker_session import Session, Setup, session
 
 
 class ShadowTasks:
@@ -55,7 +55,7 @@ class ShadowTasks:
         data: Federation,
         models: ClusterModels,
     ) -> dict[int, Audit]:
-        """Attack every model that has clients (`AttackTasks.audit`).
+        """Attack every model that clients have trained (`AttackTasks.audit`).
 
         Raises:
             TimeoutError: no task finished within the time limit.
@@ -63,8 +63,9 @@ class ShadowTasks:
         seed_for = lambda purpose, *place: integer(run.seed, purpose, *place)  # noqa: E731
         sent, audits, shadows = ray.put(models), {}, []
         for cluster in models.clusters:
-            attacked = Cluster(data, cluster, models.assignment)
-            jobs = attack.module.shadow_jobs(attack.config, attacked, models.accuracies[cluster], seed_for)
+            attacked, accuracy = models.cluster(data, cluster), models.accuracies[cluster]
+            rounds = int(models.trained_rounds[cluster])
+            jobs = attack.module.shadow_jobs(attack.config, attacked, accuracy, rounds, seed_for)
             refs = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
             audits[cluster] = self._task(_audit).remote(setup, attack.name, cluster, sent, *refs)
             shadows += refs
@@ -110,14 +111,12 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     """Train one shadow model, or read it from the cache."""
     worker = session(setup)
     module = _find_attack(worker.run, attack).module
-    training = {name: value for name, value in worker.run.training.config if name not in ("backend", "clients_per_job")}
-    circumstances = [worker.data.digest(), worker.run.model.name, worker.run.model.config.model_dump(), training]
-    extra = hashlib.sha256(json.dumps(circumstances, sort_keys=True).encode()).hexdigest()
+    extra = hashlib.sha256(json.dumps(_circumstances(worker), sort_keys=True).encode()).hexdigest()
     path = Path(cache) / f"{job.key(extra)}.npz"
     if path.exists() and module.Shadow is not None:
         with np.load(path) as file:
             return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
-    shadow = module.train_shadow(job, worker.data.shadow, worker.data.prepare, worker.network, worker.run.training)
+    shadow = module.train_shadow(job, worker.data, worker.network, worker.run)
     buffer = io.BytesIO()
     np.savez(buffer, **dataclasses.asdict(shadow))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,12 +124,20 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     return shadow
 
 
+def _circumstances(worker: Session) -> list[Any]:
+    """Return what a shadow model depends on besides its job: the shadow set, and the run as far as it enters training."""
+    run = worker.run.to_dict()
+    for name in ("rounds", "seed", "evaluate_every", "data", "clustering", "attacks"):
+        del run[name]
+    return [worker.data.digest(), worker.run.clustering.module.selection_size(worker.run.clustering.config), run]
+
+
 def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shadows: Any) -> Audit:
     """Attack one of the trial's models with its trained shadow models."""
     worker = session(setup)
     component = _find_attack(worker.run, attack)
     rng = stream(worker.run.seed, "audit", models.round, cluster)
-    attacked = Cluster(worker.data, cluster, models.assignment)
+    attacked = models.cluster(worker.data, cluster)
     return component.module.audit(
         component.config, AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng)
     )

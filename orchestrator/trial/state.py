@@ -28,8 +28,12 @@ class RunState:
         accuracies: [clients, clusters] accuracy of every model on every client's training examples.
         selection: [clients, clusters] the losses by which clients choose.
         assignment: [clients] model of each client, -1 before the first choice.
+        reference: [clients] the model that each client chose by loss alone when risk began to count; -1 before.
+        users: [clusters, clients] whether a client trained the model last, among those who did.
+        trained_rounds: [clusters] the number of rounds after the last one in which clients trained the model.
         published_risks: [clusters] attack accuracy last published to the clients.
         measured_risks: [clusters] attack accuracy last measured, NaN before the first attack.
+        queried: [clusters, 2] attacked members and non-members behind the measured risk; 0: not known.
         names: name of each model ("majority", "minority", ...).
         round: the next round, counted from 0.
         start: the number of the initialization.
@@ -45,8 +49,12 @@ class RunState:
     accuracies: NDArray[np.float64]
     selection: NDArray[np.float64]
     assignment: NDArray[np.int64]
+    reference: NDArray[np.int64]
+    users: NDArray[np.bool_]
+    trained_rounds: NDArray[np.int64]
     published_risks: NDArray[np.float64]
     measured_risks: NDArray[np.float64]
+    queried: NDArray[np.int64]
     names: list[str]
     round: int = 0
     start: int = 0
@@ -56,7 +64,18 @@ class RunState:
     spent: list[Spending] = field(default_factory=list)
 
 
-ARRAYS = ("losses", "accuracies", "selection", "assignment", "published_risks", "measured_risks")
+ARRAYS = (
+    "losses",
+    "accuracies",
+    "selection",
+    "assignment",
+    "reference",
+    "users",
+    "trained_rounds",
+    "published_risks",
+    "measured_risks",
+    "queried",
+)
 PLAIN = ("names", "round", "start", "outer")
 NAMED = ("statistics", "optimizer_states")
 

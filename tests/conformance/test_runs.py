@@ -103,7 +103,8 @@ def test_a_choice_does_not_depend_on_the_order_of_models_and_clients(name):
     assert (costs.argmin(axis=1) == chosen).all()
     models, clients = rng.permutation(config.clusters), rng.permutation(30)
     turned = View(view.losses[:, models][clients], view.published_risks[models], view.previous[clients], 10)
-    theirs = replace(preferences, threshold=preferences.threshold[clients], beta=preferences.beta[clients])
+    turn = None if preferences.turn is None else preferences.turn[clients]
+    theirs = replace(preferences, threshold=preferences.threshold[clients], beta=preferences.beta[clients], turn=turn)
     assert (models[module.choose(config, turned, theirs)[0]] == chosen[clients]).all()
 
 

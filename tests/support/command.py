@@ -22,7 +22,7 @@ base:
   model: {name: mlp, hidden: [16]}
   training: {lr: 0.1, epochs: 1, batch_size: 10, clients_per_job: 3}
   clustering: {name: ifca, restarts: 2, restart_rounds: 2, warm_start_rounds: 1}
-  attacks: [{name: shadow_mia, every: 2, shadows: 1, max_epochs: 3}]
+  attacks: [{name: shadow_mia, every: 2, shadows: 1}]
 sweep:
   clustering.name: {grid_search: [ifca, ifca_mir]}
   training.lr: {grid_search: [0.1, 0.2]}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from algorithms.interfaces import Run
-from attacks.interfaces import AttackedModel, Cluster
+from attacks.interfaces import AttackedModel
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.folder import Folder
@@ -28,13 +28,15 @@ class InlineShadows:
     def audit(self, setup, run, attack, data, models) -> dict[int, Any]:
         network, found = _sessions[setup.key].network, {}
         for j in models.clusters:
-            cluster = Cluster(data, j, models.assignment)
+            cluster = models.cluster(data, j)
             jobs = attack.module.shadow_jobs(
-                attack.config, cluster, models.accuracies[j], lambda *p: integer(run.seed, *p)
+                attack.config,
+                cluster,
+                models.accuracies[j],
+                int(models.trained_rounds[j]),
+                lambda *p: integer(run.seed, *p),
             )
-            shadows = [
-                attack.module.train_shadow(job, data.shadow, data.prepare, network, run.training) for job in jobs
-            ]
+            shadows = [attack.module.train_shadow(job, data, network, run) for job in jobs]
             model = AttackedModel(
                 cluster, network, models.weights[j], shadows, stream(run.seed, "audit", models.round, j)
             )

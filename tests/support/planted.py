@@ -70,7 +70,7 @@ def clustered(name: str = "ifca", **fields: Any) -> dict[str, Any]:
     return {"name": name, "warm_start_rounds": 0, "restarts": 1, **fields}
 
 
-ATTACK = {"name": "shadow_mia", "every": 2, "shadows": 1, "max_epochs": 2, "queries": 20}
+ATTACK = {"name": "shadow_mia", "every": 2, "shadows": 1, "queries": 20}
 
 
 def opened(run: Run | dict[str, Any], folder: Path, data: Federation | None = None, shadows: Any = None) -> Trial:

@@ -14,10 +14,19 @@ from attacks._shadows import Shadow
 from attacks.interfaces import Audit, Cluster
 from attacks.shadow_mia import Config, shadow_jobs, train_shadow
 from datasets.federation import Examples, Federation, Preparation
+from orchestrator.config.run import resolve
 from tests.support.stand_ins import StandIn
 
 CLIENTS, EACH, SHADOWS, NONMEMBERS, CLASSES, FEATURES = 6, 40, 400, 300, 10, 2000
 HALVES = np.array([0, 0, 0, 1, 1, 1])
+RUN = resolve(
+    {
+        "rounds": 2,
+        "data": "digits",
+        "model": {"name": "mlp", "hidden": [64]},
+        "training": {"optimizer": "adam", "lr": 1e-3, "batch_size": 20},
+    }
+)
 TRAINING = StandIn(local_sgd, local_sgd.Config(optimizer="adam", lr=1e-3, batch_size=20))
 
 
@@ -87,8 +96,12 @@ def memorized(network: Network, examples: Examples, epochs: int = 5):
 def shadows_of(
     config: Config, data: Federation, network: Network, accuracy: float = 1.0, cluster: int = 0
 ) -> list[Shadow]:
-    jobs = shadow_jobs(config, Cluster(data, cluster, HALVES), accuracy, seeds())
-    return [train_shadow(job, data.shadow, data.prepare, network, TRAINING) for job in jobs]
+    jobs = shadow_jobs(config, cluster_of(data, cluster), accuracy, 2, seeds())
+    return [train_shadow(job, data, network, RUN) for job in jobs]
+
+
+def cluster_of(data: Federation, cluster: int, assignment: np.ndarray = HALVES, left: tuple[int, ...] = ()) -> Cluster:
+    return Cluster(data, cluster, np.flatnonzero(assignment == cluster), np.array(left, np.int64))
 
 
 def value(found: Audit, attack: str, metric: str) -> float:

@@ -17,8 +17,10 @@ ROUND |= {"aggregated_accuracy": 0.81, "test_accuracy": 0.79, "f1_macro": 0.78, 
 GROUPED = {
     "accuracy_majority": 0.911,
     "accuracy_minority": 0.722,
-    "mia_accuracy_majority": 0.513,
-    "mia_accuracy_minority": 0.634,
+    "risk_majority": 0.513,
+    "risk_minority": 0.634,
+    "mia_accuracy_majority": 0.51,
+    "mia_accuracy_minority": 0.63,
     "violations": 7.0,
     "violations_majority": 2.0,
     "violations_minority": 5.0,
@@ -84,10 +86,10 @@ WIDE = {
         "accuracy majority",
         "accuracy minority",
         "training loss",
-        "MIA majority",
-        "MIA minority",
+        "risk majority",
+        "risk minority",
         "violations",
-        "migrated",
+        "moved",
         "purity",
     ],
     "finp": ["accuracy", "training loss", "SIA mean", "SIA CoV", "SIA FI", "EOD", "EOD by chance", "loss CoV"],
@@ -103,7 +105,7 @@ WIDE = {
     "plain": ["accuracy", "training loss"],
 }
 NARROW = {
-    "groups": ["accuracy majority", "accuracy minority", "MIA majority", "MIA minority"],
+    "groups": ["accuracy majority", "accuracy minority", "risk majority", "risk minority"],
     "finp": ["accuracy", "SIA mean", "SIA CoV", "SIA FI", "EOD", "EOD by chance", "loss CoV"],
     "metric": ["accuracy clients", "accuracy server", "CIA difference", "noise std"],
     "plain": ["accuracy", "training loss"],
@@ -217,3 +219,18 @@ def test_titles_are_shortened_in_their_keys_before_their_values() -> None:
     assert shorten(title, 24) == "ifca_mir min…=0.1 seed=0"
     assert all(len(shorten(title, width)) <= width for width in range(1, 40))
     assert shorten("a_title_without_any_key", 12) == "a_titl…y_key"
+
+
+FOREIGN = {"own_clients_minority": 4, "clients_minority": 29, "own_clients_majority": 11, "clients_majority": 11}
+SENTENCE = "the minority's model serves 4 of the minority's clients and 25 others"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_model_that_serves_others_than_its_group_is_named_once(terminal: bool) -> None:
+    screen, _ = sweep("groups", 200, terminal=terminal)
+    for round_ in (7, 8, 9):
+        screen.on_rounds("0", [dict(SWEEPS["groups"][0]) | FOREIGN | {"round": round_}])
+    screen.on_ended("0", {"status": "finished", "seconds": 3.0, "metrics": dict(FOREIGN)})
+    said = screen.console.export_text()
+    assert said.count(SENTENCE) == 1
+    assert "the majority's model" not in said

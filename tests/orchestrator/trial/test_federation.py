@@ -10,11 +10,11 @@ import torch
 
 from algorithms.interfaces import Run
 from datasets.federation import Federation
-from orchestrator import dry_run
 from orchestrator.cluster.gpu_memory import measure_memory
 from orchestrator.cluster.placement import Placement, placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
+from orchestrator.estimates.trial import Estimator
 from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig
@@ -89,7 +89,7 @@ def test_the_dry_run_and_the_check_of_memory_partition_as_the_run_does(
     run = a_run(split_seed=split_seed)
     ran = opened_by_a_driver(run, tmp_path)
     place = placement(Resources(client_actors=1), run.training.config)
-    dry_run._trial_seconds(run, SimpleNamespace(data_root=Path()), place)  # type: ignore[arg-type]
+    Estimator(Path(), place).shares(run)
     measure_memory(run.to_dict(), ".")
     assert len(made) == 3
     assert {content(one) for one in made} == {content(ran)}

@@ -13,9 +13,10 @@ from attacks.interfaces import Audit, Measure, Scores
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.tables import as_table
-from orchestrator.trial import metric_rows
+from orchestrator.trial import metric_rows, risk_rows
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.metric_rows import Snapshot
+from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.state import RunState
 from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, planted, table
 
@@ -48,6 +49,10 @@ def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool
         "accuracies": accuracies[:, order],
         "selection": losses[:, order],
         "assignment": 1 - chosen if flipped else chosen,
+        "reference": np.array([1, 1, 1, 0] if flipped else SORTED),
+        "users": np.array([[True, True, True, False], [False, False, False, True]])[order],
+        "trained_rounds": np.array([3, 3]),
+        "queried": np.full((2, 2), 20),
         "published_risks": np.array([0.65, 0.9])[order],
         "measured_risks": np.array([0.65, 0.9])[order],
         "names": [],
@@ -85,8 +90,14 @@ def test_by_hand_a_sorted_round(flipped):
         "loss_gap": 1.5,
         "purity": 1.0,
         "migrated": 0,
+        "moved_majority": 0,
+        "moved_minority": 0,
         "clients_majority": 3,
         "clients_minority": 1,
+        "own_clients_majority": 3,
+        "own_clients_minority": 1,
+        "mia_accuracy": (0.65 + 0.9) / 2,
+        "mia_accuracy_worst": 0.9,
     }
     assert {name: row[name] for name in expected} == pytest.approx(expected)
 
@@ -97,7 +108,8 @@ def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():
     assert (row["accuracy_majority"], row["model_accuracy_majority"]) == (3 / 4, 3 / 4)
     row = metric_rows.round_row(shot((0, 1, 0, 1)))
     assert (row["accuracy_majority"], row["model_accuracy_majority"]) == (2 / 4, 3 / 4)
-    assert (row["purity"], row["migrated"], row["clients_minority"]) == (3 / 4, 0, 2)
+    assert (row["purity"], row["moved_majority"], row["clients_minority"]) == (3 / 4, 1, 2)
+    assert (row["moved_minority"], row["migrated"], row["own_clients_minority"]) == (0, 1, 1)
 
 
 def test_without_groups_there_is_an_accuracy_and_no_more():
@@ -105,7 +117,9 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     row = metric_rows.round_row(shot((0, 0, 0, 1), data))
     assert row["accuracy"] == 3 / 8  # the model that most clients use, on examples of nobody
     judged = {"accuracy", "test_accuracy", "test_loss", "f1_macro", "precision_macro"}
-    assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged
+    risks = {"mia_accuracy", "mia_accuracy_worst", "mia_accuracy_model_0", "mia_accuracy_model_1"}
+    risks |= {"violations", "violations_null", "migrated"}
+    assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged | risks
 
 
 def test_examples_of_nobody_and_groups_without_examples_count_for_no_group():
@@ -153,15 +167,15 @@ def test_an_empty_cluster_has_no_metrics_and_a_collapse_is_reported(flipped):
 def test_a_risk_that_was_never_measured_is_empty_in_the_table():
     columns = as_table([metric_rows.round_row(shot(measured_risks=np.full(2, np.nan)))]).to_pydict()
     for name in ("mia_accuracy_majority", "mia_accuracy_minority", "violations", "violations_minority", "risk_gap"):
-        assert columns[name] == [None], name
+        assert columns.get(name, [None]) == [None], name
     assert columns["purity"] == [1.0]
 
 
 def test_models_in_nobodys_use_have_no_training_accuracy():
     accuracies = np.array([[1.0, 0.5], [0.5, 0.5]])
-    found = metric_rows.cluster_accuracies(accuracies, np.array([0, 0]))
+    found = metric_rows.cluster_accuracies(accuracies, np.array([[True, True], [False, False]]))
     assert found[0] == 0.75 and np.isnan(found[1])
-    assert metric_rows.cluster_accuracies(accuracies, np.array([0, 1])).tolist() == [1.0, 0.5]
+    assert metric_rows.cluster_accuracies(accuracies, np.eye(2, dtype=bool)).tolist() == [1.0, 0.5]
 
 
 def test_an_empty_cluster_keeps_its_model_while_the_other_one_trains(tmp_path):
@@ -175,19 +189,27 @@ def test_an_empty_cluster_keeps_its_model_while_the_other_one_trains(tmp_path):
     assert trial.state.models[1].params.tobytes() != moved
     assert (by_round(trial, "cluster")[2:] == 1).all()
     rows = table(trial, "rounds")
-    assert rows["clients_minority"][2:] == [0, 0, 0]
-    assert rows["mia_accuracy_minority"][2:] == [None] * 3
-    assert rows["model_accuracy_minority"][2:] == [None] * 3
+    # The names are those of the choice before risk counted, when all preferred the first model.
+    assert rows["clients_majority"][2:] == rows["own_clients_majority"][2:] == [0, 0, 0]
+    assert rows["mia_accuracy_majority"][2:] == [None] * 3
+    assert rows["model_accuracy_majority"][2:] == [None] * 3
+    assert rows["migrated"][2:] == [7] * 3
     assert rows["purity"][2:] == [0.7] * 3
     assert None not in rows["loss"] and None not in rows["accuracy"]
-    assert set(by_round(trial, "model")[2:].ravel()) == {"majority"}
+    assert set(by_round(trial, "model")[2:].ravel()) == {"minority"}
 
 
 # Clients
 
 
+def client_rows(made: Snapshot) -> dict[str, Any]:
+    """The clients' rows of a round without an attack."""
+    found = Findings(made.state.assignment)
+    return metric_rows.client_rows(made, found, ClientExposure(found, None, made.data))
+
+
 def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
-    columns = {name: list(values) for name, values in metric_rows.client_rows(shot(), Findings()).items()}
+    columns = {name: list(values) for name, values in client_rows(shot()).items()}
     assert columns["round"] == [2] * 4
     assert columns["group"] == ["majority"] * 3 + ["minority"]
     assert columns["model"] == ["majority"] * 3 + ["minority"]
@@ -204,9 +226,7 @@ def test_by_hand_every_client_has_a_row_for_the_model_that_it_uses():
 
 
 def test_a_client_without_test_examples_has_no_test_accuracy():
-    columns = as_table(
-        metric_rows.client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])), Findings())
-    ).to_pydict()
+    columns = as_table(client_rows(shot(data=four_clients([0, 0, 1, -1, 3, 3, 3, -1])))).to_pydict()
     assert columns["test_accuracy"] == [1.0, 1.0, None, 1.0]
 
 
@@ -222,7 +242,7 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
         score=np.arange(count) / 4,
     )
     measured = (
-        Measure("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4),
+        Measure("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4, 0.6, 0.8, 0.5),
         Measure("maximum", "auc", 0.75),
     )
     audit = Audit(0.0, measured, scores)
@@ -230,19 +250,19 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
 
 
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
-    examples, names = Findings([found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
-    assert metric_rows.attack_rows(examples, names) == [
-        {"attack": "shadow_mia", "round": 5, "target": "majority", "metric": "balanced_accuracy", "value": 0.75},
-        {"attack": "maximum", "round": 5, "target": "majority", "metric": "auc", "value": 0.75},
-        {"attack": "shadow_mia", "round": 5, "target": "minority", "metric": "balanced_accuracy", "value": 0.5},
-        {"attack": "maximum", "round": 5, "target": "minority", "metric": "auc", "value": 0.75},
-    ]
-    assert as_table(metric_rows.score_rows(examples, names)).to_pydict() == {
+    examples, names = Findings(np.array(SORTED), [found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
+    rows = as_table(metric_rows.attack_rows(examples, names)).to_pydict()
+    assert rows["attack"] == ["shadow_mia", "maximum"] * 2 and rows["round"] == [5] * 4
+    assert rows["target"] == ["majority"] * 2 + ["minority"] * 2
+    assert rows["metric"] == ["balanced_accuracy", "auc"] * 2 and rows["value"] == [0.75, 0.75, 0.5, 0.75]
+    assert (rows["low"], rows["high"], rows["chance"]) == ([0.6, None] * 2, [0.8, None] * 2, [0.5, None] * 2)
+    assert as_table(risk_rows.score_columns(examples.audits, names)).to_pydict() == {
         "attack": ["loss_threshold"] * 3,
         "round": [5] * 3,
         "target": ["majority", "majority", "minority"],
         "client": [0, 1, 0],
         "member": [True, False, True],
+        "left": [False] * 3,
         "score": [0.0, 0.25, 0.0],
     }
 

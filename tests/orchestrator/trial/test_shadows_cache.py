@@ -30,8 +30,8 @@ def changed(**slots: Any) -> dict[str, Any]:
 def a_job(trial: Trial, k: int = 0) -> Any:
     fields: dict[str, Any] = {name: value for name, value in ATTACK.items() if name != "name"}
     config = shadow_mia.Config(**fields, signal="server_only")
-    everybody = np.zeros(4, np.int64)
-    return shadow_mia.shadow_jobs(config, Cluster(DATA, 0, everybody), 0.9, lambda *place: integer(0, *place))[k]
+    everybody = Cluster(DATA, 0, np.arange(4))
+    return shadow_mia.shadow_jobs(config, everybody, 0.9, 2, lambda *place: integer(0, *place))[k]
 
 
 def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = None, k: int = 0) -> Any:
@@ -76,11 +76,9 @@ def test_what_is_read_is_what_would_be_trained(tmp_path):
     [
         changed(rounds=7),
         changed(clustering=clustered("ifca_mir")),
-        changed(training={"lr": 0.1, "backend": "loop", "clients_per_job": 1}),
-        changed(aggregation={"weights": "uniform"}),
         changed(attacks=[ATTACK | {"every": 1}]),
     ],
-    ids=["rounds", "clustering", "backend", "aggregation", "schedule"],
+    ids=["rounds", "clustering", "schedule"],
 )
 def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path, monkeypatch, run):
     shadow(RUN, tmp_path / "a", tmp_path / "cache")
@@ -96,9 +94,26 @@ def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path,
         changed(training={"lr": 0.1, "optimizer": "adam"}),
         changed(training={"lr": 0.1, "threads": 2}),
         changed(training={"lr": 0.1, "precision": "bf16"}),
+        changed(training={"lr": 0.1, "backend": "loop", "clients_per_job": 1}),
+        changed(aggregation={"weights": "uniform"}),
+        changed(privacy={"name": "global_dp", "noise_multiplier": 1.0}),
+        changed(objective={"name": "fedprox", "mu": 0.1}),
+        changed(participation="fixed", participation_rate=0.5),
         changed(model={"name": "mlp", "hidden": [3]}),
     ],
-    ids=["rate", "batch", "optimizer", "threads", "precision", "model"],
+    ids=[
+        "rate",
+        "batch",
+        "optimizer",
+        "threads",
+        "precision",
+        "backend",
+        "aggregation",
+        "privacy",
+        "objective",
+        "participation",
+        "model",
+    ],
 )
 def test_a_trial_that_trains_otherwise_has_shadows_of_its_own(tmp_path, run):
     shadow(RUN, tmp_path / "a", tmp_path / "cache")
@@ -132,8 +147,9 @@ class Cached:
         for j in models.clusters:
             jobs = attack.module.shadow_jobs(
                 attack.config,
-                Cluster(data, j, models.assignment),
+                models.cluster(data, j),
                 models.accuracies[j],
+                int(models.trained_rounds[j]),
                 lambda *place: integer(run.seed, *place),
             )
             trained = [shadow_tasks._shadow(setup, attack.name, job, str(self.cache)) for job in jobs]
@@ -156,14 +172,12 @@ def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
     trial = finished(opened(RUN, tmp_path, DATA))
     trained = [shadow(RUN, tmp_path / "again", tmp_path / "cache")]
     setup = opened(RUN, tmp_path / "again", DATA).around.setup
-    everybody = np.zeros(4, np.int64)
-    models = ClusterModels(trial.state.models, everybody, np.full(2, 0.9), 3)
+    users = np.array([[True] * 4, [False] * 4])
+    models = ClusterModels(trial.state.models, users, np.zeros((2, 4), bool), np.full(2, 0.9), np.full(2, 3), 3)
     found = shadow_tasks._audit(setup, "shadow_mia", 0, models, *trained)
+    cluster, rng = Cluster(DATA, 0, np.arange(4)), stream(0, "audit", 3, 0)
     expected = shadow_mia.audit(
-        trial.run.attacks[0].config,
-        AttackedModel(
-            Cluster(DATA, 0, everybody), network_of(setup), trial.state.models[0], trained, stream(0, "audit", 3, 0)
-        ),
+        trial.run.attacks[0].config, AttackedModel(cluster, network_of(setup), trial.state.models[0], trained, rng)
     )
     assert found.measures == expected.measures
     assert found.scores.score.tobytes() == expected.scores.score.tobytes()

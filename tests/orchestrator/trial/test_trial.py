@@ -105,7 +105,8 @@ def test_ifca_recovers_the_planted_groups_and_names_the_models_after_them(tmp_pa
     run = given(8, seed=seed, clustering=clustered(**ROBUST), model={"name": "mlp", "hidden": hidden})
     trial = finished(opened(run, tmp_path, planted(seed=seed)))
     last = {name: values[-1] for name, values in table(trial, "rounds").items()}
-    assert (last["purity"], last["migrated"]) == (1.0, 0.0)
+    assert last["purity"] == 1.0
+    assert "migrated" not in last  # without an attack, risk never counts
     assert (last["clients_majority"], last["clients_minority"]) == (7, 3)
     clients = table(trial, "clients")
     assert clients["model"][-10:] == clients["group"][-10:]
@@ -146,14 +147,25 @@ def test_beta_one_moves_everybody_to_the_less_risky_model(tmp_path):
 
 @pytest.mark.parametrize("robust", [{}, ROBUST], ids=["plain", "restarts"])
 @pytest.mark.parametrize("safe", [0, 1])
-@pytest.mark.parametrize("rounds", [1, 2, 3, 6])
-def test_the_reported_choice_is_made_with_the_risk_however_short_the_run(tmp_path, robust, safe, rounds):
+@pytest.mark.parametrize("rounds", [3, 4, 6])
+def test_the_reported_choice_is_that_of_the_last_round_made_with_the_risk(tmp_path, robust, safe, rounds):
+    """The first risk is measured after two rounds, so it counts in the third."""
     risks = [0.9, 0.9]
     risks[safe] = 0.6
     run = given(rounds, clustering=mir(beta=1.0, **robust), attacks=[ATTACK])
     trial = finished(opened(run, tmp_path, shadows=risky(*risks)))
     assert trial.state.assignment.tolist() == [safe] * 10
+    assert trial.state.users[safe].all()
     assert table(trial, "rounds")["round"] == list(range(rounds))
+
+
+def test_a_risk_that_is_measured_after_the_last_round_moves_nobody(tmp_path):
+    """What is reported is about the models as they were trained, and about who trained them."""
+    trial = opened(given(2, clustering=mir(beta=1.0), attacks=[ATTACK]), tmp_path, shadows=risky(0.9, 0.6))
+    finished(trial)
+    for j in range(2):
+        assert (trial.state.assignment == j).tolist() == trial.state.users[j].tolist()
+    assert "migrated" not in table(trial, "rounds")
 
 
 def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
@@ -177,6 +189,7 @@ def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
     assert moved[minority].tolist() == (last["beta"] > df / (df + dl))[minority].tolist()
     assert 0 < moved.sum() < minority.sum()
     assert (last["model"] == "majority")[~minority].all()
+    assert (row["moved_majority"], row["moved_minority"]) == (0, moved.sum())
     assert (row["migrated"], row["risk_gap"], row["loss_gap"]) == pytest.approx((moved.sum(), dl, df[minority].mean()))
 
 

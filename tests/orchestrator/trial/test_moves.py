@@ -1,0 +1,120 @@
+"""Clients that move because of risk: names that stay, counts of who moved, and the exposure of those who did."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator.model_use import foreign_models
+from orchestrator.trial.attack_round import clients_that_left, last_users
+from tests.support.planted import ATTACK, PlannedShadows, clustered, finished, given, opened, planted, table
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ROBUST = {"warm_start_rounds": 1, "restarts": 2, "restart_rounds": 4}
+DATA = planted(clients=20, minority=4)
+MINORITY = DATA.groups == 1
+
+
+def invasion(folder: Path, **fields: Any) -> Any:
+    """A run in which the majority's model is said to be the risky one, so that its clients invade the minority's."""
+    clustering = clustered("ifca_mir", preference="constant", beta=1.0, **ROBUST) | fields
+    trial = opened(given(8, clustering=clustering, attacks=[ATTACK], training={"lr": 0.1}), folder, DATA)
+
+    favored: list[int] = []
+
+    def plan(round_: int) -> list[float]:
+        if round_ <= 4:  # before anybody minds the risk
+            favored[:] = [int(np.bincount(trial.state.assignment[~MINORITY], minlength=2).argmax())]
+        return [0.85 if j == favored[0] else 0.55 for j in range(2)]
+
+    trial.around = trial.rounds.around = replace(trial.around, tasks=PlannedShadows(plan))
+    return finished(trial)
+
+
+def test_a_majority_that_invades_the_minoritys_model_does_not_take_its_name(tmp_path: Path) -> None:
+    """As in the quickstart of old: nobody of the minority leaves, and the majority comes in greater numbers."""
+    trial = invasion(tmp_path)
+    rows = table(trial, "rounds")
+    last = {name: values[-1] for name, values in rows.items()}
+    assert (last["moved_minority"], last["moved_majority"], last["migrated"]) == (0, 16, 16)
+    assert (last["clients_minority"], last["own_clients_minority"]) == (20, 4)
+    clients = table(trial, "clients")
+    assert {m for m, g in zip(clients["model"][-20:], clients["group"][-20:], strict=True) if g == "minority"} == {
+        "minority"
+    }
+    # The risk of 0.55 is still that of the minority's model; the majority's has no users.
+    assert (last["mia_accuracy_minority"], last["mia_accuracy_majority"]) == (0.55, None)
+    assert foreign_models(last) == {
+        "majority": "nobody uses the majority's model",
+        "minority": "the minority's model serves 4 of the minority's clients and 16 others",
+    }
+
+
+def test_moves_are_counted_against_the_choice_by_loss_when_risk_begins_to_count(tmp_path: Path) -> None:
+    trial = invasion(tmp_path)
+    rows = table(trial, "rounds")
+    # Starts are compared after four rounds, for which a risk has been measured: so it counts from the fifth round on.
+    assert rows["migrated"] == [None] * 4 + [16] * 4
+    assert trial.state.reference.tolist() == np.where(MINORITY, *_by_name(trial)).tolist()
+
+
+def _by_name(trial: Any) -> tuple[int, int]:
+    return trial.state.names.index("minority"), trial.state.names.index("majority")
+
+
+def test_without_a_weight_of_risk_nobody_moves(tmp_path: Path) -> None:
+    rows = table(invasion(tmp_path, beta=0.0), "rounds")
+    assert rows["migrated"][-4:] == rows["moved_majority"][-4:] == rows["moved_minority"][-4:] == [0] * 4
+
+
+def test_an_emptied_model_is_attacked_on_the_records_of_those_who_used_it_last(tmp_path: Path) -> None:
+    trial = invasion(tmp_path)
+    emptied = trial.state.names.index("majority")
+    assert trial.state.users[emptied].tolist() == (~MINORITY).tolist()
+    assert trial.around.tasks.rounds[-1] == 8
+    assert trial.state.published_risks[emptied] == 0.85  # measured in the last round, not kept from an earlier one
+
+
+def test_users_of_a_model_are_those_who_trained_it_last() -> None:
+    users = last_users(np.zeros((3, 4), bool), np.array([0, 0, 1, 1]))
+    assert users.tolist() == [[True, True, False, False], [False, False, True, True], [False] * 4]
+    users = last_users(users, np.array([0, 0, 0, 0]))
+    assert users.tolist() == [[True] * 4, [False, False, True, True], [False] * 4]
+    left = clients_that_left(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]), 2)
+    assert left.tolist() == [[False] * 4, [False, True, False, False]]
+
+
+def test_the_exposure_of_those_who_moved_follows_from_the_scores(tmp_path: Path) -> None:
+    """Recomputed from the rows of scores.parquet, with the real attack and its shadow models."""
+    clustering = clustered("ifca_mir", preference="constant", beta=1.0, **ROBUST)
+    attack = ATTACK | {"shadows": 2, "risk": "loss_threshold", "queries": 500}
+    run = given(8, clustering=clustering, attacks=[attack], training={"lr": 0.1, "epochs": 5})
+    trial = finished(opened(run, tmp_path, DATA))
+    trial.parts.merge("scores", tmp_path / "scores.parquet")
+    scores = pq.read_table(tmp_path / "scores.parquet").to_pandas()
+    row = {name: values[-1] for name, values in table(trial, "rounds").items()}
+    last = scores[(scores["round"] == 8) & (scores["attack"] == "loss_threshold")]
+    own, left = last[~last["left"]], last[last["left"]]
+    movers = set(left[left["member"]]["client"])
+    assert movers == set(np.flatnonzero(trial.state.reference != trial.state.assignment).tolist())
+    assert 0 < len(movers) < 20
+
+    def accuracy(rows: Any) -> float:
+        said = rows["score"] >= 0
+        return float(said[rows["member"]].mean() + (~said)[~rows["member"]].mean()) / 2
+
+    used = {
+        name for name, group in zip(trial.state.names, range(2), strict=True) if (trial.state.assignment == group).any()
+    }
+    own = own[own["target"].isin(used)]
+    assert row["movers_risk"] == pytest.approx(accuracy(own[own["client"].isin(movers)]))
+    assert row["movers_risk_left"] == pytest.approx(accuracy(left))
+    for g, name in enumerate(DATA.group_names):
+        assert row[f"risk_{name}"] == pytest.approx(accuracy(own[own["client"].isin(np.flatnonzero(DATA.groups == g))]))
+    clients = table(trial, "clients")
+    tpr = own[own["member"]].groupby("client")["score"].apply(lambda s: (s >= 0).mean())
+    assert clients["risk_tpr"][-20:] == pytest.approx(tpr.reindex(range(20)).tolist())

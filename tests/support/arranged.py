@@ -1,0 +1,35 @@
+"""Results as the figures see them: read from a folder, or made up, and one figure drawn from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report.data import read_results, results, rows
+from orchestrator.report.figures.arrangement import Arrangement, arrange
+from orchestrator.report.figures.catalog import FIGURES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def read(folder: Path) -> Arrangement:
+    """The results in ``folder``."""
+    found = arrange(read_results(folder))
+    assert found is not None
+    return found
+
+
+def arranged(table: list[dict[str, Any]]) -> Arrangement:
+    """Finished trials with the columns of ``table``."""
+    trials = [{"id": str(i), "status": "finished", "seed": 0, **one} for i, one in enumerate(table)]
+    found = arrange(results(Path("made_up"), rows(trials), (), {}))
+    assert found is not None
+    return found
+
+
+def figure(name: str, arr: Arrangement) -> Figure:
+    """A figure that there must be."""
+    found = FIGURES[name](arr)
+    assert found is not None
+    return found
