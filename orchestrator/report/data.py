@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from orchestrator.metric_names import metrics, ordered
-from orchestrator.report.swept import SLOT_NAMES, swept_settings
+from orchestrator.metric_names import metric, metrics, ordered
+from orchestrator.report.estimate import Estimate, estimate, limits
+from orchestrator.report.swept import DEAL, SLOT_NAMES, swept_settings
 from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Trials: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Configs: TypeAlias = "Mapping[str, Mapping[str, Any]]"
+Repeat: TypeAlias = tuple[str, str]  # the deal and the seed of a trial, as texts
 
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
@@ -38,11 +40,11 @@ class NoResultsError(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Setting:
-    """The trials that differ only in their seed.
+    """The repetitions of one setting: trials that differ only in their seed, or in the seed of the deal.
 
     Attributes:
         values: the values of the swept keys.
-        trials: the trials, sorted by seed.
+        trials: the trials, sorted by deal and seed.
     """
 
     values: tuple[Value, ...]
@@ -54,9 +56,12 @@ class Setting:
         return [trial for trial in self.trials if trial["status"] == "finished"]
 
     def measured(self, metric: str) -> list[float]:
-        """The values of ``metric`` in the finished trials that have it, in the order of their seeds."""
-        values = [trial.get(metric) for trial in self.finished]
-        return [float(value) for value in values if value is not None]
+        """The independent values of ``metric`` in the finished trials that have it, see `independent`."""
+        return independent([(repeat(t), float(t[metric])) for t in self.finished if t.get(metric) is not None])
+
+    def estimate(self, name: str) -> Estimate:
+        """The mean and interval of the metric ``name``."""
+        return estimate(self.measured(name), limits(metric(name)))
 
     @property
     def unfinished(self) -> str:
@@ -70,8 +75,8 @@ class Results:
 
     Attributes:
         folder: the results folder; the sweep has its name.
-        trials: all trials, sorted by setting and seed, with a plain value for each of ``keys``.
-        keys: the swept keys except the seed, dotted.
+        trials: all trials, sorted by setting and repetition, with a plain value for each of ``keys``.
+        keys: the swept keys except the seeds of the run and of the deal, dotted.
         metrics: the final metrics of the trials, in the order of the reports.
         configs: the resolved run of every trial whose ``config.yaml`` is readable, by id.
     """
@@ -194,11 +199,33 @@ def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
     found = [
         Setting(
             tuple(group[0].get(key) for key in keys),
-            tuple(sorted(group, key=lambda t: (sort_key(t.get("seed")), text(t.get("id"))))),
+            tuple(sorted(group, key=lambda t: (sort_key(t.get(DEAL)), sort_key(t.get("seed")), text(t.get("id"))))),
         )
         for group in groups.values()
     ]
     return sorted(found, key=lambda setting: tuple(sort_key(value) for value in setting.values))
+
+
+def repeat(trial: Row) -> Repeat:
+    """Which repetition a trial is: its deal and its seed. Unless the sweep varies the deal, it follows the seed."""
+    deal, seed = trial.get(DEAL), text(trial.get("seed"))
+    return (seed if deal is None else text(deal), seed)
+
+
+def independent(values: Sequence[tuple[Repeat, float]]) -> list[float]:
+    """The values that count as independent, in the order of their repetitions.
+
+    Trials on the same deal resemble each other. If a sweep crosses deals with seeds, the mean of each deal is one value.
+
+    >>> independent([(("1", "0"), 0.5), (("1", "1"), 0.7), (("2", "0"), 0.9)])
+    [0.6, 0.9]
+    """
+    deals: dict[str, list[float]] = {}
+    for (deal, _), value in values:
+        deals.setdefault(deal, []).append(value)
+    if len(deals) < 2:
+        return [value for _, value in values]
+    return [found[0] if len(found) == 1 else sum(found) / len(found) for found in deals.values()]
 
 
 def counts(trials: Iterable[Row]) -> dict[str, int]:

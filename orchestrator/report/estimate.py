@@ -1,14 +1,25 @@
-"""Means over seeds and their confidence intervals."""
+"""Means and their confidence intervals: the one rule for tables, figures and the comparison with published numbers.
+
+From three values on, the mean is shown with its 95 % interval. Below three there is no interval, and the values
+themselves are shown: with two values, Student's t is 12.7, and the interval would say more about this than about the
+values. An interval ends where values end: a rate lies between 0 and 1, a count is not negative.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from algorithms.core.metric import Metric
 
 CONFIDENCE = 0.95
 NAN = float("nan")
 FEWEST = 3  # the fewest values for which intervals and boxes are shown
+INFINITY = math.inf
+UNLIMITED = (-INFINITY, INFINITY)
+# Units of numbers that are not negative. (A gap in nats or a difference without a unit can be.)
+COUNTS = ("clients", "federations", "round", "seconds")
 
 
 @dataclass(frozen=True)
@@ -17,35 +28,55 @@ class Estimate:
 
     Attributes:
         mean: the mean; NaN without values.
-        half: half the width of the interval; NaN with fewer than two values.
+        half: half the width of the interval; NaN with fewer than three values.
         n: the number of values.
+        values: the values themselves, which are shown if there are too few for an interval.
+        lowest: the smallest possible value, at which the interval ends.
+        highest: the largest possible value.
     """
 
     mean: float
     half: float
     n: int
+    values: tuple[float, ...] = ()
+    lowest: float = -INFINITY
+    highest: float = INFINITY
 
     @property
     def low(self) -> float:
-        """The lower end of the interval."""
-        return self.mean - self.half
+        """The lower end of the interval, not below ``lowest``."""
+        return max(self.mean - self.half, self.lowest)
 
     @property
     def high(self) -> float:
-        """The upper end of the interval."""
-        return self.mean + self.half
+        """The upper end of the interval, not above ``highest``."""
+        return min(self.mean + self.half, self.highest)
 
     def parts(self, digits: int) -> tuple[str, str]:
         """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text."""
-        # Adding 0.0 after rounding turns -0.0 into 0.0.
-        mean, half = ("" if math.isnan(v) else f"{round(v, digits) + 0.0:.{digits}f}" for v in (self.mean, self.half))
-        return mean, half
+        return number(self.mean, digits), number(self.half, digits)
+
+    def shown(self, digits: int) -> tuple[str, str]:
+        """What a table shows, in two parts: the mean and its interval, or the values and nothing.
+
+        >>> estimate([0.7, 0.8, 0.9]).shown(3), estimate([0.81, 0.84]).shown(2)
+        (('0.800', '± 0.248'), ('0.81, 0.84', ''))
+        >>> estimate([0.7, 0.9, 1.0], (0, 1)).shown(2)  # 0.87 + 0.38 is not possible
+        ('0.87', '(0.49 to 1.00)')
+        """
+        if self.n < FEWEST:
+            return ", ".join(number(value, digits) for value in self.values) or number(self.mean, digits), ""
+        return number(self.mean, digits), spread(self.mean, self.low, self.high, digits)
 
 
-def estimate(values: Sequence[float]) -> Estimate:
-    """The mean and Student's t interval of independent values, one per seed: ``half = t(0.975, n - 1) * s / sqrt(n)``.
+def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
+    """The mean and Student's t interval of independent values: ``half = t(0.975, n - 1) * s / sqrt(n)``.
 
-    ``s`` is the sample standard deviation. One value has no interval; equal values have an interval of width 0.
+    ``s`` is the sample standard deviation. Fewer than three values have no interval; equal values have one of width 0.
+
+    Args:
+        values: one value per repetition.
+        limits: the smallest and the largest possible value. They are ignored if a value lies outside.
 
     >>> found = estimate([0.7, 0.8, 0.9])  # s = 0.1, t(0.975, 2) = 4.302653
     >>> round(found.mean, 6), round(found.half, 6), found.n
@@ -54,21 +85,37 @@ def estimate(values: Sequence[float]) -> Estimate:
     n = len(values)
     if n == 0:
         return Estimate(NAN, NAN, 0)
-    mean = sum(values) if any(map(math.isinf, values)) else math.fsum(values) / n
-    if n == 1 or not math.isfinite(mean):
-        return Estimate(mean, NAN, n)
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
-    return Estimate(mean, quantile(n - 1) * deviation / math.sqrt(n), n)
+    mean = sum(values) / n if any(map(math.isinf, values)) else math.fsum(values) / n
+    within = all(limits[0] <= value <= limits[1] for value in values)
+    lowest, highest = limits if within else UNLIMITED
+    half = NAN
+    if n >= FEWEST and math.isfinite(mean):
+        half = quantile(n - 1) * deviation(values) / math.sqrt(n)
+    return Estimate(mean, half, n, tuple(values), lowest, highest)
 
 
-def plottable(values: Sequence[float]) -> Estimate:
-    """The estimate that a figure shows: for two values, their range replaces the interval.
+def plottable(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
+    """The estimate that a figure shows: the same as in the tables. Below three values, ``values`` has the points."""
+    return estimate(values, limits)
 
-    With one degree of freedom (t = 12.7), the interval is 12.7 times as wide as the range of the two values, and would
-    dominate the axis.
+
+def limits(metric: Metric) -> tuple[float, float]:
+    """The smallest and the largest possible value of a metric, as far as its unit says them.
+
+    A fraction of which more or less is better is a rate. Gaps and signed differences have no such limits.
+
+    >>> limits(Metric("accuracy", "Accuracy", "accuracy", "higher")), limits(Metric("risk_gap", "Clustering", "gap"))
+    ((0.0, 1.0), (-inf, inf))
     """
-    found = estimate(values)
-    return replace(found, half=(max(values) - min(values)) / 2) if found.n == FEWEST - 1 else found
+    if metric.unit == "fraction" and metric.direction and not metric.name.endswith(("_gap", "_signed", "_difference")):
+        return (0.0, 1.0)
+    return (0.0, INFINITY) if metric.unit in COUNTS else UNLIMITED
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The sample standard deviation of at least two finite values."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def quantile(degrees: int) -> float:
@@ -76,3 +123,19 @@ def quantile(degrees: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+
+
+def spread(mean: float, low: float, high: float, digits: int) -> str:
+    """An interval as text: "± 0.011" if it is symmetric, otherwise its ends; empty if it has no ends."""
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    if math.isclose(high - mean, mean - low, rel_tol=1e-9, abs_tol=1e-12):
+        return f"± {number(high - mean, digits)}"
+    return f"({number(low, digits)} to {number(high, digits)})"
+
+
+def number(value: float, digits: int) -> str:
+    """A number as text; NaN gives an empty text, and -0.0 is 0.0."""
+    if math.isnan(value):
+        return ""
+    return str(value).replace("inf", "∞") if math.isinf(value) else f"{round(value, digits) + 0.0:.{digits}f}"

@@ -45,6 +45,22 @@ class Record:
 
 
 @dataclass(frozen=True)
+class AtLeast:
+    """A printed value that any number from ``least`` on agrees with, such as "all examples of a client".
+
+    Attributes:
+        least: the smallest number that agrees.
+        words: what the paper says.
+    """
+
+    least: float
+    words: str
+
+
+FIXED, VARIED = "fixed", "varied"  # values of ``data.split_seed`` in a reading: one deal, or one for each repetition
+
+
+@dataclass(frozen=True)
 class Counterpart:
     """How to find the number of a record in the results of a sweep.
 
@@ -52,12 +68,14 @@ class Counterpart:
         where: the values that a trial must have, by dotted key (a tuple allows any of its values).
         metrics: the final metrics whose mean is the number.
         over: swept keys over which the number is averaged; ``data.split`` stands for all keys inside it.
-        context: further values that the paper used, by dotted key. A trial with other values is still compared, and
-            the table states the difference.
+        context: the rest of the paper's reading, by dotted key: what the paper prints, or else its released code. A value
+            can be a tuple or `AtLeast`, too; for ``data.split_seed`` it is `FIXED` or `VARIED`. A trial with other values
+            is still compared, and the table names every field that differs. Fields of a trial that are not in the reading
+            are listed as not printed.
         repetitions: the number of runs behind the printed number, if the paper states it.
         scale: factor from the printed unit to ours, such as 0.01 for percent.
-        against: if given, the number is the largest ratio over the settings: the metric of the trials in ``where``,
-            divided by the metric of the trials in ``where`` with these entries replaced.
+        against: if given, the number is the largest of several quotients: the metric of the trials in ``where``, divided
+            by the metric of the trials in ``where`` with these entries replaced. All our quotients are compared with it.
     """
 
     where: Mapping[str, Any]

@@ -10,6 +10,9 @@ SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "
 SLOT_NAMES = tuple(f"{slot}.name" for slot in SLOTS)
 # Keys of a run without a dot that are not slots: they are settings only if they differ between trials.
 PLAIN_KEYS = ("rounds", "evaluate_every")
+# Keys in which the repetitions of a setting differ: the deal of the data and the seed of everything else.
+DEAL = "data.split_seed"
+REPEATS = (DEAL, "seed")
 
 
 def swept_settings(
@@ -26,14 +29,15 @@ def swept_settings(
         configs: the resolved runs by id.
 
     Returns:
-        The rows with a plain value for every setting, and the keys of the settings without the seed, declared ones first.
+        The rows with a plain value for every setting, and the keys of the settings, declared ones first. The keys of
+        `REPEATS` are none of them.
     """
     columns = [column for column in table[0] if _is_setting(column, table)]
     measured = {key for key in declared if any(_held_value(row, key, configs) is not None for row in table)}
     keys = tuple(dict.fromkeys((*(key for key in declared if key in measured or key in table[0]), *columns)))
-    keys = tuple(key for key in keys if key != "seed")
-    filled = [row | {key: _held_value(row, key, configs) for key in keys} for row in table]
-    return _expand(filled, keys)
+    filled = [row | {key: _held_value(row, key, configs) for key in keys if key != "seed"} for row in table]
+    expanded, keys = _expand(filled, tuple(key for key in keys if key != "seed"))
+    return expanded, tuple(key for key in keys if key not in REPEATS)
 
 
 def _held_value(row: Row, key: str, configs: Mapping[str, Value]) -> Value:

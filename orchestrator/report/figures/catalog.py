@@ -8,39 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.data import Results
+from orchestrator.report.estimate import FEWEST
 from orchestrator.report.figures.arrangement import Arrangement, Point, arrange
+from orchestrator.report.figures.attack_roc import attack_roc
+from orchestrator.report.figures.clients_exposed import CLIENTS_EXPOSED
 from orchestrator.report.figures.curves import convergence, motivation
 from orchestrator.report.figures.drawing import (
-    BODY,
     GRAY,
     RATES,
-    REFERENCE,
     Draw,
     PanelRow,
     Sheet,
-    bars,
-    box_note,
-    boxes,
     dashed_handle,
     grid,
-    intervals,
-    mean_note,
+    stroke,
 )
-from orchestrator.report.figures.exposure import clients_exposed, curvature, exposure, weights
-from orchestrator.report.figures.protection import cia, is_protected, noise, roc, trade_off
+from orchestrator.report.figures.exposure import curvature, exposure, weights
+from orchestrator.report.figures.marks import bars, box_note, boxes, chances, intervals, mean_note, measured, seeds
+from orchestrator.report.figures.protection import accuracy_of_protected, cia, classifier_roc, is_protected, noise
+from orchestrator.report.figures.trade_off import trade_off
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 GROUPS = ("majority", "minority")
-FAIRNESS = {
-    "demographic_parity": "demographic parity",
+EQUAL: dict[str, Any] = {"color": GRAY, "linewidth": 0.8, "zorder": 1}
+FAIRNESS = {  # the signed demographic parity is always 0 and has no panel, so that its column is the last
     "equal_opportunity": "equal opportunity",
     "equalized_odds": "equalized odds",
+    "demographic_parity": "demographic parity",
 }
 
 
@@ -56,8 +56,10 @@ def figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 
 def accuracy(arr: Arrangement) -> Figure | None:
-    """Accuracy over all clients, if the sweep has no groups; `trade_off` shows it for sweeps with privacy mechanisms."""
-    if is_protected(arr) or any(_has(arr, f"accuracy_{group}") for group in GROUPS):
+    """Accuracy over all clients, if the sweep has no groups; by mechanism and test set, if it has privacy mechanisms."""
+    if is_protected(arr):
+        return accuracy_of_protected(arr)
+    if any(measured(arr, f"accuracy_{group}") for group in GROUPS):
         return None
     return _panels(arr, Sheet("Accuracy", box_note(arr)), {"accuracy": ""}, "accuracy (fraction)", boxes)
 
@@ -76,16 +78,27 @@ def accuracy_by_model(arr: Arrangement) -> Figure | None:
     return _panels(arr, sheet, names, "accuracy (fraction)", boxes)
 
 
+def risk(arr: Arrangement) -> Figure | None:
+    """Accuracy of membership inference on the clients' own examples, each under the model that its client uses."""
+    names = {f"risk_{group}": f"{group} clients" for group in reversed(GROUPS)} | {"risk_worst_client": "worst client"}
+    sheet = Sheet("Membership inference on the clients' examples, under the model that each uses", mean_note(arr))
+    return _panels(arr, sheet, names, "attack accuracy (fraction)", intervals)
+
+
 def mia(arr: Arrangement) -> Figure | None:
     """Balanced accuracy of membership inference against each model."""
-    sheet = Sheet("Membership inference against each model", mean_note(arr), (dashed_handle("guessing (0.5)"),), RATES)
-    names = {f"mia_accuracy_{group}": f"{group} model" for group in GROUPS}
+    sheet = Sheet("Membership inference against each model", mean_note(arr))
+    kinds = [*GROUPS] if any(measured(arr, f"mia_accuracy_{group}") for group in GROUPS) else ["global"]
+    kinds = kinds if any(measured(arr, f"mia_accuracy_{kind}") for kind in kinds) else ["worst", "mean"]
+    names = {f"mia_accuracy_{kind}": "mean over models" if kind == "mean" else f"{kind} model" for kind in kinds}
+    return _panels(arr, sheet, names, "attack accuracy (fraction)", intervals)
 
-    def draw(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-        ax.axhline(0.5, **REFERENCE)
-        intervals(ax, arr, panel, metric)
 
-    return _panels(arr, sheet, names, "attack accuracy (fraction)", draw)
+def movers(arr: Arrangement) -> Figure | None:
+    """Accuracy of membership inference on the examples of the clients that moved to another model."""
+    names = {"movers_risk_left": "under the model that they left", "movers_risk": "under the model that they use"}
+    sheet = Sheet("Membership inference on the examples of the clients that moved", mean_note(arr))
+    return _panels(arr, sheet, names, "attack accuracy (fraction)", intervals)
 
 
 def violations(arr: Arrangement) -> Figure | None:
@@ -99,58 +112,74 @@ def fairness(arr: Arrangement) -> Figure | None:
     """The three fairness metrics between groups: signed values, if there are any, and absolute values."""
     arr = _with_last_round(arr, tuple(f"{name}_signed" for name in FAIRNESS))
     kinds = {"_signed": "majority − minority (fraction)", "": "absolute difference (fraction)"}
-    shown = [kind for kind in kinds if any(_has(arr, name + kind) for name in FAIRNESS)]
-    names = {name: label for name, label in FAIRNESS.items() if any(_has(arr, name + kind) for kind in shown)}
+    shown = [kind for kind in kinds if any(measured(arr, name + kind) for name in FAIRNESS)]
+    names = {name: label for name, label in FAIRNESS.items() if any(measured(arr, name + kind) for kind in shown)}
     if not names:
         return None
     rows = [
-        PanelRow(panel, tuple(name + kind for name in names), kinds[kind], arr.panel_label(panel))
+        PanelRow(
+            panel,
+            tuple(name + kind if measured(arr, name + kind) else "" for name in names),
+            kinds[kind],
+            arr.panel_label(panel),
+        )
         for panel in arr.panels
-        for kind in shown
+        for kind in reversed(shown)  # the row that may lack a panel comes last
     ]
-    sheet = Sheet("Fairness: differences between the groups", mean_note(arr), (dashed_handle("equal treatment (0)"),))
+    extra = (stroke("equal treatment (0)", **EQUAL), *_chance_handle(arr, tuple(names)))
+    sheet = Sheet("Fairness: differences between the groups", mean_note(arr), extra)
     return grid(arr, sheet, list(names.values()), rows, _fairness_panel)
 
 
 FIGURES: dict[str, Callable[[Arrangement], Figure | None]] = {
+    "trade_off": trade_off,
+    "risk": risk,
+    "mia": mia,
+    "attack_roc": attack_roc,
+    **CLIENTS_EXPOSED,
+    "violations": violations,
+    "movers": movers,
     "accuracy": accuracy,
     "accuracy_by_group": accuracy_by_group,
     "accuracy_by_model": accuracy_by_model,
-    "mia": mia,
-    "violations": violations,
     "fairness": fairness,
     "convergence": convergence,
     "motivation": motivation,
     "exposure": exposure,
-    "clients_exposed": clients_exposed,
     "weights": weights,
     "curvature": curvature,
-    "trade_off": trade_off,
     "noise": noise,
     "cia": cia,
-    "roc": roc,
+    "classifier_roc": classifier_roc,
 }
+FORMER = ("clients_exposed", "roc")  # names of figures in earlier versions, which a new report removes
 
 
 def _fairness_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    ax.axhline(0, **REFERENCE)
+    ax.axhline(0, **EQUAL)
     intervals(ax, arr, panel, metric)
-    if metric == "demographic_parity_signed":
-        note = "always 0: in each group, the\nfractions of all classes add up to 1"
-        ax.annotate(note, (0.5, 0.9), xycoords="axes fraction", ha="center", va="top", fontsize=BODY - 1, color=GRAY)
 
 
 def _panels(arr: Arrangement, sheet: Sheet, names: dict[str, str], ylabel: str, draw: Draw) -> Figure | None:
     """A figure with a column for each measured metric and a row for each value of the facets."""
-    shown = {name: label for name, label in names.items() if _has(arr, name)}
+    shown = {name: label for name, label in names.items() if measured(arr, name)}
     if not shown:
         return None
+    within = RATES if ylabel.endswith("(fraction)") else sheet.within
+    extra = (*sheet.extra, *(_chance_handle(arr, tuple(shown)) if draw is not boxes else ()))
     rows = [PanelRow(panel, tuple(shown), ylabel, arr.panel_label(panel)) for panel in arr.panels]
-    return grid(arr, sheet, list(shown.values()), rows, draw)
+    sheet = replace(sheet, extra=extra, within=within)
+    return grid(
+        arr, sheet, list(shown.values()), rows, draw, "patch" if draw is bars and seeds(arr)[1] >= FEWEST else "marker"
+    )
 
 
-def _has(arr: Arrangement, metric: str) -> bool:
-    return any(trial.get(metric) is not None for trial in arr.trials)
+def _chance_handle(arr: Arrangement, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """The legend entry of the value by chance, with the number if it is the same for all metrics that have one."""
+    found = {round(value, 9) for name in names for value in chances(arr.trials, name)}
+    if not found:
+        return ()
+    return (dashed_handle(f"guessing ({found.pop():g})" if len(found) == 1 else "by chance"),)
 
 
 def _with_last_round(arr: Arrangement, names: tuple[str, ...]) -> Arrangement:

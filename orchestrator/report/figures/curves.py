@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.report.estimate import Estimate, plottable
+from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate
 from orchestrator.report.figures.arrangement import Arrangement, Point, points
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -19,11 +19,10 @@ from orchestrator.report.figures.drawing import (
     label_columns,
     label_row,
     legend,
-    mean_note,
-    means_with_intervals,
     same_scale,
     wrap,
 )
+from orchestrator.report.figures.marks import is_nothing, mean_note, means_with_intervals
 from orchestrator.report.papers import rules
 from orchestrator.report.published import records
 from orchestrator.report.values import Row, text
@@ -126,12 +125,23 @@ def curves(ax: Axes, arr: Arrangement, panel: Point, position: Point, name: str,
 
 
 def curve(ax: Axes, arr: Arrangement, trials: Sequence[Row], name: str, band: bool = True, **style: Any) -> None:
-    """Draw the mean of these trials over the rounds, with a band for the interval; rounds without values are left out."""
-    found = by_round([arr.results.rounds[trial["id"]] for trial in trials], name)
+    """Draw a metric of these trials over the rounds; rounds without values are left out.
+
+    Three or more trials are a line for their mean, with a band for the interval where a round has three values; fewer
+    trials have a thin line each.
+    """
+    tables = [arr.results.rounds[trial["id"]] for trial in trials]
+    found = by_round(tables, name)
+    if max((e.n for e in found.values()), default=0) < FEWEST:
+        for table in tables:
+            own = [(row["round"], float(row[name])) for row in table if row.get(name) is not None]
+            ax.plot([x for x, _ in own], [y for _, y in own], **({"linewidth": 1.4} | style))
+        return
     numbers = list(found)
     ax.plot(numbers, [e.mean for e in found.values()], **({"linewidth": 2} | style))
     if band:
-        low, high = [e.low for e in found.values()], [e.high for e in found.values()]
+        sure = [e if e.n >= FEWEST else Estimate(NAN, NAN, e.n) for e in found.values()]
+        low, high = [e.low for e in sure], [e.high for e in sure]
         ax.fill_between(numbers, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
@@ -147,13 +157,13 @@ def by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
         for row in table:
             if row.get(name) is not None:
                 values.setdefault(row["round"], []).append(float(row[name]))
-    return {number: plottable(values[number]) for number in sorted(values)}
+    return {number: estimate(values[number]) for number in sorted(values)}
 
 
 def in_rounds(arr: Arrangement, name: str) -> bool:
-    """Whether any trial has the metric in its rounds."""
+    """Whether any trial has the metric in its rounds, and not only zeros."""
     tables = (arr.results.rounds[trial["id"]] for trial in arr.trials)
-    return any(row.get(name) is not None for table in tables for row in table)
+    return any(not is_nothing(row.get(name)) for table in tables for row in table)
 
 
 def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printed: list[Printed]) -> None:
@@ -164,7 +174,7 @@ def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printe
             if trial.get(RATIO) is not None and trial.get(name) is not None:
                 by_ratio.setdefault(float(trial[RATIO]), []).append(float(trial[name]))
         style: dict[str, Any] = {"color": GROUP_COLORS[group], "marker": MODEL_MARKERS[group]}
-        means_with_intervals(ax, [(ratio, plottable(by_ratio[ratio])) for ratio in sorted(by_ratio)], **style)
+        means_with_intervals(ax, [(ratio, by_ratio[ratio]) for ratio in sorted(by_ratio)], **style)
         hollow: dict[str, Any] = style | {"markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
         theirs = [(ratio, value) for of, ratio, value in printed if of == group]
         ax.plot([ratio for ratio, _ in theirs], [value for _, value in theirs], linestyle="none", **hollow)

@@ -1,4 +1,4 @@
-"""Drawing tools for the figures: a grid of panels with a common legend, and boxes, intervals and bars in a panel.
+"""Drawing tools for the figures: a grid of panels with a common legend; what is drawn in a panel is in `marks`.
 
 They use Matplotlib's object interface on the Agg canvas: no window, no global figure, no global settings.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from orchestrator.report.estimate import FEWEST, Estimate, plottable
 from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.values import Value, text
 
@@ -26,10 +25,12 @@ BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the reso
 RESOLUTION = 120  # dots per inch
 PANEL_HEIGHT = 2.5  # inches
 IN_A_ROW = 3  # at most so many panels of one kind are side by side
+LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
 RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 Shared = Literal["row", "col", "all", "none"]
+Kind = Literal["marker", "line", "patch"]
 Draw = Callable[["Axes", Arrangement, Point, str], None]
 
 
@@ -39,7 +40,7 @@ class PanelRow:
 
     Attributes:
         panel: the values of the facets that it shows.
-        metrics: the metric of each column.
+        metrics: the metric of each column; empty for a column without a panel in this row.
         ylabel: the label of the vertical axis.
         label: what the row has in common, shown on the right.
     """
@@ -67,7 +68,14 @@ class Sheet:
     within: tuple[float, float] = (-math.inf, math.inf)
 
 
-def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[PanelRow], draw: Draw) -> Figure:
+def grid(
+    arr: Arrangement,
+    sheet: Sheet,
+    columns: Sequence[str],
+    rows: Sequence[PanelRow],
+    draw: Draw,
+    kind: Kind = "marker",
+) -> Figure:
     """A figure with a panel for each row and column; rows with equal ``ylabel`` have equal scales.
 
     Args:
@@ -75,17 +83,20 @@ def grid(arr: Arrangement, sheet: Sheet, columns: Sequence[str], rows: Sequence[
         sheet: the texts of the figure.
         columns: the headings of the columns.
         rows: the rows of panels.
-        draw: draws a metric into a panel, such as `boxes`, `intervals` or `bars`.
+        draw: draws a metric into a panel, such as `marks.boxes`, `marks.intervals` or `marks.bars`.
+        kind: the marks of the algorithms in the legend.
     """
     figure, axes = blank(arr, sheet, len(rows), len(columns), panel_width(arr))
     for line, row in zip(axes, rows, strict=True):
         for ax, metric in zip(line, row.metrics, strict=True):
-            draw(ax, arr, row.panel, metric)
+            ax.set_visible(bool(metric))
+            if metric:
+                draw(ax, arr, row.panel, metric)
             categories(ax, arr)
         label_row(line, row.ylabel, row.label)
     same_scale(axes, [row.ylabel for row in rows], sheet.within)
     label_columns(axes, columns, arr.axis_label)
-    legend(figure, algorithm_handles(arr, "patch" if draw is bars else "marker"), sheet)
+    legend(figure, algorithm_handles(arr, kind), sheet)
     return figure
 
 
@@ -117,13 +128,16 @@ def blank(
     return figure, axes
 
 
-def wrap(arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, Any]:
-    """A figure of similar panels, at most `IN_A_ROW` side by side, and the panels in order [len(headings)]."""
-    columns = min(len(headings), IN_A_ROW)
+def wrap(
+    arr: Arrangement, sheet: Sheet, headings: Sequence[str], xlabel: str, ylabel: str, in_a_row: int = IN_A_ROW
+) -> tuple[Figure, Any]:
+    """A figure of similar panels, at most ``in_a_row`` side by side, and the panels in order [len(headings)]."""
+    columns = min(len(headings), in_a_row)
     rows = -(-len(headings) // columns)
-    figure, axes = blank(arr, sheet, rows, columns, 3.4, shared="all")
+    width = 3.4 if columns <= IN_A_ROW else 2.75
+    figure, axes = blank(arr, sheet, rows, columns, width, shared="all")
     for ax, heading in zip(axes.flat, headings, strict=False):
-        ax.set_title(textwrap.fill(heading, int(2.9 * PER_INCH)), fontsize=HEADING)
+        ax.set_title(textwrap.fill(heading, int((width - 0.5) * PER_INCH)), fontsize=HEADING)
     for i, ax in enumerate(axes.flat):
         ax.set_visible(i < len(headings))
         if i < len(headings) <= i + columns:
@@ -157,11 +171,11 @@ def categories(ax: Axes, arr: Arrangement) -> None:
 
 def label_columns(axes: Any, headings: Sequence[str], xlabel: str) -> None:
     """Write headings above the columns and the label of the horizontal axis below them."""
-    for ax, heading in zip(axes[0], headings, strict=True):
-        width = ax.get_figure().get_figwidth() / len(headings) - 0.5
-        ax.set_title(textwrap.fill(heading, int(width * PER_INCH * BODY / HEADING)), fontsize=HEADING)
-    for ax in axes[-1]:
-        ax.set_xlabel(xlabel, fontsize=BODY)
+    for column, heading in zip(axes.T, headings, strict=True):
+        drawn = [ax for ax in column if ax.get_visible()] or list(column)
+        width = drawn[0].get_figure().get_figwidth() / len(headings) - 0.5
+        drawn[0].set_title(textwrap.fill(heading, int(width * PER_INCH * BODY / HEADING)), fontsize=HEADING)
+        drawn[-1].set_xlabel(xlabel, fontsize=BODY)
 
 
 def label_row(line: Sequence[Axes], ylabel: str, label: str = "") -> None:
@@ -171,7 +185,7 @@ def label_row(line: Sequence[Axes], ylabel: str, label: str = "") -> None:
         wrapped = textwrap.fill(label, int(PANEL_HEIGHT * PER_INCH * 0.9))
         place: dict[str, Any] = {"xycoords": "axes fraction", "rotation": 270, "ha": "left", "va": "center"}
         place["multialignment"] = "center"
-        line[-1].annotate(wrapped, (1.02, 0.5), fontsize=BODY, **place)
+        [ax for ax in line if ax.get_visible()][-1].annotate(wrapped, (1.02, 0.5), fontsize=BODY, **place)
 
 
 def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
@@ -179,13 +193,17 @@ def legend(figure: Figure, handles: Sequence[Any], sheet: Sheet) -> None:
     entries = [*handles, *sheet.extra]
     widest = max((len(str(handle.get_label())) for handle in entries), default=1)
     room = int(figure.get_figwidth() / (widest / PER_INCH + 0.55))
+    columns = max(1, min(len(entries), room))
+    note = textwrap.wrap(sheet.note, int(figure.get_figwidth() * PER_INCH))
+    lines = len(note) + -(-len(entries) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.21 * max(0, lines - LEGEND_LINES))
     found = figure.legend(
         handles=entries,
         loc="outside lower center",
-        ncols=max(1, min(len(entries), room)),
+        ncols=columns,
         frameon=False,
         fontsize=BODY,
-        title=textwrap.fill(sheet.note, int(figure.get_figwidth() * PER_INCH)),
+        title="\n".join(note),
         title_fontsize=BODY,
     )
     found.get_title().set_color(GRAY)
@@ -196,14 +214,14 @@ def same_scale(axes: Any, kinds: Sequence[str], within: tuple[float, float]) -> 
     """Give rows of one kind the same vertical limits, so that their panels can be compared."""
     for kind in set(kinds):
         lines = [line for line, of in zip(axes, kinds, strict=True) if of == kind]
-        limits = [ax.get_ylim() for line in lines for ax in line]
+        limits = [ax.get_ylim() for line in lines for ax in line if ax.get_visible()]
         for line in lines:
             line[0].set_ylim(
                 max(within[0], min(low for low, _ in limits)), min(within[1], max(high for _, high in limits))
             )
 
 
-def algorithm_handles(arr: Arrangement, kind: Literal["marker", "line", "patch"] = "marker") -> list[Any]:
+def algorithm_handles(arr: Arrangement, kind: Kind = "marker") -> list[Any]:
     """The legend entries of the algorithms, with their marks."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -235,101 +253,6 @@ def stroke(label: str, **style: Any) -> Any:
 def marker(arr: Arrangement, hue: Value) -> str:
     """The marker of a color, a second way to distinguish algorithms."""
     return MARKERS[[text(h) for h in arr.hues].index(text(hue)) % len(MARKERS)]
-
-
-def places(arr: Arrangement, spread: float = 0.8) -> Iterator[tuple[float, float, Point, Value]]:
-    """Yield the horizontal coordinate, available width, position and hue of each algorithm at each position."""
-    room = spread / len(arr.hues)
-    for i, position in enumerate(arr.positions):
-        if arr.axis == (arr.hue,):
-            yield float(i), 0.5, position, position[0]
-            continue
-        for j, hue in enumerate(arr.hues):
-            yield i + (j - (len(arr.hues) - 1) / 2) * room, min(room * 0.8, 0.4), position, hue
-
-
-def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Draw each seed as a point and, for three or more seeds, a box with their quartiles, range and median."""
-    for x, room, position, hue in places(arr):
-        values, color = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
-        line = {"color": color, "linewidth": 1.4}
-        if len(values) >= FEWEST:
-            ax.boxplot(
-                [values],
-                positions=[x],
-                widths=[room],
-                whis=(0, 100),
-                manage_ticks=False,
-                patch_artist=True,
-                boxprops={"facecolor": f"{color}33", "edgecolor": color, "linewidth": 1.4},
-                medianprops=line | {"linewidth": 2.4},
-                whiskerprops=line,
-                capprops=line,
-            )
-        elif len(values) == 2:
-            ax.hlines(sum(values) / 2, x - room / 2, x + room / 2, color=color, linewidth=2.4)
-        points: dict[str, Any] = {"color": color, "marker": marker(arr, hue), "alpha": 0.75}
-        ax.scatter([x] * len(values), values, s=18 if len(values) > 2 else 40, linewidths=0, zorder=3, **points)
-
-
-def box_note(arr: Arrangement) -> str:
-    """How to read `boxes`, depending on the number of seeds."""
-    if seeds(arr)[-1] >= FEWEST:
-        return "boxes: quartiles and range over seeds; thick line: median; points: single seeds"
-    return "points: single seeds" + ("; line: their mean (too few for a box)" if seeds(arr)[-1] > 1 else "")
-
-
-def mean_note(arr: Arrangement, mean: str = "marks", spread: str = "bars") -> str:
-    """How to read means and intervals, depending on the number of seeds; ``mean`` and ``spread`` name their marks."""
-    fewest, most = seeds(arr)
-    if most == 1:
-        return f"{mean}: one seed"
-    if most < FEWEST:
-        return f"{mean}: mean over seeds; {spread}: range of the two seeds (too few for an interval)"
-    return f"{mean}: mean over seeds; {spread}: 95 % interval" + (", range of two seeds" if fewest < FEWEST else "")
-
-
-def seeds(arr: Arrangement) -> tuple[int, int]:
-    """The smallest number of trials at a place with more than one trial, and the largest number at any place."""
-    found = [len(arr.cell(panel, at, hue)) for panel in arr.panels for _, _, at, hue in places(arr)]
-    return min((n for n in found if n > 1), default=1), max(found)
-
-
-def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Draw means over seeds as markers with 95 % intervals, connected if the axis is ordered."""
-    found: dict[str, list[tuple[float, Estimate]]] = {text(hue): [] for hue in arr.hues}
-    for x, _, position, hue in places(arr, spread=0.3):
-        e = plottable(arr.measured(panel, position, hue, metric))
-        if e.n:
-            found[text(hue)].append((x, e))
-    for hue in arr.hues:
-        style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue)}
-        means_with_intervals(ax, found[text(hue)], linestyle="-" if is_ordered(arr) else "none", **style)
-
-
-def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Draw means over seeds as bars from 0, with 95 % intervals."""
-    lowest = 0.0
-    for x, room, position, hue in places(arr):
-        e = plottable(arr.measured(panel, position, hue, metric))
-        if e.n:
-            color = arr.palette[text(hue)]
-            ax.bar([x], [e.mean], width=room, color=f"{color}66", edgecolor=color, linewidth=1.4)
-            means_with_intervals(ax, [(x, e)], color=color)
-            lowest = min(lowest, e.mean)
-    if lowest == 0:
-        ax.set_ylim(bottom=0)
-
-
-def means_with_intervals(ax: Axes, marks: Sequence[tuple[float, Estimate]], **style: Any) -> None:
-    """Draw estimates at their horizontal coordinates, with error bars where there is an interval."""
-    x, means, halves = [x for x, _ in marks], [e.mean for _, e in marks], [e.half for _, e in marks]
-    ax.errorbar(x, means, yerr=halves, **({"linewidth": 1.6, "markersize": 6.5, "capsize": 3} | style))
-
-
-def is_ordered(arr: Arrangement) -> bool:
-    """Whether the axis has numbers or ranges and not names, so that a line between positions is meaningful."""
-    return bool(arr.axis) and not any(isinstance(value, str) or value is None for p in arr.positions for value in p)
 
 
 def save(figure: Figure, file: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The figures of FinP: success of source inference on each client, and the weights and curvatures of the clients.
+"""The figures of FinP: source inference over the rounds, and the weights and curvatures of the clients.
 
 Clients are identified by number. If each seed partitions the data differently, the same number is a different client in
 every trial; then clients are averaged by rank.
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.data import Floats
-from orchestrator.report.estimate import plottable
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.curves import by_round, curves, in_rounds
 from orchestrator.report.figures.drawing import (
@@ -27,12 +26,11 @@ from orchestrator.report.figures.drawing import (
     label_row,
     legend,
     marker,
-    mean_note,
-    means_with_intervals,
     same_scale,
     stroke,
     wrap,
 )
+from orchestrator.report.figures.marks import chance_of, mean_note, means_with_intervals
 from orchestrator.report.values import Value, text
 
 if TYPE_CHECKING:
@@ -47,8 +45,6 @@ BY_ROUND = {
     "sia_cov": "CoV of the clients' attack accuracies",
     "sia_fi": "FI = 1 / (1 + CoV²); equal clients: 1",
 }
-CHANCE = {"sia_mean": "sia_chance", "eod": "eod_null"}
-SIA = ("round", "client", "examples", "sia_accuracy", "sia_low", "sia_high")
 WEIGHT = ("round", "client", "examples", "weight")
 CURVATURE = ("lambda_max", "hessian_trace")
 CHOSEN = ("finp_pca", "finp_ala")  # aggregations whose weights are worth a figure
@@ -70,14 +66,14 @@ def exposure(arr: Arrangement) -> Figure | None:
         return None
     bands = len(arr.hues) <= MOST_BANDS
     spread = mean_note(arr, "lines", "bands") if bands else "lines: mean over seeds"
-    note = f"{spread}; by chance: 1 / clients, or EOD of equally exposed clients"
+    note = f"{spread}; by chance: 1 / clients, or what equally exposed clients show"
     sheet = Sheet("Source inference over the rounds", note, (dashed_handle("by chance"),))
     single = len(arr.panels) == 1
     columns = 2 if single else len(shown)
     places = [(panel, name) for panel in arr.panels for name in shown]
     figure, axes = blank(arr, sheet, -(-len(places) // columns), columns, 3.9, shared="none" if single else "col")
     for ax, (panel, name) in zip(axes.flat, places, strict=False):
-        _chance(ax, arr, panel, CHANCE.get(name, ""))
+        _chance(ax, arr, panel, str(chance_of(name) or ""))
         curves(ax, arr, panel, (), name, bands)
         if panel == arr.panels[0]:
             ax.set_title(BY_ROUND[name], fontsize=HEADING)
@@ -92,33 +88,6 @@ def exposure(arr: Arrangement) -> Figure | None:
     return figure
 
 
-def clients_exposed(arr: Arrangement) -> Figure | None:
-    """The attack's accuracy on each client in the last attacked round, with a panel for each method."""
-    arr = by_method(arr)
-    held = _tables(arr, SIA)
-    panels = _places(arr, held)
-    if not panels:
-        return None
-    last = {ident: _last(table, "sia_accuracy") for ident, table in held.items()}
-    cells = [[last[t["id"]] for t in arr.cell(panel, (), hue) if t["id"] in last] for panel, hue in panels]
-    named = all(map(_same, cells))
-    labels = (
-        "tick labels: numbers of clients" if named else "means are by rank, because each seed partitions the data anew"
-    )
-    note = (
-        "points: attack accuracy on a client in the last attacked round, mean over seeds; bars: 95 % binomial interval of "
-        f"one run's targets; {labels}"
-    )
-    sheet = Sheet("Source inference against each client", note, (dashed_handle("guessing (1 / clients)"),))
-    headings = [_heading(arr, panel, hue) for panel, hue in panels]
-    figure, axes = wrap(arr, sheet, headings, "clients, most exposed first", "attack accuracy (fraction)")
-    for ax, (_, hue), tables in zip(axes, panels, cells, strict=True):
-        _draw_exposed(ax, tables, arr.palette[text(hue)], named)
-    axes[0].set_ylim(-0.02, min(1.02, axes[0].get_ylim()[1]))
-    legend(figure, [], sheet)
-    return figure
-
-
 def weights(arr: Arrangement) -> Figure | None:
     """The weight of each client in the average, and how far its curvature deviates (rho), by method."""
     arr = by_method(arr)
@@ -129,7 +98,7 @@ def weights(arr: Arrangement) -> Figure | None:
     shown = [
         [held[t["id"]] for hue in arr.hues for t in arr.cell(panel, (), hue) if t["id"] in held] for panel in arr.panels
     ]
-    alike = all(_same([_last(table, "weight") for table in tables]) for tables in shown)
+    alike = all(same_clients([last_measured(table, "weight") for table in tables]) for tables in shown)
     first = "marks (mean over the rounds): first seed only, because each seed partitions the data anew"
     note = mean_note(arr, "marks (mean over the rounds)") if alike else first
     sheet = Sheet(
@@ -139,7 +108,7 @@ def weights(arr: Arrangement) -> Figure | None:
     )
     kinds = {"weight": "weight in the average\n(fraction)"} | ({"rho": "rho"} if rhos else {})
     rows = [(panel, name) for panel in arr.panels for name in kinds]
-    clients = max(len(_last(table, "weight")["client"]) for table in held.values())
+    clients = max(len(last_measured(table, "weight")["client"]) for table in held.values())
     figure, axes = blank(arr, sheet, len(rows), 1, min(max(6.3, 0.13 * clients * len(arr.hues) + 1), 11.0))
     for line, (panel, name) in zip(axes, rows, strict=True):
         _draw_weights(line[0], arr, panel, name, held if name == "weight" else rhos, held, alike)
@@ -171,7 +140,7 @@ def curvature(arr: Arrangement) -> Figure | None:
     )
     note = f"points: one client after its training in one round, for all rounds and seeds{lost}; axes are logarithmic"
     sheet = Sheet("Two measures of the curvature of the clients' losses", note)
-    headings = [_heading(arr, panel, hue) for panel, hue in panels]
+    headings = [method_heading(arr, panel, hue) for panel, hue in panels]
     figure, axes = wrap(arr, sheet, headings, "trace of the Hessian", "largest eigenvalue of the Hessian")
     limits = [_limits([place[i] for place in shown]) for i in (0, 1)]
     for ax, (_, hue), (trace, top) in zip(axes, panels, shown, strict=True):
@@ -189,20 +158,6 @@ def _chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:
     found = by_round([arr.results.rounds[trial["id"]] for trial in trials], name)
     if found:
         ax.plot(list(found), [e.mean for e in found.values()], **REFERENCE)
-
-
-def _draw_exposed(ax: Axes, tables: Sequence[Columns], color: str, named: bool) -> None:
-    import numpy as np
-
-    ranked = tables if named else [_by_exposure(table) for table in tables]
-    means = [np.mean([table[name] for table in ranked], axis=0) for name in ("sia_accuracy", "sia_low", "sia_high")]
-    order = (-means[0]).argsort(kind="stable")
-    middle, low, high = (values[order] for values in means)
-    ax.axhline(1 / len(middle), **REFERENCE)
-    bars = [middle - low, high - middle]
-    ax.errorbar(range(len(middle)), middle, yerr=bars, linestyle="none", marker="o", color=color, capsize=3)
-    labels = [text(client) for client in tables[0]["client"][order]] if named else [""] * len(middle)
-    ax.set_xticks(range(len(middle)), labels if len(middle) < MOST_NAMED else [""] * len(middle), fontsize=BODY)
 
 
 def _draw_weights(
@@ -226,7 +181,7 @@ def _draw_weights(
     first = min(text(trial.get("seed")) for trial in trials)
     shown = [t["id"] for t in trials if t["id"] in held and (alike or text(t.get("seed")) == first)]
     leader = next((trial for trial in trials if text(trial.get("seed")) == first), trials[0])
-    examples = _last(sizes[leader["id"]], "weight")["examples"]
+    examples = last_measured(sizes[leader["id"]], "weight")["examples"]
     order = examples.argsort(kind="stable")
     at = np.arange(len(order))
     if name == "weight":
@@ -235,7 +190,7 @@ def _draw_weights(
         means = [_over_rounds(held[t["id"]], name)[order] for t in arr.cell(panel, (), hue) if t["id"] in shown]
         if means:
             places = at + (j - (len(arr.hues) - 1) / 2) * 0.8 / len(arr.hues)
-            marks = [(float(x), plottable(values)) for x, values in zip(places, zip(*means, strict=True), strict=True)]
+            marks = [(float(x), values) for x, values in zip(places, zip(*means, strict=True), strict=True)]
             style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "linestyle": "none"}
             means_with_intervals(ax, marks, **style | {"markersize": 5, "capsize": 0})
     labels = [f"{client}\n{examples[client]:.0f}" for client in order] if len(order) < MOST_NAMED else [""] * len(order)
@@ -283,11 +238,12 @@ def _places(arr: Arrangement, held: dict[str, Columns]) -> list[tuple[Point, Val
     return [place for place in places if any(trial["id"] in held for trial in arr.cell(place[0], (), place[1]))]
 
 
-def _heading(arr: Arrangement, panel: Point, hue: Value) -> str:
+def method_heading(arr: Arrangement, panel: Point, hue: Value) -> str:
+    """A method and a panel in words."""
     return ", ".join(filter(None, (arr.hue_label(hue), arr.panel_label(panel))))
 
 
-def _last(table: Columns, name: str) -> Columns:
+def last_measured(table: Columns, name: str) -> Columns:
     """The rows of the last round in which ``name`` was measured, sorted by client."""
     import numpy as np
 
@@ -297,12 +253,7 @@ def _last(table: Columns, name: str) -> Columns:
     return {column: values[rows] for column, values in table.items()}
 
 
-def _by_exposure(table: Columns) -> Columns:
-    order = (-table["sia_accuracy"]).argsort(kind="stable")
-    return {column: values[order] for column, values in table.items()}
-
-
-def _same(tables: Sequence[Columns]) -> bool:
+def same_clients(tables: Sequence[Columns]) -> bool:
     """Whether all tables have the same clients, judged by their number and their numbers of examples."""
     return all(text(table["examples"].tolist()) == text(tables[0]["examples"].tolist()) for table in tables)
 

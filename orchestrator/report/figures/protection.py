@@ -1,10 +1,12 @@
-"""The figures of metric privacy: noise by round, ROC curves, client inference, and accuracy by strategy and mechanism."""
+"""The figures of metric privacy: noise by round, the classifiers' ROC, client inference, and accuracy by mechanism."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.data import Floats
+from orchestrator.report.estimate import FEWEST
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.curves import curve, in_rounds
 from orchestrator.report.figures.drawing import (
@@ -15,22 +17,19 @@ from orchestrator.report.figures.drawing import (
     PanelRow,
     Sheet,
     algorithm_handles,
-    bars,
     blank,
     dashed_handle,
     grid,
-    intervals,
-    is_ordered,
     label_columns,
     label_row,
     legend,
     marker,
-    mean_note,
-    places,
     stroke,
     wrap,
 )
-from orchestrator.report.values import Row, Value, text
+from orchestrator.report.figures.marks import bars, intervals, mean_note, measured, places
+from orchestrator.report.figures.settings import own_positions, place_label, trials_at
+from orchestrator.report.values import text
 from orchestrator.report.vocabulary import value_label
 
 if TYPE_CHECKING:
@@ -89,28 +88,33 @@ def noise(arr: Arrangement) -> Figure | None:
     return figure
 
 
-def roc(arr: Arrangement) -> Figure | None:
+def classifier_roc(arr: Arrangement) -> Figure | None:
     """Micro-averaged ROC curves of the final models on the server's test data, a panel for each position and facet."""
     if any(trial.get("accuracy_majority") is not None for trial in arr.trials):
         return None  # sweeps with groups have several models and other figures
     columns = ("false_positive_rate", "true_positive_rate")
     held = {trial["id"]: table for trial in arr.trials if (table := arr.results.columns(trial, "roc", columns))}
-    positions: list[Point] = [()] if arr.axis == (arr.hue,) else arr.positions
-    panels = [(panel, position) for panel in arr.panels for position in positions]
-    panels = [place for place in panels if any(t["id"] in held for hue in arr.hues for t in _cell(arr, *place, hue))]
+    panels = [(panel, position) for panel in arr.panels for position in own_positions(arr)]
+    panels = [
+        place for place in panels if any(t["id"] in held for hue in arr.hues for t in trials_at(arr, *place, hue))
+    ]
     if not panels:
         return None
-    note = "lines: mean over seeds at equal false positive rates; numbers: area under the curve"
+    several = any(len(trials_at(arr, *place, hue)) > 1 for place in panels for hue in arr.hues)
+    note = "lines: mean over seeds at equal false positive rates; " if several else ""
+    note += "numbers: area under the curve"
     sheet = Sheet(
-        "ROC curves on the server's test data, one class against the rest", note, (dashed_handle("guessing"),)
+        "ROC curves of the classifier on the server's test data, one class against the rest",
+        note,
+        (dashed_handle("guessing"),),
     )
-    headings = [_heading(arr, *place) for place in panels]
+    headings = [place_label(arr, *place) for place in panels]
     figure, axes = wrap(arr, sheet, headings, "false positive rate (fraction)", "true positive rate\n(fraction)")
     for ax, place in zip(axes, panels, strict=True):
         ax.plot([0, 1], [0, 1], **REFERENCE)
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         for j, hue in enumerate(arr.hues):
-            trials = [trial for trial in _cell(arr, *place, hue) if trial["id"] in held]
+            trials = [trial for trial in trials_at(arr, *place, hue) if trial["id"] in held]
             _roc_curve(ax, [held[trial["id"]] for trial in trials], arr.palette[text(hue)], len(arr.hues) - 1 - j)
     legend(figure, algorithm_handles(arr, "line"), sheet)
     return figure
@@ -122,7 +126,7 @@ def cia(arr: Arrangement) -> Figure | None:
         "cia_auc": "AUC of the paired test\n(fraction)",
         "cia_difference": "difference of losses\n(fraction of the target's)",
     }
-    shown = [name for name in rows if any(trial.get(name) is not None for trial in arr.trials)]
+    shown = [name for name in rows if measured(arr, name)]
     if not shown:
         return None
     extra = (dashed_handle("guessing (0.5)"),) if "cia_auc" in shown else ()
@@ -134,15 +138,13 @@ def cia(arr: Arrangement) -> Figure | None:
     return grid(arr, sheet, [""], panels, _cia_panel)
 
 
-def trade_off(arr: Arrangement) -> Figure | None:
-    """The cost of privacy: accuracy of the final model by strategy and mechanism."""
-    if not is_protected(arr):
-        return None
-    shown = [name for name in JUDGED if any(trial.get(name) is not None for trial in arr.trials)]
+def accuracy_of_protected(arr: Arrangement) -> Figure | None:
+    """Accuracy of the final model by strategy and mechanism, on the clients' and on the server's test data."""
+    shown = [name for name in JUDGED if measured(arr, name)]
     if not shown:
         return None
     rows = [PanelRow(panel, (name,), JUDGED[name], arr.panel_label(panel)) for panel in arr.panels for name in shown]
-    sheet = Sheet("The cost of privacy: accuracy of the final model", mean_note(arr), within=RATES)
+    sheet = Sheet("Accuracy of the final model", mean_note(arr), within=RATES)
     return grid(arr, sheet, [""], rows, intervals)
 
 
@@ -150,17 +152,6 @@ def is_protected(arr: Arrangement) -> bool:
     """Whether a sweep without groups has a trial with a privacy mechanism."""
     kinds = {text(arr.results.value(trial, PRIVACY)) for trial in arr.trials} - {"", "none"}
     return bool(kinds) and not any(trial.get("accuracy_majority") is not None for trial in arr.trials)
-
-
-def _cell(arr: Arrangement, panel: Point, position: Point, hue: Value) -> list[Row]:
-    return arr.cell(panel, (hue,) if arr.axis == (arr.hue,) else position, hue)
-
-
-def _heading(arr: Arrangement, panel: Point, position: Point) -> str:
-    words = arr.position_label(position).replace("\n", ", ") if position and not is_ordered(arr) else ""
-    if position and is_ordered(arr):
-        words = f"{arr.axis_label}: {arr.position_label(position)}".replace("\n", ", ")
-    return ", ".join(filter(None, (words, arr.panel_label(panel))))
 
 
 def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], color: str, line: int) -> None:
@@ -185,10 +176,17 @@ def _cia_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
         ax.axhline(0, color=GRAY, linewidth=0.8)
         return
     ax.axhline(0.5, **REFERENCE)
-    for x, _, position, hue in places(arr):
-        found = [arr.measured(panel, position, hue, f"cia_auc{end}") for end in ("", "_low", "_high")]
-        if found[0]:
-            middle, *ends = (sum(values) / len(values) if values else float("nan") for values in found)
-            style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "capsize": 3}
-            ax.errorbar([x], [middle], yerr=[[middle - ends[0]], [ends[1] - middle]], **style)
+    for x, room, position, hue in places(arr):
+        ends = ("cia_auc", "cia_auc_low", "cia_auc_high")
+        runs = [
+            [float(trial[end]) if trial.get(end) is not None else math.nan for end in ends]
+            for trial in arr.cell(panel, position, hue)
+            if trial.get("cia_auc") is not None
+        ]
+        if len(runs) >= FEWEST:
+            runs = [[sum(values) / len(values) for values in zip(*runs, strict=True)]]
+        style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "capsize": 3}
+        for j, (middle, low, high) in enumerate(runs):
+            at = x + (j - (len(runs) - 1) / 2) * room / 2
+            ax.errorbar([at], [middle], yerr=[[middle - low], [high - middle]], **style)
     ax.set_ylim(-0.05, 1.05)  # so that marks at 0 and 1 are not cut off

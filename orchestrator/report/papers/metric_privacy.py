@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.report.published import Counterpart, Record
+from orchestrator.report.published import FIXED, Counterpart, Record
 
 # The objective and aggregation of each strategy.
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -43,12 +43,29 @@ SETTING = re.compile(r"(?P<split>homogeneous|non-iid|CIA scenario), (?P<clients>
 PRESETS = {"homogeneous": "homogeneous", "non-iid": "non_iid", "CIA scenario": "cia"}
 WHERE = {"data.name": "alzheimer", "clustering.name": "none", "training.name": "local_sgd"}
 
-# Sections 6 and 7; the optimizer's state, the start of the noise and the clients' weights are from the released code.
+# The reading: Sections 6 and 7. Keras's defaults, the start of the noise, the clients' weights and how the distance is
+# measured are from the released code and its libraries; the constants of FedAvgM and FedYogi from the later version. The
+# clients are one fixed draw, each with a fifth held out; the server has half of the test images.
 TRAINING = {
+    "participation": "all",
+    "participation_rate": 1.0,
+    "data.split_seed": FIXED,
+    "data.held_out": 0.2,
+    "data.shadow_size": 640,
     "model.name": "keras_cnn",
+    "model.dropout": 0.1,
     "training.optimizer": "adam",
     "training.lr": 0.001,
+    "training.lr_decay": 1.0,
+    "training.adam_epsilon": 1e-7,
+    "training.weight_decay": 0.0,
     "training.batch_size": 32,
+    "training.drop_last": False,
+    "training.augment": "none",
+    "training.clip_gradient": None,
+    "training.local_step": "epochs",
+    "training.precision": "float32",
+    "aggregation.weights": "examples",
 }
 UTILITY = TRAINING | {"rounds": 20, "training.epochs": 5}
 ATTACKED = TRAINING | {
@@ -56,10 +73,34 @@ ATTACKED = TRAINING | {
     "training.epochs": 20,
     "attacks.cia.shadow": "subset",
     "attacks.cia.shadow_share": 0.1,
+    "attacks.cia.target": -1,
+    "attacks.cia.replicas": 0,
 }
-NOISE = {"privacy.clip": 5.0, "privacy.noise_multiplier": 0.01, "privacy.sensitivity": "uniform"}
+NOISE = {
+    "privacy.clip": 5.0,
+    "privacy.noise_multiplier": 0.01,
+    "privacy.sensitivity": "uniform",
+    "privacy.noise_divisor": 1.0,
+    "privacy.arrays": "arrays",
+    "privacy.order": "pre_clip",
+}
 # Only strategies that need initial parameters were pre-trained on the server's own images.
-WARM = {name: {"aggregation.warm_start_epochs": 20} for name in ("FedAvgM", "FedOpt", "FedYogi")}
+STARTED = {
+    "aggregation.warm_start_epochs": 20,
+    "aggregation.warm_start_lr": 0.001,
+    "aggregation.warm_start_batch": 32,
+}
+WARM: dict[str, dict[str, Any]] = {
+    "FedAvgM": STARTED | {"aggregation.lr": 0.1, "aggregation.momentum": 0.5},
+    "FedOpt": STARTED,
+    "FedYogi": STARTED
+    | {
+        "aggregation.eta": 0.01,
+        "aggregation.beta_1": 0.9,
+        "aggregation.beta_2": 0.99,
+        "aggregation.tau": 0.001,
+    },
+}
 
 
 def counterpart(record: Record) -> Counterpart | None:

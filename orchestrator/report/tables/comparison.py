@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 
-from orchestrator.report.data import Results, Setting, settings
-from orchestrator.report.estimate import NAN, Estimate, estimate
+from orchestrator.metric_names import metric
+from orchestrator.report.data import Results, Setting, independent, repeat, settings
+from orchestrator.report.estimate import FEWEST, NAN, estimate, limits, number, spread
+from orchestrator.report.paired import quotient
 from orchestrator.report.papers import rules
 from orchestrator.report.published import Counterpart, Record, records
+from orchestrator.report.tables.context import deal_line
+from orchestrator.report.tables.deviations import agrees, deviations, field_label, unprinted
 from orchestrator.report.tables.summary import csv_text, escape, markdown_table
+from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.values import Row, Value, text
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
 
 READING = (
     "The gap is measured minus published; rates are fractions of one. If the sweep did not measure the metric, or no "
     "trial finished, the measured cell is empty. The ± of a measured value is half the width of the 95 % interval over "
-    "seeds."
+    "seeds; below three seeds, their values are printed. The last column names every field of the run that differs from "
+    "what the paper or its released code says."
+)
+QUOTIENTS = (
+    'A printed factor ("x times") is the largest of several. Here every setting has its own line: the quotient of the '
+    "two means over the same deals and seeds, with Fieller's 95 % interval. It has no upper end if the divisor cannot be "
+    "told from 0, and there is no quotient if the divisor is 0."
 )
 # The data and model of a paper. If they match the sweep, numbers that the sweep did not run are listed as absent.
 CIRCUMSTANCES = ("data.name", "data.split.name", "data.split.preset", "model.name")
@@ -29,7 +40,8 @@ class Line:
     """One published number and the measured one; the measured fields are NaN if the sweep has no value.
 
     The first six fields are the paper's words. ``gap`` is measured minus published, ``seeds`` the number of seeds behind
-    the measured value, and ``differs`` lists the known differences in the setting.
+    the measured value, ``differs`` lists every field that differs from the paper's reading, and ``values`` are those of
+    one or two seeds, which have no interval.
     """
 
     paper: str
@@ -49,6 +61,18 @@ class Line:
     gap: float
     differs: str
     note: str
+    values: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured value: its interval (NaN without one), the number of independent repetitions, and their values."""
+
+    mean: float = NAN
+    low: float = NAN
+    high: float = NAN
+    n: int = 0
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,10 +83,12 @@ class Comparison:
         lines: the numbers with a counterpart in the sweep.
         absent: numbers for the sweep's data and model that the sweep did not run, from the papers in ``lines`` or, if
             there are none, from all papers.
+        unprinted: by paper, the fields of our runs on which neither the paper nor its code says anything, with our values.
     """
 
     lines: tuple[Line, ...]
     absent: tuple[Record, ...]
+    unprinted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def compare(results: Results, published: Iterable[Record] | None = None) -> Comparison:
@@ -74,6 +100,8 @@ def compare(results: Results, published: Iterable[Record] | None = None) -> Comp
     """
     lines: list[Line] = []
     absent = []
+    silent: dict[str, dict[str, set[str]]] = {}
+    printed: dict[str, set[str]] = {}
     used = {key: {text(results.value(trial, key)) for trial in results.trials} for key in CIRCUMSTANCES}
     for record in records() if published is None else published:
         rule = rules().get(record.paper)
@@ -82,12 +110,21 @@ def compare(results: Results, published: Iterable[Record] | None = None) -> Comp
             continue
         trials = _matching(results, found.where)
         if trials and (found.against is None or _matching(results, {**found.where, **found.against})):
-            keys = tuple(key for key in results.keys if key not in found.where and not _within(key, found.over))
-            lines += [_line(results, record, found, variant, keys) for variant in settings(trials, keys)]
+            lines += _lines(results, record, found, trials)
+            printed.setdefault(record.paper, set()).update(found.context)
+            for key, values in unprinted(results, found, trials).items():
+                silent.setdefault(record.paper, {}).setdefault(key, set()).update(values)
         elif all(key not in found.where or found.where[key] in used[key] for key in CIRCUMSTANCES):
             absent.append(record)
     papers = {line.paper for line in lines}
-    return Comparison(tuple(lines), tuple(record for record in absent if not papers or record.paper in papers))
+    return Comparison(
+        tuple(lines),
+        tuple(record for record in absent if not papers or record.paper in papers),
+        {
+            paper: {key: ", ".join(sorted(values)) for key, values in own.items() if key not in printed[paper]}
+            for paper, own in silent.items()
+        },
+    )
 
 
 def published_csv(comparison: Comparison) -> str:
@@ -98,8 +135,12 @@ def published_csv(comparison: Comparison) -> str:
 def published_markdown(results: Results, comparison: Comparison) -> str:
     """The content of ``published.md``: the comparison, and the published numbers that the sweep did not run."""
     blocks = [f"# {escape(results.name)}: measured and published numbers"]
+    blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
     if comparison.lines:
-        blocks += [READING, markdown_table(HEAD, [_cells(line) for line in comparison.lines])]
+        factors = any(line.metric.endswith("factor_max") for line in comparison.lines)
+        blocks += [READING, QUOTIENTS if factors else "", deal_line(results)]
+        blocks.append(markdown_table(HEAD, [_cells(line) for line in comparison.lines]))
+        blocks += [_silent(paper, fields) for paper, fields in comparison.unprinted.items()]
     else:
         blocks.append("No published number matches a setting of this sweep.")
     if comparison.absent:
@@ -108,11 +149,35 @@ def published_markdown(results: Results, comparison: Comparison) -> str:
             missing.setdefault(f"{r.source}, {r.dataset}, {r.method}, {r.setting}", []).append(f"{r.metric} {r.value}")
         listed = "\n".join(f"- {escape(place)}: {escape(', '.join(values))}" for place, values in missing.items())
         blocks += ["## Published for these data but not run in this sweep", listed]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _line(results: Results, record: Record, found: Counterpart, variant: Setting, keys: tuple[str, ...]) -> Line:
-    value = _quotient(results, found, variant) if found.against else _mean(results, found, variant)
+def _silent(paper: str, silent: Mapping[str, str]) -> str:
+    """A paragraph with the fields on which the paper is silent."""
+    ours = "; ".join(f"{field_label(key)} = {value}" for key, value in silent.items())
+    return f"Not printed by {escape(paper)}, here: {escape(ours)}." if ours else ""
+
+
+def _lines(results: Results, record: Record, found: Counterpart, trials: Sequence[Row]) -> list[Line]:
+    """A line for each setting of the sweep. Means are taken over the settings of ``over``, quotients are not."""
+    own = [key for key in results.keys if key not in found.where]
+    if not found.against:
+        keys = tuple(key for key in own if not _within(key, found.over))
+        return [_line(results, record, found, one, keys, _mean(results, found, one)) for one in settings(trials, keys)]
+    keys = tuple(own)
+    others = settings(_matching(results, {**found.where, **found.against}), keys)
+    below = {tuple(map(text, other.values)): other for other in others}
+    pairs = [(one, below.get(tuple(map(text, one.values)))) for one in settings(trials, keys)]
+    return [
+        _line(results, record, found, one, keys, _quotient(found, one, other))
+        for one, other in pairs
+        if other is not None
+    ]
+
+
+def _line(
+    results: Results, record: Record, found: Counterpart, variant: Setting, keys: tuple[str, ...], value: Measured
+) -> Line:
     printed = record.value * found.scale
     place = {key: wanted for key, wanted in found.where.items() if not key.endswith(".name")}
     place |= dict(zip(keys, variant.values, strict=True))
@@ -128,7 +193,7 @@ def _line(results: Results, record: Record, found: Counterpart, variant: Setting
         published=printed,
         published_std=NAN if record.std is None else record.std * found.scale,
         measured_setting=setting_label(tuple(place), tuple(place.values())),
-        measured_metric=("mean of " if len(found.metrics) > 1 else "") + " and ".join(found.metrics),
+        measured_metric=_metric_words(found),
         measured=value.mean,
         measured_low=value.low,
         measured_high=value.high,
@@ -136,11 +201,20 @@ def _line(results: Results, record: Record, found: Counterpart, variant: Setting
         gap=value.mean - printed,
         differs="; ".join(_differences(results, found, variant)),
         note=record.note,
+        values=", ".join(map(text, value.values)) if value.n < FEWEST else "",
     )
 
 
+def _metric_words(found: Counterpart) -> str:
+    if found.against:
+        return f"quotient of {' and '.join(found.metrics)}"
+    return ("mean of " if len(found.metrics) > 1 else "") + " and ".join(found.metrics)
+
+
 def _cells(line: Line) -> list[str]:
-    mean, half = Estimate(line.measured, line.measured_high - line.measured, line.seeds).parts(3)
+    measured = f"{number(line.measured, 3)} {spread(line.measured, line.measured_low, line.measured_high, 3)}".strip()
+    if line.values:
+        measured = ", ".join(number(float(value), 3) for value in line.values.split(", "))
     std = "" if math.isnan(line.published_std) else f" ± {text(line.published_std)} (std)"
     return [
         line.source,
@@ -149,85 +223,64 @@ def _cells(line: Line) -> list[str]:
         line.setting,
         line.metric.removesuffix("_pct"),  # a fraction here
         text(line.published) + std,
-        f"{mean} ± {half}" if half else mean,
+        measured,
         "" if math.isnan(line.gap) else f"{line.gap:+.3f}",
         line.measured_setting or "the whole sweep",
         "; ".join(filter(None, (line.differs, line.note and f"note: {line.note}"))),
     ]
 
 
-def _mean(results: Results, found: Counterpart, variant: Setting) -> Estimate:
+def _mean(results: Results, found: Counterpart, variant: Setting) -> Measured:
     """The mean over seeds of the counterpart's metrics. Settings that are averaged over have equal weights.
 
-    The interval uses the seeds that every averaged setting has, with one average per seed.
+    The interval uses the repetitions that every averaged setting has, with one average for each.
     """
     parts = settings(variant.trials, _average(results, found))
-    by_seed = [{text(t.get("seed")): v for t in part.finished if (v := _value(t, found)) is not None} for part in parts]
-    measured = [values for values in by_seed if values]
+    by_repeat = [{repeat(t): v for t in part.finished if (v := _value(t, found)) is not None} for part in parts]
+    measured = [values for values in by_repeat if values]
     if not measured:
-        return estimate([])
+        return Measured()
+    complete = [one for one in measured[0] if all(one in values for values in measured)]
+    means = [math.fsum(values[one] for values in measured) / len(measured) for one in complete]
+    whole = estimate(independent(list(zip(complete, means, strict=True))), _limits(found))
     if len(measured) == 1:
-        return estimate(list(measured[0].values()))
-    means = [math.fsum(values.values()) / len(values) for values in measured]
-    complete = [seed for seed in measured[0] if all(seed in values for values in measured)]
-    whole = estimate([math.fsum(values[seed] for values in measured) / len(measured) for seed in complete])
-    return Estimate(math.fsum(means) / len(means), whole.half, len(complete))
+        return Measured(whole.mean, whole.low, whole.high, whole.n, whole.values)
+    average = math.fsum(math.fsum(values.values()) / len(values) for values in measured) / len(measured)
+    whole = replace(whole, mean=average)
+    return Measured(average, whole.low, whole.high, whole.n, whole.values)
 
 
-def _quotient(results: Results, found: Counterpart, variant: Setting) -> Estimate:
-    """The largest ratio of the metric over the settings that both components ran, without an interval.
-
-    A setting with a divisor of 0 is left out.
-    """
-    keys = _average(results, found)
-    others = _matching(results, {**found.where, **(found.against or {})})
-    below = {tuple(map(text, part.values)): _over_seeds(part, found) for part in settings(others, keys)}
-    quotients = []
-    for part in settings(variant.trials, keys):
-        above, under = _over_seeds(part, found), below.get(tuple(map(text, part.values)))
-        if under and above.n and under.mean > 0:
-            quotients.append((above.mean / under.mean, min(above.n, under.n)))
-    best = max(quotients, default=None)
-    return Estimate(best[0], NAN, best[1]) if best else estimate([])
+def _limits(found: Counterpart) -> tuple[float, float]:
+    lowest, highest = zip(*(limits(metric(name)) for name in found.metrics), strict=True)
+    return min(lowest), max(highest)
 
 
-def _over_seeds(part: Setting, found: Counterpart) -> Estimate:
-    return estimate([value for trial in part.finished if (value := _value(trial, found)) is not None])
+def _quotient(found: Counterpart, variant: Setting, other: Setting) -> Measured:
+    """The quotient of the metric in two settings, over the repetitions that both have."""
+    above, below = ({repeat(t): v for t in s.finished if (v := _value(t, found)) is not None} for s in (variant, other))
+    pairs = [one for one in above if one in below]
+    dividends, divisors = (independent([(one, values[one]) for one in pairs]) for values in (above, below))
+    one = quotient(dividends, divisors)
+    singly = tuple(a / b for a, b in zip(dividends, divisors, strict=True) if b > 0)
+    return Measured(one.value, one.low, one.high, one.n, singly)
 
 
 def _differences(results: Results, found: Counterpart, variant: Setting) -> list[str]:
     """The known differences from the published setting, each in a few words."""
-    first = (variant.finished or variant.trials)[0]
-    stated = []
-    for key, printed in found.context.items():
-        actual = _ran_with(results, first, key)
-        if actual is not None and text(actual) != text(printed):
-            stated.append(f"{key_label(key)} {text(actual)} instead of {text(printed)}")
-    for key in _average(results, found):
+    stated = deviations(results, found, variant)
+    for key in () if found.against else _average(results, found):
         seen = [value_label(key, setting.values[0]) for setting in settings(variant.trials, (key,))]
-        verb = "best of" if found.against else "average over"
-        stated.append(f"{verb} {key_label(key)} {', '.join(seen)}")
+        stated.append(f"average over {key_label(key)} {', '.join(seen)}")
+    if found.against:
+        stated.append("one of our settings beside the largest quotient of the paper's")
     seeds = {text(trial.get("seed")) for trial in variant.finished}
     if found.repetitions and len(seeds) != found.repetitions:
         stated.append(f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'} instead of {found.repetitions}")
     return stated + ([variant.unfinished] if variant.unfinished else [])
 
 
-def _ran_with(results: Results, trial: Row, key: str) -> Value:
-    """The value that a trial used; the examples per client are counted if the config leaves their number to the data."""
-    value = results.value(trial, key)
-    if value is None and key == "data.examples_per_client":
-        held = {row.get("examples") for row in results.table(trial, "clients")}
-        return held.pop() if len(held) == 1 else None
-    return value
-
-
 def _matching(results: Results, where: Mapping[str, Value]) -> list[Row]:
-    return [trial for trial in results.trials if all(_is(results.value(trial, key), v) for key, v in where.items())]
-
-
-def _is(actual: Value, wanted: Value) -> bool:
-    return any(text(actual) == text(value) for value in (wanted if isinstance(wanted, tuple) else (wanted,)))
+    return [trial for trial in results.trials if all(agrees(results.value(trial, key), v) for key, v in where.items())]
 
 
 def _average(results: Results, found: Counterpart) -> tuple[str, ...]:

@@ -10,22 +10,40 @@ from collections.abc import Iterable, Sequence
 from algorithms.core.metric import Metric
 from orchestrator.metric_names import families
 from orchestrator.report.data import Results, Setting, counts
-from orchestrator.report.estimate import estimate
 from orchestrator.report.swept import SLOT_NAMES
+from orchestrator.report.tables.context import (
+    BY_CHANCE,
+    DASH,
+    attacks_by_setting,
+    chance_cell,
+    chance_metric,
+    deal_line,
+    foreign_models_by_setting,
+    guessing,
+    shown_beside,
+)
+from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.values import Value, text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
 
 READING = (
-    "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). One "
-    "seed gives no interval. An empty cell means not measured. Rates are fractions of one."
+    "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). With one "
+    "or two seeds there is no interval: their values are printed, in the order of the seeds. An interval that would leave "
+    "what is possible, such as a rate above 1, is cut there and printed by its ends. A dash means not measured. Rates are "
+    "fractions of one."
 )
+PAIRED = "Differences between methods, paired by deal and seed, with intervals and p values: differences.md."
 
 # Underscores inside a word are not emphasis in Markdown, and metric names read better without backslashes.
 MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
 
 
 def summary_csv(results: Results) -> str:
-    """The content of ``summary.csv``: swept keys, trials by status, then mean, interval and seeds of every metric."""
+    """The content of ``summary.csv``: swept keys, trials by status, then mean, interval and seeds of every metric.
+
+    The column ``_seeds`` has the number of independent values: seeds or, if the sweep crosses seeds with deals, deals.
+    Below three values, the ends of the interval are empty.
+    """
     statuses = list(counts(results.trials))
     measures = ("", "_low", "_high", "_seeds")
     head = [*results.keys, "trials", *statuses, *(f"{name}{end}" for name in results.metrics for end in measures)]
@@ -34,18 +52,28 @@ def summary_csv(results: Results) -> str:
         seen = counts(setting.trials)
         cells: list[Value] = [*setting.values, len(setting.trials), *(seen.get(status, 0) for status in statuses)]
         for name in results.metrics:
-            found = estimate(setting.measured(name))
+            found = setting.estimate(name)
             cells += [found.mean, found.low, found.high, found.n]
         lines.append(cells)
     return csv_text(head, lines)
 
 
-def summary_markdown(results: Results) -> str:
-    """The content of ``summary.md``: a table for each family of metrics, and the trials that did not finish."""
+def summary_markdown(results: Results, paired: bool = False) -> str:
+    """The content of ``summary.md``: a table for each family of metrics, and the trials that did not finish.
+
+    Args:
+        results: the results of a sweep.
+        paired: whether ``differences.md`` is written beside it.
+    """
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results), READING]
-    for family, metrics in families(results.metrics).items():
-        blocks += [f"## {family}", _family_table(results, metrics)]
-    blocks.append(_guarantees(results))
+    blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
+    blocks += [deal_line(results), PAIRED if paired else "", _attacks(results)]
+    own = set(results.metrics) - shown_beside(results.metrics)
+    for family, metrics in families([name for name in results.metrics if name in own]).items():
+        chance = guessing(((metric.label, metric) for metric in metrics), results)
+        blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
+        blocks.append(_family_table(results, metrics))
+    blocks += [_guarantees(results), _foreign(results)]
     lost = [trial for trial in results.trials if trial["status"] != "finished"]
     if lost:
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
@@ -97,11 +125,11 @@ def escape(cell: str) -> str:
 
 
 def _family_table(results: Results, metrics: list[Metric]) -> str:
-    head = [*key_labels(results.keys), "seeds", *(_heading(metric) for metric in metrics)]
+    head = [*key_labels(results.keys), "seeds", *(_heading(metric, results) for metric in metrics)]
     lines = []
     for setting in results.settings:
         labels = [value_label(key, value) for key, value in zip(results.keys, setting.values, strict=True)]
-        lines.append([*labels, _seeds(setting), *(_cell(setting, metric) for metric in metrics)])
+        lines.append([*labels, _seeds(setting), *(_cell(setting, metric, results) for metric in metrics)])
     return markdown_table(head, lines, numbers=len(metrics) + 1)
 
 
@@ -118,12 +146,25 @@ def _guarantees(results: Results) -> str:
     return "## Guarantees\n\n" + markdown_table([*key_labels(results.keys), "differential privacy"], lines, numbers=0)
 
 
-def _heading(metric: Metric) -> str:
-    return (
-        metric.label
-        if metric.unit in ("", "fraction") or metric.unit in metric.label
-        else f"{metric.label} ({metric.unit})"
-    )
+def _attacks(results: Results) -> str:
+    """A section with the attacks of each setting, if they differ."""
+    found = attacks_by_setting(results)
+    if not found:
+        return ""
+    lines = [[*_values(results.keys, s.trials[0]), names] for s, names in zip(results.settings, found, strict=True)]
+    return "## Attacks\n\n" + markdown_table([*key_labels(results.keys), "attacks"], lines, numbers=0)
+
+
+def _foreign(results: Results) -> str:
+    """A section on models that serve others than the group that they are named after; empty if there are none."""
+    lines = "\n".join(f"- {escape(one)}." for one in foreign_models_by_setting(results))
+    return f"## Models that serve other groups\n\n{lines}" if lines else ""
+
+
+def _heading(metric: Metric, results: Results) -> str:
+    plain = metric.unit in ("", "fraction") or metric.unit in metric.label
+    label = f"{metric.label} {BY_CHANCE}" if chance_metric(metric, results) else metric.label
+    return label if plain else f"{label} ({metric.unit})"
 
 
 def _seeds(setting: Setting) -> str:
@@ -131,11 +172,13 @@ def _seeds(setting: Setting) -> str:
     return str(all_trials) if finished == all_trials else f"{finished} of {all_trials}"
 
 
-def _cell(setting: Setting, metric: Metric) -> str:
-    found = estimate(setting.measured(metric.name))
-    mean, half = found.parts(metric.digits)
-    fewer = f" ({found.n} of {len(setting.finished)} seeds)" if 0 < found.n < len(setting.finished) else ""
-    return (f"{mean} ± {half}" if half else mean) + fewer
+def _cell(setting: Setting, metric: Metric, results: Results) -> str:
+    having = sum(trial.get(metric.name) is not None for trial in setting.finished)
+    if not having:
+        return DASH
+    fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
+    shown = " ".join(filter(None, setting.estimate(metric.name).shown(metric.digits)))
+    return shown + chance_cell(setting, metric, results, metric.digits) + fewer
 
 
 def _values(keys: tuple[str, ...], trial: dict[str, Value]) -> list[str]:

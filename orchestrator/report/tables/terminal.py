@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
-from orchestrator.metric_names import Shown, least_important, table_columns
+from orchestrator.metric_names import Shown, least_important, metric, table_columns
 from orchestrator.report.data import Results, Setting, Trials, counts, results, rows
-from orchestrator.report.estimate import FEWEST, estimate
-from orchestrator.report.vocabulary import key_labels, value_label
+from orchestrator.report.estimate import FEWEST
+from orchestrator.report.swept import DEAL
+from orchestrator.report.tables.context import (
+    BY_CHANCE,
+    DASH,
+    attacks_by_setting,
+    chance_cell,
+    chance_metric,
+    foreign_models_by_setting,
+    guessing,
+    shown_beside,
+)
+from orchestrator.report.values import text
+from orchestrator.report.vocabulary import key_labels, setting_label, value_label
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 GAP = 2
-DASH = "–"
-
+GUESS = ", 0.5 is guessing"
+MOST_SETTINGS = 3  # settings with the same attacks that the caption names one by one
 
 # Zhao et al. (2025) have names for FinP's client and server parts, which are two slots here.
 FINP_ARMS = "Baseline: plain, FedAvg; FinP_client: FinP, FedAvg; FinP_server: plain, PCA or ALA; FinP: FinP, PCA or ALA"
 ARMS, SERVERS = ("objective.name", "aggregation.name"), {"finp_pca", "finp_ala"}
 
 
-def summary_table(trials: Trials, swept: Iterable[str], *, title: str = "", width: int = 100) -> Table:
+def summary_table(
+    trials: Trials, swept: Iterable[str], *, title: str = "", width: int = 100, remarks: Sequence[str] = ()
+) -> Table:
     """The summary table: one row per setting, with the mean over its seeds ± half the width of the 95 % interval.
 
-    If the table is too wide, the intervals are put below the means; if that is not enough, the least important columns
-    are left out and named in the caption. A setting without a finished trial has dashes and its trials' statuses.
+    Below three seeds their values replace mean and interval. Columns that never show an interval have the mean. If the
+    table is too wide, the intervals are put below the means; if that is not enough, the least important columns are left
+    out and named in the caption. A setting without a finished trial has dashes and its trials' statuses.
 
     Args:
         trials: the table of trials, or its rows.
         swept: the swept keys, with or without the seed.
         title: the title above the table.
         width: the columns of the terminal.
+        remarks: further lines of the caption, such as `tuned_sentences`.
     """
     from rich import box
     from rich.table import Table
@@ -44,7 +62,7 @@ def summary_table(trials: Trials, swept: Iterable[str], *, title: str = "", widt
     shown, left_out, stacked = _fit(found, _columns(found), width)
     table = Table(
         title=Text(title) if title else None,
-        caption=Text(_caption(found, shown, left_out)),
+        caption=Text("\n".join([_caption(found, shown, left_out), *remarks])),
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -59,13 +77,23 @@ def summary_table(trials: Trials, swept: Iterable[str], *, title: str = "", widt
     if _notes(found):
         table.add_column("no result", style="yellow", no_wrap=True)
     for setting in found.settings:
-        cells = [*_key_cells(found, setting), *(_cell(setting, column, stacked) for column in shown)]
+        cells = [*_key_cells(found, setting), *(_cell(found, setting, column, stacked) for column in shown)]
         table.add_row(*map(Text, cells), *([_note(setting)] if _notes(found) else []))
     return table
 
 
 def _columns(found: Results) -> list[Shown]:
-    return table_columns([name for name in found.metrics if any(setting.measured(name) for setting in found.settings)])
+    measured = [name for name in found.metrics if any(setting.measured(name) for setting in found.settings)]
+    beside = shown_beside(measured)
+    columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
+    return [
+        replace(column, heading=f"{column.heading}\n{BY_CHANCE}") if _has_chance(column, found) else column
+        for column in columns
+    ]
+
+
+def _has_chance(column: Shown, found: Results) -> bool:
+    return len(column.metrics) == 1 and chance_metric(metric(column.metrics[0]), found) is not None
 
 
 def _fit(found: Results, columns: list[Shown], width: int) -> tuple[list[Shown], list[Shown], bool]:
@@ -85,7 +113,7 @@ def _fit(found: Results, columns: list[Shown], width: int) -> tuple[list[Shown],
 
 
 def _width(found: Results, columns: Sequence[Shown], stacked: bool) -> int:
-    cells = [[column.heading, *(_cell(s, column, stacked) for s in found.settings)] for column in columns]
+    cells = [[column.heading, *(_cell(found, s, column, stacked) for s in found.settings)] for column in columns]
     return sum(_wide(column) for column in cells) + GAP * (len(columns) - 1)
 
 
@@ -93,18 +121,27 @@ def _wide(cells: Iterable[str]) -> int:
     return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
-def _cell(setting: Setting, column: Shown, stacked: bool) -> str:
-    found = [estimate(setting.measured(name)) for name in column.metrics]
-    if len(found) > 1:
-        return " + ".join(e.parts(column.digits)[0] or DASH for e in found) if any(e.n for e in found) else DASH
-    mean, half = found[0].parts(column.digits)
-    half = half if found[0].n >= FEWEST else ""
-    if not mean:
+def _cell(found: Results, setting: Setting, column: Shown, stacked: bool) -> str:
+    estimates = [setting.estimate(name) for name in column.metrics]
+    if not any(e.n for e in estimates):
         return DASH
-    # Without its leading zero, the interval is narrower and easy to distinguish from the mean.
-    short = "0" if half and float(half) == 0 else half.removeprefix("0")
-    between = "\n" if stacked else " "
-    return f"{mean}{between}±{short}" if short and column.interval else mean
+    if len(estimates) > 1:
+        return " + ".join(e.parts(column.digits)[0] or DASH for e in estimates)
+    one = estimates[0]
+    mean, interval = one.shown(column.digits) if column.interval else (one.parts(column.digits)[0], "")
+    if one.n >= FEWEST and stacked and interval:
+        mean = f"{mean}\n{_short(interval)}"
+    elif one.n >= FEWEST and interval:
+        mean = f"{mean} {_short(interval)}"
+    elif stacked:
+        mean = mean.replace(", ", "\n")
+    return mean + chance_cell(setting, metric(column.metrics[0]), found, column.digits)
+
+
+def _short(interval: str) -> str:
+    """An interval without leading zeros, which makes it narrower and easy to distinguish from the mean."""
+    whole, zero = re.compile(r"\b1\.0+\b"), re.compile(r"\b0\.0+\b")
+    return re.sub(r"\b0\.", ".", zero.sub("0", whole.sub("1", interval))).replace("± ", "±")
 
 
 def _key_headings(found: Results) -> list[str]:
@@ -133,25 +170,47 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
     over = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
     lines = [f"mean over {over} seeds ± half the width of the 95 % interval"]
     if seeds[-1] < FEWEST:
-        lines = [
-            f"mean over {over} seeds; an interval needs three or more" if seeds[-1] > 1 else "one seed: no intervals"
-        ]
+        pair = "values of two seeds (an interval needs three), or their mean where there is one number"
+        lines = [pair if seeds[-1] > 1 else "one seed: no intervals"]
+    elif seeds[0] < FEWEST:
+        lines[0] += "; below three seeds, their values"
+    if any(trial.get(DEAL) is not None for trial in found.trials):
+        lines[0] = lines[0].replace(f"{over} seeds", f"{over} runs") + "; runs on the same deal are averaged first"
     if seeds == [0]:
         lines = ["no trial has finished"]
     elif len(counts(found.trials)) > 1:
         lines[0] += "; only finished trials count"
     lines += _reading(found, {name for column in columns for name in column.metrics})
+    lines += [_attacks(found), guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
+    foreign = foreign_models_by_setting(found)
+    lines += [f"note: {one}" for one in foreign[:MOST_SETTINGS]]
+    lines += (
+        [f"and {len(foreign) - MOST_SETTINGS} more such notes in summary.md"] if len(foreign) > MOST_SETTINGS else []
+    )
     if left_out:
         names = ", ".join(column.heading.replace("\n", " ") for column in left_out)
         lines.append(f"in the report but too wide for this terminal: {names}")
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
+
+
+def _attacks(found: Results) -> str:
+    """Which settings have which attacks, if they differ."""
+    groups: dict[str, list[str]] = {}
+    for setting, names in zip(found.settings, attacks_by_setting(found), strict=False):
+        groups.setdefault(names, []).append(setting_label(found.keys, setting.values))
+    words = [
+        f"{names} ({'; '.join(labels) if len(labels) <= MOST_SETTINGS else f'{len(labels)} settings'})"
+        for names, labels in groups.items()
+    ]
+    return f"attacks: {', '.join(words)}; {DASH}: not measured" if words else ""
 
 
 def _reading(found: Results, shown: set[str]) -> list[str]:
     """Explanations of the shown metrics: a line for each attack and each kind of accuracy."""
     lines = [FINP_ARMS] if _arms_of_finp(found) else []
     if any(name.startswith("mia_") for name in shown):
-        lines.append("accuracy: for the clients of a group; MIA: accuracy of the attack on a model, 0.5 is guessing")
+        guess = "" if any(metric(name).chance is not None for name in shown if name.startswith("mia_")) else GUESS
+        lines.append(f"accuracy: for the clients of a group; MIA: accuracy of the attack on a model{guess}")
     if "aggregated_accuracy" in shown:
         lines.append("accuracy: on the clients' and on the server's test data" * ("test_accuracy" in shown))
     if "sia_mean" in shown:
@@ -161,12 +220,19 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
     if "eod" in shown:
         lines.append("CoV, FI, EOD: inequality between clients; by chance: EOD of equally exposed clients")
     if "epsilon" in shown:
-        deltas = {value for setting in found.settings for value in setting.measured("delta")}
-        at = f" at delta {deltas.pop():g}" if len(deltas) == 1 else ""
-        lines.append(f"epsilon: for one client{at}, {DASH} if there is no guarantee")
+        lines.append(f"epsilon: for one client{_at_delta(found, 'delta')}, {DASH} if there is no guarantee")
+    if "epsilon_example" in shown:
+        words = {text(trial.get("guarantee_example")) for trial in found.trials} - {"", "dp"}
+        meaning = f" ({'; '.join(sorted(words))})" if words else ""
+        lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}{meaning}")
     if "cia_difference" in shown or "cia_auc" in shown:
         lines.append("CIA: client inference, as difference of losses (as published) and as AUC (0.5 is guessing)")
     return [line for line in lines if line]
+
+
+def _at_delta(found: Results, name: str) -> str:
+    deltas = {value for setting in found.settings for value in setting.measured(name)}
+    return f" at delta {deltas.pop():g}" if len(deltas) == 1 else ""
 
 
 def _arms_of_finp(found: Results) -> bool:

@@ -10,7 +10,8 @@ import pytest
 from orchestrator.report import NoResultsError, read_trials, write_report
 from tests.support.synthetic_results import write_sweep
 
-TABLES = ["summary.csv", "summary.md", "published.csv", "published.md"]
+PUBLISHED = ["published.csv", "published.md"]
+TABLES = ["summary.csv", "summary.md", "differences.csv", "differences.md", *PUBLISHED]
 SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
 
 
@@ -26,8 +27,8 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_tables_come_first_and_every_file_exists(folder: Path, files: list[Path]) -> None:
-    assert [file.name for file in files[:4]] == TABLES
-    assert {file.suffix for file in files[4:]} == {".png"}
+    assert [file.name for file in files[:6]] == TABLES
+    assert {file.suffix for file in files[6:]} == {".png"}
     assert all(file.parent == folder / "report" and file.stat().st_size > 100 for file in files)
     assert sorted((folder / "report").iterdir()) == sorted(files)
 
@@ -50,10 +51,36 @@ def test_the_same_results_give_the_same_bytes_and_stale_figures_go(folder: Path,
 
 def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses={0: "diverged", 1: "failed"})
-    assert [file.name for file in write_report(folder)] == TABLES
+    assert [file.name for file in write_report(folder)] == [*TABLES[:2], *PUBLISHED]
     assert "2 trials: 1 diverged, 1 failed." in (folder / "report" / "summary.md").read_text()
     assert [file.name for file in write_report(folder, published=False)] == TABLES[:2]
     assert len(list((folder / "report").iterdir())) == 2
+
+
+def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, base={"data.name": "digits"})
+    (folder / "report").mkdir()
+    for name in TABLES[2:]:
+        (folder / "report" / name).write_text("from an earlier report")
+    assert [file.name for file in write_report(folder) if file.suffix != ".png"] == TABLES[:2]
+    assert not {path.name for path in (folder / "report").iterdir()} & set(TABLES[2:])
+
+
+def test_one_seed_gives_a_report_without_a_single_interval(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", SWEEP | {"seed": [0]})
+    write_report(folder)
+    for name in ("summary.md", "published.md"):
+        rows = [line for line in (folder / "report" / name).read_text().splitlines() if line.startswith("|")]
+        assert len(rows) > 4
+        assert not any("±" in line for line in rows)
+    page = (folder / "report" / "differences.md").read_text()
+    assert "No comparison has three pairs." in page
+    assert "| IFCA-MIR | IFCA | the whole sweep | violations | lower |" in page
+
+
+def test_a_seed_that_one_method_lacks_is_named_in_the_report(folder: Path, files: list[Path]) -> None:
+    page = (folder / "report" / "differences.md").read_text()
+    assert "- IFCA-MIR against IFCA: seed 1 (IFCA-MIR unfinished, IFCA diverged)" in page
 
 
 def test_a_trial_without_tables_is_named(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 from orchestrator.report.data import read_results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import FIGURES, figures
+from tests.support.arranged import figure
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_privacy import CLIENTS, FINP, finp_tables, write_finp
 from tests.support.synthetic_results import write_sweep
 
-OURS = ("exposure", "clients_exposed", "weights", "curvature")
-ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1]}
+OURS = ("exposure", "clients_exposed_source", "weights", "curvature")
+ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1, 2]}
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +33,9 @@ def arranged(folder: Path, **given: Any) -> Arrangement:
     return found
 
 
-def figure(name: str, arr: Arrangement) -> Figure:
-    found = FIGURES[name](arr)
-    assert found is not None
-    return found
-
-
 def test_every_figure_of_finp_is_drawn_and_can_be_read(drawn: dict[str, Figure]) -> None:
-    assert list(drawn) == ["accuracy", "convergence", *OURS, "roc"]
+    names = ["trade_off", "clients_exposed_source", "accuracy", "convergence", "exposure", "weights", "curvature"]
+    assert list(drawn) == [*names, "classifier_roc"]
     for name, one in drawn.items():
         assert unreadable(one) == ([], []), name
 
@@ -48,7 +44,10 @@ def test_every_figure_of_finp_is_drawn_and_can_be_read(drawn: dict[str, Figure])
     ("name", "expected"),
     [
         ("exposure", ["FinP_server (PCA)", "attack accuracy, all clients (fraction)", "EOD", "CoV", "FI", "by chance"]),
-        ("clients_exposed", ["guessing (1 / clients)", "FinP (ALA)", "95 % binomial interval", "most exposed first"]),
+        (
+            "clients_exposed_source",
+            ["guessing (1 / clients)", "FinP (ALA)", "95 % binomial interval", "most exposed first"],
+        ),
         (
             "weights",
             ["weight in the average (fraction)", "rho", "fraction of all examples", "FinP_client", "95 % interval"],
@@ -67,10 +66,36 @@ def test_exposure_is_the_mean_over_seeds_beside_what_chance_gives(tmp_path: Path
     mean, eod, *_ = figure("exposure", arr).axes
     tables = list(arr.results.rounds.values())
     chance, curve = mean.lines
-    assert np.asarray(curve.get_ydata())[4] == pytest.approx(sum(rows[4]["sia_mean"] for rows in tables) / 2)
+    assert len(mean.collections) == 1  # the band of the interval
+    assert np.asarray(curve.get_ydata())[4] == pytest.approx(sum(rows[4]["sia_mean"] for rows in tables) / 3)
     assert np.unique(np.asarray(chance.get_ydata())) == pytest.approx([1 / CLIENTS])
     assert np.asarray(eod.lines[0].get_ydata()) == pytest.approx(0.115)
     assert all(line.get_linestyle() == "--" for line in (chance, eod.lines[0]))
+
+
+def test_two_seeds_are_two_lines_without_a_band(tmp_path: Path) -> None:
+    arr = arrange(read_results(write_finp(tmp_path / "s", ONE | {"seed": [0, 1]})))
+    assert arr is not None
+    mean, *_ = figure("exposure", arr).axes
+    tables = list(arr.results.rounds.values())
+    _, *curves = mean.lines
+    assert len(mean.collections) == 0
+    for curve, rows in zip(curves, tables, strict=True):
+        assert np.asarray(curve.get_ydata()) == pytest.approx([row["sia_mean"] for row in rows])
+    assert "lines: single seeds (too few for an interval)" in texts(figure("exposure", arr))
+
+
+def test_two_seeds_of_a_client_are_two_points_with_their_own_intervals(tmp_path: Path) -> None:
+    arr = arrange(read_results(write_finp(tmp_path / "s", ONE | {"seed": [0, 1]})))
+    assert arr is not None
+    (ax,) = figure("clients_exposed_source", arr).axes
+    tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
+    last = [table[table["round"] == 19].set_index("client") for table in tables]
+    order = sum(table["sia_accuracy"] for table in last).sort_values(ascending=False).index
+    for bars, table in zip(ax.containers, last, strict=True):
+        assert isinstance(bars, ErrorbarContainer)
+        assert np.asarray(bars[0].get_ydata()) == pytest.approx(table["sia_accuracy"][order].to_numpy())
+        assert bars[2][0].get_segments()[0][0, 1] == pytest.approx(table["sia_low"][order[0]])
 
 
 def test_no_curve_leaves_its_panel_where_settings_share_a_scale(tmp_path: Path) -> None:
@@ -90,17 +115,17 @@ def test_no_curve_leaves_its_panel_where_settings_share_a_scale(tmp_path: Path) 
 
 def test_clients_stand_in_the_order_of_their_exposure(tmp_path: Path) -> None:
     arr = arranged(tmp_path / "s")
-    (ax,) = figure("clients_exposed", arr).axes
+    (ax,) = figure("clients_exposed_source", arr).axes
     tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
     last = [table[table["round"] == 19].set_index("client") for table in tables]
-    means = sum(table["sia_accuracy"] for table in last) / 2
+    means = sum(table["sia_accuracy"] for table in last) / 3
     heights = np.asarray(ax.containers[0][0].get_ydata())
     assert heights == pytest.approx(sorted(means, reverse=True))
     labels = [int(label.get_text()) for label in ax.get_xticklabels()]
     assert labels == means.sort_values(ascending=False).index.tolist()
     (bars,) = ax.containers
     assert isinstance(bars, ErrorbarContainer)
-    low = sum(table["sia_low"] for table in last) / 2
+    low = sum(table["sia_low"] for table in last) / 3
     assert bars[2][0].get_segments()[0][0, 1] == pytest.approx(low[labels[0]])
     assert np.asarray(ax.lines[0].get_ydata()) == pytest.approx(1 / CLIENTS)
 
@@ -114,17 +139,21 @@ def reshuffled(trial: Mapping[str, Any], final: Mapping[str, float], rng: np.ran
 
 def test_clients_that_were_dealt_anew_are_not_averaged_by_number(tmp_path: Path) -> None:
     arr = arranged(tmp_path / "s", tables=reshuffled)
-    (ax,) = figure("clients_exposed", arr).axes
+    (ax,) = figure("clients_exposed_source", arr).axes
     tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
     ranked = [np.sort(table[table["round"] == 19]["sia_accuracy"])[::-1] for table in tables]
-    assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx((ranked[0] + ranked[1]) / 2)
-    assert {label.get_text() for label in ax.get_xticklabels()} == {""}
-    assert "means are by rank, because each seed partitions the data anew" in texts(figure("clients_exposed", arr))
+    assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx(sum(ranked) / 3)
+    assert [label.get_text() for label in ax.get_xticklabels()] == []
+    assert "means are by rank, because each seed partitions the data anew" in texts(
+        figure("clients_exposed_source", arr)
+    )
     shown = figure("weights", arr)
     assert "first seed only, because each seed partitions the data anew" in texts(shown)
     first = tables[0].groupby("client")["weight"].mean()
     order = tables[0].groupby("client")["examples"].first().sort_values().index
-    assert np.asarray(shown.axes[0].containers[0][0].get_ydata()) == pytest.approx(first[order].to_numpy())
+    (points,) = [line for line in shown.axes[0].lines if line.get_marker() not in ("", "None")]
+    assert np.asarray(points.get_ydata()) == pytest.approx(first[order].to_numpy())
+    assert len(shown.axes[0].containers) == 0  # one seed has no interval
 
 
 def test_weights_are_means_over_the_rounds_beside_the_share_of_examples(tmp_path: Path) -> None:
@@ -133,7 +162,7 @@ def test_weights_are_means_over_the_rounds_beside_the_share_of_examples(tmp_path
     tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
     examples = tables[0].groupby("client")["examples"].first().sort_values()
     for ax, column in ((weight, "weight"), (rho, "rho")):
-        means = sum(table.groupby("client")[column].mean() for table in tables) / 2
+        means = sum(table.groupby("client")[column].mean() for table in tables) / 3
         assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx(means[examples.index].to_numpy())
         assert -0.02 < ax.get_ylim()[0] < 0
     shares = [segment[0, 1] for segment in weight.collections[0].get_segments()]
@@ -148,9 +177,9 @@ def test_curvatures_that_are_not_positive_are_counted_and_not_drawn(tmp_path: Pa
 
     arr = arranged(tmp_path / "s", tables=tables)
     one = figure("curvature", arr)
-    assert "4 of 398 points are not shown because a value is not positive" in texts(one)
+    assert "6 of 597 points are not shown because a value is not positive" in texts(one)
     (ax,) = one.axes
-    assert len(np.asarray(ax.collections[0].get_offsets())) == 394
+    assert len(np.asarray(ax.collections[0].get_offsets())) == 591
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
 
 

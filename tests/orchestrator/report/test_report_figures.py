@@ -40,14 +40,14 @@ def arranged(table: list[dict], declared: tuple[str, ...] = ()) -> Arrangement:
 
 
 def test_every_figure_of_the_paper_is_drawn(paper: dict[str, Figure]) -> None:
-    names = ["accuracy_by_group", "accuracy_by_model", "mia", "violations", "fairness", "convergence", "motivation"]
-    assert list(paper) == names
+    names = ["trade_off", "mia", "violations", "accuracy_by_group", "accuracy_by_model", "fairness", "convergence"]
+    assert list(paper) == [*names, "motivation"]
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("accuracy_by_group", ["majority clients", "minority clients", "accuracy (fraction)", "boxes: quartiles"]),
+        ("accuracy_by_group", ["majority clients", "minority clients", "accuracy (fraction)", "points: single seeds"]),
         ("accuracy_by_model", ["majority model", "minority model", "IFCA-MIR"]),
         ("mia", ["attack accuracy (fraction)", "guessing (0.5)", "minority ratio (fraction of clients)"]),
         ("violations", ["all clients", "majority clients", "minority clients", "violations (clients)"]),
@@ -97,23 +97,58 @@ def test_a_box_is_the_quartiles_and_the_range() -> None:
     assert np.asarray(ax.collections[0].get_offsets())[:, 1] == pytest.approx(values)
 
 
-def test_few_seeds_have_no_box() -> None:
-    for seeds, lines in ((1, 0), (2, 1)):
-        figure = FIGURES["accuracy"](arranged([{"seed": i, "accuracy": 0.5 + i} for i in range(seeds)]))
+def test_a_box_needs_five_values_and_fewer_are_points() -> None:
+    for seeds in (1, 2, 3, 4):
+        figure = FIGURES["accuracy"](arranged([{"seed": i, "accuracy": 0.1 * i + 0.1} for i in range(seeds)]))
         assert figure is not None
-        assert len(figure.axes[0].patches) == 0
-        assert len(figure.axes[0].collections) == lines + 1
+        (ax,) = figure.axes
+        assert (len(ax.patches), len(ax.lines), len(ax.collections)) == (0, 0, 1)
+        heights = np.asarray(ax.collections[0].get_offsets())[:, 1]
+        assert heights == pytest.approx([0.1 * i + 0.1 for i in range(seeds)])
         assert "boxes" not in texts(figure)
+        assert "points: single seeds" in texts(figure)
 
 
 @pytest.mark.parametrize(
     ("seeds", "note"),
-    [(1, "bars: one seed"), (2, "whiskers: range of the two seeds (too few for an interval)"), (3, "95 % interval")],
+    [(1, "points: one seed"), (2, "points: single seeds (too few for an interval)"), (3, "95 % interval")],
 )
 def test_a_figure_says_what_its_intervals_are(seeds: int, note: str) -> None:
-    figure = FIGURES["violations"](arranged([{"seed": i, "violations": 2.0 * i} for i in range(seeds)]))
+    figure = FIGURES["violations"](arranged([{"seed": i, "violations": 2.0 * i + 1} for i in range(seeds)]))
     assert figure is not None
     assert note in texts(figure)
+
+
+@pytest.mark.parametrize("name", ["violations", "mia"])
+def test_two_seeds_are_two_points_without_bar_and_interval(name: str) -> None:
+    metric = {"violations": "violations", "mia": "mia_accuracy_global"}[name]
+    values = (0.25, 0.75)
+    figure = FIGURES[name](arranged([{"seed": i, metric: value} for i, value in enumerate(values)]))
+    assert figure is not None
+    (ax,) = figure.axes
+    assert (len(ax.patches), len(ax.containers)) == (0, 0)
+    (points,) = [line for line in ax.lines if line.get_marker() == "o"]
+    assert np.asarray(points.get_ydata()).tolist() == list(values)
+
+
+def test_two_seeds_over_a_numeric_axis_are_a_line_for_each_seed() -> None:
+    ratio, metric = "data.split.minority_ratio", "mia_accuracy_minority"
+    held = [{"seed": s, ratio: r, metric: r + 0.1 * s + 0.5} for r in (0.1, 0.3) for s in (0, 1)]
+    figure = FIGURES["mia"](arranged(held))
+    assert figure is not None
+    lines = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].lines if line.get_linestyle() == "-"]
+    assert lines == [pytest.approx([0.6, 0.8]), pytest.approx([0.7, 0.9])]
+
+
+def test_a_panel_that_is_always_nought_is_left_out(paper: dict[str, Figure]) -> None:
+    held = {"violations": 0.0, "violations_majority": 0.0, "violations_minority": 0.0}
+    assert FIGURES["violations"](arranged([held])) is None
+    figure = FIGURES["violations"](arranged([held, held | {"seed": 1, "violations": 1.0, "violations_minority": 1.0}]))
+    assert figure is not None
+    assert [ax.get_title() for ax in figure.axes] == ["all clients", "minority clients"]
+    signed = [ax.get_visible() for ax in paper["fairness"].axes]  # signed demographic parity is 0 in every trial
+    assert signed == [True, True, True, True, True, False] * (len(signed) // 6)
+    assert "always 0" not in texts(paper["fairness"])
 
 
 def test_the_axis_of_a_rate_ends_with_the_rate() -> None:

@@ -9,14 +9,15 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from orchestrator.report.data import read_results, results, rows
+from orchestrator.report.data import read_results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import FIGURES, figures
 from orchestrator.report.vocabulary import COLORS
+from tests.support.arranged import arranged, figure
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_privacy import METRIC, write_metric
 
-OURS = ("trade_off", "noise", "cia", "roc")
+OURS = ("trade_off", "noise", "cia", "classifier_roc")
 SMALL: dict[str, list[Any]] = {
     "aggregation.name": ["fedavg", "fedyogi"],
     "privacy.name": ["none", "global_dp", "metric_privacy"],
@@ -36,21 +37,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
     return found
 
 
-def arranged(table: list[dict[str, Any]]) -> Arrangement:
-    trials = [{"id": str(i), "status": "finished", "seed": 0, **one} for i, one in enumerate(table)]
-    found = arrange(results(Path("made_up"), rows(trials), (), {}))
-    assert found is not None
-    return found
-
-
-def figure(name: str, arr: Arrangement) -> Figure:
-    found = FIGURES[name](arr)
-    assert found is not None
-    return found
-
-
 def test_every_figure_of_metric_privacy_is_drawn_and_can_be_read(drawn: dict[str, Figure]) -> None:
-    assert list(drawn) == ["convergence", *OURS]
+    assert list(drawn) == ["trade_off", "accuracy", "convergence", "noise", "cia", "classifier_roc"]
     for name, one in drawn.items():
         assert unreadable(one) == ([], []), name
         assert one.get_figwidth() <= 12, name
@@ -61,6 +49,17 @@ def test_every_figure_of_metric_privacy_is_drawn_and_can_be_read(drawn: dict[str
     [
         (
             "trade_off",
+            [
+                "client inference, AUC (fraction)",
+                "aggregated accuracy (fraction)",
+                "by chance (0.5)",
+                "better",
+                "FedMedian",
+                "metric privacy",
+            ],
+        ),
+        (
+            "accuracy",
             [
                 "accuracy, clients' test data (fraction)",
                 "accuracy, server's test data (fraction)",
@@ -79,7 +78,7 @@ def test_every_figure_of_metric_privacy_is_drawn_and_can_be_read(drawn: dict[str
         ),
         ("cia", ["AUC of the paired test (fraction)", "difference of losses", "guessing (0.5)", "95 % bootstrap"]),
         (
-            "roc",
+            "classifier_roc",
             ["false positive rate (fraction)", "true positive rate (fraction)", "area under the curve", "FedMedian"],
         ),
         ("convergence", ["aggregation FedYogi", "metric privacy", "global-DP"]),
@@ -92,7 +91,7 @@ def test_a_figure_says_what_it_shows(drawn: dict[str, Figure], name: str, expect
 
 
 def test_strategies_are_positions_and_kinds_of_privacy_colors(small: Arrangement) -> None:
-    top, *_ = figure("trade_off", small).axes
+    top, *_ = figure("accuracy", small).axes
     by_color = {to_hex(bar[0].get_color()).upper(): np.asarray(bar[0].get_ydata()) for bar in top.containers}
     assert set(by_color) == {COLORS["none"], COLORS["global_dp"], COLORS["metric_privacy"]}
     mean = np.mean(small.measured((), ("fedyogi",), "metric_privacy", "aggregated_accuracy"))
@@ -120,7 +119,7 @@ def test_the_area_is_written_beside_each_mean_curve(tmp_path: Path) -> None:
         pd.DataFrame(curve).to_parquet(path)
     arr = arrange(read_results(folder))
     assert arr is not None
-    (ax,) = figure("roc", arr).axes
+    (ax,) = figure("classifier_roc", arr).axes
     assert "0.875" in [text.get_text() for text in ax.texts]  # of 0.75 and 1
     rate = dict(zip(*map(np.ndarray.tolist, map(np.asarray, ax.lines[1].get_data())), strict=True))
     assert rate[1.0] == 1
@@ -129,11 +128,24 @@ def test_the_area_is_written_beside_each_mean_curve(tmp_path: Path) -> None:
 
 def test_client_inference_has_the_bootstraps_interval_and_bars_from_nought() -> None:
     one = {"cia_auc": 0.8, "cia_auc_low": 0.6, "cia_auc_high": 0.9, "cia_difference": -0.1}
-    auc, difference = figure("cia", arranged([one | {"privacy.name": "none"}, one | {"privacy.name": "x"}])).axes
+    trials = [one | {"privacy.name": name, "seed": seed} for name in ("none", "x") for seed in range(3)]
+    auc, difference = figure("cia", arranged(trials)).axes
     low, high = auc.containers[0][2][0].get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((0.6, 0.9))
     assert [bar.get_height() for bar in difference.patches] == pytest.approx([-0.1, -0.1])
     assert difference.get_ylim()[0] < -0.1  # a negative difference is not cut off
+
+
+def test_two_seeds_of_client_inference_keep_their_own_bootstrap_intervals() -> None:
+    trials = [
+        {"cia_auc": auc, "cia_auc_low": auc - 0.1, "cia_auc_high": auc + 0.1, "cia_difference": -0.1, "seed": seed}
+        for seed, auc in enumerate((0.5, 0.8))
+    ]
+    auc, difference = figure("cia", arranged(trials)).axes
+    ends = [bar[2][0].get_segments()[0][:, 1].tolist() for bar in auc.containers]
+    assert ends == [pytest.approx([0.4, 0.6]), pytest.approx([0.7, 0.9])]
+    assert len(difference.patches) == 0
+    assert difference.get_ylim()[0] < -0.1
 
 
 def test_an_auc_alone_is_drawn_without_a_difference() -> None:
@@ -147,5 +159,7 @@ def test_what_every_run_measures_is_no_reason_for_these_figures() -> None:
     assert [name for name in OURS if FIGURES[name](arr)] == []
     assert FIGURES["accuracy"](arr) is not None
     protected = arranged([judged | {"privacy.name": "metric_privacy"}])
-    assert FIGURES["accuracy"](protected) is None
-    assert FIGURES["trade_off"](protected) is not None
+    assert [ax.get_ylabel().split(",")[0] for ax in figure("accuracy", protected).axes] == ["accuracy"] * 2 + [
+        "macro F1"
+    ]
+    assert FIGURES["trade_off"](protected) is None  # no risk was measured

@@ -136,8 +136,8 @@ def test_an_average_over_settings_weighs_settings_alike() -> None:
     trials = [trial(f"{r}{s}", r, s, mia_accuracy_minority=value) for (r, s), value in values.items()]
     line = only(compare(found(*trials, declared=("data.split.minority_ratio",)), [AVERAGE]).lines)
     assert line.measured == pytest.approx(0.6)
-    assert line.seeds == 2  # complete seeds: (0.6 + 0.4) / 2 = 0.5 and (0.8 + 0.5) / 2 = 0.65
-    assert line.measured_high - line.measured == pytest.approx(12.7062047 * 0.15 / 2, abs=1e-6)
+    assert (line.seeds, line.values) == (2, "0.5, 0.65")  # complete seeds: (0.6 + 0.4) / 2 and (0.8 + 0.5) / 2
+    assert math.isnan(line.measured_high), "two seeds have no interval"
     assert "average over minority ratio 0.1, 0.2" in line.differs
 
 
@@ -158,14 +158,39 @@ def test_the_mean_of_two_models_needs_both() -> None:
     assert math.isnan(only(compare(found(half), [ACCURACY]).lines).measured)
 
 
-def test_the_claim_on_violations_is_the_best_quotient() -> None:
-    counted = {("ifca", 0.1): 12, ("ifca_mir", 0.1): 4, ("ifca", 0.2): 20, ("ifca_mir", 0.2): 10, ("ifca", 0.3): 9}
-    trials = [trial(f"{a}{r}", r, algorithm=a, violations=n) for (a, r), n in counted.items()]
-    line = only(compare(found(*trials, trial("z", 0.3, algorithm="ifca_mir", violations=0)), [FACTOR]).lines)
-    assert (line.measured, line.published) == (3.0, 5.6)
-    assert math.isnan(line.measured_low)
-    assert "best of minority ratio" in line.differs
+def test_the_claim_on_violations_has_all_quotients_with_intervals() -> None:
+    """Before, only the largest was printed, without an interval, and a setting with no violation was left out."""
+    counted = {
+        ("ifca", 0.1): (12, 14, 10),
+        ("ifca_mir", 0.1): (4, 5, 3),
+        ("ifca", 0.2): (20, 22, 18),
+        ("ifca_mir", 0.2): (10, 10, 10),
+        ("ifca", 0.3): (9, 9, 9),
+        ("ifca_mir", 0.3): (0, 0, 0),
+    }
+    trials = [
+        trial(f"{a}{r}{s}", r, s, a, violations=n) for (a, r), numbers in counted.items() for s, n in enumerate(numbers)
+    ]
+    comparison = compare(found(*trials, trial("alone", 0.5, violations=3)), [FACTOR])
+    assert [line.measured for line in comparison.lines] == pytest.approx([3.0, 2.0, math.nan], nan_ok=True)
+    assert [line.measured_setting for line in comparison.lines] == [f"minority ratio {r}" for r in (0.1, 0.2, 0.3)]
+    first, second, _ = comparison.lines
+    assert first.measured_low < 3 < first.measured_high
+    expected = 4.302653 * 2 / 3**0.5 / 10  # the divisor is 10 in each seed, so this is the t interval over 10
+    assert (second.measured_low, second.measured_high) == pytest.approx((2 - expected, 2 + expected), abs=1e-6)
+    assert all("beside the largest quotient of the paper's" in line.differs for line in comparison.lines)
+    page = published_markdown(found(*trials), comparison)
+    assert "Fieller's 95 % interval" in page
+    assert "| 5.6 | 2.000 ± 0.497 |" in page
     assert compare(found(trial("t", 0.1, violations=3)), [FACTOR]).lines == ()
+
+
+def test_a_quotient_of_few_seeds_is_printed_by_its_values() -> None:
+    trials = [trial(f"{a}{s}", 0.1, s, a, violations=n + s) for a, n in (("ifca", 11), ("ifca_mir", 3)) for s in (0, 1)]
+    line = only(compare(found(*trials, trial("lost", 0.1, 2, violations=9)), [FACTOR]).lines)
+    assert (line.seeds, line.values) == (2, "3.666666667, 3")
+    assert math.isnan(line.measured_low)
+    assert "| 3.667, 3.000 |" in published_markdown(found(*trials), compare(found(*trials), [FACTOR]))
 
 
 def test_examples_of_a_client_are_counted_where_the_config_is_silent(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import csv
 import io
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from orchestrator import metric_names
+from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.estimate import estimate, plottable, quantile
+from orchestrator.report.estimate import estimate, limits, plottable, quantile
 from orchestrator.report.tables.summary import escape, markdown_table, summary_csv, summary_markdown
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.values import plain, sort_key, text
@@ -52,16 +56,30 @@ def test_one_seed_has_a_mean_and_no_interval_and_none_has_neither() -> None:
     assert all(map(math.isnan, (one.half, one.low, one.high, none.mean, none.half)))
     assert one.parts(3) == ("0.700", "")
     assert none.parts(3) == ("", "")
-    assert estimate([2.0, 2.0]).half == 0
+    assert none.shown(3) == ("", "")
+    assert estimate([2.0, 2.0, 2.0]).half == 0
     assert estimate([-0.0001]).parts(3) == ("0.000", "")
 
 
-def test_figures_show_two_seeds_by_their_range_and_tables_by_the_interval() -> None:
-    pair = [0.4, 0.6]
-    assert (plottable(pair).low, plottable(pair).high) == pytest.approx((0.4, 0.6))
-    assert estimate(pair).half == pytest.approx(12.7062047 * 0.1)
+def test_two_seeds_are_two_values_and_no_interval_in_figures_and_tables() -> None:
+    pair = [0.81, 0.84]
+    for found in (estimate(pair), plottable(pair)):
+        assert math.isnan(found.half)
+        assert (found.values, found.n) == ((0.81, 0.84), 2)
+        assert found.shown(2) == ("0.81, 0.84", "")
     assert plottable([0.7, 0.8, 0.9]) == estimate([0.7, 0.8, 0.9])
-    assert math.isnan(plottable([0.7]).half)
+
+
+def test_an_interval_ends_where_values_end() -> None:
+    high = estimate([0.7, 0.8, 0.9], (0, 1))  # 0.8 ± 0.248
+    assert (high.low, high.high) == pytest.approx((0.5515862, 1.0))
+    assert high.shown(3) == ("0.800", "(0.552 to 1.000)")
+    assert estimate([1.0, 2.0, 6.0], limits(metric("violations"))).low == 0
+    assert estimate([0.7, 0.8, 1.9], (0, 1)).high > 1, "such a metric is no rate after all"
+    assert limits(metric("accuracy")) == (0, 1)
+    assert limits(metric("seconds_per_round")) == (0, math.inf)
+    for name in ("sia_cov", "risk_gap", "cia_difference", "equalized_odds_signed", "unheard_of"):
+        assert limits(metric(name)) == (-math.inf, math.inf)
 
 
 def test_an_infinite_value_stays_infinite_and_has_no_interval() -> None:
@@ -81,8 +99,100 @@ def test_summary_csv_has_a_line_per_setting() -> None:
     }
     assert (lines[0]["accuracy"], lines[0]["accuracy_seeds"]) == ("0.8", "3")
     assert float(lines[0]["accuracy_low"]) == pytest.approx(0.8 - 0.2484138, abs=1e-6)
+    assert float(lines[0]["accuracy_high"]) == 1, "no accuracy of 1.05"
     assert (lines[1]["accuracy"], lines[1]["accuracy_low"], lines[1]["accuracy_high"]) == ("0.5", "", "")
     assert (lines[1]["trials"], lines[1]["diverged"], lines[1]["accuracy_seeds"]) == ("2", "1", "1")
+
+
+TWO = [
+    trial(f"t{seed}", "ifca", 0.1, seed, accuracy=value, violations=count)
+    for seed, (value, count) in enumerate(((0.8713, 0.0), (0.9126, 2.0)))
+]
+
+
+def test_two_seeds_make_no_interval_anywhere() -> None:
+    """Before, the report printed violations as 1.0 ± 12.7 and an accuracy of up to 1.15."""
+    (line,) = csv.DictReader(io.StringIO(summary_csv(found(*TWO))))
+    assert (line["violations"], line["violations_seeds"]) == ("1", "2")
+    assert (line["violations_low"], line["violations_high"], line["accuracy_low"]) == ("", "", "")
+    page = summary_markdown(found(*TWO))
+    assert "| 2 | 0.871, 0.913 |" in page
+    assert "| 0.0, 2.0 |" in page
+    assert "±" not in page.replace("setting ± half", "")
+    shown = printed(TWO, 100)
+    assert "0.871, 0.913" in shown
+    assert "0.0, 2.0" in shown
+    assert "±" not in shown
+    assert "values of two seeds (an interval needs three), or their mean" in " ".join(shown.split())
+
+
+def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_values() -> None:
+    crossed = [
+        trial(f"d{deal}s{seed}", "ifca", 0.1, seed, accuracy=0.5 + 0.1 * deal + 0.02 * seed) | {"data.split_seed": deal}
+        for deal in (1, 2, 3)
+        for seed in (0, 1)
+    ]
+    one = results(Path("made_up"), rows(crossed), (*SWEPT, "data.split_seed"), {})
+    assert one.keys == ("clustering.name", "data.split.minority_ratio")
+    (setting,) = one.settings
+    assert setting.measured("accuracy") == pytest.approx([0.61, 0.71, 0.81])
+    assert setting.estimate("accuracy").half == pytest.approx(0.2484138, abs=1e-6), "as with three seeds, not six"
+    assert "trials with the same deal are averaged first" in summary_markdown(one)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(summary_table(crossed, SWEPT, width=200))
+    assert "mean over 6 runs ± half the width of the 95 % interval; runs on the same deal" in " ".join(
+        console.export_text().split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("split_seed", "said"), [(None, "Every seed has its own deal"), (42, "fixed (data.split_seed 42)")]
+)
+def test_the_summary_says_whether_the_deal_varies(split_seed: int | None, said: str) -> None:
+    configs = {one["id"]: {"data": {"name": "mnist", "split_seed": split_seed}} for one in THREE}
+    page = summary_markdown(results(Path("made_up"), rows(THREE), SWEPT, configs))
+    assert said in page
+    assert said not in summary_markdown(found(*THREE))
+
+
+@pytest.fixture
+def by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declare values by chance, as components do in their own files."""
+    declared = dict(metric_names.metrics())
+    declared["violations"] = replace(declared["violations"], chance="violations_null")
+    declared["mia_accuracy_minority"] = replace(declared["mia_accuracy_minority"], chance=0.5)
+    monkeypatch.setattr(metric_names, "metrics", lambda: declared)
+
+
+@pytest.mark.usefixtures("by_chance")
+def test_values_by_chance_stand_beside_the_means() -> None:
+    counted = [
+        trial(
+            f"t{s}", "ifca", 0.1, s, accuracy_majority=0.9, violations=n, violations_null=1.4, mia_accuracy_minority=m
+        )
+        for s, (n, m) in enumerate(((2.0, 0.60), (3.0, 0.61), (4.0, 0.62)))
+    ]
+    page, shown = summary_markdown(found(*counted)), printed(counted, 120)
+    assert "| violations (by chance) (clients) |" in page
+    assert "| 3.0 ± 2.5 (1.4) |" in page
+    assert "violations null" not in page, "it has no column of its own"
+    assert "By chance: 0.5 for MIA accuracy, minority model." in page
+    assert "3.0 ±2.5 (1.4)" in shown
+    assert "(by chance)" in shown
+    assert "by chance: 0.5 for MIA min. model" in shown
+    (line,) = csv.DictReader(io.StringIO(summary_csv(found(*counted))))
+    assert line["violations_null"] == "1.4"
+
+
+def test_settings_with_different_attacks_have_dashes_and_are_told_apart() -> None:
+    attacked = [trial(f"a{s}", "ifca", 0.1, s, accuracy=0.9, sia_mean=0.3) | {"attacks": "sia"} for s in range(3)]
+    other = [trial(f"b{s}", "ifca_mir", 0.1, s, accuracy=0.9) | {"attacks": "shadow_mia,cia"} for s in range(3)]
+    page, shown = summary_markdown(found(*attacked, *other)), " ".join(printed([*attacked, *other], 120).split())
+    assert "| IFCA-MIR | 0.1 | 3 | – |" in page
+    assert "| IFCA | 0.1 | sia |" in page
+    assert "| IFCA-MIR | 0.1 | shadow_mia, cia |" in page
+    assert "attacks: sia (clustering IFCA, minority ratio 0.1), shadow_mia, cia (clustering IFCA-MIR" in shown
+    assert "## Attacks" not in summary_markdown(found(*attacked))
 
 
 def test_the_order_of_the_trials_does_not_change_a_byte() -> None:
@@ -95,14 +205,14 @@ def test_summary_markdown_counts_and_lists_what_did_not_finish() -> None:
     lost = trial("bad", "ifca", 0.1, 9, "failed", accuracy=None, reason="worker | died")
     page = summary_markdown(found(*THREE, lost))
     assert "4 trials: 3 finished, 1 failed." in page
-    assert "| IFCA | 0.1 | 3 of 4 | 0.800 ± 0.248 |" in page
+    assert "| IFCA | 0.1 | 3 of 4 | 0.800 (0.552 to 1.000) |" in page
     assert r"| bad | failed | IFCA | 0.1 | 9 | worker \| died |" in page
     assert "All trials have: dataset MNIST, privacy none." in page
 
 
 def test_a_metric_that_some_seeds_lack_says_so() -> None:
     page = summary_markdown(found(*THREE, trial("t3", "ifca", 0.1, 3, accuracy=None)))
-    assert "0.800 ± 0.248 (3 of 4 seeds)" in page
+    assert "0.800 (0.552 to 1.000) (3 of 4 seeds)" in page
 
 
 def test_an_unknown_metric_is_reported_under_its_own_name() -> None:
@@ -226,3 +336,16 @@ def test_the_halves_of_finp_are_named_as_in_the_paper() -> None:
     whole, part = console.export_text().split("---")
     assert named in whole
     assert named not in part
+
+
+def test_models_that_serve_other_groups_are_named_below_the_table_and_in_the_summary() -> None:
+    counted = [
+        trial(f"t{s}", "ifca_mir", 0.1, s, accuracy_majority=0.9, own_clients_minority=4, clients_minority=users)
+        for s, users in enumerate((29, 4, 0))
+    ]
+    sentence = "the minority's model serves 4 of the minority's clients and 25 others; so, or like this, in 2 of 3 runs"
+    assert sentence in " ".join(printed(counted, 140).split())
+    page = summary_markdown(found(*counted)).replace("\\", "")
+    assert re.search(r"## Models that serve other groups\n\n- .*IFCA-MIR", page)
+    assert f": {sentence}.\n" in page
+    assert "Models that serve other groups" not in summary_markdown(found(counted[1]))

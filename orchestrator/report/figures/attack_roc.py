@@ -1,0 +1,167 @@
+"""The ROC curves of the attacks on models, with logarithmic axes (Carlini et al. 2022): what they find without false alarms.
+
+The curves are made of the scores in ``scores.parquet``, those of the last attacked round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report.data import Floats
+from orchestrator.report.figures.arrangement import Arrangement, Point
+from orchestrator.report.figures.drawing import (
+    BODY,
+    GRAY,
+    IN_A_ROW,
+    REFERENCE,
+    Sheet,
+    dashed_handle,
+    legend,
+    stroke,
+    wrap,
+)
+from orchestrator.report.figures.settings import own_positions, place_label, table_of, trials_at
+from orchestrator.report.values import Row, Value
+from orchestrator.report.vocabulary import PALETTE, component_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Scores = dict[tuple[str, str], tuple[Floats, Any]]  # scores and membership [n], by target and attack
+
+POINTS = 200  # false positive rates at which the curves of several seeds are averaged
+ATTACKS = {  # labels, in the order of their colors
+    "shadow_mia": "shadow models",
+    "loss_threshold": "loss threshold",
+    "confidence": "confidence",
+    "gap": "gap",
+    "maximum": "maximum",
+}
+PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
+WIDE: dict[str, Any] = {"color": GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
+
+
+def attack_roc(arr: Arrangement) -> Figure | None:
+    """ROC curves of membership inference on each model: a panel for each setting and model, a curve for each attack."""
+    held = {trial["id"]: found for trial in arr.trials if (found := last_scores(arr, trial))}
+    panels = [
+        (target, hue, panel, at)
+        for panel in arr.panels
+        for at in own_positions(arr)
+        for hue in arr.hues
+        for target in _targets([held[t["id"]] for t in trials_at(arr, panel, at, hue) if t["id"] in held])
+    ]
+    if not panels:
+        return None
+    names = _in_order({attack for found in held.values() for _, attack in found})
+    styles = dict(zip(names, _styles(names), strict=True))
+    targets = len({target for target, *_ in panels})
+    several = any(len(trials_at(arr, panel, at, hue)) > 1 for _, hue, panel, at in panels)
+    note = ("lines: mean over seeds at equal false positive rates; " if several else "") + (
+        "numbers: area under the curve; a line starts at the false positive rate of one non-member"
+    )
+    handles = [stroke(_label(name), **style) for name, style in styles.items()]
+    sheet = Sheet("ROC curves of the attacks in the last attacked round", note, (dashed_handle("guessing"),))
+    headings = [_heading(arr, *place) for place in panels]
+    across = 2 * targets if targets * 2 <= IN_A_ROW + 1 and targets > 1 else IN_A_ROW
+    xlabel, ylabel = "false positive rate (fraction)", "true positive rate\n(fraction)"
+    figure, axes = wrap(arr, sheet, headings, xlabel, ylabel, across)
+    lowest = 1.0
+    for ax, (target, hue, panel, at) in zip(axes, panels, strict=True):
+        trials = [held[t["id"]] for t in trials_at(arr, panel, at, hue) if t["id"] in held]
+        lowest = min(lowest, _panel(ax, trials, target, styles))
+    for ax in axes:
+        ax.plot([lowest, 1], [lowest, 1], **REFERENCE)
+        ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
+    legend(figure, handles, sheet)
+    return figure
+
+
+def last_scores(arr: Arrangement, trial: Row) -> Scores:
+    """The scores of the last round in which each attack of a trial was made.
+
+    Examples of clients that left the model are not counted, and an attack without members or without non-members, or
+    with a score that is not a number, is left out.
+    """
+    import numpy as np
+
+    frame = table_of(arr, trial, "scores", ("attack", "round", "target", "member", "score"))
+    if frame is None:
+        return {}
+    frame = frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
+    if "left" in frame:
+        frame = frame[~frame["left"].fillna(False).astype(bool)]
+    found: Scores = {}
+    for (target, attack), own in frame.groupby(["target", "attack"], sort=True):
+        score, member = own["score"].to_numpy("float64", na_value=float("nan")), own["member"].to_numpy(bool)
+        if 0 < member.sum() < len(member) and not np.isnan(score).any():
+            found[str(target), str(attack)] = score, member
+    return found
+
+
+def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
+    """The true positive rate of the best threshold whose false positive rate is at most ``at``; nothing is interpolated.
+
+    Args:
+        fpr: false positive rates of a curve, ascending from 0.
+        tpr: its true positive rates.
+        at: false positive rates, at least 0.
+    """
+    import numpy as np
+
+    return tpr[np.searchsorted(fpr, at * (1 + 1e-12), side="right") - 1]
+
+
+def _panel(ax: Axes, trials: list[Scores], target: str, styles: dict[str, dict[str, Any]]) -> float:
+    """Draw the attacks on one model and write their areas. Returns the lowest false positive rate that can be drawn."""
+    import numpy as np
+
+    from attacks.metrics import membership
+
+    lowest, areas = 1.0, []
+    for name, style in styles.items():
+        found = [scores[target, name] for scores in trials if (target, name) in scores]
+        if not found:
+            continue
+        first = max(1 / float((~member).sum()) for _, member in found)
+        grid = np.geomspace(first, 1, POINTS)
+        rates = np.mean([step(*membership.roc(*one), grid) for one in found], axis=0)
+        ax.plot(grid, np.where(rates > 0, rates, np.nan), drawstyle="steps-post", **style)
+        if name != PUBLISHED:
+            areas.append((float(np.mean([membership.auc(*one) for one in found])), style["color"]))
+        lowest = min(lowest, first)
+    place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "bottom", "fontsize": BODY - 1}
+    for i, (area, color) in enumerate(reversed(areas)):
+        ax.annotate(f"{area:.3f}", (0.98, 0.03 + 0.095 * i), color=color, **place)
+    return lowest
+
+
+def _styles(names: list[str]) -> list[dict[str, Any]]:
+    fixed = {name: PALETTE[i] for i, name in enumerate(ATTACKS)}
+    free = [color for color in PALETTE if color not in fixed.values()]
+    others = [name for name in names if name not in fixed and name != PUBLISHED]
+    fixed |= {name: free[i % len(free)] for i, name in enumerate(others)}
+    return [WIDE if name == PUBLISHED else {"color": fixed[name], "linewidth": 1.6} for name in names]
+
+
+def _in_order(names: set[str]) -> list[str]:
+    known = [name for name in (PUBLISHED, *ATTACKS) if name in names]
+    return known + sorted(names - set(known))
+
+
+def _targets(found: list[Scores]) -> list[str]:
+    return sorted({target for scores in found for target, _ in scores})
+
+
+def _label(name: str) -> str:
+    if name == PUBLISHED:
+        return "the attack behind the published risk"
+    label = ATTACKS.get(name) or component_label("attacks", name)
+    return name.replace("_", " ") if label == name else label
+
+
+def _heading(arr: Arrangement, target: str, hue: Value, panel: Point, position: Point) -> str:
+    model = "" if target == "global" else f"{target.replace('_', ' ')} model"
+    method = arr.hue_label(hue) if len(arr.hues) > 1 else ""
+    return ", ".join(filter(None, (method, place_label(arr, panel, position), model))) or arr.algorithm

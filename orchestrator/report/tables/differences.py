@@ -1,0 +1,221 @@
+"""Paired differences between methods: each component of a swept slot against the slot's baseline.
+
+The baseline is the slot's default or, if the sweep does not have it, the first component. All other swept keys are equal,
+except for fields that the baseline's component does not have (such as ``objective.beta`` beside plain training).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from algorithms.core.metric import MINOR
+from orchestrator.config.slots import SLOTS
+from orchestrator.metric_names import metric, table_columns
+from orchestrator.report.data import Repeat, Results, Setting, independent, repeat
+from orchestrator.report.estimate import FEWEST, INFINITY, NAN, Estimate, limits, number
+from orchestrator.report.figures.arrangement import ALGORITHM
+from orchestrator.report.paired import holm, paired_difference
+from orchestrator.report.swept import DEAL
+from orchestrator.report.tables.context import deal_line, shown_beside
+from orchestrator.report.tables.summary import csv_text, escape, markdown_table
+from orchestrator.report.values import Row, Value, text
+from orchestrator.report.vocabulary import key_label, setting_label, value_label
+
+READING = (
+    "Each line compares a method with the baseline of its slot on the same deals of the data and with the same seeds: "
+    "mean difference, method minus baseline, over the pairs, with its 95 % interval and the p value of the paired t test. "
+    "Deals that are hard for all methods do not widen these intervals. The last column corrects p for the number of "
+    "comparisons on this page (Holm); below 0.05, a difference is significant among all of them. With fewer than three "
+    "pairs the differences themselves are printed, without interval and p value."
+)
+HEAD = ("method", "baseline", "setting", "metric", "better", "baseline's mean", "difference", "95 % interval", "pairs")
+COLUMNS = (
+    *("slot", "method", "baseline", "setting", "metric", "better", "baseline_mean", "difference", "low", "high"),
+    *("pairs", "p", "p_holm", "differences", "left_out"),
+)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A method compared with the baseline of its slot in one setting, for one metric.
+
+    Attributes:
+        slot: the slot's key, such as ``clustering.name``.
+        method: the label of the method.
+        baseline: the label of the baseline.
+        setting: what both have in common, as text.
+        metric: the metric's name.
+        baseline_mean: the baseline's mean over the pairs.
+        difference: method minus baseline; ``n`` is the number of independent pairs.
+        p: the p value of the paired t test.
+        p_holm: the same, corrected for all comparisons.
+        left_out: repetitions without a partner, each with the reason.
+    """
+
+    slot: str
+    method: str
+    baseline: str
+    setting: str
+    metric: str
+    baseline_mean: float
+    difference: Estimate
+    p: float
+    p_holm: float
+    left_out: tuple[str, ...]
+
+
+def contrasts(results: Results) -> list[Contrast]:
+    """All comparisons of a sweep; empty if it varies no component of a method."""
+    found: list[Contrast] = []
+    for slot in ALGORITHM:
+        for method, baseline, common in _pairs_of_settings(results, slot):
+            names = [_label(results, slot, one, other) for one, other in ((method, baseline), (baseline, method))]
+            for name in headline(results):
+                if all(one.measured(name) or not one.finished for one in (method, baseline)):
+                    found.append(_contrast(slot, names[0], names[1], common, name, method, baseline))
+    return [replace(one, p_holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]
+
+
+def headline(results: Results) -> list[str]:
+    """The metrics that are compared: columns of the terminal table with an interval and a better direction."""
+    measured = [name for name in results.metrics if any(setting.measured(name) for setting in results.settings)]
+    columns = [column for column in table_columns(measured) if column.interval and column.rank < MINOR]
+    names = dict.fromkeys(name for column in columns for name in column.metrics if name in measured)
+    return [name for name in names if metric(name).direction and name not in shown_beside(measured)]
+
+
+def differences_csv(found: list[Contrast]) -> str:
+    """The content of ``differences.csv``: one line per comparison."""
+    lines = []
+    for one in found:
+        d = one.difference
+        line: list[Value] = [one.slot, one.method, one.baseline, one.setting, one.metric]
+        line += [metric(one.metric).direction, one.baseline_mean, d.mean, d.low, d.high, d.n, one.p, one.p_holm]
+        lines.append([*line, ", ".join(map(text, d.values)), "; ".join(one.left_out)])
+    return csv_text(COLUMNS, lines)
+
+
+def differences_markdown(results: Results, found: list[Contrast]) -> str:
+    """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
+    blocks = [f"# {escape(results.name)}: differences between methods", READING, deal_line(results), _family(found)]
+    for slot in dict.fromkeys(one.slot for one in found):
+        own = [one for one in found if one.slot == slot]
+        table = markdown_table([*HEAD, "p", "p (Holm)"], [_cells(one) for one in own], numbers=6)
+        blocks += [f"## {escape(key_label(slot))}", table]
+    left = dict.fromkeys(
+        f"- {escape(f'{one.method} against {one.baseline}' + (f', {one.setting}' if one.setting else ''))}: "
+        f"{escape('; '.join(one.left_out))}"
+        for one in found
+        if one.left_out
+    )
+    blocks += ["## Left out, because there is no partner", "\n".join(left)] if left else []
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _family(found: list[Contrast]) -> str:
+    tested = sum(not math.isnan(one.p) for one in found)
+    return f"{len(found)} comparisons, {tested} of them with a p value." if tested else "No comparison has three pairs."
+
+
+def _pairs_of_settings(results: Results, slot: str) -> Iterator[tuple[Setting, Setting, str]]:
+    """Each setting of a method, the baseline's setting that it is compared with, and what they have in common."""
+    if slot not in results.keys:
+        return
+    at = results.keys.index(slot)
+    names = list(dict.fromkeys(text(setting.values[at]) for setting in results.settings))
+    default = next((one.default for one in SLOTS if f"{one.key}.name" == slot), None)
+    base = default if default in names else names[0]
+    others = [(i, key) for i, key in enumerate(results.keys) if i != at]
+    for method in results.settings:
+        for baseline in results.settings:
+            if text(method.values[at]) != base and text(baseline.values[at]) == base:
+                same = [i for i, _ in others if text(method.values[i]) == text(baseline.values[i])]
+                if all(i in same or _own(slot, key, method, baseline, i) for i, key in others):
+                    keys = tuple(results.keys[i] for i in same)
+                    yield method, baseline, setting_label(keys, tuple(method.values[i] for i in same))
+
+
+def _own(slot: str, key: str, method: Setting, baseline: Setting, at: int) -> bool:
+    """Whether ``key`` is a field of this slot that only one of the two components has."""
+    return key.startswith(slot.removesuffix("name")) and None in (method.values[at], baseline.values[at])
+
+
+def _label(results: Results, slot: str, setting: Setting, other: Setting) -> str:
+    """The label of a component, with the values of the fields that the other one does not have."""
+    own = [
+        (key, mine)
+        for key, mine, theirs in zip(results.keys, setting.values, other.values, strict=True)
+        if key != slot and text(mine) != text(theirs) and mine is not None
+    ]
+    name = value_label(slot, setting.values[results.keys.index(slot)])
+    return ", ".join(filter(None, (name, setting_label(tuple(k for k, _ in own), tuple(v for _, v in own)))))
+
+
+def _contrast(slot: str, label: str, base: str, common: str, name: str, method: Setting, baseline: Setting) -> Contrast:
+    by_repeat = [{repeat(trial): trial for trial in setting.trials} for setting in (method, baseline)]
+    values: list[tuple[Repeat, tuple[float, float]]] = []
+    left_out = []
+    for one in sorted({key for trials in by_repeat for key in trials}, key=_in_order):
+        sides = [(who, trials.get(one)) for who, trials in zip((label, base), by_repeat, strict=True)]
+        missing = [f"{who} {reason}" for who, trial in sides if (reason := _missing(trial, name))]
+        if missing:
+            left_out.append(f"{_repeat_label(method, one)} ({', '.join(missing)})")
+        else:
+            mine, theirs = (float(trial[name]) for _, trial in sides if trial)
+            values.append((one, (mine, theirs)))
+    lowest, highest = limits(metric(name))
+    width = highest - lowest if highest < INFINITY else INFINITY
+    differences = independent([(one, mine - theirs) for one, (mine, theirs) in values])
+    found, p = paired_difference(differences, (-width, width))
+    bases = independent([(one, theirs) for one, (_, theirs) in values])
+    mean = math.fsum(bases) / len(bases) if bases else NAN
+    return Contrast(slot, label, base, common, name, mean, found, p, NAN, tuple(left_out))
+
+
+def _missing(trial: Row | None, name: str) -> str:
+    """Why a trial has no value; empty if it has one."""
+    if trial is None:
+        return "was not run"
+    if trial["status"] != "finished":
+        return text(trial["status"]) or "unfinished"
+    return "" if trial.get(name) is not None else f"has no {metric(name).label}"
+
+
+def _in_order(one: Repeat) -> tuple[tuple[int, str], ...]:
+    """A key that sorts the texts of seeds by their numbers."""
+    return tuple((len(number_text), number_text) for number_text in one)
+
+
+def _repeat_label(setting: Setting, one: Repeat) -> str:
+    deals = any(trial.get(DEAL) is not None for trial in setting.trials)
+    return f"deal {one[0]}, seed {one[1]}" if deals else f"seed {one[1]}"
+
+
+def _cells(one: Contrast) -> list[str]:
+    described = metric(one.metric)
+    digits, d = described.digits, one.difference
+    exact = d.n >= FEWEST
+    return [
+        one.method,
+        one.baseline,
+        one.setting or "the whole sweep",
+        " ".join(described.table.heading.split()) if described.table else described.label,
+        described.direction or "",
+        number(one.baseline_mean, digits),
+        _signed(d.mean, digits) if exact else ", ".join(_signed(value, digits) for value in d.values),
+        f"{_signed(d.low, digits)} to {_signed(d.high, digits)}" if exact and not math.isnan(d.half) else "",
+        str(d.n),
+        _p_value(one.p),
+        _p_value(one.p_holm),
+    ]
+
+
+def _signed(value: float, digits: int) -> str:
+    shown = number(value, digits)
+    return shown if not shown or shown.startswith("-") or value <= 0 else f"+{shown}"
+
+
+def _p_value(p: float) -> str:
+    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"

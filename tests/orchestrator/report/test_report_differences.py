@@ -1,0 +1,173 @@
+"""Paired differences between methods: what is compared, what is left out and named, what is printed."""
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.report.data import Results, results, rows
+from orchestrator.report.estimate import quantile
+from orchestrator.report.tables.differences import Contrast, contrasts, differences_csv, differences_markdown, headline
+
+SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
+
+
+def trial(algorithm: str, seed: int, status: str = "finished", **more: Any) -> dict[str, Any]:
+    held = {"id": f"{algorithm}{seed}{more}", "status": status, "seed": seed, "clustering.name": algorithm}
+    return held | {"data.split.minority_ratio": 0.1} | {key.replace("__", "."): value for key, value in more.items()}
+
+
+def found(*trials: dict[str, Any], swept: tuple[str, ...] = SWEPT) -> Results:
+    return results(Path("made_up"), rows(trials), swept, {})
+
+
+def pairs(values: dict[str, tuple[float, ...]], metric: str = "accuracy", **more: Any) -> list[dict[str, Any]]:
+    return [trial(name, s, **{metric: v}, **more) for name, own in values.items() for s, v in enumerate(own)]
+
+
+def only(found: list[Contrast]) -> Contrast:
+    assert len(found) == 1
+    return found[0]
+
+
+# Deals are 0.5, 0.7 and 0.9; IFCA-MIR is worse by 0.01, 0.02 and 0.03.
+THREE = {"ifca": (0.5, 0.7, 0.9), "ifca_mir": (0.49, 0.68, 0.87)}
+
+
+def test_a_method_is_compared_with_the_baseline_on_the_same_deals() -> None:
+    one = only(contrasts(found(*pairs(THREE))))
+    assert (one.slot, one.method, one.baseline) == ("clustering.name", "IFCA-MIR", "IFCA")
+    assert one.difference.mean == pytest.approx(-0.02)
+    assert one.difference.half == pytest.approx(quantile(2) * 0.01 / 3**0.5)
+    assert (one.difference.n, one.left_out) == (3, ())
+    assert one.baseline_mean == pytest.approx(0.7)
+    assert one.p == pytest.approx(one.p_holm)
+    page = differences_markdown(found(*pairs(THREE)), [one])
+    assert (
+        "| IFCA-MIR | IFCA | minority ratio 0.1 | accuracy | higher | 0.700 | -0.020 | -0.045 to +0.005 | 3 | 0.074"
+        in (page)
+    )
+
+
+def test_two_pairs_are_printed_as_they_are() -> None:
+    few = {name: values[:2] for name, values in THREE.items()}
+    one = only(contrasts(found(*pairs(few))))
+    assert math.isnan(one.p)
+    assert math.isnan(one.difference.low)
+    assert "| -0.010, -0.020 |  | 2 |  |  |" in differences_markdown(found(*pairs(few)), [one])
+    (line,) = csv.DictReader(io.StringIO(differences_csv([one])))
+    assert (line["differences"], line["pairs"], line["low"], line["p"]) == ("-0.01, -0.02", "2", "", "")
+
+
+def test_one_seed_is_one_difference() -> None:
+    one = only(contrasts(found(*pairs({name: values[:1] for name, values in THREE.items()}))))
+    assert (one.difference.n, one.difference.values) == (1, pytest.approx((-0.01,)))
+
+
+def test_a_repetition_without_its_partner_is_named_and_left_out() -> None:
+    table = [
+        *pairs(THREE),
+        trial("ifca", 3, accuracy=0.1),
+        trial("ifca", 4, accuracy=0.1),
+        trial("ifca_mir", 4, "diverged"),
+        trial("ifca", 5, accuracy=None),
+        trial("ifca_mir", 5, accuracy=0.9),
+    ]
+    one = only(contrasts(found(*table)))
+    assert one.difference.mean == pytest.approx(-0.02), "the values without a partner do not count"
+    assert one.baseline_mean == pytest.approx(0.7)
+    assert one.left_out == (
+        "seed 3 (IFCA-MIR was not run)",
+        "seed 4 (IFCA-MIR diverged)",
+        "seed 5 (IFCA has no accuracy)",
+    )
+    page = differences_markdown(found(*table), [one])
+    assert "- IFCA-MIR against IFCA, minority ratio 0.1: seed 3 (IFCA-MIR was not run); seed 4" in page
+
+
+def test_pairs_share_deal_and_seed_and_pairs_of_one_deal_are_averaged() -> None:
+    crossed = [
+        trial(name, seed, data__split_seed=deal, accuracy=0.5 + 0.1 * deal + lead * (deal + 0.5 * seed))
+        for name, lead in (("ifca", 0.0), ("ifca_mir", 0.02))
+        for deal in (1, 2, 3)
+        for seed in (0, 2)
+    ]
+    one = only(contrasts(found(*crossed, swept=(*SWEPT, "data.split_seed"))))
+    assert one.difference.values == pytest.approx((0.03, 0.05, 0.07))
+    lost = [t for t in crossed if not (t["clustering.name"] == "ifca" and t["seed"] == 2 and t["data.split_seed"] == 3)]
+    assert only(contrasts(found(*lost, swept=(*SWEPT, "data.split_seed")))).left_out == (
+        "deal 3, seed 2 (IFCA was not run)",
+    )
+
+
+def test_all_other_swept_keys_are_equal() -> None:
+    ratios = [
+        trial(name, seed, data__split__minority_ratio=ratio, accuracy=ratio + 0.1 * (name == "ifca_mir"))
+        for name in ("ifca", "ifca_mir")
+        for ratio in (0.1, 0.3)
+        for seed in range(3)
+    ]
+    found_here = contrasts(found(*ratios))
+    assert [one.setting for one in found_here] == ["minority ratio 0.1", "minority ratio 0.3"]
+    assert [one.difference.mean for one in found_here] == pytest.approx([0.1, 0.1])
+
+
+def test_the_slots_default_is_the_baseline_and_fields_that_it_lacks_belong_to_the_method() -> None:
+    table = [
+        {"id": f"{o}{b}{a}{s}", "status": "finished", "seed": s, "objective.name": o, "objective.beta": b}
+        | {"aggregation.name": a, "accuracy": 0.5 + (b or 0)}
+        for o, b in (("finp", 0.1), ("finp", 0.3), ("plain", None))
+        for a in ("finp_pca", "fedavg")
+        for s in range(3)
+    ]
+    swept = ("objective.name", "objective.beta", "aggregation.name", "seed")
+    own = contrasts(found(*table, swept=swept))
+    told = [(one.slot, one.method, one.baseline, one.setting) for one in own]
+    assert ("objective.name", "FinP, beta 0.1", "plain", "aggregation FedAvg") in told
+    assert ("objective.name", "FinP, beta 0.3", "plain", "aggregation FinP-PCA") in told
+    assert ("aggregation.name", "FinP-PCA", "FedAvg", "objective FinP, beta 0.3") in told
+    assert ("aggregation.name", "FinP-PCA", "FedAvg", "objective plain") in told
+    assert len(told) == 7
+
+
+def test_the_correction_is_for_all_comparisons_of_the_page() -> None:
+    table = [
+        trial(name, s, data__split__minority_ratio=ratio, accuracy=0.5 + 0.1 * s + lead + 0.001 * s * s)
+        for ratio in (0.1, 0.2, 0.3)
+        for name, lead in (("ifca", 0.0), ("ifca_mir", 0.01 * ratio * 10))
+        for s in range(3)
+    ]
+    for one, cell in zip(table, (0.01, 0.02, 0.04, 0.0, 0.0, 0.0) * 3, strict=True):
+        one["accuracy"] += cell
+    p_values = [(one.p, one.p_holm) for one in contrasts(found(*table))]
+    assert len(p_values) == 3
+    assert min(p_holm for _, p_holm in p_values) == pytest.approx(3 * min(p for p, _ in p_values))
+
+
+def test_headline_metrics_come_from_the_tables_and_not_from_a_papers_list() -> None:
+    measured = {"accuracy_minority": 0.8, "mia_accuracy_minority": 0.6, "violations": 3.0, "migrated": 2.0}
+    more = {"accuracy_majority": 0.8, "seconds_per_round": 1.0, "demographic_parity": 0.1}
+    names = headline(found(trial("ifca", 0, **measured, **more)))
+    assert {"accuracy_majority", "accuracy_minority", "mia_accuracy_minority", "violations"} <= set(names)
+    assert not {"migrated", "seconds_per_round", "demographic_parity"} & set(names)
+    assert headline(found(trial("none", 0, accuracy=0.5, eod=0.1, eod_null=0.1))) == ["accuracy", "eod"]
+
+
+def test_a_metric_that_only_one_of_two_methods_has_is_not_compared() -> None:
+    table = [one | ({"sia_mean": 0.3} if one["clustering.name"] == "ifca" else {}) for one in pairs(THREE)]
+    assert [one.metric for one in contrasts(found(*table))] == ["accuracy"]
+
+
+def test_a_method_of_which_every_trial_was_lost_is_named() -> None:
+    table = pairs({"ifca": THREE["ifca"]}) + [trial("ifca_mir", s, "failed", accuracy=None) for s in range(3)]
+    one = only(contrasts(found(*table)))
+    assert one.difference.n == 0
+    assert one.left_out[0] == "seed 0 (IFCA-MIR failed)"
+    assert "No comparison has three pairs." in differences_markdown(found(*table), [one])
+
+
+def test_a_sweep_of_one_method_has_no_comparison() -> None:
+    assert contrasts(found(*pairs({"ifca": (0.1, 0.2)}))) == []

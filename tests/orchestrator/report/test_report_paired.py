@@ -1,0 +1,113 @@
+"""The statistics of paired repetitions, against simulations, slow versions and numbers worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.report.estimate import estimate
+from orchestrator.report.paired import holm, paired_difference, paired_test, quotient
+
+EXPERIMENTS, DEALS = 2000, 5
+
+
+def experiments(effect: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two methods on the same deals [experiments, deals]: the deals differ six times as much as the methods' own noise."""
+    rng = np.random.default_rng(11)
+    deal = rng.normal(0.6, 0.085, (EXPERIMENTS, DEALS))
+    return deal + rng.normal(0, 0.014, deal.shape) + effect, deal + rng.normal(0, 0.014, deal.shape)
+
+
+def test_the_paired_interval_covers_the_difference_and_the_unpaired_one_is_much_wider() -> None:
+    method, baseline = experiments(-0.03)
+    found = [paired_difference(list(row))[0] for row in method - baseline]
+    covered = np.mean([one.low <= -0.03 <= one.high for one in found])
+    assert 0.93 < covered < 0.97
+    alone = [(estimate(list(a)).half, estimate(list(b)).half) for a, b in zip(method, baseline, strict=True)]
+    unpaired = np.mean([math.hypot(a, b) for a, b in alone])
+    assert unpaired > 4 * np.mean([one.half for one in found])
+
+
+def test_the_paired_test_rejects_one_true_hypothesis_in_twenty_and_agrees_with_the_interval() -> None:
+    method, baseline = experiments(0.0)
+    found = [paired_difference(list(row)) for row in method - baseline]
+    assert 0.03 < np.mean([p < 0.05 for _, p in found]) < 0.07
+    assert all((p < 0.05) == (not one.low <= 0 <= one.high) for one, p in found)
+    expected = stats.ttest_rel(method[:50], baseline[:50], axis=1).pvalue
+    assert [p for _, p in found[:50]] == pytest.approx(list(expected))
+
+
+def test_few_or_equal_differences() -> None:
+    for few in ([], [0.1], [0.1, 0.2]):
+        one, p = paired_difference(few)
+        assert (math.isnan(p), math.isnan(one.half), one.values) == (True, True, tuple(few))
+    assert paired_test([0.0, 0.0, 0.0]) == paired_test([0.1 + 0.2 - 0.3, 0.0, 0.0]) == 1
+    assert paired_test([2.0, 2.0, 2.0, 2.0]) == 0.125, "of 16 choices of signs, two are as extreme"
+    assert math.isnan(paired_test([1.0, math.inf, 2.0]))
+
+
+def slow_holm(p_values: list[float]) -> list[float]:
+    """Holm's procedure as he states it: for which levels is each hypothesis rejected? By trying all levels of interest."""
+    levels = sorted({min(1.0, p * m) for p in p_values for m in range(1, len(p_values) + 1)} | {1.0})
+
+    def rejected(level: float) -> set[int]:
+        out: set[int] = set()
+        for rank, at in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+            if p_values[at] > level / (len(p_values) - rank) + 1e-15:
+                break
+            out.add(at)
+        return out
+
+    return [min((level for level in levels if at in rejected(level)), default=1.0) for at in range(len(p_values))]
+
+
+def test_holms_correction() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])  # by hand
+    rng = np.random.default_rng(3)
+    for size in range(1, 9):
+        p_values = list(rng.uniform(0, 0.3, size))
+        assert holm(p_values) == pytest.approx(slow_holm(p_values))
+    with_gap = holm([0.01, math.nan, 0.02])
+    assert (with_gap[0], with_gap[2]) == pytest.approx((0.02, 0.02))
+    assert math.isnan(with_gap[1])
+
+
+def counts(rng: np.random.Generator, pairs: int = DEALS) -> tuple[np.ndarray, np.ndarray]:
+    """Violations of two methods in experiments [experiments, pairs] with a common deal; the true quotient is 2."""
+    deal = rng.normal(10, 2, (EXPERIMENTS, pairs))
+    return 2 * deal + rng.normal(0, 2, deal.shape), deal + rng.normal(0, 1, deal.shape)
+
+
+def test_fiellers_interval_covers_the_quotient() -> None:
+    above, below = counts(np.random.default_rng(5))
+    found = [quotient(list(a), list(b)) for a, b in zip(above, below, strict=True)]
+    assert 0.93 < np.mean([one.low <= 2 <= one.high for one in found]) < 0.97
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 3.0])
+def test_fiellers_interval_is_what_the_paired_test_does_not_reject(scale: float) -> None:
+    """The slow version: try every quotient. With a large scale the divisor is near 0 and the interval has no upper end."""
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        below = np.abs(rng.normal(2, scale, 4))
+        above = np.abs(2 * below + rng.normal(0, 0.5, 4))
+        one = quotient(list(above), list(below))
+        grid = np.linspace(0, 60, 4001)
+        kept = grid[stats.ttest_1samp(above - grid[:, None] * below, 0, axis=1).pvalue >= 0.05]
+        assert one.low == pytest.approx(min(kept), abs=0.016)
+        if one.high < 60:
+            assert one.high == pytest.approx(max(kept), abs=0.016)
+        else:
+            assert max(kept) == 60
+        assert one.value == pytest.approx(above.mean() / below.mean())
+
+
+def test_quotients_without_an_interval() -> None:
+    none, two = quotient([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]), quotient([4.0, 6.0], [1.0, 3.0])
+    assert math.isnan(none.value)
+    assert (two.value, two.n) == (2.5, 2)
+    assert math.isnan(two.low)
+    vague = quotient([4.0, 6.0, 5.0], [0.0, 4.0, 0.0])
+    assert vague.high == math.inf
+    assert 0 <= vague.low < vague.value
