@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
+import heapq
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from algorithms.interfaces import Run
-from datasets.federation import DataError, Federation
+from datasets.federation import DataError
 from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.estimates.trial import Estimator, Shares
+from orchestrator.estimates.work import whole_batches
 from orchestrator.scheduling.trials import TrialSpec
-from orchestrator.trial.attack_round import by_replicas
-from orchestrator.trial.federation import partition_data
+from orchestrator.trial import worker_session
+from orchestrator.trial.federation import federation_key
 
-START_SECONDS = 25.0  # to start Ray, the driver and its actors, before the first round
+START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
+FEWEST_PERCENT = 1  # smaller shares of the time are not listed
 
 
 def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place: Placement) -> Group:
@@ -49,90 +52,69 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         Text(f"{sweep.name}: {len(trials)} trials, {len(missing)} to run", style="bold"),
         table,
         Text(f"each trial: {place}; {_at_once(sweep, place)}"),
-        Text(_estimate(sweep, missing, place)),
+        *map(Text, _estimate(sweep, missing, place)),
         Text("nothing was started"),
     )
 
 
 def _at_once(sweep: Sweep, place: Placement) -> str:
-    cpus = local_cpus()
-    count = concurrent_trials(place, [{"CPU": float(cpus), "GPU": 1.0}], sweep.resources.concurrent_trials)
-    return f"{count} at a time on the {cpus} CPUs here"
+    return f"{_concurrent(sweep, place)} at a time on the {local_cpus()} CPUs here"
 
 
-def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> str:
+def _concurrent(sweep: Sweep, place: Placement) -> int:
+    here = [{"CPU": float(local_cpus()), "GPU": 1.0}]
+    return concurrent_trials(place, here, sweep.resources.concurrent_trials)
+
+
+def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[str]:
+    """The estimate, what its time is spent on, and remarks, a line each."""
     if not missing:
-        return "estimate: all trials are complete"
+        return ["estimate: all trials are complete"]
     if place.gpu:
-        return "no estimate: training on a GPU cannot be timed without starting it"
-    count = concurrent_trials(place, [{"CPU": float(local_cpus())}], sweep.resources.concurrent_trials)
-    seconds_by_kind: dict[str, float] = {}
-    total = 0.0
+        return ["no estimate: training on a GPU cannot be timed without starting it"]
+    worker_session.keep_freed_memory()  # as in the processes that train
+    estimator, each, remarks = Estimator(sweep.data_root, place), [], dict[str, None]()
+    count = _concurrent(sweep, place)
+    drivers = deque[str](maxlen=count)  # the federations that the drivers hold; trials with the same one do not load it
     for trial in missing:
-        run = trial.run
-        kind = repr((run.data, run.model, run.training, run.clustering, run.attacks, run.rounds))
-        if kind not in seconds_by_kind:
-            seconds_by_kind[kind] = _trial_seconds(run, sweep, place)
-        total += seconds_by_kind[kind]
-    cores = min(1.0, local_cpus() / (count * place.actors))
-    return (
-        f"estimate: {_duration(START_SECONDS + total / count / cores)} on this machine, based on steps timed just now"
-    )
+        try:
+            shares = estimator.shares(trial.run)
+        except DataError as error:
+            raise ConfigError([data_problem(sweep, str(error))]) from error
+        key = federation_key(trial.run, sweep.data_root)
+        held = len(drivers) == count and key in drivers
+        each.append(replace(shares, data=0.0) if held else shares)
+        drivers.append(key)
+        if remark := whole_batches(trial.run, estimator.deal(trial.run)):
+            remarks[remark] = None
+    slowdown = max(1.0, min(count, len(missing)) * place.actors * missing[0].run.training.config.threads / local_cpus())
+    seconds = START_SECONDS + makespan([one.total for one in each], count) * slowdown
+    first = f"estimate: {_duration(seconds)} on this machine, based on steps timed just now"
+    return [first, _spent(each), *_others(), *remarks]
 
 
-def _trial_seconds(run: Run, sweep: Sweep, place: Placement) -> float:
-    """Estimated seconds of one trial: the time of one block in one round, scaled to all blocks, rounds and attacks."""
-    import torch
-
-    from algorithms.core.network import Network
-    from algorithms.engine import block as work
-    from orchestrator.trial.client_actors import client_blocks
-
-    torch.set_num_threads(run.training.config.threads)
-    try:
-        data = partition_data(run, sweep.data_root)
-    except DataError as error:
-        raise ConfigError([data_problem(sweep, str(error))]) from error
-    network = Network(run.model, data.shape, data.classes)
-    clusters = run.clustering.config.clusters
-    models = [network.initial(np.random.default_rng(j)) for j in range(clusters)]
-    blocks = client_blocks(data.clients, run.training.config.block_size)
-    own, first = (lambda purpose, client: np.random.default_rng(client)), blocks[0]
-    assignment = np.arange(len(first)) % clusters
-    train = _time(lambda: work.train(run, data, network, models, work.Assignment(first, assignment, 0), own))
-    evaluate = _time(lambda: work.evaluate(run, data, network, first, models, own))
-    test = clusters * _time(lambda: network.logits(data.test.x[:500])) * len(data.test) / 500
-    plan = run.clustering.module.starts(run.clustering.config)
-    rounds = run.rounds + (plan.initializations - 1) * plan.rounds
-    parallel = len(blocks) / min(len(blocks), place.actors)
-    per_example = train / max(1, sum(data.sizes[list(first)]) * run.training.config.epochs)
-    attacked = _attacks(run, data, per_example, place) + _replicas(run, (train + evaluate) * len(blocks), place)
-    return rounds * ((train + evaluate) * parallel + test / place.actors) + attacked
+def _others() -> list[str]:
+    """A remark if other programs keep the processors busy."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load < 1 + local_cpus() / 2:
+        return []
+    return [f"other programs were busy here (a load of {load:.1f}); beside them it takes longer"]
 
 
-def _attacks(run: Run, data: Federation, per_example: float, place: Placement) -> float:
-    """Estimated seconds of all shadow models, assuming that each stops halfway to its limit of epochs."""
-    seconds = 0.0
-    for attack in run.attacks:
-        shadows, epochs = attack.module.shadow_work(attack.config)
-        times = run.rounds // attack.config.every + 1
-        examples = len(data.shadow) / 2 * epochs / 2
-        seconds += times * run.clustering.config.clusters * shadows * examples * per_example
-    return seconds / place.shadows
+def makespan(seconds: Sequence[float], count: int) -> float:
+    """The seconds after which jobs are done that are begun in their order, ``count`` at a time."""
+    busy = [0.0] * count
+    for one in seconds:
+        heapq.heappush(busy, heapq.heappop(busy) + one)
+    return max(busy)
 
 
-def _replicas(run: Run, round_seconds: float, place: Placement) -> float:
-    """Estimated seconds of the replica federations that attacks train, each in a single process."""
-    replicas = [one for attack in by_replicas(run) for one in attack.module.replicas(attack.config, run.rounds)]
-    return sum(one.rounds for one in replicas) * round_seconds / place.shadows
-
-
-def _time(work: Callable[[], Any]) -> float:
-    """Seconds of a second call; the first call warms up."""
-    work()
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+def _spent(each: Sequence[Shares]) -> str:
+    """The line that says what the trials' time is spent on, the largest share first."""
+    total = sum(each, Shares())
+    shares = sorted(total.named().items(), key=lambda item: -item[1])
+    named = [f"{name} {100 * s / total.total:.0f} %" for name, s in shares if 100 * s >= FEWEST_PERCENT * total.total]
+    return f"a trial takes {_duration(total.total / len(each))}: {', '.join(named)}"
 
 
 def _duration(seconds: float) -> str:

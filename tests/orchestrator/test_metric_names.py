@@ -117,7 +117,7 @@ BASE: dict[str, Any] = {
     "training": {"epochs": 1},
 }
 UNGROUPED = {"name": "digits", "clients": 6, "split": {"name": "dirichlet"}}
-SHADOW = {"name": "shadow_mia", "every": 1, "shadows": 1, "max_epochs": 2}
+SHADOW = {"name": "shadow_mia", "every": 1, "shadows": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "groups": {"clustering": {"name": "ifca", "clusters": 2}, "attacks": [SHADOW, "whitebox_mia"]},
     "one model": {"attacks": [SHADOW], "training": {"name": "dp_sgd", "epochs": 1}},

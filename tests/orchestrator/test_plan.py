@@ -1,5 +1,6 @@
-"""The estimate of a dry run: what is counted in it, and that data which cannot be dealt are refused."""
+"""The plan that a dry run prints: its estimate and remarks, and that data which cannot be dealt are refused."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,64 @@ from orchestrator.cli import main
 from orchestrator.cluster.placement import placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
+from orchestrator.estimates.attack_speeds import AttackWork
+from orchestrator.estimates.trial import Estimator, Shares
 
 
-def _run(replicas: int):
-    attack = {"name": "cia", "replicas": replicas} | ({"rounds": [1, 3]} if replicas else {})
-    return resolve({"rounds": 3, "data": {"name": "digits", "clients": 8}, "model": "mlp", "attacks": [attack]})
+def a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str) -> str:
+    """What a dry run of the sweep prints."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("COLUMNS", "300")
+    path = tmp_path / "sweep.yaml"
+    path.write_text(text)
+    assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == 0
+    return capsys.readouterr().out
 
 
-def test_replica_federations_cost_as_many_rounds_as_they_have():
-    place = placement(Resources(client_actors=2), _run(2).training.config)
-    # Two with the target and two without, of three rounds each, one after another in as many tasks as there are.
-    assert dry_run._replicas(_run(2), 10.0, place) == 2 * 2 * 3 * 10.0 / place.shadows
-    assert dry_run._replicas(_run(0), 10.0, place) == 0
+COSTLY = """
+name: costly
+base:
+  rounds: 2
+  data: {name: digits, clients: 4, examples_per_client: 40, split: {minority_ratio: 0.5}}
+  model: mlp
+  training: {epochs: 1, batch_size: 512}
+  objective: finp
+  curvature: {solver: power, power_steps: 400, trace: hutchinson, probes: 400, tolerance: 1.0e-9, examples: 40}
+  attacks: [{name: sia, targets: 20}, {name: cia, replicas: 2, rounds: [2]}]
+resources: {client_actors: 1}
+"""
+
+
+def test_the_plan_says_what_time_is_spent_on_and_that_batches_are_whole_clients(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = a_plan(tmp_path, capsys, monkeypatch, COSTLY)
+    assert "estimate: about" in shown
+    (spent,) = [line for line in shown.splitlines() if line.startswith("a trial takes about ")]
+    shares = dict(part.removesuffix(" %").rsplit(" ", 1) for part in spent.split(": ")[1].split(", "))
+    assert shares.keys() <= {one.metadata.get("label", one.name) for one in fields(Shares)}
+    assert {"replicas", "curvature"} <= shares.keys()  # which were not in it
+    assert 90 <= sum(map(int, shares.values())) <= 105
+    sentence = "training.batch_size 512 is more than the largest client has (40): batches are whole clients"
+    assert shown.count(sentence) == 1
+
+
+def test_replica_federations_cost_as_many_rounds_as_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two with the target and two without, of three rounds each, one after another in as many tasks as there are."""
+    monkeypatch.setattr(Estimator, "_trained_alone", lambda self, run, deal: 10.0 * run.rounds)
+    monkeypatch.setattr(Estimator, "_measured", lambda self, run, attack: AttackWork())
+    for replicas, actors, seconds in ((2, 1, 4 * 30.0), (2, 2, 2 * 30.0), (0, 2, 0.0)):
+        attack = {"name": "cia", "replicas": replicas} | ({"rounds": [1, 3]} if replicas else {})
+        data = {"name": "digits", "clients": 8}
+        run = resolve({"rounds": 3, "data": data, "model": "mlp", "attacks": [attack]})
+        estimator = Estimator(Path(), placement(Resources(client_actors=actors), run.training.config))
+        assert estimator._replicas(run, run.attacks[0], estimator.deal(run)) == seconds
+
+
+def test_trials_are_done_one_after_another_and_a_few_at_a_time() -> None:
+    assert dry_run.makespan([4, 3, 2, 1], 1) == 10
+    assert dry_run.makespan([4, 3, 2, 1], 2) == 5
+    assert dry_run.makespan([4, 3, 2], 9) == 4
 
 
 EMPTY = """

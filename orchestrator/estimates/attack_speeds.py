@@ -1,0 +1,214 @@
+"""Times attacks beside a network that does not compute: it counts what it is asked for, and answers at random.
+
+So an attack's own work is timed in full, while the passes through the network, which may take hours, are counted and
+multiplied by the seconds of a single one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from algorithms.core.messages import Ints
+from algorithms.core.network import Network
+from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
+from datasets.federation import Federation
+from orchestrator.estimates.speeds import Bench, own
+from orchestrator.estimates.stopwatch import grow, seconds_of
+from orchestrator.trial.attack_round import AttackComponent
+
+MOST_AT_ONCE = 64
+
+
+class CountingNetwork(Network):
+    """A network that answers at random and counts the examples that it is shown.
+
+    Attributes:
+        shown: examples without a gradient.
+        steps: batches with a gradient.
+        learned: examples in these batches.
+    """
+
+    def __init__(self, model: Any, shape: tuple[int, ...], classes: int) -> None:
+        """Build the network, for its arrays, and put the counter before it."""
+        super().__init__(model, shape, classes)
+        self.shown = self.steps = self.learned = 0
+        self.module = _Counter(self, classes)
+
+
+class _Counter(nn.Module):
+    def __init__(self, network: CountingNetwork, classes: int) -> None:
+        super().__init__()
+        self.real, self.classes = network.module, classes
+        self.counts = [network]  # in a list, so that torch does not take it for a part of the module
+        self.random = torch.Generator().manual_seed(0)
+
+    def forward(self, x: torch.Tensor, **_options: Any) -> torch.Tensor:
+        learns = torch.is_grad_enabled()
+        _note(self.counts[0], len(x), learns)
+        answer = torch.randn(len(x), self.classes, generator=self.random)
+        return answer + 0 * next(self.real.parameters()).sum() if learns else answer
+
+
+def _note(network: CountingNetwork, examples: int, learns: bool) -> None:
+    network.shown += 0 if learns else examples
+    network.steps += learns
+    network.learned += examples if learns else 0
+
+
+@dataclass(frozen=True)
+class AttackWork:
+    """What a piece of an attack does.
+
+    Attributes:
+        seconds: of its own work, without passes through the network.
+        shown: examples that the network is queried with.
+        steps: batches of which it takes a gradient.
+        learned: examples in these batches.
+    """
+
+    seconds: float = 0.0
+    shown: float = 0.0
+    steps: float = 0.0
+    learned: float = 0.0
+
+    def __add__(self, other: AttackWork) -> AttackWork:
+        return AttackWork(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def __mul__(self, times: float) -> AttackWork:
+        return AttackWork(*(times * value for value in _values(self)))
+
+    def __sub__(self, other: AttackWork) -> AttackWork:
+        return AttackWork(*(max(0.0, a - b) for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def total(self, evaluation: float, gradient: tuple[float, float]) -> float:
+        """Return all its seconds.
+
+        Args:
+            evaluation: seconds of a pass for an example.
+            gradient: seconds of a batch with a gradient, and of each example in it.
+        """
+        return self.seconds + self.shown * evaluation + self.steps * gradient[0] + self.learned * gradient[1]
+
+
+def _values(work: AttackWork) -> tuple[float, ...]:
+    return work.seconds, work.shown, work.steps, work.learned
+
+
+def counted(network: CountingNetwork, action: Any) -> AttackWork:
+    """Do ``action`` and return what it did."""
+    network.shown = network.steps = network.learned = 0
+    seconds = seconds_of(action)
+    return AttackWork(seconds, network.shown, network.steps, network.learned)
+
+
+def counting(bench: Bench) -> CountingNetwork:
+    """Return the counting counterpart of the network."""
+    return CountingNetwork(bench.run.model, bench.data.shape, bench.data.classes)
+
+
+def observation(bench: Bench, attack: AttackComponent, blocks: int) -> AttackWork:
+    """Return the work of one attack on the updates of a round.
+
+    It is observed on one and on two clients. What the second adds is the work of a client, what is left of the first is
+    that of a block, and what the first client of all takes in addition is done once (the trainer of ``whitebox_mia``).
+
+    Args:
+        bench: the run and its data.
+        attack: the attack.
+        blocks: number of blocks of clients.
+
+    Raises:
+        DataError: the data are unsuitable for the attack.
+    """
+    network, clients, weights = counting(bench), bench.data.clients, bench.start()
+    seen: dict[str, Any] = {}
+
+    def observe(chosen: list[int]) -> AttackWork:
+        count = len(chosen)
+        updates = SeenUpdates(
+            bench.data, network, [weights], np.zeros(count, np.int64), np.repeat(weights.params[None], count, axis=0),
+            np.repeat(weights.buffers[None], count, axis=0), chosen, stream=own,
+        )  # fmt: skip
+        return counted(network, lambda: seen.update(observed=attack.module.observe(attack.config, updates)))
+
+    observe([0])  # a first call loads what it needs
+    first = observe([0])
+    if clients == 1:
+        return first + _conclusion(attack, bench.data, seen["observed"], np.array([0]))
+    pair = observe([0, 1])
+    last = _conclusion(attack, bench.data, seen["observed"], np.array([0, 1]))
+    client, later = pair - first, observe([1])
+    return client * clients + (later - client) * blocks + (first - later) + last
+
+
+def _conclusion(attack: AttackComponent, data: Federation, observed: Any, clients: Ints) -> AttackWork:
+    seen = SeenRound(data, observed, clients, 0, own)
+    return AttackWork(seconds_of(lambda: attack.module.conclude(attack.config, seen)))
+
+
+def audit(bench: Bench, attack: AttackComponent, shadow: int, shadows: int) -> AttackWork:
+    """Return the work of one attack on one model, without the training of its shadow models.
+
+    Args:
+        bench: the run and its data.
+        attack: the attack.
+        shadow: examples that a shadow model is trained on.
+        shadows: number of shadow models.
+
+    Raises:
+        DataError: the data are unsuitable for the attack.
+    """
+    network, weights = counting(bench), bench.start()
+    # Each model has an equal share of the clients.
+    clients = np.arange(0, bench.data.clients, bench.run.clustering.config.clusters)
+    fake = [_shadow(attack.module.Shadow, shadow, bench.data.classes, k) for k in range(shadows)]
+    model = AttackedModel(Cluster(bench.data, 0, clients), network, weights, fake, np.random.default_rng(0))
+    return counted(network, lambda: attack.module.audit(attack.config, model))
+
+
+def _shadow(kind: Any, size: int, classes: int, number: int) -> Any:
+    """Make up the outputs of a shadow model on ``size`` members and as many non-members."""
+    rng, n = np.random.default_rng(number), 2 * size
+    member, labels = np.arange(n) < size, rng.integers(0, classes, n)
+    logits = rng.normal(size=(n, classes)).astype(np.float32)
+    logits[np.arange(n), labels] += 1 + 2 * member
+    known = {"logits": logits, "labels": labels, "member": member, "accuracy": 1.0, "epochs": 1}
+    needed = {one.name for one in dataclasses.fields(kind) if _required(one)}
+    return kind(
+        **{name: known.get(name, 1.0) for name in {*needed, *known} & {f.name for f in dataclasses.fields(kind)}}
+    )
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def replica_measure(bench: Bench, attack: AttackComponent) -> AttackWork:
+    """Return the work of measuring one replica's model."""
+    network, weights = counting(bench), bench.start()
+    return counted(network, lambda: attack.module.measure(attack.config, bench.data, network, weights))
+
+
+def gradient_seconds(bench: Bench) -> tuple[float, float]:
+    """Return the seconds of a batch of which an attack takes the gradient, and of each example in it."""
+    from torch.nn.functional import cross_entropy
+
+    x, y, network = bench.data.train.x[:MOST_AT_ONCE], bench.data.train.y[:MOST_AT_ONCE], bench.network
+    network.load(bench.start())
+    network.module.eval()
+
+    def take(amount: int) -> None:
+        network.grads.zero_()
+        cross_entropy(network.module(network.inputs(x[:amount])), torch.as_tensor(y[:amount])).backward()
+
+    take(1)
+    one = seconds_of(lambda: take(1))
+    amount, many = grow(take, len(y), bench.seconds)
+    each = max(0.0, many - one) / max(1, amount - 1)
+    return max(0.0, one - each), each

@@ -1,0 +1,243 @@
+"""The seconds of a trial by what they are spent on: the speeds of single steps times the counted work."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from algorithms.interfaces import Run
+from attacks.interfaces import ShadowWork
+from datasets.federation import Federation
+from orchestrator.cluster.placement import Placement
+from orchestrator.estimates import attack_speeds, speeds, work
+from orchestrator.estimates.attack_speeds import AttackWork
+from orchestrator.estimates.speeds import Bench, TrainSpeed
+from orchestrator.estimates.stopwatch import Stopwatch
+from orchestrator.estimates.work import Deal, Rounds
+from orchestrator.trial.attack_round import AttackComponent, by_replicas
+from orchestrator.trial.federation import federation_key, partition_data
+
+EACH = 0.5  # seconds for one measurement; the work of a first step can take longer
+LIMIT = 10.0  # seconds for all measurements of a plan
+# Measured on trials whose training takes no time: Ray's answers, rows, files and the saved state.
+TRIAL_SECONDS, ROUND_SECONDS, JOB_SECONDS, TASK_SECONDS = 0.7, 0.04, 0.003, 0.03
+ALONE_SECONDS = 0.015  # the same for a round of a federation that is trained in a single process
+MOST_EXAMPLES = 100_000  # of which data are partitioned for the measurements; FEMNIST's clients have 600 000
+BYTES_PER_SECOND = 2e8  # at which models are sent and saved
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Seconds of a trial by what they are spent on."""
+
+    training: float = 0.0
+    evaluation: float = 0.0
+    attacks: float = 0.0
+    shadows: float = field(default=0.0, metadata={"label": "shadow models"})
+    replicas: float = 0.0
+    curvature: float = 0.0
+    server: float = field(default=0.0, metadata={"label": "server and files"})
+    data: float = field(default=0.0, metadata={"label": "loading data"})
+
+    @property
+    def total(self) -> float:
+        """The sum of all shares."""
+        return float(sum(asdict(self).values()))
+
+    def __add__(self, other: Shares) -> Shares:
+        return Shares(**{name: value + asdict(other)[name] for name, value in asdict(self).items()})
+
+    def named(self) -> dict[str, float]:
+        """Return the seconds by the name that a reader sees."""
+        return {one.metadata.get("label", one.name): getattr(self, one.name) for one in fields(self)}
+
+
+class Estimator:
+    """Estimates trials of one sweep; what they have in common is measured once."""
+
+    def __init__(self, data_root: Path, place: Placement) -> None:
+        """Begin without any measurement.
+
+        Args:
+            data_root: the folder of the data sets.
+            place: what one trial reserves.
+        """
+        self.data_root, self.place, self.watch = data_root, place, Stopwatch(LIMIT)
+        self._held: tuple[str, Federation | None] = ("", None)
+
+    def deal(self, run: Run) -> Deal:
+        """Return the sizes of the run's federation; the seed is taken to change nothing in them.
+
+        Raises:
+            DataError: the data cannot be partitioned as the run asks.
+        """
+        return self.watch.once(
+            ("deal", run.data.name, run.data.config.clients), (run.data, run.split), lambda: self._partition(run)
+        )
+
+    def _partition(self, run: Run) -> Deal:
+        started = time.perf_counter()
+        data = self._data(run)
+        return Deal.of(data, time.perf_counter() - started).repeated(run.data.config.clients)
+
+    def _data(self, run: Run) -> Federation:
+        key, held = self._held
+        run = work.with_fewer_clients(run, MOST_EXAMPLES)
+        wanted = federation_key(run, self.data_root)
+        if held is None or key != wanted:
+            self._held = ("", None)  # two federations at a time may not fit into memory
+            held = partition_data(run, self.data_root)
+            self._held = (wanted, held)
+        return held
+
+    def _bench(self, run: Run) -> Bench:
+        return Bench.of(run, self._data(run), EACH)
+
+    def shares(self, run: Run) -> Shares:
+        """Return the seconds of a trial.
+
+        Raises:
+            DataError: the data cannot be partitioned as the run asks.
+        """
+        deal, rounds = self.deal(run), Rounds(run)
+        shares = self._rounds(run, deal, len(rounds.done), rounds.evaluations, self.place.actors)
+        shares += Shares(server=TRIAL_SECONDS, data=deal.seconds, training=self._pretraining(run, deal))
+        for attack in work.by_updates(run):
+            seconds = rounds.observed(attack) * self._seconds(run, self._observation(run, attack, deal))
+            shares += Shares(attacks=seconds / self._spread(run, deal, self.place.actors) * work.attendance(run))
+        for attack in work.by_models(run):
+            shares += self._model_attack(run, attack, deal)
+        for attack in by_replicas(run):
+            shares += Shares(replicas=self._replicas(run, attack, deal))
+        return shares
+
+    def _rounds(self, run: Run, deal: Deal, rounds: int, evaluations: tuple[int, int], actors: int) -> Shares:
+        """Return the seconds of that many rounds with their evaluations, without attacks."""
+        spread, clusters = self._spread(run, deal, actors), run.clustering.config.clusters
+        on_clients, on_tests = evaluations
+        jobs = JOB_SECONDS * len(work.blocks(run, deal.clients)) if actors else 0.0
+        examples = clusters * (on_clients * float(deal.sizes.sum()) / spread + on_tests * deal.tests / max(1, actors))
+        return Shares(
+            training=rounds * (self._training(run, deal) / spread + jobs) * work.attendance(run),
+            evaluation=examples * self._evaluation(run) + on_clients * jobs,
+            curvature=rounds * self._curvature(run, deal) / spread * work.attendance(run),
+            server=rounds * (self._server(run, deal) + (ROUND_SECONDS if actors else ALONE_SECONDS)),
+        )
+
+    def _spread(self, run: Run, deal: Deal, actors: int) -> float:
+        """Return how many times faster the blocks of a round are done by the actors than by one of them."""
+        blocks = len(work.blocks(run, deal.clients))
+        return blocks / -(-blocks // max(1, actors))
+
+    def _training(self, run: Run, deal: Deal) -> float:
+        """Return the seconds of all blocks' local training in a round."""
+        speed, seconds = self._train_speed(run), 0.0
+        for block in work.blocks(run, deal.clients):
+            seconds += speed.block_seconds([work.plan_of(run, int(deal.sizes[i]), i) for i in block])
+        return seconds
+
+    def _train_speed(self, run: Run) -> TrainSpeed:
+        training = {name: value for name, value in run.training.config if name not in ("epochs", "lr", "lr_decay")}
+        block = work.blocks(run, self.deal(run).clients)[0]
+        kind = ("training", *self._network(run), run.training.name, run.objective.name, len(block))
+        measure = lambda: speeds.train_speed(self._bench(run), block)  # noqa: E731
+        return self.watch.once(kind, (training, run.objective), measure)
+
+    def _network(self, run: Run) -> tuple[object, ...]:
+        """Return what a pass through the network depends on."""
+        return run.model, run.data.name
+
+    def _evaluation(self, run: Run) -> float:
+        measure = lambda: speeds.evaluation_seconds(self._bench(run))  # noqa: E731
+        return self.watch.once("evaluation", self._network(run), measure)
+
+    def _passes(self, run: Run) -> float:
+        kind = ("passes", *self._network(run), run.training.name)
+        measure = lambda: speeds.pass_seconds(self._bench(run))  # noqa: E731
+        return self.watch.once(kind, run.training.config.batch_size, measure)
+
+    def _curvature(self, run: Run, deal: Deal) -> float:
+        if not run.measures_curvature:
+            return 0.0
+        measure = lambda: speeds.curvature_speed(self._bench(run))  # noqa: E731
+        speed = self.watch.once(("curvature", *self._network(run)), run.curvature, measure)
+        return sum(speed.seconds(work.curved_examples(run, int(size))) for size in deal.sizes)
+
+    def _server(self, run: Run, deal: Deal) -> float:
+        kind = ("server", *self._network(run), run.aggregation.name, run.privacy.name, deal.clients)
+        measure = lambda: speeds.server_seconds(self._bench(run), deal.clients)  # noqa: E731
+        step = self.watch.once(kind, (run.aggregation, run.privacy), measure)
+        size = self.watch.once("size", self._network(run), lambda: self._bench(run).network.layout.size)
+        return step + run.clustering.config.clusters * 4 * size / BYTES_PER_SECOND
+
+    def _pretraining(self, run: Run, deal: Deal) -> float:
+        warm = run.aggregation.module.warm_start(run.aggregation.config)
+        models = Rounds(run).begun * run.clustering.config.clusters
+        return models * warm.epochs * deal.shadow * self._passes(run) if warm else 0.0
+
+    def _seconds(self, run: Run, done: AttackWork) -> float:
+        """Return the seconds of what an attack does; gradients are timed only if it takes any."""
+        shown = self._evaluation(run) if done.shown else 0.0
+        if not done.steps:
+            return done.total(shown, (0.0, 0.0))
+        measure = lambda: attack_speeds.gradient_seconds(self._bench(run))  # noqa: E731
+        return done.total(shown, self.watch.once("gradient", self._network(run), measure))
+
+    def _observation(self, run: Run, attack: AttackComponent, deal: Deal) -> AttackWork:
+        blocks = len(work.blocks(run, deal.clients))
+        measure = lambda: attack_speeds.observation(self._bench(run), attack, blocks)  # noqa: E731
+        return self.watch.once(("observation", attack, *self._network(run)), (run.data, run.split), measure)
+
+    def _model_attack(self, run: Run, attack: AttackComponent, deal: Deal) -> Shares:
+        """Return the seconds of all attacks on models: their shadow models, and what is done with them."""
+        audits, clusters = Rounds(run).audits(attack), work.cluster_deals(run, deal)
+        todo = {rounds: attack.module.shadow_work(attack.config, rounds) for rounds in audits}
+        shadows = max((one.models for one in todo.values()), default=0)
+        trained = sum(self._shadows(run, attack, own, todo[rounds]) for own in clusters for rounds in audits)
+        kind = ("audit", attack, run.data.name, len(clusters))
+        largest = max(1, *(work.shadow_size(attack, own) for own in clusters)) if shadows else 0
+        measure = lambda: attack_speeds.audit(self._bench(run), attack, largest, shadows)  # noqa: E731
+        one = self._seconds(run, self.watch.once(kind, (run.data, run.split), measure))
+        times = len(audits) * len(clusters)
+        parallel = len(clusters) / -(-len(clusters) // self.place.shadows)
+        return Shares(
+            attacks=times * (one + TASK_SECONDS) / parallel,
+            shadows=(trained + times * shadows * TASK_SECONDS) / self.place.shadows,
+        )
+
+    def _shadows(self, run: Run, attack: AttackComponent, cluster: Deal, todo: ShadowWork) -> float:
+        """Return the seconds of training the shadow models for one attack on the model of ``cluster``."""
+        size = work.shadow_size(attack, cluster)
+        if not todo.models or not size:
+            return 0.0
+        if todo.rounds:
+            imitation = work.shadow_deal(attack, cluster)
+            one = self._rounds(replace(run, attacks=()), imitation, todo.rounds, (0, 0), 0).total
+        else:
+            one = todo.passes * size * (self._passes(run) + self._evaluation(run))
+        return todo.models * (one + 2 * size * self._evaluation(run))
+
+    def _replicas(self, run: Run, attack: AttackComponent, deal: Deal) -> float:
+        """Return the seconds of the federations that an attack trains, each in a process of its own."""
+        replicas = list(attack.module.replicas(attack.config, run.rounds))
+        if not replicas:
+            return 0.0
+        alone, seconds = replace(run, attacks=()), []
+        measured = self._seconds(run, self._measured(run, attack))
+        for rounds in (one.rounds for one in replicas):
+            looks = sum(attack.module.looks_after(attack.config, r + 1) for r in range(rounds))
+            trained = self._trained_alone(replace(alone, rounds=rounds), deal)
+            seconds.append(trained + looks * measured)
+        mean = float(np.mean(seconds))
+        return mean * -(-len(replicas) // self.place.shadows)
+
+    def _trained_alone(self, run: Run, deal: Deal) -> float:
+        rounds = Rounds(run)
+        return self._rounds(run, deal, len(rounds.done), rounds.evaluations, 0).total + self._pretraining(run, deal)
+
+    def _measured(self, run: Run, attack: AttackComponent) -> AttackWork:
+        measure = lambda: attack_speeds.replica_measure(self._bench(run), attack)  # noqa: E731
+        return self.watch.once(("measure", attack, run.data.name), (run.data, run.split), measure)

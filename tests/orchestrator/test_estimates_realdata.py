@@ -1,0 +1,63 @@
+"""The estimate of the published sweeps, on the real data sets under FEDPRIV_DATA."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.cluster.placement import placement
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.estimates.trial import Estimator
+from orchestrator.trial import worker_session
+from tests.support.inline import inline_trial
+
+pytestmark = [pytest.mark.realdata, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+
+SWEEPS = sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml"))
+LONGEST = 30.0  # seconds of this process' own time; beside busy programs the clock shows more
+TRAINED = ("finp_har", "finp_har_as_released", "finp_local_epochs", "metric_privacy_control", "ifca_mir_mnist_ranges")
+
+
+def small(path: Path) -> list[str]:
+    """The settings of a sweep's small version, from the line in its header."""
+    (line,) = re.findall(r"^# small: (.*)$", path.read_text(), re.MULTILINE)
+    return [part for part in shlex.split(line) if part != "--set"]
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_every_sweep_is_estimated_within_half_a_minute(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if data_problems(load_sweep(path, []), download=False):
+        pytest.skip("its data are not here as a whole")
+    started = time.process_time()
+    assert main(["run", str(path), "--results", str(tmp_path), "--dry-run"]) == 0
+    assert time.process_time() - started < LONGEST
+    assert "estimate: about" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_estimate_is_within_a_factor_of_two_of_a_trial(name: str, tmp_path: Path) -> None:
+    """The last trial of the small version, without Ray: of its processor time, which no other program changes."""
+    path = next(path for path in SWEEPS if path.stem == name)
+    sweep = load_sweep(path, small(path))
+    if data_problems(sweep, download=False):
+        pytest.skip("its data are not here as a whole")
+    worker_session.keep_freed_memory()
+    run = sweep.runs[-1]
+    estimated = Estimator(sweep.data_root, placement(sweep.resources, run.training.config)).shares(run).total
+    started = time.process_time()
+    trial = inline_trial(run, tmp_path, root=Path(os.environ["FEDPRIV_DATA"]))
+    while not trial.done:
+        trial.advance()
+    taken = time.process_time() - started
+    print(f"{name}: estimated {estimated:.1f} s, taken {taken:.1f} s")
+    assert taken / 2 < estimated < 2 * taken
