@@ -142,12 +142,12 @@ class Ran:
 RUN = """
 name: tables
 base:
-  rounds: 2
+  rounds: 3
   data: {name: digits, clients: 10, examples_per_client: 20, split: {minority_ratio: 0.3}}
   model: {name: mlp, hidden: [16]}
   training: {lr: 0.2, epochs: 1, batch_size: 10, clients_per_job: 4}
   clustering: {name: ifca_mir, restarts: 1, warm_start_rounds: 1}
-  attacks: [{name: shadow_mia, every: 2, shadows: 1, max_epochs: 2}]
+  attacks: [{name: shadow_mia, every: 2, shadows: 1}]
 """
 
 
@@ -182,3 +182,22 @@ def test_the_page_on_results_names_the_columns_of_the_table_of_trials(trained: R
     told, found = columns("trials.parquet"), set(pq.read_table(trained.trials).column_names)
     assert told <= found
     assert found <= told | columns("rounds.parquet")
+
+
+# Results
+
+
+MEASURED = re.compile(r"^## (Measured|MNIST|Does .*)$", re.MULTILINE)
+RESULT = re.compile(r"\b\d+\.\d+\b")
+SURE = re.compile(r"±|\bp = |p value|interval|one seed|by chance")
+
+
+@pytest.mark.parametrize("name", ["docs/ifca_mir.md", "docs/finp.md", "docs/metric_privacy.md"])
+def test_every_result_has_an_interval_or_says_that_it_is_one_run(name: str) -> None:
+    """A paragraph, a table with the paragraph above it, or an item of a list."""
+    text = page(name)
+    start = MEASURED.search(text)
+    assert start, "there are results on this page"
+    parts = re.split(r"\n\n(?!\|)|\n(?=\* )", text[start.start() :])
+    bare = [part for part in parts if RESULT.search(re.sub(r"`[^`]*`", "", part)) and not SURE.search(part)]
+    assert bare == []

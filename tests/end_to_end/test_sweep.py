@@ -15,6 +15,7 @@ FINAL = [
     "accuracy",
     *(f"{metric}_{group}" for metric in ("accuracy", "model_accuracy") for group in ("majority", "minority")),
     *("mia_accuracy_majority", "mia_accuracy_minority", "violations", "violations_majority", "violations_minority"),
+    *("risk_majority", "risk_minority", "risk_worst_client", "violations_null", "moved_majority", "moved_minority"),
     *("migrated", "purity", "demographic_parity", "equal_opportunity", "equalized_odds", "seconds_per_round"),
 ]
 
@@ -91,10 +92,17 @@ def test_tables_of_a_trial_hold_what_is_promised(finished):
     assert [(row["round"], row["client"]) for row in clients] == [(t, i) for t in range(4) for i in range(8)]
     assert [row["group"] for row in clients[:8]].count("minority") == 2
     attacks = pq.read_table(folder / "attacks.parquet").to_pylist()
-    assert {row["attack"] for row in attacks} >= {"shadow_mia", "loss_threshold", "confidence", "maximum"}
+    assert {row["attack"] for row in attacks} >= {
+        "shadow_mia",
+        "loss_threshold",
+        "confidence",
+        "gap",
+        "risk",
+        "maximum",
+    }
     assert {row["round"] for row in attacks} == {2, 4}
     scores = pq.read_table(folder / "scores.parquet")
-    assert set(scores.column_names) == {"attack", "round", "target", "client", "member", "score"}
+    assert set(scores.column_names) == {"attack", "round", "target", "client", "member", "left", "score"}
     arrays = load_file(folder / "model.safetensors")
     assert sum(array.size for array in arrays.values()) == 2 * (64 * 16 + 16 + 16 * 10 + 10)
     assert not (folder / "state").exists()

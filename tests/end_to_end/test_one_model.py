@@ -1,0 +1,83 @@
+"""The commonest experiment: one model, unequal clients, a membership attack, plain against DP-SGD; its risk is everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import fedpriv, trials
+
+SWEEP = """
+name: tiny
+base:
+  rounds: 2
+  data: {name: digits, clients: 6, examples_per_client: 15, shadow_size: 200, split: {name: dirichlet, alpha: 0.5}}
+  model: {name: mlp, hidden: [16]}
+  training: {lr: 0.2, epochs: 5, batch_size: 10}
+  attacks: [{name: shadow_mia, every: 2, shadows: 2}]
+sweep:
+  training.name: {grid_search: [local_sgd, dp_sgd]}
+  seed: {grid_search: [0, 1, 2]}
+resources: {client_actors: 1}
+"""
+RISKS = [f"mia_{name}_{of}" for name in ("accuracy", "auc", "tpr_at_1_fpr") for of in ("global", "worst")]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("one-model")
+    (folder / "sweep.yaml").write_text(SWEEP)
+    done = fedpriv(folder / "sweep.yaml", folder / "results")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "results", done.stdout
+
+
+def test_the_risk_is_in_the_table_of_trials(finished: tuple[Path, str]) -> None:
+    rows = trials(finished[0])
+    assert len(rows) == 6
+    for row in rows:
+        for name in RISKS:
+            assert 0 <= row[name] <= 1, name
+        assert row["mia_accuracy_global"] == row["mia_accuracy_worst"] == row["mia_accuracy"]
+        assert 0 <= row["risk_worst_client"] <= 1
+        assert 0 <= row["violations_null"] < 3
+    private = [row for row in rows if row["training.name"] == "dp_sgd"]
+    assert all(row["epsilon_example"] > 0 and row["guarantee_example"] for row in private)
+
+
+def test_the_risk_is_on_the_terminal_with_its_epsilon(finished: tuple[Path, str]) -> None:
+    table = finished[1][finished[1].index("\ntiny") :]
+    words = " ".join(table.split())
+    for heading in ("MIA", "AUC", "TPR", "epsilon"):
+        assert heading in words, table
+    assert "by chance" in words
+    assert "epsilon example: for one example at delta 1e-05 (approximation: lots are shuffled" in words
+    (line,) = [line for line in table.splitlines() if line.startswith("DP-SGD")]
+    assert line.count("±") >= 1, table
+
+
+def test_the_risk_is_in_the_report_and_in_a_figure(finished: tuple[Path, str]) -> None:
+    report = finished[0] / "tiny" / "report"
+    summary = (report / "summary.md").read_text()
+    assert "MIA accuracy, worst model" in summary
+    assert "TPR at 1 % FPR, worst model" in summary
+    assert "epsilon of an example" in summary
+    assert {"mia.png", "trade_off.png", "attack_roc.png", "clients_exposed_membership.png"} <= {
+        path.name for path in report.iterdir()
+    }
+    differences = (report / "differences.md").read_text()
+    assert "DP-SGD" in differences and "MIA" in differences
+
+
+def test_the_risk_is_in_mlflow(finished: tuple[Path, str]) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{finished[0] / 'mlflow.db'}")
+    (experiment,) = [one for one in client.search_experiments() if one.name == "tiny"]
+    runs: list[Any] = client.search_runs([experiment.experiment_id])
+    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert len(children) == 6
+    for child in children:
+        assert set(RISKS) <= child.data.metrics.keys()
