@@ -13,6 +13,7 @@ from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, balanced_accuracy, measure
 from attacks.shadow_mia import ATTACKS, Config, audit, divide, strongest
 from datasets.federation import DataError, Examples, Federation
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from tests.support.toy_federation import (
     CLIENTS,
@@ -184,6 +185,13 @@ def test_fewer_than_ten_non_members_give_no_risk(images, listening):
         members, nonmembers, found = asked(Config(shadows=1), data, listening)
         assert (len(members), len(nonmembers)) == (3 * EACH, held_out)
         assert np.isnan(found.risk) == np.isnan(value(found, "risk", "auc")) == (held_out < 10)
+
+
+def test_a_run_with_fewer_than_ten_non_members_is_refused():
+    base = {"rounds": 2, "model": "mlp", "attacks": ["shadow_mia"]}
+    assert resolve(base | {"data": {"name": "digits", "nonmember_size": 10}})
+    with pytest.raises(ConfigError, match=r"shadow_mia needs data\.nonmember_size of 10 or more, got 9"):
+        resolve(base | {"data": {"name": "digits", "nonmember_size": 9}})
 
 
 def test_those_who_left_are_compared_with_non_members_like_them_and_the_others_are_untouched(images, listening):
