@@ -13,8 +13,6 @@ from datasets import transforms
 from datasets.federation import DataError, Federation, Floats, Ints
 from datasets.roles import NOBODY
 
-NO_CLIENTS = np.empty(0, np.int64)
-
 
 def shadow_jobs(
     config: ShadowConfig, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
@@ -35,10 +33,13 @@ def shadow_jobs(
         DataError: the shadow set has fewer than two examples.
     """
     clients, data = cluster.clients, cluster.data
-    half = _half(config, data, clients)
-    federated = config.shadow_training == "federation"
-    sizes = client_sizes(data.sizes[clients], half) if federated else NO_CLIENTS
-    holders, sizes = (clients[sizes > 0], sizes[sizes > 0]) if federated else (clients, sizes)
+    half, federated = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow)), imitates(config)
+    if half < 1:
+        raise DataError(
+            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
+        )
+    shares = client_sizes(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
+    holders, sizes = clients[shares > 0], shares[shares > 0]
 
     def seed(purpose: str, *numbers: int) -> int:
         return seed_for(purpose, *numbers, *clients.tolist())
@@ -63,6 +64,23 @@ def shadow_jobs(
         )
 
     return tuple(job(k) for k in range(config.shadows + (config.signal == "server_only")))
+
+
+def imitates(config: ShadowConfig) -> bool:
+    """Return whether each shadow model is trained in a federation that imitates that of the attacked model."""
+    return config.shadow_training == "federation"
+
+
+def shadow_size(config: ShadowConfig, members: int, available: int) -> int:
+    """Return the number of examples that a shadow model is trained on, which is also the number of its non-members.
+
+    Args:
+        config: the component's fields.
+        members: training examples of the attacked model's clients.
+        available: examples of the shadow set.
+    """
+    half = min(config.shadow_examples, available) // 2
+    return min(half, members) if config.size_matched or imitates(config) else half
 
 
 def client_sizes(sizes: Ints, total: int) -> Ints:
@@ -100,17 +118,6 @@ def wear(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator
 def untransformed(data: Federation, examples: int) -> Floats:
     """Return strengths [examples] that leave examples as they are stored."""
     return np.full(examples, transforms.identity(data.prepare.transform), np.float32)
-
-
-def _half(config: ShadowConfig, data: Federation, clients: Ints) -> int:
-    """Return the number of examples that a shadow model is trained on, which is also the number of its non-members."""
-    half = min(config.shadow_examples, len(data.shadow)) // 2
-    if half < 1:
-        raise DataError(
-            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
-        )
-    matched = config.size_matched or config.shadow_training == "federation"
-    return min(half, int(data.sizes[clients].sum())) if matched else half
 
 
 def _strengths(config: ShadowConfig, data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:

@@ -106,8 +106,9 @@ class Audit:
 
     def examples(self, left: bool = False) -> Attacked:
         """Return the examples that the risk rests on; with ``left``, those of the comparison of clients that left."""
-        scores, names = self.scores, np.unique(self.scores.attack)
-        attack = names[0] if self.chosen is None and len(names) == 1 else self.chosen
+        scores, attack = self.scores, self.chosen
+        if attack is None and len(names := np.unique(scores.attack)) == 1:
+            attack = names[0]
         of_left = np.zeros(len(scores.score), bool) if scores.left is None else scores.left
         here = (scores.attack == attack) & (of_left == left)
         return Attacked(scores.score[here], scores.member[here], scores.client[here])
@@ -238,11 +239,13 @@ class ShadowWork:
 
     Attributes:
         models: number of shadow models.
+        examples: examples that each of them is trained on.
         rounds: rounds of the federation that each of them is trained in; 0: there is no federation.
         passes: without a federation, expected passes of each model over its examples.
     """
 
     models: int = 0
+    examples: int = 0
     rounds: int = 0
     passes: float = 0.0
 
@@ -281,8 +284,15 @@ class ModelAttack(Attack, Protocol):
         return ()
 
     @staticmethod
-    def shadow_work(config: Any, rounds: int) -> ShadowWork:
-        """Return the training of shadow models for an attack on a model of ``rounds`` rounds; for time estimates."""
+    def shadow_work(config: Any, rounds: int, members: int, available: int) -> ShadowWork:
+        """Return the training of shadow models for an attack on one model; for time estimates.
+
+        Args:
+            config: the component's fields.
+            rounds: the rounds that the model was trained for.
+            members: training examples of its clients.
+            available: examples of the server's shadow set.
+        """
         return ShadowWork()
 
     @staticmethod

@@ -37,7 +37,7 @@ from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
 from attacks._queries import Answers, ask
 from attacks._shadow_config import ShadowConfig
-from attacks._shadow_jobs import shadow_jobs
+from attacks._shadow_jobs import imitates, shadow_jobs, shadow_size
 from attacks._shadows import Shadow, ShadowJob, of_role, pool_outputs, train_shadow
 from attacks.interfaces import AttackedModel, Audit, Measure, Scores, ShadowWork
 from attacks.metrics import intervals, membership
@@ -105,12 +105,12 @@ def resolve(config: Config, run: Run) -> Config:
     return config.model_copy(update={"published_share": 0.5 if run.clustering.config.clusters > 1 else 0.0})
 
 
-def shadow_work(config: Config, rounds: int) -> ShadowWork:
-    """Return the training of shadow models for an attack on a model of ``rounds`` rounds."""
-    models = config.shadows + (config.signal == "server_only")
-    if config.shadow_training == "federation":
-        return ShadowWork(models, rounds=rounds)
-    return ShadowWork(models, passes=STOPS_EARLY * config.max_epochs)
+def shadow_work(config: Config, rounds: int, members: int, available: int) -> ShadowWork:
+    """Return the training of shadow models for an attack on one model (`attacks.interfaces.ModelAttack.shadow_work`)."""
+    models, examples = config.shadows + (config.signal == "server_only"), shadow_size(config, members, available)
+    if imitates(config):
+        return ShadowWork(models, examples, rounds=rounds)
+    return ShadowWork(models, examples, passes=STOPS_EARLY * config.max_epochs)
 
 
 Fitted = Callable[[Outputs], Doubles]

@@ -131,8 +131,14 @@ def train(
     }
     begin = partial(resume_optimizer, training, module.learning_rate(training, assigned.round), device=network.device)
     work = LocalWork(batches, draws, statistics, begin)
-    together = isinstance(training, local_sgd.Config) and training.backend == "vmap"
-    return (_train_together if together else _train_in_turn)(run, data, network, models, assigned, work)
+    train_block = _train_together if trains_together(run) else _train_in_turn
+    return train_block(run, data, network, models, assigned, work)
+
+
+def trains_together(run: Run) -> bool:
+    """Return whether a block's clients are trained at once and not one after another."""
+    training = run.training.config
+    return isinstance(training, local_sgd.Config) and training.backend == "vmap"
 
 
 def _train_in_turn(

@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.metrics.chance import guessing as guessing
-from attacks.metrics.chance import worst_by_chance as worst_by_chance
-
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

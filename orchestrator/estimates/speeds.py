@@ -106,7 +106,7 @@ class TrainSpeed:
 
 def train_speed(bench: Bench, clients: Sequence[int]) -> TrainSpeed:
     """Time a few steps of a block of ``clients``, with the backend that the run uses."""
-    if getattr(bench.run.training.config, "backend", "loop") == "vmap":
+    if work.trains_together(bench.run):
         return _speed_together(bench, clients)
     client = bench.typical
     plan = plan_of(bench.run, int(bench.data.sizes[client]), client)

@@ -17,7 +17,7 @@ from orchestrator.estimates.attack_speeds import AttackWork
 from orchestrator.estimates.speeds import Bench, TrainSpeed
 from orchestrator.estimates.stopwatch import Stopwatch
 from orchestrator.estimates.work import Deal, Rounds
-from orchestrator.trial.attack_round import AttackComponent, by_replicas
+from orchestrator.trial.attack_round import AttackComponent, of_kind
 from orchestrator.trial.federation import federation_key, partition_data
 
 EACH = 0.5  # seconds for one measurement; the work of a first step can take longer
@@ -105,12 +105,12 @@ class Estimator:
         deal, rounds = self.deal(run), Rounds(run)
         shares = self._rounds(run, deal, len(rounds.done), rounds.evaluations, self.place.actors)
         shares += Shares(server=TRIAL_SECONDS, data=deal.seconds, training=self._pretraining(run, deal))
-        for attack in work.by_updates(run):
+        for attack in of_kind(run, "updates"):
             seconds = rounds.observed(attack) * self._seconds(run, self._observation(run, attack, deal))
             shares += Shares(attacks=seconds / self._spread(run, deal, self.place.actors) * work.attendance(run))
-        for attack in work.by_models(run):
+        for attack in of_kind(run, "models"):
             shares += self._model_attack(run, attack, deal)
-        for attack in by_replicas(run):
+        for attack in of_kind(run, "replicas"):
             shares += Shares(replicas=self._replicas(run, attack, deal))
         return shares
 
@@ -193,32 +193,34 @@ class Estimator:
 
     def _model_attack(self, run: Run, attack: AttackComponent, deal: Deal) -> Shares:
         """Return the seconds of all attacks on models: their shadow models, and what is done with them."""
-        audits, clusters = Rounds(run).audits(attack), work.cluster_deals(run, deal)
-        todo = {rounds: attack.module.shadow_work(attack.config, rounds) for rounds in audits}
-        shadows = max((one.models for one in todo.values()), default=0)
-        trained = sum(self._shadows(run, attack, own, todo[rounds]) for own in clusters for rounds in audits)
+        clusters = work.cluster_deals(run, deal)
+        todo = [
+            (own, attack.module.shadow_work(attack.config, rounds, int(own.sizes.sum()), own.shadow))
+            for own in clusters
+            for rounds in Rounds(run).audits(attack)
+        ]
+        shadows, times = max((one.models for _, one in todo), default=0), len(todo)
+        trained = sum(self._shadows(run, *one) for one in todo)
         kind = ("audit", attack, run.data.name, len(clusters))
-        largest = max(1, *(work.shadow_size(attack, own) for own in clusters)) if shadows else 0
+        largest = max(1, *(one.examples for _, one in todo)) if shadows else 0
         measure = lambda: attack_speeds.audit(self._bench(run), attack, largest, shadows)  # noqa: E731
         one = self._seconds(run, self.watch.once(kind, (run.data, run.split), measure))
-        times = len(audits) * len(clusters)
         parallel = len(clusters) / -(-len(clusters) // self.place.shadows)
         return Shares(
             attacks=times * (one + TASK_SECONDS) / parallel,
             shadows=(trained + times * shadows * TASK_SECONDS) / self.place.shadows,
         )
 
-    def _shadows(self, run: Run, attack: AttackComponent, cluster: Deal, todo: ShadowWork) -> float:
+    def _shadows(self, run: Run, cluster: Deal, todo: ShadowWork) -> float:
         """Return the seconds of training the shadow models for one attack on the model of ``cluster``."""
-        size = work.shadow_size(attack, cluster)
-        if not todo.models or not size:
+        if not todo.models or not todo.examples:
             return 0.0
         if todo.rounds:
-            imitation = work.shadow_deal(attack, cluster)
-            one = self._rounds(replace(run, attacks=()), imitation, todo.rounds, (0, 0), 0).total
+            small = work.imitation(cluster, todo.examples)
+            one = self._rounds(replace(run, attacks=()), small, todo.rounds, (0, 0), 0).total
         else:
-            one = todo.passes * size * (self._passes(run) + self._evaluation(run))
-        return todo.models * (one + 2 * size * self._evaluation(run))
+            one = todo.passes * todo.examples * (self._passes(run) + self._evaluation(run))
+        return todo.models * (one + 2 * todo.examples * self._evaluation(run))
 
     def _replicas(self, run: Run, attack: AttackComponent, deal: Deal) -> float:
         """Return the seconds of the federations that an attack trains, each in a process of its own."""

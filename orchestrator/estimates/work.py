@@ -10,7 +10,6 @@ import numpy as np
 from algorithms.core.messages import Ints
 from algorithms.interfaces import Run
 from algorithms.training._batches import PADDING
-from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial import attack_round
 from orchestrator.trial.attack_round import AttackComponent
@@ -125,16 +124,9 @@ def cluster_deals(run: Run, deal: Deal) -> list[Deal]:
     return [replace(deal, sizes=deal.sizes[cluster == j], groups=deal.groups[cluster == j]) for j in range(clusters)]
 
 
-def shadow_size(attack: AttackComponent, cluster: Deal) -> int:
-    """Return the examples that a shadow of the model of ``cluster`` is trained on."""
-    half = min(getattr(attack.config, "shadow_examples", cluster.shadow), cluster.shadow) // 2
-    matched = getattr(attack.config, "size_matched", True)
-    return min(half, int(cluster.sizes.sum())) if matched else half
-
-
-def shadow_deal(attack: AttackComponent, cluster: Deal) -> Deal:
-    """Return the federation that imitates that of ``cluster`` on examples of the shadow set."""
-    share = shadow_size(attack, cluster) / max(1, cluster.sizes.sum())
+def imitation(cluster: Deal, examples: int) -> Deal:
+    """Return a federation with the clients of ``cluster`` who share ``examples`` in proportion to their own."""
+    share = examples / max(1, cluster.sizes.sum())
     return replace(cluster, sizes=np.ceil(share * cluster.sizes).astype(np.int64))
 
 
@@ -158,19 +150,9 @@ def with_fewer_clients(run: Run, most: int) -> Run:
     Steps on their examples take as long as on those of all clients. An attack on updates needs all of them.
     """
     config = run.data.config
-    if not config.examples_per_client or by_updates(run):
+    if not config.examples_per_client or attack_round.of_kind(run, "updates"):
         return run
     clients = max(run.training.config.block_size, most // config.examples_per_client)
     if clients >= config.clients:
         return run
     return replace(run, data=replace(run.data, config=config.model_copy(update={"clients": clients})))
-
-
-def by_models(run: Run) -> list[Component]:  # type: ignore[type-arg]
-    """Return the attacks on models."""
-    return [attack for attack in run.attacks if "models" in attack.module.KINDS]
-
-
-def by_updates(run: Run) -> list[Component]:  # type: ignore[type-arg]
-    """Return the attacks on updates."""
-    return [attack for attack in run.attacks if "updates" in attack.module.KINDS]

@@ -94,11 +94,6 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
     return Estimate(mean, half, n, tuple(values), lowest, highest)
 
 
-def plottable(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
-    """The estimate that a figure shows: the same as in the tables. Below three values, ``values`` has the points."""
-    return estimate(values, limits)
-
-
 def limits(metric: Metric) -> tuple[float, float]:
     """The smallest and the largest possible value of a metric, as far as its unit says them.
 

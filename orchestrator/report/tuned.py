@@ -27,11 +27,8 @@ def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[s
     name = selection_metric(folder)
     if name is None:
         return []
-    return sentences(
-        name,
-        len(trials),
-        any(trial.get(name) is not None for trial in trials for name in ("epsilon", "epsilon_example")),
-    )
+    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in ("epsilon", "epsilon_example"))
+    return sentences(name, len(trials), stated)
 
 
 def selection_metric(folder: Path) -> str | None:

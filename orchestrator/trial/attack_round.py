@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Findings:
         """Return whether any attack was made."""
         return bool(self.audits or self.exposures)
 
-    def __iadd__(self, later: Findings) -> Findings:
+    def __add__(self, later: Findings) -> Findings:
         """Add the results of attacks that were made later in the round."""
         return Findings(later.assignment, self.audits + later.audits, self.exposures + later.exposures)
 
@@ -146,19 +146,19 @@ def clients_that_left(reference: Ints, assignment: Ints, clusters: int) -> NDArr
     return left
 
 
-def by_replicas(run: Run) -> list[AttackComponent]:
-    """Return the attacks of ``run`` that may need replicas."""
-    return [attack for attack in run.attacks if "replicas" in attack.module.KINDS]
+def of_kind(run: Run, kind: Literal["models", "updates", "replicas"]) -> list[AttackComponent]:
+    """Return the attacks of ``run`` that are of one kind; those by replicas may need none."""
+    return [attack for attack in run.attacks if kind in attack.module.KINDS]
 
 
 def models_due(run: Run, round_: int) -> list[AttackComponent]:
     """Return the attacks on models that are made before round ``round_``; after the last round, all of them."""
-    return [one for one in run.attacks if "models" in one.module.KINDS and _due(run, one, round_)] if round_ else []
+    return [one for one in of_kind(run, "models") if _due(run, one, round_)] if round_ else []
 
 
 def updates_due(run: Run, round_: int) -> list[AttackComponent]:
     """Return the attacks on updates that are made in round ``round_``, counted from 0."""
-    return [one for one in run.attacks if "updates" in one.module.KINDS and _due(run, one, round_ + 1)]
+    return [one for one in of_kind(run, "updates") if _due(run, one, round_ + 1)]
 
 
 def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from algorithms.engine.block import Assignment
 
 SMALL = 1 << 16  # bytes that may travel with every job; on a cluster, Ray puts up to 100 kB into the call itself
+PREDICTED = 2000  # examples of a prediction job; fixed, because it determines the batches and thereby the bytes
 PIPELINE = 2  # jobs sent to an actor at a time: the second travels while the first is computed
 
 
@@ -149,6 +150,19 @@ class Job:
 
     method: str
     args: tuple[Any, ...]
+
+
+def prediction_jobs(sent: Any, models: int, examples: int, *part: str) -> list[Job]:
+    """Return the jobs that compute the outputs of every model on examples, model after model.
+
+    Args:
+        sent: all cluster models, as `ClientPool.share` returns them.
+        models: number of models.
+        examples: number of examples.
+        part: the name of the examples, if they are not the test examples.
+    """
+    slices = [(at, min(at + PREDICTED, examples)) for at in range(0, examples, PREDICTED)]
+    return [Job("predict", (sent, j, *ends, *part)) for j in range(models) for ends in slices]
 
 
 class ClientPool:

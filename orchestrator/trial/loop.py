@@ -23,7 +23,7 @@ from orchestrator.results.folder import TrialFolder
 from orchestrator.results.tables import Parts
 from orchestrator.trial import attack_round, metric_rows, risk_rows
 from orchestrator.trial.attack_round import AttackTasks, Findings
-from orchestrator.trial.client_actors import ClientPool, Job, client_blocks
+from orchestrator.trial.client_actors import ClientPool, Job, client_blocks, prediction_jobs
 from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.risk_rows import ClientExposure
@@ -31,7 +31,6 @@ from orchestrator.trial.state import RunState
 from orchestrator.trial.validation import validation_metrics
 from orchestrator.trial.worker_session import Setup
 
-TEST_BLOCK = 2000  # test examples per prediction job; fixed, because it determines the batches and thereby the bytes
 UNTRAINED_RISK = 0.5  # an attack on an untrained model can only guess
 
 Choice = Callable[[int, View], tuple[Ints, Doubles]]
@@ -183,7 +182,7 @@ class Rounds:
 
     def _replicate(self) -> list[tuple[str, int, Any]]:
         """Make the attacks that compare whole federations."""
-        attacks = attack_round.by_replicas(self.run)
+        attacks = attack_round.of_kind(self.run, "replicas")
         concluded = [(one.name, self.around.tasks.replicate(self.setup, self.run, one)) for one in attacks]
         return [(name, self.run.rounds, exposure) for name, exposure in concluded if exposure is not None]
 
@@ -280,8 +279,7 @@ class Rounds:
             return
         sent, tests = self.clients.share(state.models), len(self.data.test) if reported else 0
         evaluations = [Job("evaluate", (sent, block, round_)) for block in self.blocks]
-        slices = [(at, min(at + TEST_BLOCK, tests)) for at in range(0, tests, TEST_BLOCK)]
-        predictions = [Job("predict", (sent, j, *part)) for j in range(models) for part in slices]
+        predictions = prediction_jobs(sent, models, tests)
         answers = self.clients.run(self.setup, evaluations + predictions)
         evaluated: list[Evaluation] = answers[: len(evaluations)]
         blank = np.empty((0, classes := self.data.classes), np.float32)

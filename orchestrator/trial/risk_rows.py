@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,13 @@ class ClientExposure:
         self.attacked = Attacked.join([audit.examples().of(assignment == j) for j, audit in audits.items()])
         self.left = Attacked.join([audit.examples(left=True) for audit in audits.values()])
         # Clients of one group that use the same model are compared with the same non-members.
-        self.risks: ClientRisks = client_risks(self.attacked, assignment * len(data.group_names) + data.groups)
+        self.peers = assignment * len(data.group_names) + data.groups
+        self.movers = np.isin(np.arange(data.clients), self.left.client[self.left.member])
+
+    @cached_property
+    def risks(self) -> ClientRisks:
+        """The risk of each client."""
+        return client_risks(self.attacked, self.peers)
 
     @property
     def known(self) -> bool:
@@ -125,8 +132,7 @@ class ClientExposure:
             counts = self.risks.members[there], self.risks.nonmembers[there]
             row["risk_worst_client_null"] = worst_by_chance(*counts)
         if len(self.left.score):
-            movers = np.isin(np.arange(self.data.clients), self.left.client[self.left.member])
-            row["movers_risk"] = self.attacked.of(movers).accuracy
+            row["movers_risk"] = self.attacked.of(self.movers).accuracy
             row["movers_risk_left"] = self.left.accuracy
         return row
 
@@ -146,8 +152,8 @@ class ClientExposure:
             rng: draws the resamples.
         """
         parts = [(f"{name} clients", self.attacked.of(among)) for name, among in self._groups()]
-        movers = np.isin(np.arange(self.data.clients), self.left.client[self.left.member])
-        parts += [("movers", self.attacked.of(movers)), ("movers, model left", self.left)] if movers.any() else []
+        if self.movers.any():
+            parts += [("movers", self.attacked.of(self.movers)), ("movers, model left", self.left)]
         rows = []
         for target, part in parts:
             if np.isnan(part.accuracy):

@@ -9,15 +9,13 @@ from numpy.typing import NDArray
 
 from attacks.metrics.membership import losses
 from datasets.federation import Federation
-from orchestrator.trial.client_actors import Job
+from orchestrator.trial.client_actors import prediction_jobs
 
 if TYPE_CHECKING:
     from orchestrator.trial.client_actors import ClientPool
     from orchestrator.trial.local_clients import LocalClients
     from orchestrator.trial.state import RunState
     from orchestrator.trial.worker_session import Setup
-
-BLOCK = 2000  # validation examples per prediction job; fixed, because it determines the batches and thereby the bytes
 
 
 def validation_metrics(
@@ -34,10 +32,9 @@ def validation_metrics(
     size = len(data.validation)
     if not size:
         return {}
-    sent, models = clients.share(state.models), range(len(state.models))
-    parts = [(at, min(at + BLOCK, size)) for at in range(0, size, BLOCK)]
-    jobs = [Job("predict", (sent, j, *part, "validation")) for j in models for part in parts]
-    outputs = np.concatenate(clients.run(setup, jobs)).reshape(len(models), size, data.classes)
+    models = len(state.models)
+    jobs = prediction_jobs(clients.share(state.models), models, size, "validation")
+    outputs = np.concatenate(clients.run(setup, jobs)).reshape(models, size, data.classes)
     return measure(outputs, data, state.assignment)
 
 

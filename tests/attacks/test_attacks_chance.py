@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from attacks.metrics import chance, membership
+from attacks.metrics import chance
 
 LIMITS = np.array([-0.1, 0.0, 0.25, 0.5, 0.55, 0.6, 2 / 3, 0.75, 0.999, 1.0, 1.1])
 
@@ -26,7 +26,7 @@ def test_the_chance_to_exceed_a_limit_is_that_of_every_outcome(members, nonmembe
         accuracy = (found / members + refused / nonmembers) / 2
         mass = comb(members, found) * comb(nonmembers, refused) / 2 ** (members + nonmembers)
         expected += mass * (accuracy > LIMITS + 1e-12)
-    np.testing.assert_allclose(membership.guessing(members, nonmembers, LIMITS), expected, atol=1e-14)
+    np.testing.assert_allclose(chance.guessing(members, nonmembers, LIMITS), expected, atol=1e-14)
     # Finding members and refusing non-members are the same to a coin.
     np.testing.assert_array_equal(
         chance.guessing(nonmembers, members, LIMITS), chance.guessing(members, nonmembers, LIMITS)
@@ -80,7 +80,7 @@ def test_the_worst_of_many_coins_is_what_simulation_gives(members, nonmembers):
     tpr = rng.binomial(members, 0.5, (draws, len(members))) / members
     tnr = rng.binomial(nonmembers, 0.5, (draws, len(members))) / nonmembers
     worst = ((tpr + tnr) / 2).max(axis=1)
-    found = membership.worst_by_chance(members, nonmembers)
+    found = chance.worst_by_chance(members, nonmembers)
     assert found == pytest.approx(worst.mean(), abs=4 * worst.std() / draws**0.5 + 1e-4)
 
 

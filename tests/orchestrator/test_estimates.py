@@ -88,27 +88,30 @@ def a_deal(sizes: list[int], shadow: int) -> Deal:
 
 def test_shadow_examples_by_hand_with_their_cap_and_their_size():
     """FEMNIST's shadow set has 100 000 examples, of which a shadow is given 10 000 at most and trained on half."""
-    run = a_run(rounds=10, attacks=[{"name": "shadow_mia", "shadow_training": "accuracy"}])
-    (attack,) = run.attacks
-    assert work.shadow_size(attack, a_deal([300_000, 300_000], 100_000)) == 5000
-    assert work.shadow_size(attack, a_deal([300, 100], 100_000)) == 400
-    free = a_run(attacks=[{"name": "shadow_mia", "shadow_training": "accuracy", "size_matched": False}])
-    assert work.shadow_size(free.attacks[0], a_deal([300, 100], 100_000)) == 5000
+
+    def examples(members: int, **fields: Any) -> int:
+        (attack,) = a_run(attacks=[{"name": "shadow_mia", **fields}]).attacks
+        work: ShadowWork = attack.module.shadow_work(attack.config, 7, members, 100_000)
+        return work.examples
+
+    for fields in ({}, {"shadow_training": "accuracy"}):
+        assert examples(600_000, **fields) == 5000
+        assert examples(400, **fields) == 400
+    assert examples(400, shadow_training="accuracy", size_matched=False) == 5000
 
 
 def test_shadow_models_by_hand():
     """Those that imitate the federation are trained for all its rounds; others are taken to stop halfway."""
     imitating, alone = ({"name": "shadow_mia", "shadows": 2, "signal": "server_only"} | more for more in (
         {}, {"shadow_training": "accuracy", "max_epochs": 30}))  # fmt: skip
-    for given, expected in ((imitating, ShadowWork(3, rounds=7)), (alone, ShadowWork(3, passes=15.0))):
+    for given, expected in ((imitating, ShadowWork(3, 20, rounds=7)), (alone, ShadowWork(3, 20, passes=15.0))):
         (attack,) = a_run(attacks=[given]).attacks
-        assert attack.module.shadow_work(attack.config, 7) == expected
+        assert attack.module.shadow_work(attack.config, 7, 20, 1000) == expected
 
 
 def test_the_imitation_of_a_federation_has_its_clients_with_a_share_of_their_examples():
-    (attack,) = a_run(attacks=[{"name": "shadow_mia"}]).attacks
-    assert work.shadow_deal(attack, a_deal([10, 30], 1000)).sizes.tolist() == [10, 30]
-    assert work.shadow_deal(attack, a_deal([10, 30], 40)).sizes.tolist() == [5, 15]
+    assert work.imitation(a_deal([10, 30], 1000), 40).sizes.tolist() == [10, 30]
+    assert work.imitation(a_deal([10, 30], 40), 20).sizes.tolist() == [5, 15]
 
 
 def test_clusters_have_their_groups_or_equal_shares():

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.metric_names import metric
 from orchestrator.report.data import Floats
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.curves import by_round, curves, in_rounds
@@ -30,7 +31,7 @@ from orchestrator.report.figures.drawing import (
     stroke,
     wrap,
 )
-from orchestrator.report.figures.marks import chance_of, mean_note, means_with_intervals
+from orchestrator.report.figures.marks import mean_note, means_with_intervals
 from orchestrator.report.values import Value, text
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def exposure(arr: Arrangement) -> Figure | None:
     places = [(panel, name) for panel in arr.panels for name in shown]
     figure, axes = blank(arr, sheet, -(-len(places) // columns), columns, 3.9, shared="none" if single else "col")
     for ax, (panel, name) in zip(axes.flat, places, strict=False):
-        _chance(ax, arr, panel, str(chance_of(name) or ""))
+        _chance(ax, arr, panel, str(metric(name).chance or ""))
         curves(ax, arr, panel, (), name, bands)
         if panel == arr.panels[0]:
             ax.set_title(BY_ROUND[name], fontsize=HEADING)

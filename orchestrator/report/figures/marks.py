@@ -34,15 +34,9 @@ def is_nothing(value: Value) -> bool:
     return value is None or abs(float(value)) < 1e-12
 
 
-def chance_of(name: str) -> float | str | None:
-    """The value of a metric by chance, or the name of the metric that holds it; None if it is unknown."""
-    declared = metric(name).chance
-    return declared if declared is None or isinstance(declared, str) else float(declared)
-
-
 def chances(trials: Sequence[Row], name: str) -> list[float]:
     """The value by chance of the metric ``name`` in each of the trials that know it."""
-    chance = chance_of(name)
+    chance = metric(name).chance
     if not isinstance(chance, str):
         return [] if chance is None else [chance] * len(trials)
     return [float(trial[chance]) for trial in trials if trial.get(chance) is not None]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from datasets.federation import Examples, Federation
-from orchestrator.trial import validation
+from orchestrator.trial import client_actors, validation
 from tests.support.planted import clustered, finished, given, left_behind, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -47,7 +47,7 @@ def test_a_group_without_examples_counts_for_nothing() -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"clustering": clustered()}])
 def test_on_the_test_examples_it_is_the_accuracy(tmp_path: Path, fields: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(validation, "BLOCK", 7)
+    monkeypatch.setattr(client_actors, "PREDICTED", 7)
     data = planted()
     twice = replace(data, validation=data.test, validation_owner=data.test_owner)
     trial = finished(opened(given(rounds=3, evaluate_every=2, **fields), tmp_path, twice))
