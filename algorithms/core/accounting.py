@@ -78,6 +78,21 @@ def unsupported(sampler: str, neighboring: str) -> str | None:
     return f"cannot be {neighboring} if participation is {sampler}; the account supports {pairs}"
 
 
+def sense(noise: Literal["reproducible", "secret"], holds: str = "dp") -> str:
+    """Return in words what an epsilon holds for.
+
+    >>> sense("secret")
+    'dp'
+
+    Args:
+        noise: the run's ``privacy.noise``.
+        holds: what the mechanism guarantees; begins with "dp".
+    """
+    if noise == "secret":
+        return holds
+    return f"{holds} of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+
+
 def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> float:
     """Compute epsilon at ``delta`` after ``events``, whose order does not matter.
 
