@@ -91,7 +91,7 @@ def sense(noise: Literal["reproducible", "secret"], holds: str = "dp") -> str:
     """
     if noise == "secret":
         return holds
-    return f"{holds} of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+    return f"{holds}, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
 def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> float:

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms.core import accounting
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.core.metric import NOISE, Column, Metric
@@ -186,12 +187,12 @@ def epsilon(config: Config, examples: int, rounds: int) -> float:
     Returns:
         Epsilon: 0 for a client without examples, infinity without noise.
     """
-    from algorithms.core.accounting import dp_sgd_epsilon
-
     passes, steps = rounds * config.epochs, lots(config, examples)
     if config.sampling == "shuffle":
-        return dp_sgd_epsilon(config.noise_multiplier, 1.0, passes if steps else 0, config.delta)
-    return dp_sgd_epsilon(config.noise_multiplier, sampling_rate(config, examples), passes * steps, config.delta)
+        return accounting.dp_sgd_epsilon(config.noise_multiplier, 1.0, passes if steps else 0, config.delta)
+    return accounting.dp_sgd_epsilon(
+        config.noise_multiplier, sampling_rate(config, examples), passes * steps, config.delta
+    )
 
 
 def largest_epsilon(config: Config, sizes: Ints, rounds: int) -> float:
@@ -213,8 +214,9 @@ def guarantee(config: Config, run: Run) -> str:
     if run.measures_curvature:
         return f"none: clients send {run.aggregation.name} the curvatures of their losses without noise"
     if config.sampling == "shuffle":
-        return "dp for one example replaced by an empty one, with gradient zero; shuffled lots amplify nothing"
-    return "dp"
+        relation = "dp for one example replaced by an empty one, with shuffled lots, which amplify nothing"
+        return accounting.sense(run.privacy.config.noise, relation)
+    return accounting.sense(run.privacy.config.noise)
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:

@@ -15,6 +15,8 @@ from orchestrator.config.run import resolve
 from tests.support.planted import given as base
 from tests.support.stand_ins import StandIn
 
+REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+
 
 def judged(
     config: Config,
@@ -23,13 +25,17 @@ def judged(
     initializations: int = 1,
     measures_curvature: bool = False,
     rounds: int = 4,
+    noise: str = "secret",
 ) -> dict[str, Any]:
     """The final metrics of a run whose clients have so many examples."""
     starts = StandIn(
         module=SimpleNamespace(starts=lambda _: Starts(initializations)), config=SimpleNamespace(clusters=clusters)
     )
     run = SimpleNamespace(
-        clustering=starts, measures_curvature=measures_curvature, aggregation=StandIn(name="finp_ala", module=None)
+        privacy=SimpleNamespace(config=SimpleNamespace(noise=noise)),
+        clustering=starts,
+        measures_curvature=measures_curvature,
+        aggregation=StandIn(name="finp_ala", module=None),
     )
     return final_metrics(config, run, Outcome([{}] * rounds, [], np.array(sizes)))
 
@@ -40,6 +46,7 @@ def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
     assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
     assert judged(config) == {"epsilon_example": spent, "delta_example": config.delta, "guarantee_example": "dp"}
     assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
+    assert judged(config, noise="reproducible")["guarantee_example"] == "dp" + REPRODUCIBLE
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
@@ -51,6 +58,8 @@ def test_a_shuffled_pass_is_one_event_without_amplification(drop_last):
         found["epsilon_example"] == pytest.approx(gaussian_epsilon(10, 1e-5), rel=1e-6) == pytest.approx(91.8, abs=0.1)
     )
     assert found["guarantee_example"].startswith("dp for one example replaced")
+    known = judged(config, noise="reproducible")["guarantee_example"]
+    assert known == found["guarantee_example"] + REPRODUCIBLE
     poisson = config.model_copy(update={"sampling": "poisson"})
     assert epsilon(poisson, 115, rounds=10) == pytest.approx(22.6, abs=0.1)  # printed for shuffled lots before
 
