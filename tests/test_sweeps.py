@@ -284,8 +284,9 @@ def test_the_sweeps_of_metric_privacy_have_its_numbers(name: str) -> None:
         assert run.aggregation.name == ("fedavg" if strategy == "fedopt" else strategy)
         if run.privacy.name != "none":
             assert run.privacy.config.clip == 5
-            assert run.privacy.config.sensitivity == ("weights" if name in ("noise_grid",) else "uniform")
-            assert run.privacy.config.noise_multiplier == 0.01 or name == "noise_grid"
+            assert run.privacy.config.sensitivity == ("weights" if name == "noise_grid" else "uniform")
+            multipliers = (0.0, 0.01) if name == "control" else (0.01,)
+            assert run.privacy.config.noise_multiplier in multipliers or name == "noise_grid"
 
 
 def test_every_strategy_of_metric_privacy_meets_every_kind_of_privacy() -> None:
