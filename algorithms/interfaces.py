@@ -15,7 +15,7 @@ import numpy as np
 
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
-from algorithms.core.configs import ClusteringConfig, CurvatureConfig, TrainingConfig
+from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.core.slot_types import ClientInputs as ClientInputs
 from algorithms.core.slot_types import Forward as Forward
@@ -264,12 +264,15 @@ class PrivacyContract(ComponentContract, Protocol):
     """
 
     NEEDS: Literal["mean", "updates"]
-    NOISY: bool
+    NOISY: ClassVar[bool] = False
 
     @staticmethod
     @abstractmethod
     def bound(config: Any, norms: Doubles) -> Doubles:
-        """Return the factors [clients] that scale the updates before they are summed, from their L2 ``norms`` [clients]."""
+        """Return the factors [clients] that scale the updates before they are summed, from their L2 ``norms`` [clients].
+
+        With factor 0 an update counts as zero even if it is not finite; who protects clients returns 0 for such norms.
+        """
 
     @staticmethod
     @abstractmethod
@@ -319,7 +322,7 @@ class Run:
     clustering: Component[ClusteringContract, ClusteringConfig]
     objective: Component[ObjectiveContract, Config]
     aggregation: Component[AggregationContract, Config]
-    privacy: Component[PrivacyContract, Config]
+    privacy: Component[PrivacyContract, PrivacyConfig]
     curvature: CurvatureConfig
     attacks: tuple[Component[Any, Any], ...] = ()
 
@@ -329,16 +332,28 @@ class Run:
         statistics = self.aggregation.module.statistics(self.aggregation.config)
         return "rho" in self.objective.module.NEEDS or "rho" in statistics
 
+    @property
+    def draws_noise(self) -> bool:
+        """Whether the server or the clients add noise, which ``privacy.noise`` makes reproducible or secret."""
+        return self.privacy.module.NOISY or self.training.module.PRIVATE_STEPS
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the run gives the same bytes again, which it does unless its noise is secret."""
+        return not self.draws_noise or self.privacy.config.noise == "reproducible"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON values, with all fields that are read."""
-        slots = ("model", "training", "clustering", "objective", "aggregation", "privacy")
+        slots = ("model", "training", "clustering", "objective", "aggregation")
         settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate")
         unread = self.split.module.unread_of_data(self.split.config, self.data.config)
         data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
+        privacy = {n: value for n, value in self.privacy.to_dict().items() if n != "noise" or self.draws_noise}
         return {
             **{name: getattr(self, name) for name in settings},
             "data": {**data, "split": self.split.to_dict()},
             **{name: getattr(self, name).to_dict() for name in slots},
+            "privacy": privacy,
             **({"curvature": self.curvature.dump_read()} if self.measures_curvature else {}),
             "attacks": [attack.to_dict() for attack in self.attacks],
         }

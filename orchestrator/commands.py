@@ -26,7 +26,7 @@ from orchestrator.report.tuned import tuned_sentences
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim, obstacle
 from orchestrator.results.provenance import commit, origin
 from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_rows, trial_specs
+from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_rows, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
 from orchestrator.tracking.screen import Screen
@@ -150,6 +150,8 @@ def _train(
     if len(missing) < len(trials):
         total = search.samples if search else len(trials)
         screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
+    if remark := unrepeatable(trials):
+        screen.say(remark)
     tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
     tracker.sweep_started(origin(trials[0].run.training.config.device))
     progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])

@@ -20,7 +20,7 @@ from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates.trial import Estimator, Shares
 from orchestrator.estimates.work import whole_batches
-from orchestrator.scheduling.trials import TrialSpec
+from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.trial import worker_session
 from orchestrator.trial.federation import federation_key
 
@@ -53,6 +53,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         table,
         Text(f"each trial: {place}; {_at_once(sweep, place)}"),
         *map(Text, _estimate(sweep, missing, place)),
+        *map(Text, filter(None, [unrepeatable(trials)])),
         Text("nothing was started"),
     )
 

@@ -104,6 +104,17 @@ class ClusteredConfig(ClusteringConfig):
     )
 
 
+class PrivacyConfig(Config):
+    """Fields of every privacy component."""
+
+    # The same noise for the same seed makes methods comparable and results repeatable, and protects nobody: two models
+    # under the same noise differ by what was to be hidden, and the seed in the results' files regenerates it.
+    noise: Literal["reproducible", "secret"] = Field(
+        "reproducible",
+        description="reproducible: noise follows from the seed; secret: from the system's entropy, stored nowhere",
+    )
+
+
 class CurvatureConfig(Config):
     """The section ``curvature`` of a run, read if a component needs rho."""
 

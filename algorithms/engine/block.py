@@ -318,6 +318,9 @@ def sum_updates(
 ) -> dict[int, PartialSum]:
     """Clip the block's updates with the privacy slot and sum them by cluster, for each cluster that a client chose.
 
+    An update that the privacy slot scales by zero, such as one that is not finite, counts as none: it is zero, and the
+    client's running statistics are those that it was sent.
+
     Args:
         run: the components, and their fields.
         trained: the clients' models.
@@ -330,7 +333,11 @@ def sum_updates(
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
         np.subtract(params, models[j].params, out=update)
     norms = lengths(updates)
-    scales = run.privacy.module.bound(run.privacy.config, norms)
+    scales, buffers = run.privacy.module.bound(run.privacy.config, norms), trained.buffers
+    if (dropped := np.flatnonzero(scales == 0)).size:
+        updates[dropped], buffers = 0, buffers.copy()
+        for i in dropped:
+            buffers[i] = models[assignment[i]].buffers
     weights = run.aggregation.module.weigh(run.aggregation.config, examples)
     needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     parts = {}
@@ -343,8 +350,8 @@ def sum_updates(
             norms=norms[mine],
             scales=scales[mine],
             total=weighted_sum(weights[mine] * scales[mine], updates[mine]),
-            buffers=weighted_sum(weights[mine], trained.buffers[mine]),
+            buffers=weighted_sum(weights[mine], buffers[mine]),
             updates=updates[mine] if needed else None,
-            own_buffers=trained.buffers[mine] if needed else None,
+            own_buffers=buffers[mine] if needed else None,
         )
     return parts

@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms.core.configs import PrivacyConfig
 from algorithms.core.messages import PIECE, ClientUpdates, Doubles, Floats
 from algorithms.core.metric import MINOR, NOISE, Column, Metric
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics
-from datasets.components import Config as SlotConfig
 
 METRICS = (
     Metric("epsilon", NOISE, "epsilon", "lower", "", 2, table=Column(1, "epsilon", 1, interval=False)),
@@ -34,18 +34,21 @@ METRICS = (
     ),
     Metric("noise_to_update", NOISE, "noise over mean update", "lower", "", 2),
     Metric("clip_fraction", NOISE, "clipped updates", live=6, table=Column(MINOR, "clipped", 2, interval=False)),
+    Metric("updates_dropped", NOISE, "updates that were not finite", "lower", "updates", 2),
     Metric("update_norm", NOISE, "norm of an update", unit=""),
     Metric("update_norm_max", NOISE, "largest norm of an update", unit=""),
 )
 
 
-class ServerNoiseConfig(SlotConfig):
+class ServerNoiseConfig(PrivacyConfig):
     """Fields of every component that clips updates and adds noise to the aggregate."""
 
     # About the largest distance between client models in a first round, which guided the paper's choice.
     clip: float = Field(5.0, gt=0, description="C, the largest L2 norm of an update after clipping")
     # This is a noise level, not a privacy budget: 0.01 costs an epsilon of thousands in a single round.
-    noise_multiplier: float = Field(0.01, ge=0, description="z, standard deviation of the noise over the sensitivity")
+    noise_multiplier: float = Field(
+        0.01, ge=0, description="z, standard deviation of the noise over the sensitivity; 0 only clips"
+    )
     # Clients with more examples can move the mean by more than C/n; C/n, as released, then protects less than it claims.
     sensitivity: Literal["weights", "uniform"] = Field(
         "weights", description="how far one client moves the mean: C times the largest weight, or C/n for any weights"
@@ -53,19 +56,20 @@ class ServerNoiseConfig(SlotConfig):
 
 
 def scales(clip: float, norms: Doubles) -> Doubles:
-    """Compute the factors min(1, C / norm) that clip the updates.
+    """Compute the factors min(1, C / norm) that clip the updates; an update that is not finite counts as zero.
 
-    >>> scales(5.0, np.array([0.0, 2.5, 10.0])).tolist()
-    [1.0, 1.0, 0.5]
+    >>> scales(5.0, np.array([0.0, 2.5, 10.0, np.nan, np.inf])).tolist()
+    [1.0, 1.0, 0.5, 0.0, 0.0]
 
     Args:
         clip: C, the largest L2 norm.
         norms: [clients] L2 norms of the updates.
 
     Returns:
-        [clients] factors; 1 for an update of norm 0.
+        [clients] factors; 1 for an update of norm 0, and 0 for one whose norm is NaN or infinite.
     """
-    return np.where(norms > clip, clip / np.maximum(norms, clip), 1.0)
+    finite = np.isfinite(norms)
+    return np.where(finite, clip / np.maximum(np.where(finite, norms, clip), clip), 0.0)
 
 
 def sensitivity(config: ServerNoiseConfig, received: ClientUpdates) -> float:
@@ -95,7 +99,7 @@ def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
 
 
 def noise_metrics(config: ServerNoiseConfig, received: ClientUpdates, sd: float) -> Metrics:
-    """Return the metrics of a round: the noise, the norms of the updates before clipping, and their ratio.
+    """Return the metrics of a round: the noise, the norms of the finite updates before clipping, and their ratio.
 
     ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update; NaN if that norm is
     0.
@@ -105,11 +109,13 @@ def noise_metrics(config: ServerNoiseConfig, received: ClientUpdates, sd: float)
         received: the updates of one cluster.
         sd: standard deviation of the noise.
     """
-    norms = received.norms if len(received.norms) else np.zeros(1)  # a Poisson round may have no clients
+    finite = np.isfinite(received.norms)
+    norms = received.norms[finite] if finite.any() else np.zeros(1)  # a Poisson round may have no clients
     moved = float(np.linalg.norm(received.mean))
     return {
         "noise_std": sd,
         "clip_fraction": float(np.mean(norms > config.clip)),
+        "updates_dropped": float((~finite).sum()),
         "update_norm": float(norms.mean()),
         "update_norm_max": float(norms.max()),
         "noise_to_update": sd * len(received.mean) ** 0.5 / moved if moved else float("nan"),

@@ -4,7 +4,8 @@
     theta <- aggregate({u_i}) + N(0, sd^2),           sd = z * C * max_i w_i     (C/n where all weights are equal)
     account: the epsilon of one client at delta that the rounds add up to
 
-An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why.
+An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why. It
+is the epsilon of the mechanism: whoever has the files of a run with ``noise: reproducible`` can subtract the noise.
 It protects one client (all of its examples) against whoever sees every model that was sent, and it assumes that the
 number of clients and their numbers of examples are public:
 
@@ -50,7 +51,7 @@ class Config(ServerNoiseConfig):
 
     # For the control of metric_privacy: as much noise as that adds on average, but the same in every round.
     noise_divisor: float = Field(
-        1.0, gt=0, description="z is divided by this; for a control, the mean distance of a metric_privacy run"
+        1.0, gt=0, description="z is divided by this, the mean distance of a metric_privacy run; voids the epsilon"
     )
     neighboring: Literal["auto", "add_or_remove_one", "replace_one"] = Field(
         "auto", description="how neighboring federations differ; auto: replace_one if participation is fixed"
@@ -118,14 +119,15 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a client that used model j
     in every round, on the assumption that no client changed its model.
     """
-    reason, spent = guarantee(config, run), outcome.spent
-    metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": reason}
+    reason, spent = refusal(config, run), outcome.spent
+    stated = reason or accounting.sense(config.noise)
+    metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": stated}
     if run.clustering.config.clusters > 1:
-        metrics |= {f"guarantee_cluster_{j}": reason for j in range(run.clustering.config.clusters)}
+        metrics |= {f"guarantee_cluster_{j}": stated for j in range(run.clustering.config.clusters)}
     if reason == SEVERAL and run.participation == "all":
         for j in sorted({one.cluster for one in spent}):
             metrics[f"epsilon_cluster_{j}"] = _epsilon(config, [one.event for one in spent if one.cluster == j])
-    if reason != "dp":
+    if reason:
         return metrics
     if len(spent) < run.rounds:
         return metrics | {"guarantee": "none: no client took part in some round, and the model was sent without noise"}
@@ -133,16 +135,17 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     return metrics | ({"guarantee": "none: next to no noise is added"} if epsilon is None else {"epsilon": epsilon})
 
 
-def guarantee(config: Config, run: Run) -> str:
-    """Return ``dp``, or ``none:`` and the first reason why no epsilon holds for the run."""
+def refusal(config: Config, run: Run) -> str | None:
+    """Return ``none:`` and the first reason why no epsilon holds for the run; None if one does."""
     sampler = run.participation
     reasons = (
-        (config.noise_multiplier == 0, "none: no noise is added"),
+        (config.noise_multiplier == 0, "none: updates are clipped, but no noise is added"),
+        (config.noise_divisor != 1, "none: noise_divisor comes from the updates of another run, without noise"),
         (not _is_a_mean(run), f"none: {run.aggregation.name} has no known sensitivity; fedavg has"),
         (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are averaged without noise"),
         (
-            "rho" in run.objective.module.NEEDS,
-            f"none: {run.objective.name} tells clients how they rank among others, without noise",
+            run.measures_curvature,
+            "none: clients send the curvature of their loss, and rho follows from it, without noise",
         ),
         (run.clustering.module.starts(run.clustering.config).initializations > 1, RESTARTED),
         (run.clustering.config.clusters > 1, SEVERAL),
@@ -155,7 +158,7 @@ def guarantee(config: Config, run: Run) -> str:
             "none: dividing by the actual number of clients reveals who took part; use another privacy.divisor",
         ),
     )
-    return next((reason for holds, reason in reasons if holds), "dp")
+    return next((reason for holds, reason in reasons if holds), None)
 
 
 def _epsilon(config: Config, events: list[PrivacyEvent]) -> float | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from algorithms.core.configs import PrivacyConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
-from algorithms.interfaces import Metrics
-from datasets.components import Config as SlotConfig
+from algorithms.interfaces import Metrics, Outcome, Run
 
 NEEDS, NOISY = "mean", False
 
 
-class Config(SlotConfig):
-    """No fields."""
+class Config(PrivacyConfig):
+    """No fields of its own; ``noise`` is read if the local training adds noise."""
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
@@ -24,3 +24,8 @@ def bound(config: Config, norms: Doubles) -> Doubles:
 def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
     """Return the parameters [d] unchanged, and no metrics."""
     return params, {}
+
+
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return why no client has a guarantee."""
+    return {"guarantee": "none: updates are neither clipped nor noised"}

@@ -26,6 +26,7 @@ from orchestrator.config.errors import (
 from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
 
 CURVATURE = "curvature"
+UNREAD_NOISE = "is read only where noise is added, by the privacy component or by dp_sgd, and none is here"
 UNREAD_CURVATURE = "is read only where a component needs rho, and none does here"
 AnyComponent = Component[Any, Any]
 
@@ -208,6 +209,8 @@ def _without_unread(run: Run, slots: Sequence[Slot]) -> tuple[Run, list[ConfigPr
         if component is run.data:
             own = run.split.module.unread_of_data(run.split.config, run.data.config)
             unread |= {field: reason for field, reason in own.items() if field in type(config).model_fields}
+        if "noise" in type(config).model_fields and component is run.privacy and not run.draws_noise:
+            unread |= {"noise": UNREAD_NOISE}
         problems += [
             ConfigProblem(reason, (*key, field), unread=True)
             for field, reason in unread.items()

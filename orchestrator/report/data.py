@@ -31,7 +31,18 @@ Repeat: TypeAlias = tuple[str, str]  # the deal and the seed of a trial, as text
 
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
-BOOKKEEPING = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "clients_global", *SLOT_NAMES}
+BOOKKEEPING = {
+    "id",
+    "status",
+    "seed",
+    "rounds",
+    "evaluate_every",
+    "attacks",
+    "reason",
+    "notes",
+    "clients_global",
+    *SLOT_NAMES,
+}
 
 
 class NoResultsError(ValueError):  # noqa: N818

@@ -82,6 +82,14 @@ def trial_specs(sweep: Sweep) -> list[TrialSpec]:
     return [TrialSpec(trial_id(run), run, values) for run, values in zip(sweep.runs, sweep.values, strict=True)]
 
 
+def unrepeatable(trials: list[TrialSpec]) -> str | None:
+    """A sentence on the trials whose noise is secret, to be said before they start; None if there are none."""
+    count = sum(not trial.run.repeatable for trial in trials)
+    if not count:
+        return None
+    return f"{count} of {len(trials)} trials draw secret noise: nobody can repeat them, and the same command will not either"
+
+
 def remaining_trials(folder: Folder, trials: list[TrialSpec], tune: Tune | None = None) -> list[TrialSpec]:
     """The trials that do not have a result yet, see `has_ended`."""
     return [trial for trial in trials if not has_ended(read_record(folder.trial(trial.id)) or {}, tune)]
@@ -101,5 +109,7 @@ def trial_rows(folder: Folder, trials: list[TrialSpec]) -> list[dict[str, Any]]:
         swept = {key: json.dumps(v) if isinstance(v, dict | list) else v for key, v in trial.values.items()}
         row = {"id": trial.id, "status": record.get("status", "unfinished")} | slots
         row |= {"attacks": attacks or None, "seed": trial.run.seed, "rounds": trial.run.rounds} | swept
-        rows.append(row | {"reason": record.get("reason")} | record.get("metrics", {}))
+        row |= {"reason": record.get("reason")}
+        row |= {"notes": "; ".join(notes)} if (notes := record.get("notes")) else {}
+        rows.append(row | record.get("metrics", {}))
     return rows

@@ -55,7 +55,8 @@ class MlflowListener:
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """Send the final metrics and tables."""
-        self.tracker.trial_finished(trial, record["status"], record["metrics"], self.folder.trial(trial).path)
+        notes = {"notes": "; ".join(record["notes"])} if record.get("notes") else {}
+        self.tracker.trial_finished(trial, record["status"], record["metrics"] | notes, self.folder.trial(trial).path)
 
 
 class TrialEvents:

@@ -79,6 +79,15 @@ def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
+def text_metrics(row: Mapping[str, Any]) -> dict[str, str]:
+    """The entries of ``row`` that are texts, such as the reason why no privacy guarantee holds.
+
+    >>> text_metrics({"accuracy": 0.5, "guarantee": "none: no noise is added"})
+    {'guarantee': 'none: no noise is added'}
+    """
+    return {name: value for name, value in row.items() if isinstance(value, str)}
+
+
 def run_tags(tags: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """``tags`` as texts, plus the tags that MLflow's pages show for every run: source, commit, user and folder."""
     shown = {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", "fedpriv.folder": str(folder)}

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.results.folder import Folder, TrialFolder, write_atomically
-from orchestrator.tracking.labels import flatten, reason, run_tags, scalar_metrics, trial_name, without_password
+from orchestrator.tracking.labels import (
+    flatten,
+    reason,
+    run_tags,
+    scalar_metrics,
+    text_metrics,
+    trial_name,
+    without_password,
+)
 from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Rounds, Store, configure_environment, name_metrics, ui
 
 __all__ = ["Tracker", "configure_environment", "trial_name", "ui"]
@@ -175,14 +183,15 @@ class Tracker:
         Args:
             trial_id: the trial's id.
             status: finished, stopped, diverged, failed or unfinished.
-            finals: the final metrics.
+            finals: the final metrics; texts, such as a guarantee, become tags.
             folder: the trial's folder, with its tables.
         """
         with self._lock:
             wanted = self._trials.get(trial_id)
             if wanted is None:
                 return
-            wanted.finals, wanted.folder, wanted.on_disk = scalar_metrics(finals or {}), TrialFolder(Path(folder)), True
+            wanted.finals, wanted.tags = scalar_metrics(finals or {}), wanted.tags | text_metrics(finals or {})
+            wanted.folder, wanted.on_disk = TrialFolder(Path(folder)), True
             wanted.end(status, _now())
             _record(wanted.folder, wanted)
         self._wake.set()

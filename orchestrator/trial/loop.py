@@ -25,7 +25,7 @@ from orchestrator.trial import attack_round, metric_rows, risk_rows
 from orchestrator.trial.attack_round import AttackTasks, Findings
 from orchestrator.trial.client_actors import ClientPool, Job, client_blocks, prediction_jobs
 from orchestrator.trial.local_clients import LocalClients
-from orchestrator.trial.random_streams import stream
+from orchestrator.trial.random_streams import run_stream, stream
 from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.state import RunState
 from orchestrator.trial.validation import validation_metrics
@@ -197,7 +197,7 @@ class Rounds:
         from algorithms.engine.block import Assignment
 
         state, run = self.state, self.run
-        rng = stream(run.seed, "participation", round_, state.start)
+        rng = run_stream(run, "participation", round_, state.start)
         cohort = set(server.sample_cohort(run.participation, run.participation_rate, self.data.clients, rng).tolist())
         attacks = tuple(attack.name for attack in attack_round.updates_due(run, round_))
         models, jobs = self.clients.share(state.models), []
@@ -217,9 +217,9 @@ class Rounds:
 
     def _noise(self) -> list[Normals | None]:
         """Draw the noise for each model while the clients train."""
-        state, seed = self.state, self.run.seed
+        state, run = self.state, self.run
         return [
-            server.draw_noise(self.run, self.layout.size, stream(seed, "noise", state.round, j, state.start))
+            server.draw_noise(run, self.layout.size, run_stream(run, "noise", state.round, j, state.start))
             for j in range(len(state.models))
         ]
 

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -21,6 +22,7 @@ from orchestrator.trial.restarts import Trial
 from orchestrator.trial.state import load_state
 
 STATE = "state.safetensors"
+SECRET = "not repeatable: the noise was secret, so another run of this trial gives other numbers"
 TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
 
@@ -41,7 +43,22 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     write_atomically(folder.model, save(trial.arrays()))
     rows = trial.parts.read("rounds").to_pylist()
     metrics = metric_rows.final_metrics(trial.run, Outcome(rows, trial.state.spent, trial.data.sizes))
-    return write_record(folder, "finished", identity, began, metrics=metrics)
+    return write_record(folder, "finished", identity, began, metrics=metrics, notes=secrecy(trial))
+
+
+def secrecy(trial: Trial) -> list[str]:
+    """Return what must be known of a trial whose noise is secret; nothing for the others, which can be repeated.
+
+    Args:
+        trial: the trial.
+    """
+    if trial.run.repeatable:
+        return []
+    again = [
+        f"resumed after round {round_}: the noise until then is in the saved models, the noise since then is fresh"
+        for round_ in trial.state.resumed
+    ]
+    return [SECRET, *again]
 
 
 def give_up(
@@ -100,6 +117,7 @@ def write_record(
     metrics: dict[str, Any] | None = None,
     reason: str | None = None,
     stopped: dict[str, Any] | None = None,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write ``config.yaml`` and ``result.json``, and delete the state unless the trial may be resumed.
 
@@ -111,6 +129,7 @@ def write_record(
         metrics: final metrics; NaN values are left out.
         reason: why the trial did not finish, as text.
         stopped: which scheduler stopped it, in which round and at which value.
+        notes: what a reader of the trial's numbers must know, as sentences.
 
     Returns:
         The record, the content of ``result.json``.
@@ -119,7 +138,7 @@ def write_record(
     measured = {
         name: value for name, value in (metrics or {}).items() if not (isinstance(value, float) and math.isnan(value))
     }
-    record = {
+    record: dict[str, Any] = {
         "id": identity.id,
         "status": status,
         "reason": reason,
@@ -128,6 +147,7 @@ def write_record(
         "origin": origin(identity.run["training"]["device"]) | {"commit": identity.commit or "unknown"},
     }
     record |= {"stopped": stopped} if stopped else {}
+    record |= {"notes": list(notes)} if notes else {}
     write_atomically(folder.result, json.dumps(record, indent=1).encode())
     if status not in ("failed", "stopped"):
         shutil.rmtree(folder.state, ignore_errors=True)

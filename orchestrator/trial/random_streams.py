@@ -1,9 +1,15 @@
 """The source of every random number of a run: one seed, a named purpose, a round, a client.
 
-No stream depends on how many others were used before, so a result does not depend on the order of the work.
+No stream depends on how many others were used before, so a result does not depend on the order of the work. Nor does a
+stream depend on the configuration: two trials of a sweep with one seed add the same noise, and the difference of their
+models, or the seed in their files, takes it away again. Where the noise shall protect somebody, ``privacy.noise:
+secret`` draws what a guarantee rests on from the system's entropy instead. (It seeds NumPy's PCG64, which is no
+cryptographic generator.)
 """
 
 import numpy as np
+
+from algorithms.interfaces import Run
 
 # A purpose keeps its number forever: changing it changes every published result that used it.
 PURPOSES = {
@@ -64,3 +70,26 @@ def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
 def integer(seed: int, purpose: str, *place: int) -> int:
     """Return a 63-bit integer of one stream, for libraries that take a seed; arguments as in `sequence`."""
     return int(sequence(seed, purpose, *place).generate_state(1, np.uint64)[0] >> 1)
+
+
+def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
+    """Return the generator of one stream of a run, which is fresh if the run must keep it secret.
+
+    Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on gradients, the lots of
+    private steps, and who takes part if not all do.
+
+    Args:
+        run: the run.
+        purpose: one of `PURPOSES`.
+        place: round, client, or whatever else distinguishes streams of one purpose.
+    """
+    if not run.repeatable and purpose in _protecting(run):
+        return np.random.default_rng()
+    return stream(run.seed, purpose, *place)
+
+
+def _protecting(run: Run) -> set[str]:
+    """Return the purposes whose random numbers a guarantee of ``run`` rests on."""
+    lots = {"batches"} if run.training.module.PRIVATE_STEPS else set()
+    sampling = {"participation"} if run.participation != "all" else set()
+    return {"noise", "gradient_noise"} | lots | sampling

@@ -49,7 +49,7 @@ class Trial:
         self.random_until = min(plan.random_rounds, decided - 1)
         self.saved, self.best = around.folder.state / "state.safetensors", around.folder.state / "best.safetensors"
         self.rounds: Rounds
-        self.rounds = self._rounds(load_state(self.saved) if self.saved.exists() else 0)
+        self.rounds = self._rounds(self._saved() or 0)
         self.reported = 0 if self.comparing else self.state.round  # rows of earlier rounds have been reported
 
     @property
@@ -110,6 +110,13 @@ class Trial:
             self._compare()
         save_state(self.state, self.saved)
 
+    def _saved(self) -> RunState | None:
+        """Return the saved state, which remembers that the run was resumed from it; None if there is none."""
+        if not self.saved.exists():
+            return None
+        state = load_state(self.saved)
+        return replace(state, resumed=[*state.resumed, state.round])
+
     def _rounds(self, start: int | RunState) -> Rounds:
         return Rounds(self.run, self.around, self.preferences, self._choose, start)
 
@@ -145,9 +152,11 @@ class Trial:
         if state.start + 1 < self.starts:
             self.rounds = self._rounds(state.start + 1)
             self.state.outer = {"best": best} if best else {}
-            self.state.spent = state.spent  # the models of abandoned initializations were sent out as well
+            # The models of abandoned initializations were sent out as well.
+            self.state.spent, self.state.resumed = state.spent, state.resumed
         elif best is None:
             raise DivergenceError(f"all {self.starts} initializations diverged")
         else:
             self.state = load_state(self.best)
             self.state.outer, self.state.spent = state.outer | {"settled": True}, state.spent
+            self.state.resumed = state.resumed

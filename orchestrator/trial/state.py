@@ -41,6 +41,7 @@ class RunState:
         statistics: client statistics by name (``rho``, ``weight``, ...), [clients] each.
         optimizer_states: arrays of the local optimizers by name, [clients, ...]; empty unless the training keeps them.
         spent: the privacy budget that each round and model spent.
+        resumed: the numbers of rounds after which the run was resumed.
     """
 
     models: list[Weights]
@@ -62,6 +63,7 @@ class RunState:
     statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     optimizer_states: dict[str, NDArray[Any]] = field(default_factory=dict)
     spent: list[Spending] = field(default_factory=list)
+    resumed: list[int] = field(default_factory=list)
 
 
 ARRAYS = (
@@ -76,7 +78,7 @@ ARRAYS = (
     "measured_risks",
     "queried",
 )
-PLAIN = ("names", "round", "start", "outer")
+PLAIN = ("names", "round", "start", "outer", "resumed")
 NAMED = ("statistics", "optimizer_states")
 
 

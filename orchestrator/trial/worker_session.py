@@ -14,7 +14,7 @@ import ray
 from algorithms.interfaces import Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
-from orchestrator.trial.random_streams import stream
+from orchestrator.trial.random_streams import run_stream, stream
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
@@ -56,7 +56,7 @@ class Session:
 
     def streams(self, round_: int) -> Callable[[str, int], np.random.Generator]:
         """Return a function that gives the generators of one round, by purpose and client."""
-        return lambda purpose, client: stream(self.run.seed, purpose, round_, client)
+        return lambda purpose, client: run_stream(self.run, purpose, round_, client)
 
     def fixed(self, purpose: str, *place: int) -> np.random.Generator:
         """Return a generator that is the same in every round."""

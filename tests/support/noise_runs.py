@@ -43,6 +43,7 @@ def run(**other: Any) -> Any:
             module=Completed(_clustered, CONTRACTS), config=SimpleNamespace(clusters=1, restarts=1)
         ),
         "aggregation": SimpleNamespace(name="fedavg", config=SimpleNamespace(weights="uniform")),
+        "measures_curvature": False,
     }
     made = SimpleNamespace(**parts)
     for key, value in other.items():

@@ -140,9 +140,11 @@ def metric_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[s
         "noise_std": sd,
         "epsilon": 8123.4 if kind == "global_dp" and trial["aggregation.name"] == "fedavg" else None,
         "delta": 1e-5 if kind == "global_dp" else None,
-        "guarantee": {"none": None, "metric_privacy": "none: the noise depends on the updates", "global_dp": "dp"}[
-            kind
-        ],
+        "guarantee": {
+            "none": "none: updates are neither clipped nor noised",
+            "metric_privacy": "none: the noise depends on the updates",
+            "global_dp": "dp",
+        }[kind],
         "distance": 1.3 if kind == "metric_privacy" else None,
         "clip_fraction": None if kind == "none" else 0.25,
         "noise_to_update": None if kind == "none" else 9.5,

@@ -22,6 +22,7 @@ from orchestrator.report.tables.context import (
     guessing,
     shown_beside,
 )
+from orchestrator.report.tables.guarantees import PROTECTED, guarantee_columns, stated, trial_notes
 from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.values import Value, text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
@@ -73,7 +74,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         chance = guessing(((metric.label, metric) for metric in metrics), results)
         blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
         blocks.append(_family_table(results, metrics))
-    blocks += [_guarantees(results), _foreign(results)]
+    blocks += [_guarantees(results), _notes(results), _foreign(results)]
     lost = [trial for trial in results.trials if trial["status"] != "finished"]
     if lost:
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
@@ -134,16 +135,21 @@ def _family_table(results: Results, metrics: list[Metric]) -> str:
 
 
 def _guarantees(results: Results) -> str:
-    """A section with the privacy guarantee of each setting, or the reason why there is none."""
-    lines = []
-    for setting in results.settings:
-        guarantees = dict.fromkeys(text(trial.get("guarantee")) for trial in setting.finished if trial.get("guarantee"))
-        if guarantees:
-            words = "; ".join("see epsilon above" if one == "dp" else one for one in guarantees)
-            lines.append([*_values(results.keys, setting.trials[0]), words])
-    if not lines:
+    """A section with the privacy guarantees of each setting, or the reasons why there are none."""
+    columns = guarantee_columns(results)
+    if not columns:
         return ""
-    return "## Guarantees\n\n" + markdown_table([*key_labels(results.keys), "differential privacy"], lines, numbers=0)
+    lines = [
+        [*_values(results.keys, s.trials[0]), *(stated(s, name) or DASH for name in columns)] for s in results.settings
+    ]
+    head = [*key_labels(results.keys), *(f"{name}: for {PROTECTED[name]}" for name in columns)]
+    return "## Guarantees\n\n" + markdown_table(head, lines, numbers=0)
+
+
+def _notes(results: Results) -> str:
+    """A section with what must be known of trials; empty if there is nothing."""
+    lines = "\n".join(f"- {escape(one)}." for one in trial_notes(results.trials))
+    return f"## Notes on trials\n\n{lines}" if lines else ""
 
 
 def _attacks(results: Results) -> str:

@@ -23,7 +23,7 @@ from orchestrator.report.tables.context import (
     guessing,
     shown_beside,
 )
-from orchestrator.report.values import text
+from orchestrator.report.tables.guarantees import guarantee_lines, trial_notes
 from orchestrator.report.vocabulary import key_labels, setting_label, value_label
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
         lines[0] += "; only finished trials count"
     lines += _reading(found, {name for column in columns for name in column.metrics})
     lines += [_attacks(found), guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
+    lines += [*guarantee_lines(found), *(f"note: {one}" for one in trial_notes(found.trials))]
     foreign = foreign_models_by_setting(found)
     lines += [f"note: {one}" for one in foreign[:MOST_SETTINGS]]
     lines += (
@@ -222,9 +223,7 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
     if "epsilon" in shown:
         lines.append(f"epsilon: for one client{_at_delta(found, 'delta')}, {DASH} if there is no guarantee")
     if "epsilon_example" in shown:
-        words = {text(trial.get("guarantee_example")) for trial in found.trials} - {"", "dp"}
-        meaning = f" ({'; '.join(sorted(words))})" if words else ""
-        lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}{meaning}")
+        lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}")
     if "cia_difference" in shown or "cia_auc" in shown:
         lines.append("CIA: client inference, as difference of losses (as published) and as AUC (0.5 is guessing)")
     return [line for line in lines if line]

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from algorithms.aggregation import fedmedian
 from algorithms.clustering import ifca
 from algorithms.core.messages import Weights, gather
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.interfaces import Run
 from algorithms.objectives import plain
+from algorithms.privacy import global_dp
 from algorithms.training.local_sgd import PADDING, Config, learning_rate, one_pass, schedule
 from datasets.components import Component, components
 from orchestrator.config.run import resolve
@@ -282,6 +284,24 @@ def test_updates_are_bounded_before_the_sum_and_kept_only_where_needed():
     assert (parts[0].norms.tolist(), parts[0].scales.tolist()) == ([5.0, 0.5], [0.5, 1.0])
     assert parts[0].updates.tolist() == [[3.0, -4.0], [0.5, 0.0]]
     assert parts[0].total.tolist() == [2.0, -2.0]
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_an_update_that_is_not_finite_counts_as_zero_where_updates_are_clipped(broken):
+    """The client keeps its weight, as one that sends zero does; its running statistics are those that it was sent."""
+    run = replace(
+        a_run(),
+        privacy=Component("global_dp", global_dp.Config(clip=2.5), "algorithms.privacy"),
+        aggregation=Component("fedmedian", fedmedian.Config(), "algorithms.aggregation"),
+    )
+    parts = summed(run, [0, 1], np.array([[3.0, -4.0], [broken, 0.0]]), [0, 0], [1, 1])
+    assert parts[0].scales.tolist() == [0.5, 0.0]
+    assert parts[0].updates.tolist() == [[3.0, -4.0], [0.0, 0.0]]
+    assert parts[0].total.tolist() == [1.5, -2.0]
+    assert parts[0].own_buffers.tolist() == [[0.0], [0.0]]  # and not [1.0], the second client's own
+    assert not np.isfinite(
+        summed(a_run(), [0, 1], np.array([[3.0, -4.0], [broken, 0.0]]), [0, 0], [1, 1])[0].total
+    ).all()
 
 
 def test_a_round_does_not_depend_on_the_cut_into_blocks_to_1e_12():

@@ -20,6 +20,7 @@ from algorithms.privacy.global_dp import Config
 from tests.support.noise_runs import is_standard_deviation, normals, received, run, updates
 
 START = np.zeros(12, np.float32)
+REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
 def noise_of(config: Config, got, size: int = 40_000, seed: int = 0) -> tuple[np.ndarray, dict]:
@@ -30,6 +31,11 @@ def noise_of(config: Config, got, size: int = 40_000, seed: int = 0) -> tuple[np
 def test_updates_are_scaled_to_the_clip_and_short_ones_are_left_alone():
     norms = np.array([0.0, 1.0, 5.0, 10.0, 1e30])
     assert global_dp.bound(Config(clip=5.0), norms).tolist() == [1, 1, 1, 0.5, 5e-30]
+
+
+@pytest.mark.parametrize("component", [global_dp, metric_privacy], ids=["global_dp", "metric_privacy"])
+def test_an_update_that_is_not_finite_counts_as_zero(component):
+    assert component.bound(component.Config(), np.array([np.nan, np.inf, 10.0])).tolist() == [0, 0, 0.5]
 
 
 def test_noise_has_the_standard_deviation_of_the_paper_for_equal_weights():
@@ -79,6 +85,7 @@ def test_what_a_round_reports_by_hand():
         {
             "noise_std": 1.0,
             "clip_fraction": 0.5,
+            "updates_dropped": 0,
             "update_norm": 5.5,
             "update_norm_max": 8.0,
             "noise_to_update": math.sqrt(12) / 3.5,
@@ -135,7 +142,7 @@ def test_all_clients_with_equal_weights_spend_z_whoever_the_neighbors_are():
     for neighboring, z in (("add_or_remove_one", 2.0), ("replace_one", 1.0)):
         one, told = spent(Config(noise_multiplier=2.0, neighboring=neighboring), run())
         assert one == PrivacyEvent(pytest.approx(z), "all", 1.0, 10)
-        assert told["guarantee"] == "dp"
+        assert told["guarantee"] == "dp" + REPRODUCIBLE
         assert told["epsilon"] == pytest.approx(accounting.epsilon([one] * 3, 1e-5, neighboring))
         assert told["epsilon"] == pytest.approx(
             accounting.epsilon([replace(one, noise_multiplier=z / 3**0.5)], 1e-5, "replace_one")
@@ -172,7 +179,7 @@ def test_a_poisson_round_is_divided_by_the_expected_number_of_clients():
 def test_a_poisson_account_holds_only_where_empty_rounds_are_noisy_too():
     where = run(participation="poisson", participation_rate=0.4)
     one, told = spent(Config(noise_multiplier=1.0), where, clients=0)
-    assert told["guarantee"] == "dp" and told["epsilon"] == accounting.dp_sgd_epsilon(1.0, 0.4, 3, 1e-5)
+    assert told["guarantee"] == "dp" + REPRODUCIBLE and told["epsilon"] == accounting.dp_sgd_epsilon(1.0, 0.4, 3, 1e-5)
     config = global_dp.resolve(Config(noise_multiplier=1.0), where)
     told = global_dp.final_metrics(config, where, account((0, one), (0, one)))
     assert told["epsilon"] is None and "no client took part" in told["guarantee"]
@@ -205,7 +212,7 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
         ({"aggregation__name": "fedyogi"}, "fedyogi"),
         ({"aggregation__name": "finp_pca"}, "finp_pca"),
         ({"model__module__BATCH_NORM": True}, "batch normalization"),
-        ({"objective__module__NEEDS": ("rho",), "objective__name": "finp"}, "rank"),
+        ({"measures_curvature": True}, "curvature"),
         ({"participation": "fixed", "participation_rate": 0.5, "aggregation__config__weights": "examples"}, "uniform"),
         (
             {"participation": "poisson", "participation_rate": 0.5, "aggregation__config__weights": "examples"},
@@ -219,6 +226,18 @@ def test_no_epsilon_is_stated_where_none_holds_and_the_reason_is(other, word):
     _, told = spent(Config(noise_multiplier=1.0), run(**other), clients=5)
     assert told["epsilon"] is None
     assert told["guarantee"].startswith("none: ") and word in told["guarantee"]
+
+
+def test_a_divisor_that_comes_from_another_run_on_the_same_data_voids_the_epsilon():
+    _, told = spent(Config(noise_multiplier=1.0, noise_divisor=2.29), run())
+    assert told["epsilon"] is None and told["guarantee"].startswith("none: noise_divisor comes from")
+
+
+@pytest.mark.parametrize("noise", ["reproducible", "secret"])
+def test_only_secret_noise_protects_whoever_reads_the_files(noise):
+    _, told = spent(Config(noise_multiplier=1.0, noise=noise), run())
+    assert told["epsilon"] > 0
+    assert told["guarantee"] == ("dp" if noise == "secret" else "dp" + REPRODUCIBLE)
 
 
 def test_each_model_of_several_has_the_epsilon_of_those_who_stay():

@@ -92,7 +92,7 @@ def test_the_summary_has_families_units_and_why_no_guarantee_holds(finp: Results
     page = summary_markdown(metric)
     assert "## Noise and its account" in page
     assert "| FedYogi | metric privacy | none: the noise depends on the updates |" in page
-    assert "| FedAvg | vanilla |" not in page.split("## Guarantees")[1]
+    assert "| FedAvg | vanilla | none: updates are neither clipped nor noised |" in page.split("## Guarantees")[1]
     assert "loss of the target (nats)" in page
     assert "## Other" not in page
     page = summary_markdown(finp)

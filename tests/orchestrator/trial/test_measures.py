@@ -289,4 +289,5 @@ def test_final_metrics_are_of_the_last_round_or_means_over_attacked_rounds(viola
 
 def test_without_attacks_there_is_no_mean_of_violations():
     final = metric_rows.final_metrics(RUN, Outcome([{"round": 0, "seconds": 1.0, "loss": 0.5}], [], np.array([5])))
-    assert final == {"loss": 0.5, "seconds_per_round": 1.0}
+    unprotected = "none: updates are neither clipped nor noised"
+    assert final == {"loss": 0.5, "guarantee": unprotected, "seconds_per_round": 1.0}

@@ -1,0 +1,129 @@
+"""Noise that follows from the seed is taken away again by whoever has two models or the files; secret noise is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from algorithms.core.noise import Normals
+from algorithms.training import dp_sgd
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.run import resolve, trial_id
+from orchestrator.results.record import TrialIdentity
+from orchestrator.trial import outcome
+from orchestrator.trial.random_streams import run_stream, stream
+from orchestrator.trial.restarts import Trial
+from tests.support.inline import inline_trial
+
+RUN: dict[str, Any] = {
+    "rounds": 1,
+    "seed": 7,
+    "data": {"name": "digits", "clients": 4, "examples_per_client": 30, "shadow_size": 60, "test_size": 60},
+    "model": {"name": "mlp", "hidden": [8]},
+    "training": {"lr": 0.1, "epochs": 1, "batch_size": 10},
+}
+DP_SGD = {"name": "dp_sgd", "lr": 0.1, "epochs": 1, "batch_size": 10, "noise_multiplier": 1.0, "sampling": "poisson"}
+
+
+def noisy(noise: str, z: float, **other: Any) -> dict[str, Any]:
+    return RUN | {"privacy": {"name": "global_dp", "noise_multiplier": z, "clip": 5.0, "noise": noise}} | other
+
+
+def finished(given: dict[str, Any], folder: Path) -> Trial:
+    trial = inline_trial(given, folder)
+    while not trial.done:
+        trial.advance()
+    return trial
+
+
+def model(given: dict[str, Any], folder: Path) -> np.ndarray:
+    return finished(given, folder).state.models[0].params.astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def noiseless(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    return model(noisy("reproducible", 0.0), tmp_path_factory.mktemp("noiseless"))
+
+
+@pytest.mark.parametrize(("noise", "cancels"), [("reproducible", True), ("secret", False)])
+def test_two_trials_of_a_sweep_cancel_their_noise_unless_it_is_secret(noise, cancels, noiseless, tmp_path):
+    """2 theta(z = 1) - theta(z = 2) is the model without noise, if both have the same normal numbers."""
+    one, two = (model(noisy(noise, z), tmp_path / str(z)) for z in (1.0, 2.0))
+    assert (np.abs(2 * one - two - noiseless).max() < 1e-5) == cancels
+    assert np.abs(one - noiseless).max() > 1  # standard deviation 1.25
+
+
+@pytest.mark.parametrize(("noise", "regenerates"), [("reproducible", True), ("secret", False)])
+def test_the_files_of_a_trial_regenerate_its_noise_unless_it_is_secret(noise, regenerates, noiseless, tmp_path):
+    trial = finished(noisy(noise, 1.0), tmp_path)
+    folder = trial.around.folder
+    identity = TrialIdentity(trial_id(trial.run), trial.run.to_dict(), None)
+    record = outcome.finish(folder, trial, identity, 0.0)
+    seed = yaml.safe_load(folder.config.read_text())["seed"]
+    released = trial.state.models[0].params
+    drawn = Normals(len(released), stream(seed, "noise", 0, 0, 0)).take()
+    found = released - record["metrics"]["noise_std"] * drawn
+    assert (np.abs(found - noiseless).max() < 1e-5) == regenerates
+    protects_nobody = "the files of a reproducible run protect nobody" in record["metrics"]["guarantee"]
+    assert protects_nobody == regenerates
+    assert bool(record.get("notes")) != regenerates
+    assert all("not repeatable" in note for note in record.get("notes", []))
+
+
+def test_secret_noise_differs_from_run_to_run_and_reproducible_noise_does_not(tmp_path):
+    for noise, same in (("reproducible", True), ("secret", False)):
+        one, other = (model(noisy(noise, 1.0), tmp_path / f"{noise}{i}") for i in range(2))
+        assert np.array_equal(one, other) == same
+
+
+def test_secret_noise_covers_everything_that_a_guarantee_rests_on_and_nothing_else():
+    def fresh(purpose: str, **other: Any) -> bool:
+        run = resolve(RUN | other)
+        return bool(run_stream(run, purpose, 0).random() != run_stream(run, purpose, 0).random())
+
+    server = {"privacy": {"name": "global_dp", "noise": "secret"}}
+    sampled = server | {"participation": "poisson", "participation_rate": 0.5}
+    local = {"training": DP_SGD, "privacy": {"name": "none", "noise": "secret"}}
+    assert fresh("noise", **server) and not fresh("batches", **server) and not fresh("participation", **server)
+    assert fresh("participation", **sampled)
+    assert fresh("gradient_noise", **local) and fresh("batches", **local)
+    for purpose in ("initial_weights", "selection", "augmentation", "attack_targets", "partition"):
+        assert not fresh(purpose, **local | sampled | {"privacy": {"name": "global_dp", "noise": "secret"}})
+
+
+def test_lots_and_noise_of_dp_sgd_are_secret_too(tmp_path):
+    assert dp_sgd.PRIVATE_STEPS
+    for noise, same in (("reproducible", True), ("secret", False)):
+        given = RUN | {"training": DP_SGD, "privacy": {"name": "none", "noise": noise}}
+        one, other = (model(given, tmp_path / f"{noise}{i}") for i in range(2))
+        assert np.array_equal(one, other) == same
+
+
+def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
+    """The noise of finished rounds is in the saved model; that of the others is drawn afresh."""
+    given = noisy("secret", 1.0, rounds=3)
+    first = inline_trial(given, tmp_path)
+    first.advance()
+    after_one = first.state.models[0].params
+    resumed = inline_trial(given, tmp_path)
+    assert np.array_equal(resumed.state.models[0].params, after_one)
+    while not resumed.done:
+        resumed.advance()
+    notes = outcome.secrecy(resumed)
+    assert len(notes) == 2 and "resumed after round 1" in notes[1] and "fresh" in notes[1]
+    while not first.done:
+        first.advance()
+    assert not np.array_equal(first.state.models[0].params, resumed.state.models[0].params)
+    assert outcome.secrecy(finished(noisy("reproducible", 1.0), tmp_path / "other")) == []
+
+
+def test_a_choice_of_noise_that_nothing_reads_is_no_part_of_the_trial():
+    plain = resolve(RUN)
+    assert "noise" not in plain.to_dict()["privacy"]
+    assert "noise" in resolve(RUN | {"training": DP_SGD}).to_dict()["privacy"]
+    with pytest.raises(ConfigError, match="only where noise is added"):
+        resolve(RUN | {"privacy": {"name": "none", "noise": "secret"}})
