@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from algorithms.interfaces import Problems
 from attacks.metrics.membership import FEWEST_NONMEMBERS
 from datasets.federation import Examples, Federation, Ints
 from datasets.roles import NOBODY
@@ -78,26 +79,29 @@ def _reserved(config: Config, data: Federation, pool: int) -> int:
     return min(config.queries, pool // 2 if len(without) > 1 else pool)
 
 
-def data_problem(config: Config, data: Federation) -> str | None:
-    """Explain in a sentence why the attack cannot be made on ``data``; return None if it can."""
+def data_problems(config: Config, data: Federation) -> Problems:
+    """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
     trainer, fewest = config.trainer, FEWEST_NONMEMBERS
     if data.sizes[trainer] < fewest:
-        return (
+        sentence = (
             f"whitebox_mia learns on client {trainer}, which has {data.sizes[trainer]} training examples; it needs "
             f"{fewest}: set trainer to a client with more"
         )
+        return [("trainer", sentence)]
     if (found := _count(config, data, trainer)) < fewest:
-        return (
+        sentence = (
             f"whitebox_mia needs {fewest} examples that nobody trains on to learn from, beside those that it asks about, "
             f"but {data.name} has only {found} for client {trainer}, its trainer; hold more out, or set another trainer"
         )
+        return [("trainer", sentence)]
     others = (client for client in range(data.clients) if client != trainer)
     if not any(min(_count(config, data, client), data.sizes[client]) >= fewest for client in others):
-        return (
+        sentence = (
             f"whitebox_mia needs a client besides its trainer {trainer} with {fewest} training examples and {fewest} that "
             f"nobody trains on; {data.name} has none: hold more out"
         )
-    return None
+        return [("trainer", sentence)]
+    return []
 
 
 def _count(config: Config, data: Federation, client: int) -> int:

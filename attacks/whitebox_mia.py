@@ -36,7 +36,7 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks._whitebox_examples import attacked_examples, data_problem
+from attacks._whitebox_examples import attacked_examples, data_problems
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import disparity, intervals, membership
 from datasets.components import Config as SlotConfig
@@ -106,10 +106,10 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
         0 in the other blocks.
 
     Raises:
-        DataError: too few examples were held out, or the trainer has too few (`data_problem`).
+        DataError: too few examples were held out, or the trainer has too few (`data_problems`).
     """
     data, network = seen.data, seen.network
-    if sentence := data_problem(config, data):
+    for _, sentence in data_problems(config, data):
         raise DataError(sentence)
     arrays = len(network.layout.names)
     features = np.full((2, len(seen.clients), config.queries, arrays), np.nan)

@@ -14,7 +14,7 @@ from algorithms.engine.repetition import train_again
 from algorithms.interfaces import Outcome
 from attacks import _whitebox_examples, whitebox_mia
 from attacks.interfaces import SeenRound, SeenUpdates
-from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problem, mock_updates, observe
+from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problems, mock_updates, observe
 from datasets.federation import DataError, Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
@@ -365,17 +365,24 @@ def pool_of(noise, size):
     return replace(noise, nonmembers=noise.nonmembers[:size], nonmember_owner=np.full(size, -1))
 
 
+def problem(config, data):
+    """The one sentence about the data, which concerns the trainer; None if there is none."""
+    found = data_problems(config, data)
+    assert len(found) <= 1 and {field for field, _ in found} <= {"trainer"}
+    return found[0][1] if found else None
+
+
 def test_data_that_serve_either_the_lessons_or_the_attack_are_refused(held, noise, narrow):
-    assert data_problem(SMALL, held) is None and data_problem(SMALL, pool_of(noise, 20)) is None
+    assert problem(SMALL, held) is None and problem(SMALL, pool_of(noise, 20)) is None
     for size in (0, 19):
-        assert f"has only {size // 2} for client 0, its trainer" in data_problem(SMALL, pool_of(noise, size))
+        assert f"has only {size // 2} for client 0, its trainer" in problem(SMALL, pool_of(noise, size))
     with pytest.raises(DataError, match="10 examples that nobody trains on to learn from"):
         observe(SMALL, seen_by(pool_of(noise, 19), narrow, first(narrow)))
     only_trainers = replace(held, nonmember_owner=np.zeros_like(held.nonmember_owner))
-    assert "needs a client besides its trainer 0" in data_problem(SMALL, only_trainers)
+    assert "needs a client besides its trainer 0" in problem(SMALL, only_trainers)
     little = replace(held, offsets=np.array([0, 9, *held.offsets[2:]]))
-    assert "client 0, which has 9 training examples" in data_problem(SMALL, little)
-    assert data_problem(SMALL.model_copy(update={"trainer": 1}), little) is None
+    assert "client 0, which has 9 training examples" in problem(SMALL, little)
+    assert problem(SMALL.model_copy(update={"trainer": 1}), little) is None
 
 
 @pytest.mark.parametrize(("clients", "trainer", "field"), [(3, 3, "trainer"), (1, 0, ""), (3, 2, None), (2, 0, None)])
