@@ -178,6 +178,9 @@ class SeenUpdates:
         buffers: [c, b] running statistics of the trained models.
         clients: the ids of the block's clients.
         stream: returns generators that are the same in every round.
+        round: the round, 0 the first.
+        train_again: ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with
+            generators from ``stream(purpose, client)``, and returns its parameters [d]. ``network`` then holds others.
     """
 
     data: Federation
@@ -188,6 +191,8 @@ class SeenUpdates:
     buffers: Floats
     clients: Sequence[int]
     stream: Stream
+    round: int
+    train_again: Callable[[int, Callable[[str, int], np.random.Generator]], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,6 +328,11 @@ class UpdateAttack(Attack, Protocol):
     @abstractmethod
     def conclude(config: Any, seen: SeenRound) -> Exposure:
         """Compute the attack's result from the observations of all blocks."""
+
+    @staticmethod
+    def trainer(config: Any) -> int | None:
+        """Return the client whom the attacker owns and who means more work than others, for time estimates; None: none."""
+        return None
 
 
 class ReplicaAttack(Attack, Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -79,14 +80,16 @@ class ClientActor:
             The block's sums, client statistics, the attacks' observations and the optimizer states.
         """
         from algorithms.engine import block as work
+        from algorithms.engine.repetition import train_again
 
         worker = session(setup)
         run, data, network, clients = worker.run, worker.data, worker.network, assigned.clients
         trained = work.train(run, data, network, models, assigned, worker.streams(assigned.round))
         statistics = work.measure_curvatures(run, data, network, clients, trained, worker.fixed)
         seen = SeenUpdates(
-            data, network, models, assigned.chosen, trained.params, trained.buffers, clients, stream=worker.fixed
-        )
+            data, network, models, assigned.chosen, trained.params, trained.buffers, clients, stream=worker.fixed,
+            round=assigned.round, train_again=partial(train_again, run, data, network, models, assigned),
+        )  # fmt: skip
         observed = {
             attack.name: attack.module.observe(attack.config, seen) for attack in run.attacks if attack.name in attacks
         }
