@@ -187,10 +187,16 @@ def test_a_measurement_is_made_once_and_a_similar_one_stands_in_when_the_time_is
 
 
 @pytest.mark.parametrize(
-    ("examples", "expected"), [(10, 10 * (1 + 3 * 2)), (speeds.KEPT_GRAPH + 1, (speeds.KEPT_GRAPH + 1) * (1 + 3 * 5))]
+    ("examples", "kept", "expected"),
+    [
+        (10, 0, 10 * (1 + 3 * 2)),  # a single batch is always kept
+        (100, 0, 100 * (1 + 3 * 5)),
+        (100, 64, 100 + 3 * (64 * 2 + 36 * 5)),
+        (100, 640, 100 * (1 + 3 * 2)),
+    ],
 )
-def test_the_seconds_of_curvature_by_hand(examples, expected):
-    assert speeds.CurvatureSpeed(example=1, product=2, anew=5, products=3).seconds(examples) == expected
+def test_the_seconds_of_curvature_by_hand(examples, kept, expected):
+    assert speeds.CurvatureSpeed(example=1, product=2, anew=5, products=3, kept=kept).seconds(examples) == expected
 
 
 def test_products_are_counted_by_the_search_itself_and_at_most_as_many_as_allowed():
