@@ -273,8 +273,11 @@ def test_training_evaluation_and_curvature_by_hand(monkeypatch):
     found, tests = shares(run, monkeypatch), len(partition_data(run, Path()).test)
     assert found.training == 4 * 8 * 12 * 2
     assert found.evaluation == 10 * 2 * (8 * 12 + tests)
-    assert found.curvature == 4 * 8 * 7 * 100
+    assert found.curvature == (4 + 1) * 8 * 7 * 100  # the last round also measures two halves, which cost as much
     assert shares(a_run(rounds=4), monkeypatch).curvature == 0
+    for every, halves in ((0, 0), (1, 4), (2, 2), (3, 2), (4, 1)):
+        run = a_run(rounds=4, objective="finp", curvature={"examples": 7, "reliability_every": every})
+        assert shares(run, monkeypatch).curvature == (4 + halves) * 8 * 7 * 100
 
 
 def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part(monkeypatch):
