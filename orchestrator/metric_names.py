@@ -186,6 +186,7 @@ ROUND_METRICS = (
     Metric("loss_gap", CLUSTERING, "loss gap", unit="nats"),
     Metric("risk_gap", CLUSTERING, "risk gap"),
     Metric("rho_spearman", CURVATURE, "rank correlation of eigenvalue and trace", "higher", "", chance=0.0),
+    Metric("rho_spearman_all", CURVATURE, "the same over all rounds together", "higher", "", chance=0.0),
     Metric("rho_halves", CURVATURE, "rank correlation of rho from two halves", "higher", "", chance=0.0),
     Metric(
         "rho_reliability",

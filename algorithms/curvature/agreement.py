@@ -24,6 +24,7 @@ from algorithms.curvature.ranking import stand_out
 
 FEWEST = 3  # two clients always agree or disagree
 CURVATURES, HALVES, RELIABILITY = "rho_spearman", "rho_halves", "rho_reliability"
+POOLED = "rho_spearman_all"
 
 
 def rank_agreement(first: Doubles, second: Doubles) -> float:
@@ -64,6 +65,23 @@ def agreement(lambda_: Doubles, trace: Doubles, halves: Doubles | None, config: 
         found[HALVES] = rank_agreement(first, second)
         found[RELIABILITY] = step_up(found[HALVES])
     return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def over_everything(lambda_: Doubles, trace: Doubles) -> dict[str, float]:
+    """Compute ``rho_spearman_all``, the agreement over the clients of all rounds, as the paper prints it (App. C.4).
+
+    It says little of rho, which compares clients of one round: both curvatures change from round to round, and that alone
+    makes them agree.
+
+    Args:
+        lambda_: [clients of all rounds] top eigenvalues.
+        trace: [clients of all rounds] traces.
+
+    Returns:
+        The metric; empty if it is not defined.
+    """
+    found = rank_agreement(lambda_, trace)
+    return {} if math.isnan(found) else {POOLED: found}
 
 
 def over_rounds(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
@@ -317,6 +318,13 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
         last |= component.module.final_metrics(component.config, run, outcome)
     # In the first round, processes load packages and data, which is not a property of the run.
     return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows[1:] or rows]))}
+
+
+def curvature_metrics(clients: pa.Table) -> dict[str, float]:
+    """Return the agreement of the two curvatures over all rows of ``clients.parquet``; empty if they were not measured."""
+    names = [name for name in ("lambda_max", "hessian_trace") if name in clients.column_names]
+    columns = [clients[name].to_numpy().astype(np.float64) for name in names]
+    return agreement.over_everything(*columns) if len(columns) == 2 else {}
 
 
 def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:

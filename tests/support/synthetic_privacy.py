@@ -76,7 +76,8 @@ def finp_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str
     penalty, shift = trial["objective.name"] == "finp", rng.normal(0, 0.01, 4)
     cov, eod = 0.94 - 0.05 * penalty + shift[0], 0.55 - 0.03 * penalty + shift[1]
     halves = 0.5 + 2 * shift[0]
-    curved = {"rho_spearman": 0.9 + shift[1], "rho_halves": halves, "rho_reliability": 2 * halves / (1 + halves)}
+    curved = {"rho_spearman": 0.5 + shift[1], "rho_spearman_all": 0.9 + shift[1]}
+    curved |= {"rho_halves": halves, "rho_reliability": 2 * halves / (1 + halves)}
     return (
         (curved if penalty or trial["aggregation.name"] == "finp_ala" else {})
         | judged(0.76 - 0.012 * penalty + shift[2])

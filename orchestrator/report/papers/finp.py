@@ -23,7 +23,7 @@ METRICS = {
     "eod": "eod",
     "converge_round": "converge_round",
     "seconds_per_round": "seconds_per_round",
-    "spearman_rank_correlation": "rho_spearman",
+    "spearman_rank_correlation": "rho_spearman_all",
 }
 # The objective and aggregation of each method; "FinP (beta=0.3, PCA)" is FinP (PCA) with that beta.
 METHODS = {

@@ -11,7 +11,9 @@ def curvature_sentences(results: Results) -> str:
 
     The numbers are those of the table: the mean of a setting, or the smallest and the largest of several.
     """
-    halves, whole, both = (_means(results, name) for name in ("rho_halves", "rho_reliability", "rho_spearman"))
+    halves, whole, both, ever = (
+        _means(results, name) for name in ("rho_halves", "rho_reliability", "rho_spearman", "rho_spearman_all")
+    )
     found = []
     if halves and whole:
         found.append(
@@ -22,7 +24,8 @@ def curvature_sentences(results: Results) -> str:
     if both:
         found.append(
             "The top eigenvalue and the trace of the Hessian, of which rho is made, rank the clients alike with a "
-            f"correlation of {both}."
+            f"correlation of {both} in a round."
+            + (f" Over all rounds together, in which both also change with time, it is {ever}." if ever else "")
         )
     return " ".join([*found, "All are Spearman's; 1 is the same order."] if found else [])
 

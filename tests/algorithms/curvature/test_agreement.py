@@ -10,7 +10,7 @@ from scipy import stats
 
 import algorithms.curvature.agreement as agreement_module
 from algorithms.core.configs import CurvatureConfig
-from algorithms.curvature.agreement import agreement, over_rounds, rank_agreement, step_up
+from algorithms.curvature.agreement import agreement, over_everything, over_rounds, rank_agreement, step_up
 from algorithms.curvature.ranking import relative_rank
 
 CONFIG = CurvatureConfig()
@@ -155,3 +155,16 @@ def test_the_reliability_of_a_run_is_stepped_up_from_the_mean_of_its_rounds():
     expected |= {"rho_halves_majority": 0.5, "rho_reliability_majority": 2 / 3}
     assert over_rounds(rows) == pytest.approx(expected)
     assert over_rounds([{"accuracy": 1.0}]) == {}
+
+
+def test_curvatures_that_only_change_together_over_the_rounds_agree_over_everything_and_not_within_a_round():
+    """Why the paper's "about 1", over clients and rounds, says nothing of the clients that rho compares."""
+    rng = np.random.default_rng(0)
+    trend = np.arange(20.0)[:, None]
+    lambda_, trace = trend + 0.5 * rng.normal(size=(20, 10)), trend + 0.5 * rng.normal(size=(20, 10))
+    together = over_everything(lambda_.ravel(), trace.ravel())["rho_spearman_all"]
+    assert together == pytest.approx(stats.spearmanr(lambda_.ravel(), trace.ravel()).statistic)
+    assert together > 0.95
+    rows = [agreement(*both, None, CONFIG) for both in zip(lambda_, trace, strict=True)]
+    assert abs(over_rounds(rows)["rho_spearman"]) < 0.2
+    assert over_everything(np.ones(4), np.ones(4)) == {}

@@ -13,9 +13,10 @@ from algorithms.curvature.agreement import step_up
 from algorithms.curvature.ranking import relative_rank
 from algorithms.engine import block as work
 from algorithms.engine import curvatures, server
-from algorithms.interfaces import Run
+from algorithms.interfaces import Outcome, Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
+from orchestrator.trial.metric_rows import curvature_metrics, final_metrics
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import finished, given, opened, planted
 
@@ -132,3 +133,22 @@ def test_each_cluster_is_compared_by_itself():
         assert found[cluster]["rho_reliability"] == pytest.approx(step_up(r))
         assert found[cluster]["rho_spearman"] == pytest.approx(stats.spearmanr(*whole[:, own]).statistic)
     assert server.compare_curvatures(resolve(given(1)), {}, None, cohort, assignment) == {}
+
+
+def test_what_a_run_reports_of_rho(tmp_path):
+    """Correlations of each round's clients by another library, halves in the rounds in which they are due, and final means."""
+    given_ = given(5, **FINP, curvature={"reliability_every": 2})
+    trial = finished(opened(given_, tmp_path, planted(clients=8, each=20, minority=2)))
+    rounds, clients = trial.parts.read("rounds").to_pylist(), trial.parts.read("clients")
+    top, trace = (clients[name].to_numpy().reshape(5, 8) for name in ("lambda_max", "hessian_trace"))
+    expected = [stats.spearmanr(*both).statistic for both in zip(top, trace, strict=True)]
+    assert [row["rho_spearman"] for row in rounds] == pytest.approx(expected)
+    due = [row["round"] + 1 for row in rounds if row.get("rho_halves") is not None]
+    assert due == [2, 4, 5]
+    assert all(row["rho_reliability"] == step_up(row["rho_halves"]) for row in rounds if row["round"] + 1 in due)
+    final = final_metrics(trial.run, Outcome(rounds, [], trial.data.sizes)) | curvature_metrics(clients)
+    halves = np.mean([row["rho_halves"] for row in rounds if row["round"] + 1 in due])
+    assert final["rho_spearman"] == pytest.approx(np.mean(expected))
+    assert (final["rho_halves"], final["rho_reliability"]) == pytest.approx((halves, step_up(halves)))
+    assert final["rho_spearman_all"] == pytest.approx(stats.spearmanr(top.ravel(), trace.ravel()).statistic)
+    assert curvature_metrics(clients.select(["client"])) == {}

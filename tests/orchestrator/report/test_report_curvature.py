@@ -30,12 +30,15 @@ def test_the_sentences_have_the_means_of_the_settings() -> None:
     said = curvature_sentences(found(**NUMBERS))
     assert "rank the clients alike with a correlation of 0.50 to 0.60. For rho of all examples" in said
     assert "this makes 0.66 to 0.76 (the reliability" in said
-    assert "of which rho is made, rank the clients alike with a correlation of 0.40 to 0.50." in said
+    assert "of which rho is made, rank the clients alike with a correlation of 0.40 to 0.50 in a round." in said
 
 
 def test_what_was_not_measured_is_not_said() -> None:
     only = curvature_sentences(found(rho_spearman=NUMBERS["rho_spearman"]))
     assert only.startswith("The top eigenvalue") and "half" not in only
+    assert "Over all rounds together" not in only
+    both = curvature_sentences(found(rho_spearman=NUMBERS["rho_spearman"], rho_spearman_all=(0.8, 0.9, 0.7)))
+    assert "in a round. Over all rounds together, in which both also change with time, it is 0.80 to 0.90." in both
     assert curvature_sentences(found(accuracy=(0.5, 0.6, 0.7))) == ""
 
 
@@ -55,8 +58,8 @@ def test_the_summary_has_agreement_and_reliability_with_their_intervals(finp: Re
     )
     assert all(head in section for head in heads)
     lines = [line for line in section.splitlines() if line.startswith(("| FinP", "| plain | FinP-ALA"))]
-    assert len(lines) == 4 and all(len(re.findall(r"0\.\d{3} ± 0\.\d{3}", line)) == 3 for line in lines)
-    assert section.count("| – | – | – |") == 2, "where no component reads rho, it is not measured"
+    assert len(lines) == 4 and all(len(re.findall(r"0\.\d{3} ± 0\.\d{3}", line)) == 4 for line in lines)
+    assert section.count("| – | – | – | – |") == 2, "where no component reads rho, it is not measured"
 
 
 def test_the_agreement_stands_beside_the_printed_value(finp: Results) -> None:
