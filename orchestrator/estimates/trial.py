@@ -125,7 +125,7 @@ class Estimator:
         return Shares(
             training=rounds * (self._training(run, deal) / spread + jobs) * work.attendance(run),
             evaluation=examples * self._evaluation(run) + on_clients * jobs,
-            curvature=rounds * self._curvature(run, deal) / spread * work.attendance(run),
+            curvature=work.curvature_passes(run, rounds) * self._curvature(run, deal) / spread * work.attendance(run),
             server=rounds * (self._server(run, deal) + (ROUND_SECONDS if actors else ALONE_SECONDS)),
         )
 

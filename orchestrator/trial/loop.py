@@ -118,8 +118,9 @@ class Rounds:
         if results:
             found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round)
         # 4. The server records the client statistics, and updates each model with what its clients sent.
-        self._learn(results)
+        compared = self._learn(results)
         metrics = self._aggregate(results, noise)
+        metrics = {j: compared.get(j, {}) | metrics.get(j, {}) for j in sorted({*compared, *metrics})}
         # 5. All models are evaluated on every client's examples and on the test examples.
         self._evaluate(state.round + 1)
         state.round += 1
@@ -223,15 +224,23 @@ class Rounds:
             for j in range(len(state.models))
         ]
 
-    def _learn(self, results: list[BlockResult]) -> None:
-        """Record the measured client statistics and the ranks that follow from them."""
-        state = self.state
+    def _learn(self, results: list[BlockResult]) -> dict[int, Metrics]:
+        """Record the measured client statistics and the ranks that follow from them.
+
+        Returns:
+            How well the ranks were measured, by cluster.
+        """
+        state, halves = self.state, dict[str, np.ndarray]()
         for result in results:
             server.keep(state.statistics, self.data.clients, result.clients, result.statistics)
-        if results:
-            cohort = np.concatenate([result.clients for result in results])
-            rng = stream(self.run.seed, "participation", state.round, state.start, 1)
-            state.statistics |= server.rank_clients(self.run, state.statistics, cohort, state.assignment, rng)
+            if result.halves is not None:
+                server.keep(halves, self.data.clients, result.clients, {"halves": result.halves})
+        if not results:
+            return {}
+        cohort = np.concatenate([result.clients for result in results])
+        rng = stream(self.run.seed, "participation", state.round, state.start, 1)
+        state.statistics |= server.rank_clients(self.run, state.statistics, cohort, state.assignment, rng)
+        return server.compare_curvatures(self.run, state.statistics, halves.get("halves"), cohort, state.assignment)
 
     def _aggregate(self, results: list[BlockResult], noise: list[Normals | None]) -> dict[int, Metrics]:
         """Update every model that has clients.

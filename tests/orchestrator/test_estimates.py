@@ -187,10 +187,16 @@ def test_a_measurement_is_made_once_and_a_similar_one_stands_in_when_the_time_is
 
 
 @pytest.mark.parametrize(
-    ("examples", "expected"), [(10, 10 * (1 + 3 * 2)), (speeds.KEPT_GRAPH + 1, (speeds.KEPT_GRAPH + 1) * (1 + 3 * 5))]
+    ("examples", "kept", "expected"),
+    [
+        (10, 0, 10 * (1 + 3 * 2)),  # a single batch is always kept
+        (100, 0, 100 * (1 + 3 * 5)),
+        (100, 64, 100 + 3 * (64 * 2 + 36 * 5)),
+        (100, 640, 100 * (1 + 3 * 2)),
+    ],
 )
-def test_the_seconds_of_curvature_by_hand(examples, expected):
-    assert speeds.CurvatureSpeed(example=1, product=2, anew=5, products=3).seconds(examples) == expected
+def test_the_seconds_of_curvature_by_hand(examples, kept, expected):
+    assert speeds.CurvatureSpeed(example=1, product=2, anew=5, products=3, kept=kept).seconds(examples) == expected
 
 
 def test_products_are_counted_by_the_search_itself_and_at_most_as_many_as_allowed():
@@ -282,8 +288,11 @@ def test_training_evaluation_and_curvature_by_hand(monkeypatch):
     found, tests = shares(run, monkeypatch), len(partition_data(run, Path()).test)
     assert found.training == 4 * 8 * 12 * 2
     assert found.evaluation == 10 * 2 * (8 * 12 + tests)
-    assert found.curvature == 4 * 8 * 7 * 100
+    assert found.curvature == (4 + 1) * 8 * 7 * 100  # the last round also measures two halves, which cost as much
     assert shares(a_run(rounds=4), monkeypatch).curvature == 0
+    for every, halves in ((0, 0), (1, 4), (2, 2), (3, 2), (4, 1)):
+        run = a_run(rounds=4, objective="finp", curvature={"examples": 7, "reliability_every": every})
+        assert shares(run, monkeypatch).curvature == (4 + halves) * 8 * 7 * 100
 
 
 def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part(monkeypatch):
