@@ -241,6 +241,7 @@ class Shown:
         rank: its importance; where space is short, the columns of highest rank are left out first.
         digits: digits after the decimal point.
         interval: whether a confidence interval is shown beside the mean.
+        round: name of the metric that holds the round of the value; empty if it is the last round's.
     """
 
     heading: str
@@ -248,6 +249,7 @@ class Shown:
     rank: int
     digits: int = 3
     interval: bool = True
+    round: str = ""
 
 
 def metrics() -> dict[str, Metric]:
@@ -343,7 +345,8 @@ def _shown(one: Metric, names: Collection[str], about: Kind, live: bool) -> Show
         return None
     if not column:
         return Shown(_wrapped(one.label), own, rank, one.digits)
-    return Shown(column.heading, own, rank, one.digits if column.digits is None else column.digits, column.interval)
+    digits = one.digits if column.digits is None else column.digits
+    return Shown(column.heading, own, rank, digits, column.interval, column.round)
 
 
 def _wrapped(label: str) -> str:

@@ -54,7 +54,7 @@ DEALT = {"alzheimer": 1024, "cifar10": 2500, "har": 150}
 def cost(sweep: Sweep) -> int:
     """Examples that all trials train on and measure curvature with, over all rounds and federations."""
     return sum(
-        run.rounds * run.data.config.clients * _passes(run) * (1 + 2 * getattr(attack.config, "replicas", 0))
+        run.rounds * run.data.config.clients * _passes(run) * (1 + 4 * getattr(attack.config, "replicas", 0))
         for run in sweep.runs
         for attack in run.attacks or [run.training]
     )

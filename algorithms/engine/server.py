@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights, reweight
-from algorithms.core.noise import Normals
+from algorithms.core.noise import Normals, Zeros
 from algorithms.curvature import ranking
 from algorithms.curvature.agreement import agreement
 from algorithms.interfaces import Metrics, Run, State
@@ -48,6 +48,11 @@ def draw_noise(run: Run, size: int, rng: np.random.Generator) -> Normals | None:
         The noise, or None if the privacy component adds none.
     """
     return Normals(size, rng) if run.privacy.module.NOISY else None
+
+
+def no_noise(run: Run, size: int) -> Normals | None:
+    """Return zeros in place of the noise of `draw_noise`, for a model that is trained without it."""
+    return Zeros(size) if run.privacy.module.NOISY else None
 
 
 def step(run: Run, state: State, model: Weights, received: ClientUpdates, noise: Normals | None) -> Step:

@@ -82,6 +82,7 @@ class ClientActor:
         from algorithms.engine import block as work
         from algorithms.engine import curvatures
         from algorithms.engine.repetition import train_again
+        from algorithms.engine.silence import silence
 
         worker = session(setup)
         run, data, network, clients = worker.run, worker.data, worker.network, assigned.clients
@@ -96,6 +97,8 @@ class ClientActor:
         observed = {
             attack.name: attack.module.observe(attack.config, seen) for attack in run.attacks if attack.name in attacks
         }
+        if worker.silent:
+            trained = silence(trained, assigned, models, worker.silent)
         parts = work.sum_updates(run, trained, clients, models, assigned.chosen, data.sizes[list(clients)])
         statistics |= {"train_loss": trained.loss}
         return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states, halves)

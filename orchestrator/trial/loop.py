@@ -51,6 +51,7 @@ class Surroundings:
         clients: the actors that run jobs, or a replacement in this process.
         tasks: runs the attacks with shadow models or replicas.
         folder: the trial's folder.
+        noisy: whether the server adds its noise; not so in a replica that serves as a reference.
     """
 
     setup: Setup
@@ -58,6 +59,7 @@ class Surroundings:
     clients: ClientPool | LocalClients
     tasks: AttackTasks
     folder: TrialFolder
+    noisy: bool = True
 
 
 class Rounds:
@@ -219,6 +221,8 @@ class Rounds:
     def _noise(self) -> list[Normals | None]:
         """Draw the noise for each model while the clients train."""
         state, run = self.state, self.run
+        if not self.around.noisy:
+            return [server.no_noise(run, self.layout.size) for _ in state.models]
         return [
             server.draw_noise(run, self.layout.size, run_stream(run, "noise", state.round, j, state.start))
             for j in range(len(state.models))

@@ -11,6 +11,7 @@ from algorithms.core.metric import CURVATURE, Metric
 from orchestrator.metric_names import families
 from orchestrator.report.data import Results, Setting, counts
 from orchestrator.report.swept import SLOT_NAMES
+from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
     DASH,
@@ -76,6 +77,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
         blocks.append(curvature_sentences(results) if family == CURVATURE else "")
         blocks.append(_family_table(results, metrics))
+        blocks += [escape(f"{line[:1].upper()}{line[1:]}.") for line in client_inference_limits(results, family)]
     blocks += [_guarantees(results), _notes(results), _foreign(results)]
     lost = [trial for trial in results.trials if trial["status"] != "finished"]
     if lost:
