@@ -63,4 +63,4 @@ def test_a_trainer_without_examples_to_learn_from_is_refused_with_its_line(tmp_p
     path.write_text(text.replace("clients: 4,", "clients: 4, examples_per_client: 5,"))
     (problem,) = data_problems(load_sweep(path), download=False)
     assert str(problem).startswith(f"{path}:8: base.attacks.0.trainer")
-    assert "client 1, which has 5 training examples; it needs 10" in problem.sentence
+    assert "client 1, which has 4 training examples; it needs 10" in problem.sentence
