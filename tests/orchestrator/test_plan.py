@@ -96,3 +96,22 @@ def test_a_draw_that_leaves_a_client_empty_is_refused_with_its_line(
     assert "Traceback" not in shown.err + shown.out
     path.write_text(EMPTY.replace("alpha: 0.001", "alpha: 0.5"))
     assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == 0
+
+
+def test_the_plan_says_that_trials_with_secret_noise_cannot_be_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+name: secret
+base:
+  rounds: 1
+  data: {name: digits, clients: 4, examples_per_client: 20}
+  model: mlp
+  privacy: {name: global_dp, noise: secret}
+sweep:
+  privacy.name: {grid_search: [none, global_dp]}
+resources: {client_actors: 1}
+"""
+    sentence = "1 of 2 trials draw secret noise: nobody can repeat them, and the same command will not either"
+    assert sentence in a_plan(tmp_path, capsys, monkeypatch, text)
+    assert "secret noise" not in a_plan(tmp_path, capsys, monkeypatch, text.replace("noise: secret", "clip: 2.0"))

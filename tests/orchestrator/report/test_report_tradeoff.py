@@ -52,7 +52,10 @@ def test_six_methods_of_finp_stand_in_six_lines_of_a_hundred_columns(finp: Resul
     assert "1/10 is guessing" in said
     assert "by chance: EOD of equally exposed clients" in said
     assert re.search(r"by chance: .* for EOD", said)
-    assert "in the report but too wide for this terminal: loss FI, rho reliability, converged in round, seconds / round" in said
+    assert (
+        "in the report but too wide for this terminal: loss FI, rho reliability, converged in round, seconds / round"
+        in said
+    )
 
 
 def test_a_protected_federation_shows_accuracies_noise_and_inference(metric: Results) -> None:
