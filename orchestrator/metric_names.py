@@ -55,6 +55,7 @@ MODELS: Rank = {"plain": 1, "protected": 2, "sources": 2}
 MOVED = Column(3, "moved\nmaj. + min.", 1, interval=False, also=("moved_minority",))
 SHARED = Column(5, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",))
 
+RHO = Column({"sources": MINOR}, "rho\nreliability", 2, interval=False)
 ROUND_METRICS = (
     Metric("accuracy", ACCURACY, "accuracy", "higher", live=OVERALL, table=Column(OVERALL, "accuracy")),
     Metric("accuracy_majority", ACCURACY, "majority clients", "higher", live=2, table=Column(1, "accuracy\nmajority")),
@@ -188,15 +189,7 @@ ROUND_METRICS = (
     Metric("rho_spearman", CURVATURE, "rank correlation of eigenvalue and trace", "higher", "", chance=0.0),
     Metric("rho_spearman_all", CURVATURE, "the same over all rounds together", "higher", "", chance=0.0),
     Metric("rho_halves", CURVATURE, "rank correlation of rho from two halves", "higher", "", chance=0.0),
-    Metric(
-        "rho_reliability",
-        CURVATURE,
-        "reliability of rho (Spearman-Brown)",
-        "higher",
-        "",
-        table=Column({"sources": MINOR}, "rho\nreliability", 2, interval=False),
-        chance=0.0,
-    ),
+    Metric("rho_reliability", CURVATURE, "reliability of rho (Spearman-Brown)", "higher", "", table=RHO, chance=0.0),
     Metric("demographic_parity", FAIRNESS, "demographic parity", "lower", chance="demographic_parity_null"),
     Metric("demographic_parity_null", FAIRNESS, "demographic parity, by chance"),
     Metric("equal_opportunity", FAIRNESS, "equal opportunity", "lower", chance="equal_opportunity_null"),
