@@ -143,8 +143,11 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
-    """Return why there is no stand-in for the target: (field, sentence) pairs."""
-    lack = worlds.lacking(data, target(config, data)) if config.replicas else ""
+    """Return why the attacker has no examples, or why there is no stand-in for the target: (field, sentence) pairs."""
+    client = target(config, data)
+    if config.shadow == "disjoint" and not (data.test_owner == client).any():
+        return [("shadow", f"client {client} has no test examples of its own, which disjoint attacks; use subset")]
+    lack = worlds.lacking(data, client) if config.replicas else ""
     remedy = f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set replicas: 0"
     return [("replicas", lack + remedy)] if lack else []
 

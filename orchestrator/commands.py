@@ -150,7 +150,7 @@ def _train(
     if len(missing) < len(trials):
         total = search.samples if search else len(trials)
         screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
-    if remark := unrepeatable(trials):
+    if remark := unrepeatable(missing):
         screen.say(remark)
     tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
     tracker.sweep_started(origin(trials[0].run.training.config.device))

@@ -53,7 +53,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         table,
         Text(f"each trial: {place}; {_at_once(sweep, place)}"),
         *map(Text, _estimate(sweep, missing, place)),
-        *map(Text, filter(None, [unrepeatable(trials)])),
+        *map(Text, filter(None, [unrepeatable(missing)])),
         Text("nothing was started"),
     )
 

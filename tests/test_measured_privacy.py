@@ -91,6 +91,17 @@ def test_clipping_costs_what_is_lost_and_noise_costs_nothing_that_these_runs_sho
         assert min(lost) > 0.14
         low, high = min(lost), max(lost)
         assert f"{low:.3f} to {high:.3f} on the {split} split" in text
+    shares = [
+        lost
+        / max(
+            differences(own(trials, split, "none"), own(trials, split, name), "test_accuracy")[k] for name in ARMS[2:]
+        )
+        for split in ("homogeneous", "non-IID")
+        for k, lost in enumerate(
+            differences(own(trials, split, "none"), own(trials, split, "clipping alone"), "test_accuracy")
+        )
+    ]
+    assert f"at least {min(shares):.0%} of it" in text.replace(" %", "%")
     noise = [
         value
         for split in ("homogeneous", "non-IID")

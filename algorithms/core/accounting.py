@@ -83,14 +83,14 @@ def sense(noise: Literal["reproducible", "secret"], holds: str = "dp") -> str:
     """Return in words what an epsilon holds for.
 
     >>> sense("secret")
-    'dp'
+    'dp, towards whoever sees the models; the tables of results are not covered'
 
     Args:
         noise: the run's ``privacy.noise``.
         holds: what the mechanism guarantees; begins with "dp".
     """
     if noise == "secret":
-        return holds
+        return f"{holds}, towards whoever sees the models; the tables of results are not covered"
     return f"{holds}, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 

@@ -15,7 +15,8 @@
                  two kinds of scores spread unequally, and the second alone 0.5 near 0 and 1
     advantage    |2 AUC - 1|: an attacker whose AUC is near 0 decides the other way round and succeeds as well
 
-The intervals are conservative: they cover 0.95 to 1 at 8, 16 and 32 pairs (``tests/attacks/test_attacks_paired.py``).
+In simulations of normal scores with an AUC of 0.5 to 0.95 the intervals cover 0.94 to 1 at 8, 16 and 32 pairs
+(``tests/attacks/test_attacks_paired.py``); for scores of another kind they may cover a little less.
 """
 
 from __future__ import annotations
@@ -140,10 +141,14 @@ def _end(found: float, limit: float, k: int) -> float:
 def balanced_accuracy(ins: Doubles, outs: Doubles) -> float:
     """Return the balanced accuracy on every second pair, with a threshold and a direction chosen on the others.
 
+    It is NaN for fewer than 4 pairs, where one of the halves has no two pairs to compare.
+
     Args:
-        ins: [k] scores under IN, k at least 2.
+        ins: [k] scores under IN.
         outs: [k] scores under OUT, in the same order.
     """
+    if len(ins) < 4:
+        return NAN
     sign = 1.0 if auc(ins[::2], outs[::2]) >= 0.5 else -1.0
     ins, outs = sign * ins, sign * outs
     threshold = _threshold(ins[::2], outs[::2])

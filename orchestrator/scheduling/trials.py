@@ -87,7 +87,7 @@ def unrepeatable(trials: list[TrialSpec]) -> str | None:
     count = sum(not trial.run.repeatable for trial in trials)
     if not count:
         return None
-    return f"{count} of {len(trials)} trials draw secret noise: nobody can repeat them, and the same command will not either"
+    return f"{count} of {len(trials)} trials draw secret noise: running them again would give other numbers"
 
 
 def remaining_trials(folder: Folder, trials: list[TrialSpec], tune: Tune | None = None) -> list[TrialSpec]:

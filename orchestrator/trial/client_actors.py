@@ -181,7 +181,7 @@ class ClientPool:
     """
 
     def __init__(self, options: Sequence[dict[str, Any]], timeout: float) -> None:
-        """Start the actors; Ray restarts a killed actor and repeats its jobs, with the same bytes.
+        """Start the actors; Ray restarts a killed actor and repeats its jobs, with the same bytes unless the noise is secret.
 
         Args:
             options: the Ray options of each actor.

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -43,20 +43,21 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     rows = written["rounds"].to_pylist()
     metrics = metric_rows.final_metrics(trial.run, Outcome(rows, trial.state.spent, trial.data.sizes))
     metrics |= metric_rows.curvature_metrics(written["clients"])
-    return write_record(folder, "finished", identity, began, metrics=metrics, notes=secrecy(trial))
+    return write_record(folder, "finished", identity, began, metrics=metrics, resumed=trial.state.resumed)
 
 
-def secrecy(trial: Trial) -> list[str]:
+def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
     """Return what must be known of a trial whose noise is secret; nothing for the others, which can be repeated.
 
     Args:
-        trial: the trial.
+        run: the trial's resolved run as plain values.
+        resumed: the numbers of rounds after which the trial was resumed.
     """
-    if trial.run.repeatable:
+    if run["privacy"].get("noise") != "secret":
         return []
     again = [
         f"resumed after round {round_}: the noise until then is in the saved models, the noise since then is fresh"
-        for round_ in trial.state.resumed
+        for round_ in dict.fromkeys(resumed)
     ]
     return [SECRET, *again]
 
@@ -80,7 +81,8 @@ def give_up(
     if trial is not None:
         for table in TABLES:
             trial.parts.merge(table, folder.table(table))
-    return write_record(folder, status, identity, began, reason=reason)
+    resumed = trial.state.resumed if trial is not None else ()
+    return write_record(folder, status, identity, began, reason=reason, resumed=resumed)
 
 
 def stop(
@@ -100,13 +102,13 @@ def stop(
     Returns:
         The record.
     """
-    parts, (round_, value) = table_parts(folder, load_state(folder.state / STATE).start), last
+    state, (round_, value) = load_state(folder.state / STATE), last
+    parts = table_parts(folder, state.start)
     for table in TABLES:
         parts.merge(table, folder.table(table))
     reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
-    return write_record(
-        folder, "stopped", identity, began, reason=reason, stopped={"by": by, "round": round_ + 1, "value": value}
-    )
+    stopped = {"by": by, "round": round_ + 1, "value": value}
+    return write_record(folder, "stopped", identity, began, reason=reason, stopped=stopped, resumed=state.resumed)
 
 
 def write_record(
@@ -117,7 +119,7 @@ def write_record(
     metrics: dict[str, Any] | None = None,
     reason: str | None = None,
     stopped: dict[str, Any] | None = None,
-    notes: Sequence[str] = (),
+    resumed: Iterable[int] = (),
 ) -> dict[str, Any]:
     """Write ``config.yaml`` and ``result.json``, and delete the state unless the trial may be resumed.
 
@@ -129,7 +131,7 @@ def write_record(
         metrics: final metrics; NaN values are left out.
         reason: why the trial did not finish, as text.
         stopped: which scheduler stopped it, in which round and at which value.
-        notes: what a reader of the trial's numbers must know, as sentences.
+        resumed: the numbers of rounds after which the trial was resumed.
 
     Returns:
         The record, the content of ``result.json``.
@@ -147,7 +149,7 @@ def write_record(
         "origin": origin(identity.run["training"]["device"]) | {"commit": identity.commit or "unknown"},
     }
     record |= {"stopped": stopped} if stopped else {}
-    record |= {"notes": list(notes)} if notes else {}
+    record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}
     write_atomically(folder.result, json.dumps(record, indent=1).encode())
     if status not in ("failed", "stopped"):
         shutil.rmtree(folder.state, ignore_errors=True)

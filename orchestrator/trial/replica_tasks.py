@@ -72,8 +72,6 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
 def _with_shared_noise(run: Run) -> Run:
     """Return the run with reproducible noise, which replicas with the same number have in common."""
     privacy = run.privacy
-    if "noise" not in type(privacy.config).model_fields:
-        return run
     return replace(run, privacy=replace(privacy, config=privacy.config.model_copy(update={"noise": "reproducible"})))
 
 

@@ -27,12 +27,15 @@ def test_a_sweep_with_secret_noise_says_so_and_its_trials_stay(tmp_path: Path) -
     done = fedpriv(tmp_path / "sweep.yaml", results)
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
-    assert "1 of 2 trials draw secret noise: nobody can repeat them, and the same command will not either" in said
+    assert "1 of 2 trials draw secret noise: running them again would give other numbers" in said
     assert "1 of 2 trials: not repeatable: the noise was secret" in said
     assert "guarantee for a client: none: updates are neither clipped nor noised" in said
-    assert "; dp (" in said
+    assert "; dp, towards whoever sees the models" in said
     rows = {row["privacy.name"]: row for row in trials(results, "secret")}
-    assert rows["global_dp"]["guarantee"] == "dp" and rows["global_dp"]["epsilon"] > 0
+    assert (
+        rows["global_dp"]["guarantee"].startswith("dp, towards whoever sees the models")
+        and rows["global_dp"]["epsilon"] > 0
+    )
     assert "not repeatable" in rows["global_dp"]["notes"] and rows["none"]["notes"] is None
     record = json.loads((results / "secret" / "trials" / rows["global_dp"]["id"] / "result.json").read_text())
     assert record["notes"] and "seed" not in json.dumps(record["notes"])

@@ -112,6 +112,6 @@ sweep:
   privacy.name: {grid_search: [none, global_dp]}
 resources: {client_actors: 1}
 """
-    sentence = "1 of 2 trials draw secret noise: nobody can repeat them, and the same command will not either"
+    sentence = "1 of 2 trials draw secret noise: running them again would give other numbers"
     assert sentence in a_plan(tmp_path, capsys, monkeypatch, text)
     assert "secret noise" not in a_plan(tmp_path, capsys, monkeypatch, text.replace("noise: secret", "clip: 2.0"))

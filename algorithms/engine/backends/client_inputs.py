@@ -34,11 +34,23 @@ class Draws:
 
 
 NOTHING = Draws()
+# Where the 624 words of the Mersenne Twister lie in the state of torch's generator for CPUs, eight bytes for each.
+TWISTER_STARTS, TWISTER_WORDS = 24, 624
 
 
 def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:
-    """Return a torch generator on ``device``, seeded from ``rng``."""
-    return torch.Generator(device).manual_seed(int(rng.integers(2**63)))
+    """Return a torch generator on ``device``, seeded from ``rng``.
+
+    On a CPU, torch keeps 32 bits of a seed, so few that somebody could try all of them, and that two of 100 000 draws of
+    noise would probably be equal. So the generator's whole state comes from ``rng`` there.
+    """
+    drawn = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
+    if drawn.device.type == "cpu":
+        state = drawn.get_state()
+        words = torch.from_numpy(rng.integers(2**32, size=TWISTER_WORDS, dtype=np.int64))
+        state[TWISTER_STARTS : TWISTER_STARTS + 8 * TWISTER_WORDS] = words.view(torch.uint8)
+        drawn.set_state(state)
+    return drawn
 
 
 def functional_forward(network: Network) -> Callable[..., Any]:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from algorithms.core.network import Network
 from algorithms.engine import block
-from algorithms.engine.backends.client_inputs import Draws, begin_inputs, stack, take_first
+from algorithms.engine.backends.client_inputs import Draws, begin_inputs, generator, stack, take_first
 from algorithms.interfaces import Run
 from algorithms.objectives import plain
 from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
@@ -202,3 +203,18 @@ def test_dropout_is_the_clients_own_whoever_trains_after_whatever():
     assert train((4,))[0].tobytes() == everybody[2].tobytes()
     assert np.abs(train(CLIENTS, seed=1) - everybody).max() > 1e-3
     assert Draws().dropout is None
+
+
+def test_the_state_of_a_generator_for_cpus_has_more_than_the_32_bits_of_torchs_seed():
+    """Whoever sees noise could try 2^32 seeds, and among 100 000 draws of noise two would probably be equal."""
+    cpu = torch.device("cpu")
+    ours = generator(np.random.default_rng(5), cpu)
+    again = np.random.default_rng(5)
+    seed, words = int(again.integers(2**63)), again.integers(2**32, size=624, dtype=np.int64)
+    held = np.frombuffer(ours.get_state().numpy().tobytes(), np.uint8)[24 : 24 + 8 * 624].view(np.int64)
+    assert np.array_equal(held, words)
+    drawn = torch.randn(50_000, generator=ours)
+    assert not torch.equal(drawn, torch.randn(50_000, generator=torch.Generator(cpu).manual_seed(seed)))
+    assert torch.equal(drawn, torch.randn(50_000, generator=generator(np.random.default_rng(5), cpu)))
+    assert stats.kstest(drawn.numpy(), "norm").pvalue > 1e-3
+    assert len(np.unique(drawn.numpy())) > 49_000

@@ -15,6 +15,7 @@ from orchestrator.config.run import resolve
 from tests.support.planted import given as base
 from tests.support.stand_ins import StandIn
 
+SECRET = ", towards whoever sees the models; the tables of results are not covered"
 REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
@@ -44,7 +45,11 @@ def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
     config = Config(batch_size=10, epochs=5, noise_multiplier=2, delta=1e-4)
     spent = dp_sgd_epsilon(2, 1 / 3, 4 * 5 * 3, 1e-4)
     assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
-    assert judged(config) == {"epsilon_example": spent, "delta_example": config.delta, "guarantee_example": "dp"}
+    assert judged(config) == {
+        "epsilon_example": spent,
+        "delta_example": config.delta,
+        "guarantee_example": "dp" + SECRET,
+    }
     assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
     assert judged(config, noise="reproducible")["guarantee_example"] == "dp" + REPRODUCIBLE
 
@@ -59,7 +64,7 @@ def test_a_shuffled_pass_is_one_event_without_amplification(drop_last):
     )
     assert found["guarantee_example"].startswith("dp for one example replaced")
     known = judged(config, noise="reproducible")["guarantee_example"]
-    assert known == found["guarantee_example"] + REPRODUCIBLE
+    assert known == found["guarantee_example"].removesuffix(SECRET) + REPRODUCIBLE
     poisson = config.model_copy(update={"sampling": "poisson"})
     assert epsilon(poisson, 115, rounds=10) == pytest.approx(22.6, abs=0.1)  # printed for shuffled lots before
 

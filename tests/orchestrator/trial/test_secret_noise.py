@@ -113,12 +113,38 @@ def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
     assert np.array_equal(resumed.state.models[0].params, after_one)
     while not resumed.done:
         resumed.advance()
-    notes = outcome.secrecy(resumed)
+    notes = outcome.secrecy(resumed.run.to_dict(), resumed.state.resumed)
     assert len(notes) == 2 and "resumed after round 1" in notes[1] and "fresh" in notes[1]
     while not first.done:
         first.advance()
     assert not np.array_equal(first.state.models[0].params, resumed.state.models[0].params)
-    assert outcome.secrecy(finished(noisy("reproducible", 1.0), tmp_path / "other")) == []
+    assert outcome.secrecy(resolve(noisy("reproducible", 1.0)).to_dict(), [1]) == []
+
+
+def test_a_trial_that_failed_or_was_stopped_says_so_too(tmp_path):
+    trial = inline_trial(noisy("secret", 1.0, rounds=3), tmp_path)
+    trial.advance()
+    folder, identity = trial.around.folder, TrialIdentity("t", trial.run.to_dict(), None)
+    by = {"name": "asha", "metric": "accuracy"}
+    for record in (
+        outcome.stop(folder, identity, 0.0, by, (0, 0.5)),
+        outcome.give_up(folder, trial, "failed", "for a reason", identity, 0.0),
+    ):
+        assert record["notes"] == [outcome.SECRET]
+
+
+def test_secret_sampling_chooses_other_clients_in_every_run(tmp_path):
+    def cohorts(noise: str, folder: str) -> list[tuple[int, ...]]:
+        given = noisy(noise, 0.0, rounds=12, participation="poisson", participation_rate=0.5)
+        trial = inline_trial(given, tmp_path / folder)
+        seen = []
+        while not trial.done:
+            trial.advance()
+            seen.append(tuple(np.flatnonzero(trial.state.statistics["weight"])))
+        return seen
+
+    assert cohorts("reproducible", "a") == cohorts("reproducible", "b")
+    assert cohorts("secret", "c") != cohorts("secret", "d")  # equal once in 2^48 times
 
 
 def test_a_choice_of_noise_that_nothing_reads_is_no_part_of_the_trial():
