@@ -7,16 +7,14 @@
 An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why. It
 is the epsilon of the mechanism: whoever has the files of a run with ``noise: reproducible`` can subtract the noise.
 It protects one client (all of its examples) against whoever sees every model that was sent, and it assumes that the
-number of clients and their numbers of examples are public:
+number of clients and their numbers of examples are public. By participation:
 
-    participation all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no
-        denominator
-                           changes; it can move the mean by C w_i. replace_one: by 2 C w_i.
-    participation fixed    replace_one, uniform weights: 2 C / n, sampled without replacement.
-    participation poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the expected
-        number
-                           of clients (McMahan et al. 2018, the first estimator of section 2.2): the actual number would
-                           reveal who took part.
+    all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator changes; it
+             can move the mean by C w_i. replace_one: by 2 C w_i.
+    fixed    replace_one, uniform weights: 2 C / n, sampled without replacement.
+    poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the expected number of
+             clients (McMahan et al. 2018, the first estimator of section 2.2): the actual number would reveal who took
+             part.
 
 Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n as the sensitivity of any weighted mean, median
 or server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to parameters after the

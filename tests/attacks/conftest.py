@@ -27,3 +27,8 @@ def image_federation():
 @pytest.fixture(scope="module")
 def network():
     return network_for((FEATURES,))
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    return network_for((FEATURES,), hidden=(8,))

@@ -342,8 +342,7 @@ EVERYTHING: dict[str, dict[str, Any]] = {
 def test_the_estimate_is_within_a_factor_of_two_of_the_processor_time_of_a_run(tmp_path, given):
     run = a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given)
     estimated = an_estimator(run).shares(run)
-    started = time.process_time()
-    one = inline_trial(run, tmp_path)
+    started, one = time.process_time(), inline_trial(run, tmp_path)
     while not one.done:
         one.advance()
     taken = time.process_time() - started
