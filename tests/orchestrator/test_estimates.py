@@ -340,8 +340,7 @@ EVERYTHING: dict[str, dict[str, Any]] = {
 @pytest.mark.slow  # on a machine that does other things as well, steps take longer than their processor time
 @pytest.mark.parametrize("given", EVERYTHING.values(), ids=EVERYTHING)
 def test_the_estimate_is_within_a_factor_of_two_of_the_processor_time_of_a_run(tmp_path, given):
-    run = a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given)
-    estimated = an_estimator(run).shares(run)
+    estimated = an_estimator(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given)).shares(run)
     started, one = time.process_time(), inline_trial(run, tmp_path)
     while not one.done:
         one.advance()
