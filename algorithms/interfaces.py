@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from algorithms.auditing.plan import CanaryPlan
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
@@ -288,6 +289,11 @@ class PrivacyContract(ComponentContract, Protocol):
     def covers_empty_rounds(config: Any) -> bool:
         """Return whether a round without clients releases a model too, so that observers cannot tell such a round."""
         return False
+
+    @staticmethod
+    def canaries(config: Any, run: Run) -> CanaryPlan | None:
+        """Return how canaries audit the release (`algorithms.engine.canary_audit`); None if they do not."""
+        return None
 
 
 class AttackContract(ComponentContract, Protocol):

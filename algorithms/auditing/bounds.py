@@ -23,7 +23,13 @@ from algorithms.core.messages import Doubles
 
 ALPHA = 0.05  # the probability with which a bound may be too high
 LARGEST = 1e4  # no bound above this is looked for
-SHARES = (16, 8, 4, 2, 1)  # the canaries of which one is guessed, in `guesses`
+SHARES = (
+    1 / 16,
+    1 / 8,
+    1 / 4,
+    1 / 2,
+    0.9,
+)  # of the canaries that may be guessed; as good as never are 5 % more in than out
 
 
 def clopper_pearson(count: int, trials: int, alpha: float) -> float:
@@ -92,7 +98,7 @@ def guesses(canaries: int, mu: float, delta: float) -> int:
         mu: the separation of the scores under the claim.
         delta: the delta of the claim.
     """
-    options = [max(1, canaries // share) for share in SHARES]
+    options = [max(1, int(canaries * share)) for share in SHARES]
     return max(options, key=lambda r: one_run_bound(canaries, r, int(r * _expected_right(r / canaries, mu)), delta))
 
 
@@ -114,8 +120,6 @@ def _expected_right(share: float, mu: float) -> float:
     from scipy.optimize import brentq
     from scipy.special import ndtr
 
-    if share >= 1:
-        return float(ndtr(mu / 2))
     half = mu / 2
     threshold = brentq(lambda t: ndtr(half - t) + ndtr(-half - t) - share, 0.0, half + 10)
     return float(ndtr(half - threshold)) / share

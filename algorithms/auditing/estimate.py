@@ -15,7 +15,7 @@ epsilon of 2.4 where 0.9 is true, which lifts the average by 2 %.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from algorithms.auditing.epsilon import epsilon_gdp, epsilon_two_gaussians
 from algorithms.core.messages import Doubles
@@ -43,6 +43,10 @@ class Separation:
     def epsilon(self, delta: float) -> float:
         """Return the epsilon at ``delta`` that this separation comes to."""
         return _epsilon(self.mu, self.ratio, delta)
+
+    def over(self, factor: float) -> Separation:
+        """Return the separation ``factor`` times as far, with its error."""
+        return replace(self, mu=self.mu * factor, error=self.error * factor)
 
     def limits(self, delta: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Return the ends of the interval of epsilon at ``delta``.

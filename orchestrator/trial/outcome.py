@@ -42,7 +42,9 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
         trial.parts.merge(table, folder.table(table))
     write_atomically(folder.model, save(trial.arrays()))
     rows = trial.parts.read("rounds").to_pylist()
-    metrics = metric_rows.final_metrics(trial.run, Outcome(rows, trial.state.spent, trial.data.sizes))
+    metrics = metric_rows.final_metrics(
+        trial.run, Outcome(rows, trial.state.spent, trial.data.sizes, trial.state.canaries)
+    )
     return write_record(folder, "finished", identity, began, metrics=metrics, notes=secrecy(trial))
 
 

@@ -158,9 +158,9 @@ def test_the_mean_bounds_of_the_notes_on_auditing():
 
 
 def test_the_number_of_guesses_is_chosen_from_the_claim_alone():
-    for mu in (0.5, 1.0, 2.0, 4.0):
+    for mu in (0.5, 1.0, 2.0, 4.0, 50.0):
         runs, means = [coin_flipped(mu, np.random.default_rng([5, i]), 512) for i in range(20)], {}
-        for r in (512 // share for share in SHARES):
+        for r in (int(512 * share) for share in SHARES):
             means[r] = np.mean([one_run_bound(512, r, right_guesses(*run, r), 1e-5) for run in runs])
         assert means[guesses(512, mu, 1e-5)] > 0.85 * max(means.values())
     for mu in (0.5, 2.0):
