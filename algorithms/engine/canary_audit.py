@@ -38,8 +38,8 @@ from algorithms.interfaces import Run, State
 
 MOST = 1024  # canaries, of which about half are in
 FEWEST = 32  # with fewer, nothing can be said; a model needs twice as many parameters
-UNSEEN = 3072  # directions without a canary whose scores are kept, because they tell the scores' deviation better
-EXPLICIT = 8  # canaries that pass the clients' own code one by one; the others are summed by a transform
+UNSEEN = 1024  # directions without a canary whose scores are kept, because they tell the scores' deviation better
+EXPLICIT = 4  # canaries that pass the clients' own code one by one; the others are summed by a transform
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +159,11 @@ def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, ex
     weight = float(clipped_sums.weigh(run, np.array([examples]))[0])
     moved = weight * plan.norm * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
     total = panel.directions.combine(np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)).astype(np.float64)
-    for row in explicit:
-        update = (sends[row] * plan.norm * panel.directions.one(int(row)))[None].astype(np.float32)
-        _, scales = clipped_sums.clip(run, update)
-        total += clipped_sums.add_up(np.array([weight]), scales, update)
+    if len(explicit):
+        sent = [np.float32(sends[row] * plan.norm) * panel.directions.one(int(row)) for row in explicit]
+        updates = np.stack(sent)
+        _, scales = clipped_sums.clip(run, updates)
+        total += clipped_sums.add_up(np.full(len(updates), weight), scales, updates)
     return total, moved
 
 
@@ -181,16 +182,16 @@ def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
         return plan.every
     share = 1.0 if run.participation == "all" else run.participation_rate
     visited = share * float(sizes.sum()) * run.training.config.epochs
-    fork = FORK + d * (DRAWN + ADDED * math.log2(max(d, 2)))
-    training = ROUND + CLIENT * share * len(sizes) + EXAMPLE * d * visited
-    return max(1, math.ceil(run.clustering.config.clusters * fork / (COST * training)))
+    example = d * visited * (CONVOLUTION if run.model.module.CONVOLUTIONAL else DENSE)
+    training = ROUND + CLIENT * share * len(sizes) + example
+    return max(1, math.ceil(run.clustering.config.clusters * (FORK + PARAMETER * d) / (COST * training)))
 
 
-# Seconds, measured on one core: a fork and what it draws and adds per parameter, and what a round, a client in it, and an
-# example per parameter take at least.
+# Seconds on two cores: a fork and each parameter in it; a round, each client in it, and each example per parameter, where
+# convolutions use a parameter many times. They give the rounds of `benchmarks/README.md`: 0.021 s for digits, 1 s for MNIST.
 COST = 0.05
-FORK, DRAWN, ADDED = 1.5e-3, 4e-8, 2.5e-9
-ROUND, CLIENT, EXAMPLE = 2e-2, 3e-4, 3e-10
+FORK, PARAMETER = 1e-4, 1.2e-7
+ROUND, CLIENT, DENSE, CONVOLUTION = 5e-3, 2e-5, 2e-10, 2e-9
 
 
 def _largest(now: Round) -> int:
