@@ -8,6 +8,7 @@ vector and b that of its running statistics.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -294,6 +295,11 @@ class PrivacyContract(ComponentContract, Protocol):
     def canaries(config: Any, run: Run) -> CanaryPlan | None:
         """Return how canaries audit the release (`algorithms.engine.canary_audit`); None if they do not."""
         return None
+
+    @staticmethod
+    def noise_beside(config: Any, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+        """Return the noise's standard deviation if one more client sent an update, for each of ``others`` [d]."""
+        raise TypeError("this component's noise does not depend on updates")
 
 
 class AttackContract(ComponentContract, Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.auditing import bounds
-from algorithms.auditing.epsilon import mu_gdp
+from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
 from algorithms.auditing.estimate import separation
 from algorithms.core.metric import MINOR, NOISE, Column, Metric
 
@@ -108,7 +108,7 @@ def find(
     r = bounds.guesses(number, min(claimed_mu, 50.0), delta)
     right = bounds.right_guesses(own, inside, r)
     certified = bounds.one_run_bound(number, r, right, delta, bounds.ALPHA / models)
-    found = found.over(math.sqrt(canaries["released"][j] / canaries["audited"][j]))
+    found = found.over(math.sqrt(_skipped(canaries, j)))
     return Finding(found.mu, found.epsilon(delta), *found.limits(delta), found.limits(delta, SURE)[0], certified)
 
 
@@ -153,6 +153,46 @@ def metrics(
         for j, one in found.items():
             told |= _epsilons(one, f"_cluster_{j}") | {f"audit_mu_cluster_{j}": one.mu}
     return told
+
+
+def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
+    """Return the metrics of an audit by canaries one at a time: the mean over canaries, of the model that is told most.
+
+    Args:
+        canaries: what `algorithms.engine.lone_canaries` leaves: squared mu by direction and by scale [models, canaries].
+        delta: at which epsilon is computed.
+
+    Returns:
+        Metrics by name, with ``epsilon_audit`` from both signs together, and either alone; empty without an audit.
+    """
+    models = [j for j in range(len(canaries["audited"])) if canaries["audited"][j]] if canaries else []
+    if not models:
+        return {}
+    squares = {
+        j: {name: float(canaries[name][j].mean()) * _skipped(canaries, j) for name in ("direction", "scale")}
+        for j in models
+    }
+    worst = max(models, key=lambda j: sum(squares[j].values()))
+    told: dict[str, Any] = {
+        "audit_mu": math.sqrt(sum(squares[worst].values())),
+        "audit_canaries": int(canaries["direction"].shape[1]),
+        "audit_rounds": int(canaries["audited"].sum()),
+        "audit_delta": delta,
+        "audit_sees": "releases",
+    }
+    for ending, j in (("", worst), *((f"_cluster_{j}", j) for j in models if len(canaries["audited"]) > 1)):
+        own = squares[j] | {"": sum(squares[j].values())}
+        for name, square in own.items():
+            epsilon = epsilon_gdp(math.sqrt(square), delta)
+            told |= (
+                {"_".join(filter(None, ("epsilon_audit", name))) + ending: epsilon} if math.isfinite(epsilon) else {}
+            )
+    return told
+
+
+def _skipped(canaries: Mapping[str, Any], j: int) -> float:
+    """Return the factor of squared mu for the rounds of model ``j`` that were not audited."""
+    return float(canaries["released"][j] / canaries["audited"][j])
 
 
 def _epsilons(one: Finding, ending: str) -> dict[str, float]:

@@ -43,7 +43,7 @@ from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "mean", True
-LABEL, METRICS = "global-DP", (*_server_noise.METRICS, *finding.METRICS)
+LABEL, METRICS = "global-DP", _server_noise.METRICS
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
 RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
@@ -63,11 +63,6 @@ class Config(ServerNoiseConfig):
     divisor: Literal["auto", "received"] | Annotated[float, Field(gt=0)] = Field(
         "auto", description="divisor of a poisson round's sum: clients expected (auto) or received, or a number"
     )
-    # In every round where it takes less than 5 % of it; it changes nothing of the run, so it is off by choice alone.
-    audit_every: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
-        "auto",
-        description="rounds from one audit of the release by canaries to the next; auto: as few as cost 5 %; 0: never",
-    )
 
 
 def resolve(config: Config, run: Run) -> Config:
@@ -75,15 +70,15 @@ def resolve(config: Config, run: Run) -> Config:
 
     ``audit_every`` becomes 0 where canaries cannot take part, because the aggregation reads every client's update.
     """
-    neighboring, divisor, every = config.neighboring, config.divisor, config.audit_every
-    if every == "auto" and run.aggregation.module.NEEDS == "updates":
-        every = 0
+    neighboring, divisor = config.neighboring, config.divisor
     if neighboring == "auto":
         neighboring = "replace_one" if run.participation == "fixed" else "add_or_remove_one"
     if divisor == "auto":
         poisson = run.participation == "poisson" and _divisible(run)
         divisor = run.participation_rate * run.data.config.clients if poisson else "received"
-    return config.model_copy(update={"neighboring": neighboring, "divisor": divisor, "audit_every": every})
+    return config.model_copy(
+        update={"neighboring": neighboring, "divisor": divisor, **_server_noise.resolve_audit(config, run)}
+    )
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -94,11 +89,7 @@ def problems(config: Config, run: Run) -> Problems:
     if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
         found.append(("divisor", f"{only}; got {config.divisor:g}"))
-    if config.audit_every not in (0, "auto") and run.aggregation.module.NEEDS == "updates":
-        found.append(
-            ("audit_every", f"must be 0: canaries enter a mean, and {run.aggregation.name} reads every update")
-        )
-    return found
+    return found + _server_noise.audit_problems(config, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:

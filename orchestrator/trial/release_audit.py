@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from algorithms.auditing.canaries import Directions
 from algorithms.core.messages import Ints
 from algorithms.core.noise import Normals
-from algorithms.engine import canary_audit
+from algorithms.engine import canary_audit, lone_canaries
 from algorithms.engine.canary_audit import Panel, Round
 from algorithms.interfaces import Run, State
 from orchestrator.trial.random_streams import stream
@@ -31,8 +32,10 @@ class ReleaseAudit:
         self._panels: dict[int, Panel] = {}
 
     def begin(self) -> State:
-        """Return the scores before the first round."""
-        return canary_audit.begin(self.run, self.plan, self.d)
+        """Return the scores before the first round; empty without an audit."""
+        if self.plan is None:
+            return {}
+        return lone_canaries.begin(self.run) if self.plan.alone else canary_audit.begin(self.run, self.d)
 
     def due(self, round_: int) -> bool:
         """Return whether the releases of round ``round_`` are audited."""
@@ -41,8 +44,12 @@ class ReleaseAudit:
     def observe(self, state: RunState, j: int, now: Round, noise: Normals | None) -> State:
         """Return the canaries' scores after a fork of the round with model ``j``."""
         assert self.plan is not None
+        place = stream(self.run.seed, "canaries", 0, j, 0, CANARIES)
+        if self.plan.alone:
+            directions = Directions.draw(self.d, place)
+            return lone_canaries.observe(self.run, self.plan, state.canaries, j, directions, now, noise)
         if j not in self._panels:
-            panel = Panel.draw(self.d, stream(self.run.seed, "canaries", 0, j, 0, CANARIES))
+            panel = Panel.draw(self.d, place)
             assert panel is not None  # the audit would not be due
             self._panels[j] = panel
         rng = stream(self.run.seed, "canaries", state.round, j, state.start, SAMPLING)
