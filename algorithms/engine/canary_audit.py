@@ -184,15 +184,15 @@ def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
     visited = share * float(sizes.sum()) * run.training.config.epochs
     example = d * visited * (CONVOLUTION if run.model.module.CONVOLUTIONAL else DENSE)
     training = ROUND + CLIENT * share * len(sizes) + example
-    parameter = LONELY * (1 + len(sizes) / 8) if plan.alone else PARAMETER
+    parameter = LONELY * len(sizes) if plan.alone else PARAMETER
     return max(1, math.ceil(run.clustering.config.clusters * (FORK + parameter * d) / (COST * training)))
 
 
-# Seconds on two cores: a fork, and each parameter in it (with canaries one at a time, more for every eight clients); a round,
+# Seconds on two cores: a fork, and each parameter in it (and each client, with canaries one at a time); a round,
 # each client in it, and each example per parameter, where convolutions use a parameter many times. They give the rounds of
 # `benchmarks/README.md`: 0.021 s for digits, 1 s for MNIST.
 COST = 0.05
-FORK, PARAMETER, LONELY = 1e-4, 1.2e-7, 3e-7
+FORK, PARAMETER, LONELY = 1e-4, 1.2e-7, 2.5e-7
 ROUND, CLIENT, DENSE, CONVOLUTION = 5e-3, 2e-5, 2e-10, 2e-9
 
 

@@ -38,8 +38,11 @@ class ReleaseAudit:
         return lone_canaries.begin(self.run) if self.plan.alone else canary_audit.begin(self.run, self.d)
 
     def due(self, round_: int) -> bool:
-        """Return whether the releases of round ``round_`` are audited."""
-        return bool(self.every) and round_ % self.every == 0
+        """Return whether the releases of round ``round_`` are audited: one in the middle of every ``every`` rounds.
+
+        The first round is not like the others: its updates are the longest, or the most alike.
+        """
+        return bool(self.every) and round_ % self.every == (min(self.every, self.run.rounds) - 1) // 2
 
     def observe(self, state: RunState, j: int, now: Round, noise: Normals | None) -> State:
         """Return the canaries' scores after a fork of the round with model ``j``."""

@@ -197,6 +197,12 @@ def test_skipped_rounds_count_as_if_they_were_audited(tmp_path):
     assert found["audit_mu"] == pytest.approx(3.0, abs=0.6)
 
 
+@pytest.mark.parametrize(("every", "rounds", "due"), [(1, 3, [0, 1, 2]), (3, 7, [1, 4]), (2, 4, [0, 2]), (50, 7, [3])])
+def test_which_rounds_are_audited(tmp_path, every, rounds, due):
+    audit = opened(noisy(rounds=rounds, privacy={"audit_every": every}), tmp_path, DATA).rounds.audit
+    assert [round_ for round_ in range(rounds) if audit.due(round_)] == due
+
+
 def test_each_model_has_its_own_canaries_and_figures(tmp_path):
     trial = ran(noisy(1.0, clustering=clustered()), tmp_path)
     found, (one, other) = told(trial), trial.state.canaries["inside"]
