@@ -19,6 +19,7 @@ from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.run_properties import RunProperties
 from algorithms.core.slot_types import ClientInputs as ClientInputs
 from algorithms.core.slot_types import Forward as Forward
 from algorithms.core.slot_types import GradientStep as GradientStep
@@ -313,7 +314,7 @@ class AttackContract(ComponentContract, Protocol):
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(RunProperties):
     """One training run, fully resolved: every default and every ``auto`` that a component decides has its value.
 
     Attributes:
@@ -337,35 +338,3 @@ class Run:
     privacy: Component[PrivacyContract, PrivacyConfig]
     curvature: CurvatureConfig
     attacks: tuple[Component[Any, Any], ...] = ()
-
-    @property
-    def measures_curvature(self) -> bool:
-        """Whether clients measure their curvature, because a component reads rho."""
-        statistics = self.aggregation.module.statistics(self.aggregation.config)
-        return "rho" in self.objective.module.NEEDS or "rho" in statistics
-
-    @property
-    def draws_noise(self) -> bool:
-        """Whether the server or the clients add noise, which ``privacy.noise`` makes reproducible or secret."""
-        return self.privacy.module.NOISY or self.training.module.PRIVATE_STEPS
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the run gives the same bytes again, which it does unless its noise is secret."""
-        return not self.draws_noise or self.privacy.config.noise == "reproducible"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the run as plain JSON values, with all fields that are read."""
-        slots = ("model", "training", "clustering", "objective", "aggregation")
-        settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate")
-        unread = self.split.module.unread_of_data(self.split.config, self.data.config)
-        data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
-        privacy = {n: value for n, value in self.privacy.to_dict().items() if n != "noise" or self.draws_noise}
-        return {
-            **{name: getattr(self, name) for name in settings},
-            "data": {**data, "split": self.split.to_dict()},
-            **{name: getattr(self, name).to_dict() for name in slots},
-            "privacy": privacy,
-            **({"curvature": self.curvature.dump_read()} if self.measures_curvature else {}),
-            "attacks": [attack.to_dict() for attack in self.attacks],
-        }

@@ -1,19 +1,25 @@
 """Client inference attack (Sainz-Pardo Diaz et al. 2025, section 6): does the global model reveal who takes part?
 
     published:  on 10 % of the target's training examples,  difference = (loss_target - loss_clients) / loss_target
-    paired:     train R federations with the target (IN) and R without (OUT), under other training and noise seeds
-                score = -loss_target, or -loss_target / loss_clients;  AUC of IN against OUT, balanced accuracy at a
-                threshold chosen on half of them
+    paired:     train k pairs of federations; the worlds of a pair share all seeds and differ in the target's slot only
+                IN: as it is   OUT: a stand-in holds the slot   OUT, zero: the target sends a zero update
+                score = loss of a reference model - loss of the world's model, on the target's examples
+                AUC of all IN against all OUT scores, with an exact p and a 95 % interval
+
+A stand-in has as many examples of the same classes, from the server's shadow set. The reference model is trained with
+another stand-in and without the server's noise. The worlds are made in `attacks._cia_worlds`, the statistics in
+`attacks.metrics.paired`. As a control, IN and OUT are also told apart by records of nobody: an AUC far from 0.5 there
+says that the stand-in's examples are of another kind than the target's, not that its presence shows.
 
 Differences from the paper: the published difference allows no decision (it has no run without the target, no threshold
 and no error rate) and grows with noise and with a skewed target; it is kept for comparison. The paired test measures
-the actual leakage.
+the actual leakage. Removing the target, as a comparison of runs with and without it would, changes the number of
+clients, the weights and the noise, which records of nobody reveal, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -21,25 +27,52 @@ from pydantic import Field
 
 from algorithms.core.metric import CLIENT, Column, Metric
 from algorithms.interfaces import Problems, Run
-from attacks.interfaces import AttackedModel, Audit, Exposure, Measure
+from attacks import _cia_worlds as worlds
+from attacks._cia_worlds import Replica
+from attacks.interfaces import AttackedModel, Audit, Exposure, Measure, Stream, World
+from attacks.metrics import paired
 from datasets.components import Above, read_when
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation
+from datasets.federation import Examples, Federation
 
 if TYPE_CHECKING:
     from algorithms.core.messages import Weights
     from algorithms.core.network import Network
 
 KINDS = ("models", "replicas")
+NAN = float("nan")
 METRICS = (
     Metric("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
     Metric("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
     Metric("cia_difference", CLIENT, "CIA difference", live=3, table=Column(2, "CIA\ndifference")),
-    Metric("cia_auc", CLIENT, "CIA AUC", "lower", live=2, table=Column(1, "CIA\nAUC", 2), chance=0.5),
+    # Neither direction is better: an attacker whose AUC is near 0 decides the other way round.
+    Metric("cia_auc", CLIENT, "CIA AUC", None, live=2, table=Column(1, "CIA AUC", 2, round="cia_round"), chance=0.5),
     Metric("cia_auc_low", CLIENT, "CIA AUC, low"),
     Metric("cia_auc_high", CLIENT, "CIA AUC, high"),
-    Metric("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower"),
-    Metric("cia_federations", CLIENT, "federations of the paired test", unit="federations", digits=1),
+    Metric("cia_auc_p", CLIENT, "CIA p of a run", digits=5, table=Column(5, "CIA p\nof a run", 3, interval=False)),
+    Metric("cia_advantage", CLIENT, "CIA advantage, |2 AUC - 1|", "lower", chance="cia_advantage_null"),
+    Metric("cia_advantage_null", CLIENT, "CIA advantage, by chance"),
+    Metric("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower", chance=0.5),
+    Metric("cia_zero_auc", CLIENT, "CIA AUC against a zero update", chance=0.5),
+    Metric("cia_zero_auc_low", CLIENT, "CIA AUC against a zero update, low"),
+    Metric("cia_zero_auc_high", CLIENT, "CIA AUC against a zero update, high"),
+    Metric("cia_zero_auc_p", CLIENT, "CIA p of a run against a zero update", digits=5),
+    Metric(
+        "cia_auc_nobody",
+        CLIENT,
+        "CIA AUC on records of nobody",
+        table=Column(6, "CIA AUC\nof nobody", 2, interval=False),
+        chance=0.5,
+    ),
+    Metric("cia_auc_nobody_low", CLIENT, "CIA AUC on records of nobody, low"),
+    Metric("cia_auc_nobody_high", CLIENT, "CIA AUC on records of nobody, high"),
+    Metric("cia_auc_nobody_p", CLIENT, "CIA p of a run on records of nobody", digits=5),
+    Metric("cia_round", CLIENT, "round of the paired test", unit="round", digits=0),
+    Metric("cia_pairs", CLIENT, "pairs of federations", unit="pairs", digits=0),
+    Metric("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
+    Metric("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
+    Metric("cia_epsilon_most", CLIENT, "largest epsilon that so many pairs can certify", unit="", digits=2),
+    Metric("cia_stand_in_distinct", CLIENT, "distinct examples of a stand-in"),
 )
 
 
@@ -54,57 +87,66 @@ class Config(SlotConfig):
         description="the attacker holds some of the target's training examples, or some of its own test examples",
     )
     shadow_share: float = Field(0.1, gt=0, le=1, description="share of those examples that the attacker holds")
-    # With 16, the AUC has a standard error of about 0.1.
+    # With 16, an AUC of 0.5 has an interval of about 0.3 to 0.7, and no more than an epsilon of 1.35 can be certified.
     replicas: int = Field(
-        16, ge=0, le=1000, description="federations with the target, and as many without it; 0: no paired test"
+        16, ge=0, le=1000, description="pairs of the paired test, each of which trains 4 federations; 0: no test"
     )
-    rounds: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (1, 5, 20),
-        max_length=10,
-        description="rounds after which the paired test is made; the first gives the headline value",
+    rounds: Literal["auto"] | tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        "auto",
+        description="rounds after which the paired test is made (the last gives the headline), up to 10; auto: 1, last",
         json_schema_extra=read_when(replicas=Above(0)),
     )
-    score: Literal["loss", "ratio"] = Field(
-        "loss",
-        description="what is compared: the loss on the target's examples, or its ratio to the other clients' loss",
+    # The loss alone differs more from pair to pair than from world to world.
+    score: Literal["reference", "loss"] = Field(
+        "reference",
+        description="the loss on the target's examples relative to that of a reference model, or the loss alone",
         json_schema_extra=read_when(replicas=Above(0)),
     )
-    bootstrap: int = Field(
-        2000,
-        ge=1,
-        le=100_000,
-        description="resamples behind the interval of the AUC",
+    interval: bool = Field(
+        True,
+        description="give intervals, which need 8 pairs; false: AUC and exact p alone",
         json_schema_extra=read_when(replicas=Above(0)),
     )
 
 
-@dataclass(frozen=True)
-class Replica:
-    """A federation to be trained for the paired test.
-
-    Attributes:
-        inside: whether the target takes part.
-        number: selects the replica's random numbers.
-        rounds: the number of rounds.
-    """
-
-    inside: bool
-    number: int
-    rounds: int
+def resolve(config: Config, run: Run) -> Config:
+    """Replace ``auto`` in ``rounds`` by the first round and the last one."""
+    if config.rounds != "auto" or not config.replicas:
+        return config
+    return config.model_copy(update={"rounds": tuple(sorted({1, run.rounds}))})
 
 
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    found, clients = [], run.data.config.clients
+    found, clients, k = [], run.data.config.clients, config.replicas
     if run.clustering.config.clusters > 1:
         found.append(("", f"cia attacks one global model; clustering {run.clustering.name} keeps several"))
     if config.target >= clients:
         found.append(("target", f"there are {clients} clients, numbered from 0; got {config.target}"))
-    if config.replicas and clients < 2:
-        found.append(("replicas", "a federation without its only client cannot be trained; only 0 is allowed"))
-    if config.replicas == 1:
-        found.append(("replicas", "half of the federations serve to choose a threshold; 0 or at least 2 are needed"))
+    if k == 1:
+        least = paired.FEWEST if config.interval else 2
+        found.append(("replicas", f"one pair decides nothing, its p value is 1; 0 or at least {least}; got 1"))
+    if 1 < k < paired.FEWEST and config.interval:
+        found.append(
+            (
+                "replicas",
+                f"an interval of the AUC needs at least {paired.FEWEST} pairs of federations; got {k}. Raise it, or set "
+                "interval: false for an AUC and an exact p without an interval",
+            )
+        )
+    if k and config.rounds != "auto" and not _rounds(config, run.rounds):
+        said = ", ".join(map(str, config.rounds)) or "none"
+        found.append(("rounds", f"no round of the paired test is one of the run's {run.rounds}; got {said}"))
+    if config.rounds != "auto" and len(config.rounds) > 10:
+        found.append(("rounds", f"the paired test is made after at most 10 rounds; got {len(config.rounds)}"))
     return found
+
+
+def data_problems(config: Config, data: Federation) -> Problems:
+    """Return why there is no stand-in for the target: (field, sentence) pairs."""
+    lack = worlds.lacking(data, target(config, data)) if config.replicas else ""
+    remedy = f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set replicas: 0"
+    return [("replicas", lack + remedy)] if lack else []
 
 
 def target(config: Config, data: Federation) -> int:
@@ -121,91 +163,77 @@ def audit(config: Config, model: AttackedModel) -> Audit:
 
     Returns:
         Two losses and their relative difference as metrics; the risk is None, because the difference says nothing of
-        membership.
+        membership. The loss of the clients is the mean over the test examples of all clients, so each client counts by
+        their number.
     """
-    losses = measure(config, model.cluster.data, model.network, model.weights)
+    data = model.cluster.data
+    owned = data.test_owner >= 0 if (data.test_owner >= 0).any() else np.ones(len(data.test), bool)
+    of_target, of_clients = _losses(model.network, model.weights, [_held(config, data), data.test[owned]])
     metrics = {
-        "cia_aggregated_loss": losses["clients"],
-        "cia_target_loss": losses["target"],
-        "cia_difference": _ratio(losses["target"] - losses["clients"], losses["target"]),
+        "cia_aggregated_loss": of_clients,
+        "cia_target_loss": of_target,
+        "cia_difference": (of_target - of_clients) / of_target if of_target else NAN,
     }
     measures = tuple(Measure("cia", name.removeprefix("cia_"), value) for name, value in metrics.items())
     return Audit(None, measures, metrics=metrics)
 
 
-def attacker_examples(config: Config, data: Federation) -> Examples:
-    """Return the target's examples that the attacker holds.
-
-    They are a share of its training examples or of its own test examples, evenly spaced in the client's order, so every
-    model is queried with the same examples.
-
-    Args:
-        config: the component's fields.
-        data: the federation.
-
-    Raises:
-        DataError: the target has no test examples of its own.
-    """
-    client = target(config, data)
-    own = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
-    if not len(own):
-        raise DataError(f"client {client} of {data.name} has no test examples of its own; use shadow: subset")
-    return own[np.linspace(0, len(own) - 1, max(1, round(config.shadow_share * len(own)))).round().astype(int)]
+def _held(config: Config, data: Federation) -> Examples:
+    return worlds.attacker_examples(data, target(config, data), config.shadow, config.shadow_share)
 
 
-def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
-    """Measure three mean losses of a model, in nats.
-
-    Args:
-        config: the component's fields.
-        data: the whole federation.
-        network: provides the torch module.
-        weights: the model.
-
-    Returns:
-        "target": on the target's examples that the attacker holds; "clients": on the test examples of all clients, each
-        client weighted by their number; "others": the same without the target.
-    """
+def _losses(network: Network, weights: Weights, sets: Sequence[Examples]) -> list[float]:
+    """Return a model's mean loss, in nats, on each of several sets of examples; NaN for an empty one."""
     from algorithms.engine.block import cross_entropies
 
     network.load(weights)
-    examples = attacker_examples(config, data)
-    owned = data.test_owner >= 0 if (data.test_owner >= 0).any() else np.ones(len(data.test), bool)
-    tests, owner = data.test[owned], data.test_owner[owned]
-    losses = cross_entropies(network.logits(tests.x), tests.y)
-    of_target = cross_entropies(network.logits(examples.x), examples.y)
-    others = owner != target(config, data)
-    return {"target": _mean(of_target), "clients": _mean(losses), "others": _mean(losses[others])}
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else float("nan")
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+    return [float(cross_entropies(network.logits(one.x), one.y).mean()) if len(one) else NAN for one in sets]
 
 
 def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
-    """Return the federations that the paired test needs, each with its own random numbers.
+    """Return the federations that the paired test needs, four for each pair.
 
     Args:
         config: the component's fields.
         rounds: the rounds of the run.
     """
-    last = max((r for r in config.rounds if r <= rounds), default=0)
-    count = config.replicas if last else 0
-    return tuple(Replica(number < count, number, last) for number in range(2 * count))
+    measured = _rounds(config, rounds)
+    return worlds.pairs(config.replicas, measured[-1]) if measured else ()
 
 
-def federation(config: Config, data: Federation, replica: Replica) -> Federation:
-    """Return the data of a replica: the whole federation, or the one without the target."""
-    return data if replica.inside else data.without(target(config, data))
+def _rounds(config: Config, rounds: int) -> list[int]:
+    """Return the rounds of the paired test that a run of ``rounds`` has, ascending."""
+    asked = (1, rounds) if config.rounds == "auto" else config.rounds
+    return sorted({one for one in asked if one <= rounds})
+
+
+def world(config: Config, data: Federation, replica: Replica, stream: Stream) -> World:
+    """Return what a replica is trained on. Raises DataError where there is no stand-in for the target."""
+    return worlds.world_of(data, target(config, data), replica, stream)
 
 
 def looks_after(config: Config, rounds: int) -> bool:
     """Return whether the paired test measures the models after ``rounds`` rounds."""
-    return rounds in config.rounds
+    return config.rounds == "auto" or rounds in config.rounds
+
+
+def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
+    """Measure a replica's model.
+
+    Args:
+        config: the component's fields.
+        data: the federation of the run.
+        network: provides the torch module.
+        weights: the model.
+
+    Returns:
+        Mean losses in nats, "target" on the target's examples that the attacker holds and "nobody" on records of
+        nobody; and "distinct", the share of distinct examples among a stand-in's.
+    """
+    attacked = target(config, data)
+    sets = [_held(config, data), worlds.records_of_nobody(data, attacked)]
+    found = dict(zip(("target", "nobody"), _losses(network, weights, sets), strict=True))
+    return found | {"distinct": worlds.distinct(data, attacked)}
 
 
 def compare(
@@ -216,64 +244,54 @@ def compare(
     Args:
         config: the component's fields.
         found: for each replica, the result of `measure` by round; empty for a federation that diverged.
-        rng: the generator of the bootstrap.
+        rng: not used, because everything is computed exactly.
 
     Returns:
-        The metrics of `paired_test` for each measured round and, without a suffix, of the first such round. They are
-        NaN with fewer than two federations of either kind.
+        The metrics of the test for each measured round and, without a suffix, of the last one. They are NaN with fewer
+        than two complete pairs, and intervals are NaN with fewer than eight.
     """
     metrics: dict[str, float] = {}
     measures: list[Measure] = []
-    for r in [r for r in config.rounds if any(r in by_round for _, by_round in found)]:
-        scored = [(_score(config, by_round[r]), replica.inside) for replica, by_round in found if r in by_round]
-        scores, inside = (np.array(column) for column in zip(*scored, strict=True))
-        values = paired_test(scores, inside, config.bootstrap, rng) | {"cia_federations": float(len(scored))}
+    last = max(replica.rounds for replica, _ in found)
+    for r in sorted({r for _, by_round in found for r in by_round} | {last}):
+        values = _test(config, found, r)
         measures += [Measure("client_target", f"{name}_round_{r}", value) for name, value in values.items()]
         metrics |= {f"{name}_round_{r}": value for name, value in values.items()}
-        metrics = values | metrics
-    return Exposure(metrics=metrics, clients={}, measures=tuple(measures))
-
-
-def _score(config: Config, losses: Mapping[str, float]) -> float:
-    return -losses["target"] if config.score == "loss" else -_ratio(losses["target"], losses["others"])
-
-
-def paired_test(scores: np.ndarray, inside: np.ndarray, bootstrap: int, rng: np.random.Generator) -> dict[str, float]:
-    """Compare the scores of federations with the target (IN) and without it (OUT).
-
-    Args:
-        scores: [federations] the higher, the likelier the target took part.
-        inside: [federations] whether it did.
-        bootstrap: the number of resamples.
-        rng: the generator.
-
-    Returns:
-        The AUC with a 95 % bootstrap interval, and the balanced accuracy on one half of the federations with a
-        threshold chosen on the other half.
-    """
-    ins, outs = (part[np.isfinite(part)] for part in (scores[inside], scores[~inside]))
-    if min(len(ins), len(outs)) < 2:
-        nothing = ("cia_auc", "cia_auc_low", "cia_auc_high", "cia_balanced_accuracy")
-        return dict.fromkeys(nothing, float("nan"))
-    beats = (ins[:, None] > outs) + 0.5 * (ins[:, None] == outs)
-    draws = [
-        beats[np.ix_(rng.integers(len(ins), size=len(ins)), rng.integers(len(outs), size=len(outs)))].mean()
-        for _ in range(bootstrap)
-    ]
-    low, high = np.quantile(draws, [0.025, 0.975])
-    threshold = _threshold(ins[::2], outs[::2])
-    right = [np.mean(part) for part in (ins[1::2] >= threshold, outs[1::2] < threshold) if len(part)]
-    return {
-        "cia_auc": float(beats.mean()),
-        "cia_auc_low": float(low),
-        "cia_auc_high": float(high),
-        "cia_balanced_accuracy": float(np.mean(right)),
+    distinct = [held["distinct"] for _, by_round in found for held in by_round.values()]
+    pairs = int(values["cia_pairs"])
+    headline = values | {
+        "cia_round": float(last),
+        "cia_p_least": paired.least_p(pairs) if pairs else NAN,
+        "cia_low_most": paired.score_interval(1.0, pairs)[0] if pairs >= paired.FEWEST and config.interval else NAN,
+        "cia_epsilon_most": paired.most_epsilon(pairs) if pairs else NAN,
+        "cia_stand_in_distinct": distinct[0] if distinct else NAN,
     }
+    return Exposure(metrics=headline | metrics, clients={}, measures=tuple(measures))
 
 
-def _threshold(ins: np.ndarray, outs: np.ndarray) -> float:
-    """Return the lowest score that counts as IN: the cut with the best balanced accuracy, midway between two scores."""
-    ranked = np.sort(np.concatenate([ins, outs]))
-    candidates = np.concatenate([[-np.inf], (ranked[1:] + ranked[:-1]) / 2, [np.inf]])
-    merit = [(ins >= one).mean() + (outs < one).mean() for one in candidates]
-    return float(candidates[int(np.argmax(merit))])
+def _test(
+    config: Config, found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], round_: int
+) -> dict[str, float]:
+    """Return the metrics of the paired test after one round."""
+    relative = config.score == "reference"
+    scores = worlds.paired_scores(found, round_, "target", relative)
+    control = worlds.paired_scores(found, round_, "nobody", relative)
+    ins, outs, enough = scores["in"], scores["stand_in"], len(scores["in"]) > 1
+    values = _told_apart("cia_auc", ins, outs, config.interval)
+    values["cia_advantage"] = abs(2 * values["cia_auc"] - 1)
+    values["cia_advantage_null"] = paired.null_advantage(ins, outs) if enough else NAN
+    if config.interval:
+        values["cia_balanced_accuracy"] = paired.balanced_accuracy(ins, outs) if enough else NAN
+    values |= _told_apart("cia_zero_auc", ins, scores["zero"], config.interval)
+    values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"], config.interval)
+    return values | {"cia_pairs": float(len(ins))}
+
+
+def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray, interval: bool) -> dict[str, float]:
+    """Return the AUC, its p and, if asked for, its interval, under names that begin with ``name``."""
+    enough = len(ins) > 1
+    found = {name: paired.auc(ins, outs) if enough else NAN, f"{name}_p": paired.swap_p(ins, outs) if enough else NAN}
+    if interval:
+        ends = paired.interval(ins, outs) if len(ins) >= paired.FEWEST else (NAN, NAN)
+        found |= {f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    return found

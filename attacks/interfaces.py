@@ -15,118 +15,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.core.messages import Floats, Ints, Weights
-from algorithms.interfaces import AttackContract, ComponentContract, Run
-from attacks.metrics.client_risk import Attacked
+from algorithms.interfaces import AttackContract, ComponentContract, Problems, Run
+from attacks._results import Audit as Audit
+from attacks._results import Exposure as Exposure
+from attacks._results import Measure as Measure
+from attacks._results import Scores as Scores
 from datasets.federation import Federation
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
 
-NAN = float("nan")
 Stream = Callable[..., np.random.Generator]
 """``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in every round."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One number that an attack found.
-
-    Attributes:
-        subject: a variant of the attack, a model or a client.
-        metric: the name of the metric.
-        value: its value.
-        low: the lower end of its 95 % interval over examples; NaN: there is none.
-        high: the upper end.
-        chance: the value of an attack that guesses; NaN: not known.
-    """
-
-    subject: str
-    metric: str
-    value: float
-    low: float = NAN
-    high: float = NAN
-    chance: float = NAN
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """The scores of single examples, one row for each attack and attacked example.
-
-    Attributes:
-        attack: [n] name of the attack.
-        client: [n] owner of the example; for a held-out one the client from whom it was held out, or whose transform it
-            wears; -1: nobody.
-        member: [n] whether the example was trained on.
-        score: [n] the higher, the likelier a member; 0 or more is the decision "member".
-        left: [n] whether the example belongs to the comparison of clients that left the model: one of their records
-            (``member``), or a held-out example that looks like theirs. None: there are none.
-    """
-
-    attack: NDArray[np.str_]
-    client: NDArray[np.int64]
-    member: NDArray[np.bool_]
-    score: NDArray[np.float64]
-    left: NDArray[np.bool_] | None = None
-
-    @staticmethod
-    def none() -> Scores:
-        """Return a table without rows, for an attack that scores no single examples."""
-        return Scores(np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What an attack found on one model; a value that could not be determined is NaN.
-
-    Attributes:
-        published_risk: attack accuracy that may be published to the clients; None: the attack measures no risk.
-        measures: for the researcher; subjects are variants of the attack.
-        scores: scores of single examples.
-        metrics: columns of the round's row: the mean over models under the metric's name, the largest value as
-            ``<metric>_worst``, and that of each model as ``<metric>_<model>``.
-        measured_risk: attack accuracy on the clients' examples, for the tables; it may differ from the estimate of an
-            attacker without the clients' data. None: the published risk.
-        chosen: the attack, one of those in ``scores``, whose accuracy is the risk; None: the only one.
-    """
-
-    published_risk: float | None
-    measures: tuple[Measure, ...]
-    scores: Scores = field(default_factory=Scores.none)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    measured_risk: float | None = None
-    chosen: str | None = None
-
-    @property
-    def risk(self) -> float | None:
-        """The attack accuracy that is reported in tables."""
-        return self.published_risk if self.measured_risk is None else self.measured_risk
-
-    def examples(self, left: bool = False) -> Attacked:
-        """Return the examples that the risk rests on; with ``left``, those of the comparison of clients that left."""
-        scores, attack = self.scores, self.chosen
-        if attack is None and len(names := np.unique(scores.attack)) == 1:
-            attack = names[0]
-        of_left = np.zeros(len(scores.score), bool) if scores.left is None else scores.left
-        here = (scores.attack == attack) & (of_left == left)
-        return Attacked(scores.score[here], scores.member[here], scores.client[here])
-
-
-@dataclass(frozen=True, eq=False)
-class Exposure:
-    """What an attack on the clients found in a round, or on the run as a whole.
-
-    Attributes:
-        metrics: columns of the round's row.
-        clients: columns of the clients' table, [clients] each, NaN for clients that did not take part.
-        measures: for the researcher; subjects are clients, such as "client_3".
-    """
-
-    metrics: Mapping[str, float]
-    clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    measures: tuple[Measure, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +80,9 @@ class SeenUpdates:
         buffers: [c, b] running statistics of the trained models.
         clients: the ids of the block's clients.
         stream: returns generators that are the same in every round.
+        round: the round, 0 the first.
+        train_again: ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with
+            generators from ``stream(purpose, client)``, and returns its parameters [d]. ``network`` then holds others.
     """
 
     data: Federation
@@ -188,6 +93,8 @@ class SeenUpdates:
     buffers: Floats
     clients: Sequence[int]
     stream: Stream
+    round: int
+    train_again: Callable[[int, Callable[[str, int], np.random.Generator]], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +126,11 @@ class Attack(AttackContract, ComponentContract, Protocol):
     """
 
     KINDS: tuple[Literal["models", "updates", "replicas"], ...]
+
+    @staticmethod
+    def data_problems(config: Any, data: Federation) -> Problems:
+        """List what the attack lacks in the data: (field, sentence) pairs; asked before anything is started."""
+        return []
 
 
 class ShadowJob(Protocol):
@@ -324,6 +236,26 @@ class UpdateAttack(Attack, Protocol):
     def conclude(config: Any, seen: SeenRound) -> Exposure:
         """Compute the attack's result from the observations of all blocks."""
 
+    @staticmethod
+    def trainer(config: Any) -> int | None:
+        """Return the client whom the attacker owns and who means more work than others, for time estimates; None: none."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What one replica is trained on, and how it differs from the run besides.
+
+    Attributes:
+        data: the federation.
+        silent: clients that train like the others and then send back the model that they were sent.
+        noisy: whether the server adds the noise of the privacy component.
+    """
+
+    data: Federation
+    silent: tuple[int, ...] = ()
+    noisy: bool = True
+
 
 class ReplicaAttack(Attack, Protocol):
     """An attack that compares federations that are trained in addition to the run."""
@@ -331,12 +263,25 @@ class ReplicaAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def replicas(config: Any, rounds: int) -> Sequence[Any]:
-        """Return the federations to train for a run of ``rounds``: dataclasses with ``number`` and ``rounds``."""
+        """Return the federations to train for a run of ``rounds``: dataclasses with ``number`` and ``rounds``.
+
+        Replicas with the same number share every seed: initial model, batches, participation and the server's noise.
+        """
 
     @staticmethod
     @abstractmethod
-    def federation(config: Any, data: Federation, replica: Any) -> Federation:
-        """Return the data that ``replica`` is trained on."""
+    def world(config: Any, data: Federation, replica: Any, stream: Stream) -> World:
+        """Return what ``replica`` is trained on.
+
+        Args:
+            config: the component's fields.
+            data: the federation of the run.
+            replica: one of the `replicas`.
+            stream: returns the run's generators, ``stream("replicas", number, ...)``.
+
+        Raises:
+            DataError: the data are unsuitable for the attack.
+        """
 
     @staticmethod
     @abstractmethod
@@ -346,7 +291,7 @@ class ReplicaAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def measure(config: Any, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
-        """Return the measurements of a replica's model; ``data`` is the whole federation."""
+        """Return the measurements of a replica's model; ``data`` is the federation of the run."""
 
     @staticmethod
     @abstractmethod

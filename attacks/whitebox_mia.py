@@ -1,25 +1,34 @@
 """White-box membership inference on clients' updates, by directions of gradients (as released by Zhao et al. 2025).
 
     feature_l(x, k) = cos( -grad_l CE(theta; x), (theta_k - theta)_l )     for each array l of the model theta sent to k
-    one client, the trainer, belongs to the attacker. 30 times: hold out some of its examples, train theta on the rest;
-        the features of trained-on and held-out examples against this mock update are the attack's training data
+    one client, the trainer, belongs to the attacker. 30 times, with other random numbers: repeat its local training in
+        this round, from the theta that it was sent; the features of its training examples (members) and of examples
+        held out from it (non-members) against this mock update are the attack's training data, the lessons
     a random forest of 200 trees learns from them to separate members from non-members
     and is queried with 50 training examples and 50 examples never trained on of every other client
 
-Differences from the paper: the paper has no such attack, and of the released one only the numbers above are known to
-us. The rest is our reading: a mock update holds out half of at most 100 of the trainer's examples; its training is
-plain SGD; and the non-members of a client are its own test examples, else the non-members held out from it, else those
-that belong to nobody.
+The lessons mirror what the forest is asked later. The members of an attacked client were trained on in its update and,
+in earlier rounds, in theta; its non-members in neither. So a mock update is made on all of the trainer's examples and
+not on a part of them: whatever the trainer left out now, theta would know from earlier rounds. It is made by the run's
+own engine, with the run's optimizer, epochs, objective, DP-SGD and augmentation, and the trainer's own optimizer state.
 
-A limitation: the forest's threshold is learned on the trainer. If clients have other labels, or their local training is
-unlike the mock training, accuracy falls although the ranking of examples (``auc``) may still be good. If a client can
-only be compared with examples of nobody, their labels may reveal that they are non-members.
+Differences from the paper: the paper has no such attack, and of the released one only the numbers above are known to
+us. The rest is our reading. A mock update repeats the trainer's training with all of its examples. The lessons are about
+50 members and 50 non-members of the trainer, the same in every round. The non-members of a client are its own test
+examples, else the non-members held out from it, else those that belong to nobody; if the trainer can only have those of
+nobody, 50 of them (at most half) are reserved for it, and no other client is compared with these.
+
+A limitation: the forest's threshold is learned on the trainer. If clients have other labels or more examples than it,
+accuracy may fall although the ranking of examples (``auc``) is still good. If a client can only be compared with
+examples of nobody, their labels may reveal that they are non-members. And where local training draws no random numbers
+(a single batch, no noise), all mock updates are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +36,13 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
+from attacks._whitebox_examples import attacked_examples, data_problems
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import disparity, intervals, membership
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation, Floats, Ints
-from datasets.roles import NOBODY
+from datasets.federation import DataError, Examples, Floats
 
 if TYPE_CHECKING:
-    from algorithms.core.messages import Weights
     from algorithms.core.network import Network
 
 Bools = NDArray[np.bool_]
@@ -58,9 +66,9 @@ METRICS = (
 
 
 class Config(SlotConfig):
-    """Fields of the white-box attack; those named mock are the attacker's guess of how clients train."""
+    """Fields of the white-box attack."""
 
-    # One attack costs a gradient for each attacked example and thirty short trainings.
+    # One attack costs a gradient for each attacked example, and the trainer's local training thirty times over.
     every: int = Field(10, ge=1, description="rounds from one attack to the next")
     trainer: int = Field(0, ge=0, description="the client whose examples the attacker holds and learns from")
     queries: int = Field(
@@ -69,12 +77,8 @@ class Config(SlotConfig):
         description="attacked members of each client, and as many non-members, at most",
     )
     mock_updates: int = Field(
-        30, ge=1, le=1000, description="mock trainings on the trainer's examples, each of which holds out some"
+        30, ge=1, le=1000, description="repetitions of the trainer's local training that the attack learns from"
     )
-    mock_epochs: int = Field(1, ge=1, description="passes over the examples in one mock training")
-    # A cosine ignores the length of an update, so the learning rate matters little as long as it is small.
-    mock_lr: float = Field(0.01, gt=0, le=100, description="learning rate of the mock training, which is plain SGD")
-    mock_batch_size: int = Field(50, ge=1, description="examples per step; the last batch of a pass may be smaller")
     trees: int = Field(200, ge=1, le=10_000, description="trees of the random forest")
 
 
@@ -88,6 +92,11 @@ def problems(config: Config, run: Run) -> Problems:
     return []
 
 
+def trainer(config: Config) -> int:
+    """Return the client whose training the attack repeats."""
+    return config.trainer
+
+
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     """Compute the features of a block's attacked examples, and the attack's training data if the trainer is there.
 
@@ -97,59 +106,60 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
         0 in the other blocks.
 
     Raises:
-        DataError: no other client has an example that was not trained on, or the trainer has fewer than two examples.
+        DataError: too few examples were held out, or the trainer has too few (`data_problems`).
     """
-    data, network, stream = seen.data, seen.network, seen.stream
-    _check(config, data)
+    data, network = seen.data, seen.network
+    for _, sentence in data_problems(config, data):
+        raise DataError(sentence)
     arrays = len(network.layout.names)
     features = np.full((2, len(seen.clients), config.queries, arrays), np.nan)
     lessons, taught = np.empty((0, arrays)), np.empty(0, bool)
     for i, client in enumerate(seen.clients):
-        start = seen.sent[seen.assignment[i]]
         if client == config.trainer:
-            lessons, taught = _lessons(config, data.client(client), network, start, stream("attack_training", client))
+            lessons, taught = _lessons(config, seen, i)
             continue
+        start = seen.sent[seen.assignment[i]]
         update = (seen.params[i] - start.params)[None]
         network.load(start)
-        for part, examples in zip(features, attacked_examples(config, data, client, stream), strict=True):
+        for part, examples in zip(features, attacked_examples(config, data, client, seen.stream), strict=True):
             part[i, : len(examples)] = cosines(network, examples, update)[:, 0]
     return {"members": features[0], "nonmembers": features[1], "lessons": lessons, "taught": taught}
 
 
-def _check(config: Config, data: Federation) -> None:
-    others = np.delete(np.arange(data.clients), config.trainer)
-    if not any(len(_outside(data, int(client))[1]) for client in others):
-        raise DataError(f"{data.name} has no example that could serve as a non-member for a client; hold some out")
-    if data.sizes[config.trainer] < 2:
-        raise DataError(f"whitebox_mia needs 2 training examples or more of client {config.trainer}, its trainer")
-
-
-def attacked_examples(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Examples]:
-    """Draw members and non-members of ``client``, ready for the model: equally many, and the same in every round."""
-    rng = stream("attack_targets", client, 1)
-    in_test_set, outside = _outside(data, client)
-    size = min(config.queries, int(data.sizes[client]), len(outside))
-    inside = np.sort(rng.choice(int(data.sizes[client]), size, replace=False))
-    outside = np.sort(rng.choice(outside, size, replace=False))
-    if in_test_set:
-        return data.client(client)[inside], data.test[outside]
-    stored = data.nonmembers[outside]
-    strengths = data.draw_strengths(np.full(size, client), rng)
-    return data.client(client)[inside], Examples(data.prepare(stored.x, strengths), stored.y)
-
-
-def _outside(data: Federation, client: int) -> tuple[bool, Ints]:
-    """Find the examples that ``client`` never trained on.
-
-    They are the client's own test examples if it has any, else the non-members held out from it, else those of nobody.
+def _lessons(config: Config, seen: SeenUpdates, position: int) -> tuple[Doubles, Bools]:
+    """Make the attack's training data: the trainer's members and non-members beside each of the mock updates.
 
     Returns:
-        Whether they are in the test set (and not among the non-members), and their positions there.
+        Features [m, arrays], and whether each example was trained on, [m].
     """
-    if (data.test_owner == client).any():
-        return True, np.flatnonzero(data.test_owner == client)
-    own = data.nonmember_owner == client
-    return False, np.flatnonzero(own if own.any() else data.nonmember_owner == NOBODY)
+    examples = attacked_examples(config, seen.data, config.trainer, seen.stream)
+    updates = mock_updates(config, seen, position)
+    seen.network.load(seen.sent[seen.assignment[position]])
+    features = np.concatenate([cosines(seen.network, part, updates) for part in examples])
+    member = np.repeat([True, False], [updates.shape[0] * len(part) for part in examples])
+    return features.reshape(-1, features.shape[2]), member
+
+
+def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
+    """Repeat the trainer's local training, each time with random numbers of its own, those of the round included.
+
+    Args:
+        config: the component's fields.
+        seen: the trainer's block.
+        position: the trainer's position in it.
+
+    Returns:
+        [mock_updates, d] changes of the parameters that it was sent.
+    """
+    start = seen.sent[seen.assignment[position]].params
+    updates = np.empty((config.mock_updates, len(start)), np.float32)
+    for m in range(config.mock_updates):
+
+        def own(purpose: str, client: int, m: int = m) -> np.random.Generator:
+            return seen.stream("attack_training", client, seen.round, m, crc32(purpose.encode()))
+
+        updates[m] = seen.train_again(position, own) - start
+    return updates
 
 
 def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
@@ -194,55 +204,6 @@ def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
         network.grads.zero_()
         cross_entropy(network.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
         yield network.grads.cpu().numpy()
-
-
-def _lessons(
-    config: Config, own: Examples, network: Network, start: Weights, rng: np.random.Generator
-) -> tuple[Doubles, Bools]:
-    """Make the attack's training data from the trainer's examples ``own`` and mock updates.
-
-    Returns:
-        Features [m, arrays], and whether each example was trained on, [m].
-    """
-    chosen = np.sort(rng.choice(len(own), min(2 * config.queries, len(own)), replace=False))
-    updates = np.empty((config.mock_updates, len(start.params)), np.float32)
-    member = np.ones((len(chosen), config.mock_updates), bool)
-    for m in range(config.mock_updates):
-        member[rng.permutation(len(chosen))[: len(chosen) // 2], m] = False
-        trained_on = np.delete(np.arange(len(own)), chosen[~member[:, m]])
-        updates[m] = mock_update(config, own[trained_on], network, start, rng)
-    network.load(start)
-    features = cosines(network, own[chosen], updates)
-    return features.reshape(-1, features.shape[2]), member.ravel()
-
-
-def mock_update(
-    config: Config, examples: Examples, network: Network, start: Weights, rng: np.random.Generator
-) -> Floats:
-    """Return the update [d] that a client with these ``examples`` would send: plain SGD from ``start``.
-
-    Args:
-        config: the component's fields.
-        examples: the examples to train on, ready for the model.
-        network: provides the torch module.
-        start: the weights before training.
-        rng: draws the order of the examples.
-    """
-    from torch.nn.functional import cross_entropy
-
-    from algorithms.core.network import as_tensor
-
-    network.load(start)
-    network.module.train()
-    labels = as_tensor(examples.y).to(network.device)
-    for _ in range(config.mock_epochs):
-        order = rng.permutation(len(examples))
-        for at in range(0, len(order), config.mock_batch_size):
-            batch = order[at : at + config.mock_batch_size]
-            network.grads.zero_()
-            cross_entropy(network.module(network.inputs(examples.x[batch])), labels[batch]).backward()
-            network.params.add_(network.grads, alpha=-config.mock_lr)
-    return network.weights().params - start.params
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:

@@ -4,7 +4,7 @@ Everything is NumPy, so that the arrays lie in shared memory once and the traini
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -191,34 +191,6 @@ class Federation:
     def client(self, i: int) -> Examples:
         """Return the training examples of client ``i``, as a view and not a copy."""
         return self.train[slice(self.offsets[i], self.offsets[i + 1])]
-
-    def without(self, client: int) -> "Federation":
-        """Return the federation without one client; the numbers of later clients decrease by one.
-
-        The client's training, test, validation and non-member examples are removed. The remaining training examples are
-        viewed, not copied, if the client is the last one.
-        """
-        first, last, size = self.offsets[client], self.offsets[client + 1], self.sizes[client]
-        remaining = (
-            slice(0, first) if last == len(self.train) else np.delete(np.arange(len(self.train)), slice(first, last))
-        )
-        tested, others = self.test_owner != client, self.nonmember_owner != client
-        validated = self.validation_owner != client
-        moved_up = lambda owners: owners - (owners > client)  # noqa: E731
-        return replace(
-            self,
-            train=self.train[remaining],
-            offsets=np.concatenate([self.offsets[: client + 1], self.offsets[client + 2 :] - size]),
-            groups=np.delete(self.groups, client),
-            strengths=np.delete(self.strengths, client),
-            example_strengths=self.example_strengths[remaining],
-            test=self.test[tested],
-            test_owner=moved_up(self.test_owner[tested]),
-            nonmembers=self.nonmembers[others],
-            nonmember_owner=moved_up(self.nonmember_owner[others]),
-            validation=self.validation[validated],
-            validation_owner=moved_up(self.validation_owner[validated]),
-        )
 
     def owner(self) -> Ints:
         """Return the client that owns each training example, [n train]."""

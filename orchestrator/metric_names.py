@@ -55,6 +55,7 @@ MODELS: Rank = {"plain": 1, "protected": 2, "sources": 2}
 MOVED = Column(3, "moved\nmaj. + min.", 1, interval=False, also=("moved_minority",))
 SHARED = Column(5, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",))
 
+RHO = Column({"sources": MINOR}, "rho\nreliability", 2, interval=False)
 ROUND_METRICS = (
     Metric("accuracy", ACCURACY, "accuracy", "higher", live=OVERALL, table=Column(OVERALL, "accuracy")),
     Metric("accuracy_majority", ACCURACY, "majority clients", "higher", live=2, table=Column(1, "accuracy\nmajority")),
@@ -185,7 +186,10 @@ ROUND_METRICS = (
     Metric("own_clients_minority", CLUSTERING, "minority clients that use the minority model", None, "clients", 1),
     Metric("loss_gap", CLUSTERING, "loss gap", unit="nats"),
     Metric("risk_gap", CLUSTERING, "risk gap"),
-    Metric("rho_spearman", CURVATURE, "rank correlation of the curvatures", "higher", ""),
+    Metric("rho_spearman", CURVATURE, "rank correlation of eigenvalue and trace", "higher", "", chance=0.0),
+    Metric("rho_spearman_all", CURVATURE, "the same over all rounds together", "higher", "", chance=0.0),
+    Metric("rho_halves", CURVATURE, "rank correlation of rho from two halves", "higher", "", chance=0.0),
+    Metric("rho_reliability", CURVATURE, "reliability of rho (Spearman-Brown)", "higher", "", table=RHO, chance=0.0),
     Metric("demographic_parity", FAIRNESS, "demographic parity", "lower", chance="demographic_parity_null"),
     Metric("demographic_parity_null", FAIRNESS, "demographic parity, by chance"),
     Metric("equal_opportunity", FAIRNESS, "equal opportunity", "lower", chance="equal_opportunity_null"),
@@ -230,6 +234,7 @@ class Shown:
         rank: its importance; where space is short, the columns of highest rank are left out first.
         digits: digits after the decimal point.
         interval: whether a confidence interval is shown beside the mean.
+        round: name of the metric that holds the round of the value; empty if it is the last round's.
     """
 
     heading: str
@@ -237,6 +242,7 @@ class Shown:
     rank: int
     digits: int = 3
     interval: bool = True
+    round: str = ""
 
 
 def metrics() -> dict[str, Metric]:
@@ -332,7 +338,8 @@ def _shown(one: Metric, names: Collection[str], about: Kind, live: bool) -> Show
         return None
     if not column:
         return Shown(_wrapped(one.label), own, rank, one.digits)
-    return Shown(column.heading, own, rank, one.digits if column.digits is None else column.digits, column.interval)
+    digits = one.digits if column.digits is None else column.digits
+    return Shown(column.heading, own, rank, digits, column.interval, column.round)
 
 
 def _wrapped(label: str) -> str:

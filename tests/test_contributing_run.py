@@ -74,7 +74,7 @@ def ran(examples: dict[str, Example], one_thread: None, tmp_path_factory: pytest
 def test_the_strategy_has_the_epsilon_of_a_mean(ran: Ran) -> None:
     metrics, run = ran.record["metrics"], ran.trial.run
     event = PrivacyEvent(run.privacy.config.noise_multiplier)
-    assert metrics["guarantee"] == "dp"
+    assert metrics["guarantee"].startswith("dp, of the mechanism under fresh secret noise")
     assert metrics["epsilon"] == pytest.approx(epsilon([event] * run.rounds, metrics["delta"], "add_or_remove_one"))
 
 
@@ -143,7 +143,7 @@ def test_their_metrics_and_labels_are_in_the_report(ran: Ran) -> None:
         head, _, line = [one.strip("| ").split(" | ") for one in block.splitlines() if one.startswith("|")]
         assert line[:2] == ["Bars", "heavy ball"]
         assert line[head.index(heading)] == value
-    assert "| Bars | heavy ball | see epsilon above |" in text
+    assert "| Bars | heavy ball | dp, of the mechanism under fresh secret noise;" in text
 
 
 # What the examples claim
@@ -218,7 +218,7 @@ def test_an_epsilon_holds_for_the_heavy_ball_where_some_clients_take_part(
     privacy = {"name": "global_dp", "noise_multiplier": 1.0}
     fields = {"rounds": 2, "data": "bars", "model": "mlp", "aggregation": "heavy_ball", "privacy": privacy}
     run = resolve(fields | {"participation": participation, "participation_rate": 0.5})
-    assert run.privacy.module.guarantee(run.privacy.config, run) == "dp"
+    assert run.privacy.module.refusal(run.privacy.config, run) is None
 
 
 def test_after_a_poisson_round_the_momentum_is_released_whole_and_the_sum_by_the_expected_number(

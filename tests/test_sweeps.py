@@ -54,7 +54,7 @@ DEALT = {"alzheimer": 1024, "cifar10": 2500, "har": 150}
 def cost(sweep: Sweep) -> int:
     """Examples that all trials train on and measure curvature with, over all rounds and federations."""
     return sum(
-        run.rounds * run.data.config.clients * _passes(run) * (1 + 2 * getattr(attack.config, "replicas", 0))
+        run.rounds * run.data.config.clients * _passes(run) * (1 + 4 * getattr(attack.config, "replicas", 0))
         for run in sweep.runs
         for attack in run.attacks or [run.training]
     )
@@ -247,13 +247,15 @@ def test_as_released_has_the_defects_and_sound_has_none(path: Path) -> None:
         assert (config.rho_alignment, config.solver, config.trace) == ("by_visit_order", "power", "hutchinson")
         assert (config.power_steps, config.probes, config.tolerance) == (100, 100, 0.001)
         assert config.examples >= 10_000, "all that a client can have"
+        assert config.reliability_every == 0
     for run in load_sweep(path).runs:
         assert getattr(run.aggregation.config, "rho", "with_penalty") == "with_penalty"
         assert run.attacks[0].config.rounded
     sound = path.with_name(path.name.replace("_as_released", "").replace("resnet_finp", "resnet"))
     for run in finp(sound):
         assert run.objective.config == type(run.objective.config)(beta=run.objective.config.beta)
-        assert run.curvature == CurvatureConfig()
+        few = {"examples": 20, "reliability_every": 0} if path.stem == "finp_timing_as_released" else {}
+        assert run.curvature == CurvatureConfig(**few)
     assert not any(getattr(attack.config, "rounded", False) for run in load_sweep(sound).runs for attack in run.attacks)
 
 
@@ -284,8 +286,9 @@ def test_the_sweeps_of_metric_privacy_have_its_numbers(name: str) -> None:
         assert run.aggregation.name == ("fedavg" if strategy == "fedopt" else strategy)
         if run.privacy.name != "none":
             assert run.privacy.config.clip == 5
-            assert run.privacy.config.sensitivity == ("weights" if name in ("noise_grid", "control") else "uniform")
-            assert run.privacy.config.noise_multiplier == 0.01 or name == "noise_grid"
+            assert run.privacy.config.sensitivity == ("weights" if name == "noise_grid" else "uniform")
+            multipliers = (0.0, 0.01) if name == "control" else (0.01,)
+            assert run.privacy.config.noise_multiplier in multipliers or name == "noise_grid"
 
 
 def test_every_strategy_of_metric_privacy_meets_every_kind_of_privacy() -> None:

@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -90,7 +91,7 @@ def sense(noise: Literal["reproducible", "secret"], holds: str = "dp") -> str:
     """
     if noise == "secret":
         return holds
-    return f"{holds} of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+    return f"{holds}, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
 def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> float:
@@ -124,15 +125,20 @@ def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> f
     return min(bound, _without_replacement(events, delta))
 
 
+@lru_cache(maxsize=1024)  # several numbers of lots are asked for in every trial of a sweep
 def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
     """Compute epsilon of one example after DP-SGD (Abadi et al. 2016), where neighbors differ by one added example.
 
     Each step takes every example with probability ``sampling_rate``, clips its gradient to C and adds noise of standard
-    deviation ``noise_multiplier`` * C to the sum of the gradients.
+    deviation ``noise_multiplier`` * C to the sum of the gradients. A rate of 1 also stands for a pass over disjoint
+    lots, one of which has the example: together they are a single step.
+
+    >>> round(dp_sgd_epsilon(1.0, 1.0, 100, 1e-5), 1)
+    91.8
 
     Args:
         noise_multiplier: standard deviation of the noise divided by C.
-        sampling_rate: probability that an example takes part in a step.
+        sampling_rate: probability that an example takes part in a step, drawn for each example and step independently.
         steps: number of steps.
         delta: the delta of the guarantee.
 

@@ -67,6 +67,7 @@ class BlockResult:
         observed: what attacks recorded of the clients' models, [c, ...] by attack (or several such arrays by name).
         optimizer_states: optimizer states for the next round, [c, ...] by name; empty unless the training slot keeps
             them.
+        halves: [c, halves, 2] curvatures on two halves of each client's examples; None unless they are due.
     """
 
     clients: Ints
@@ -74,6 +75,7 @@ class BlockResult:
     statistics: Mapping[str, Doubles]
     observed: Mapping[str, Any]
     optimizer_states: Mapping[str, NDArray[Any]]
+    halves: Doubles | None = None
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,11 @@ class Chain:
         for link, d in zip(reversed(self.links), self._gradients((self.p - self._certain(y)) / examples), strict=True):
             link.d = d
 
+    @property
+    def nbytes(self) -> int:
+        """About as many bytes as this object holds: inputs, gradients, and about twice that for the steps in between."""
+        return 3 * sum(link.a.nbytes + link.d.nbytes for link in self.links)
+
     def _forward(self, x: Tensor) -> Tensor:
         between: list[nn.Module] = []
         for step in _steps(self.network.module):

@@ -7,8 +7,8 @@
 rho measures how much a client differs from the others, not how sharp its loss is: of lambda = (1, 10, 10, 10, 10) the
 flattest gets rho = 1. This module does not import torch.
 
-Differences from the paper, each an option: in the released code, the Hessian covers all examples of a client, its
-eigenvalue comes from power iteration and its trace from random probes, and rho is assigned in the order of visiting,
+Differences from the paper, each an option: in the released code, the Hessian covers all examples of a client, however
+many, its eigenvalue comes from power iteration and its trace from random probes, and rho is assigned in the order of visiting,
 that is, to other clients.
 """
 
@@ -47,13 +47,18 @@ def relative_rank(
     Raises:
         ValueError: rho is aligned by visit order, and ``rng`` is None.
     """
-    signed = config.rho_mode == "signed"
-    rho = np.clip(_rank(lambda_) if signed else (_outlyingness(lambda_) + _outlyingness(trace)) / 2, 0, 1)
+    rho = stand_out(lambda_, trace, config)
     if config.rho_alignment == "by_client":
         return rho
     if rng is None:
         raise ValueError("rho by visit order needs a generator to draw the order from; got None")
     return rho[rng.permutation(len(rho))]
+
+
+def stand_out(lambda_: Doubles, trace: Doubles, config: CurvatureConfig) -> Doubles:
+    """Compute every client's own rho, whatever the alignment; arguments and result as in `relative_rank`."""
+    signed = config.rho_mode == "signed"
+    return np.clip(_rank(lambda_) if signed else (_outlyingness(lambda_) + _outlyingness(trace)) / 2, 0, 1)
 
 
 def _outlyingness(values: Doubles) -> Doubles:

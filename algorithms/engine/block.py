@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Doubles, Evaluation, Ints, PartialSum, Weights, weighted_sum
 from algorithms.core.network import Network, as_tensor
-from algorithms.curvature import hessian
 from algorithms.engine import clipped_sums
 from algorithms.engine.augmentation import draw_crops
 from algorithms.engine.backends import loop, vmap
@@ -194,38 +193,6 @@ def _draws(
         )
 
     return [own(client, plan) for client, plan in zip(clients, plans, strict=True)]
-
-
-def measure_curvatures(
-    run: Run, data: Federation, network: Network, clients: Sequence[int], trained: TrainedBlock, stream: Stream
-) -> dict[str, Doubles]:
-    """Measure the Hessian's top eigenvalue and trace at each client's trained model.
-
-    Every client measures on a subset of its examples that is the same in every round.
-
-    Args:
-        run: the components, and their fields.
-        data: all clients' examples.
-        network: the module to compute with.
-        clients: ids of the clients.
-        trained: their models.
-        stream: ``stream(purpose, client)`` returns a client's generator.
-
-    Returns:
-        ``lambda_max`` and ``hessian_trace``, [clients] each; empty if no component reads rho.
-    """
-    if not run.measures_curvature:
-        return {}
-    config, spectra = run.curvature, []
-    for i, client in enumerate(clients):
-        network.load(Weights(trained.params[i], trained.buffers[i]))
-        mine, limit = data.client(client), config.examples
-        chosen = np.sort(stream("curvature_examples", client).permutation(len(mine))[:limit])
-        spectra.append(
-            hessian.spectrum(network, mine.x[chosen], mine.y[chosen], config, stream("curvature_probes", client))
-        )
-    lambda_max, trace = np.array(spectra, np.float64).reshape(-1, 2).T
-    return {"lambda_max": lambda_max, "hessian_trace": trace}
 
 
 def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Generator) -> Weights:

@@ -12,7 +12,7 @@ import numpy as np
 from algorithms.core.messages import Doubles, Weights, empty_updates, gather
 from algorithms.core.network import Network
 from algorithms.engine import block as work
-from algorithms.engine import server
+from algorithms.engine import curvatures, server
 from algorithms.interfaces import Run, State
 from datasets.federation import Federation
 
@@ -71,7 +71,7 @@ def _round(
         assigned = work.Assignment(clients.tolist(), alone, round_, sent, states)
         own = lambda purpose, client: stream(purpose, round_, client)  # noqa: E731
         trained = work.train(run, data, network, [model], assigned, own)
-        measured = work.measure_curvatures(run, data, network, clients.tolist(), trained, stream)
+        measured = curvatures.measure_curvatures(run, data, network, clients.tolist(), trained, stream)
         server.keep(statistics, data.clients, clients, measured)
         server.keep(optimizers, data.clients, clients, trained.optimizer_states)
         parts.append(work.sum_updates(run, trained, clients.tolist(), [model], alone, data.sizes[clients])[0])

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights, reweight
-from algorithms.core.noise import Normals
+from algorithms.core.noise import Normals, Zeros
 from algorithms.curvature import ranking
+from algorithms.curvature.agreement import agreement
 from algorithms.interfaces import Metrics, Run, State
 
 
@@ -47,6 +48,11 @@ def draw_noise(run: Run, size: int, rng: np.random.Generator) -> Normals | None:
         The noise, or None if the privacy component adds none.
     """
     return Normals(size, rng) if run.privacy.module.NOISY else None
+
+
+def no_noise(run: Run, size: int) -> Normals | None:
+    """Return zeros in place of the noise of `draw_noise`, for a model that is trained without it."""
+    return Zeros(size) if run.privacy.module.NOISY else None
 
 
 def step(run: Run, state: State, model: Weights, received: ClientUpdates, noise: Normals | None) -> Step:
@@ -140,3 +146,32 @@ def rank_clients(
         curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
         rho[peers] = ranking.relative_rank(*curvatures, run.curvature, rng)
     return {"rho": rho}
+
+
+def reliability_due(run: Run, round_: int) -> bool:
+    """Return whether the reliability of rho is measured in round ``round_``, counted from 0; in the last it always is."""
+    every, done = run.curvature.reliability_every, round_ + 1
+    return run.measures_curvature and every > 0 and (done % every == 0 or done == run.rounds)
+
+
+def compare_curvatures(
+    run: Run, statistics: Mapping[str, Doubles], halves: Doubles | None, cohort: Ints, assignment: Ints
+) -> dict[int, Metrics]:
+    """Compute how well rho was measured in a round, in each cluster: see `algorithms.curvature.agreement`.
+
+    Args:
+        run: the components, and their fields.
+        statistics: client statistics, [clients] by name.
+        halves: [clients, halves, 2] curvatures on two halves of each client's examples; None if they were not measured.
+        cohort: [cohort] ids of the clients that took part.
+        assignment: [clients] the model of each client.
+
+    Returns:
+        The metrics by cluster; empty if no component reads rho.
+    """
+    found: dict[int, Metrics] = {}
+    for cluster in np.unique(assignment[cohort]) if run.measures_curvature else ():
+        peers = cohort[assignment[cohort] == cluster]
+        curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
+        found[int(cluster)] = agreement(*curvatures, None if halves is None else halves[peers], run.curvature)
+    return found

@@ -4,13 +4,28 @@
     g_i  <- g_i * min(1, C / ||g_i||)
     g    <- ( sum_i g_i + N(0, (z C)^2 I) ) / L                  then a step of the local optimizer along g
 
-The guarantee is per example (one added or removed) and towards whoever sees the client's model, the server included. It
-covers the training steps only: losses that choose a cluster, curvatures and evaluations are not in the account.
+An example whose gradient is not finite (NaN, infinity) counts as zero. ``sampling`` says how lots are drawn:
 
-Differences from the paper: by default, batches come from passes over the shuffled examples, as in all other training
-here, and the accountant's number is then an approximation; ``sampling: poisson`` draws lots as the proof requires. A
-lot's L is its expected size under poisson and its own size under shuffle. Momentum and adam see only noisy gradients,
-so they cost no privacy.
+    poisson  each example joins each of a pass's lots with probability q = 1 / lots; L = q n is the expected size
+    shuffle  a pass cuts a random permutation of the examples into lots; L is the size of the lot
+
+Guarantee. Neighboring clients differ in one example, which is there or is replaced by an empty one, whose gradient is
+always zero. Under poisson this is the usual relation of one example added or removed, if the numbers of examples, from
+which lots, L and the weights of FedAvg follow, count as public. Under shuffle it is not: a removed example would move
+others to other lots. In an account of shuffled lots, a pass is a single Gaussian event of sensitivity C without
+amplification, because any example is in at most one of its lots (parallel composition); all passes of all rounds
+compose. This holds for every permutation, for lots known to the attacker, and with ``drop_last``. For an example that is
+replaced by any other, the sensitivity is 2 C: account with z / 2. An example is a row of the data set; rows that repeat
+each other, such as the overlapping windows of HAR, are protected one by one.
+
+The epsilon protects from whoever sees the client's models, the server included, in every round. It covers the training
+steps only. Evaluations and results of attacks are measurements by the experimenter and not in the account; losses that
+choose a model, and curvatures that clients send, are the clients' own messages: where there are any, no epsilon is
+stated. Momentum and adam see only noisy gradients, so they cost no privacy, nor does an optimizer state that persists.
+Clients that are sampled in some rounds only are accounted for as if they trained in all.
+
+Differences from the paper: clients of a federation train this way; a lot under poisson is divided by its expected size
+n / ceil(n / batch_size), which need not be whole; shuffled passes are available and have an account of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +36,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms.core import accounting
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.core.metric import NOISE, Column, Metric
@@ -64,9 +80,10 @@ class Config(TrainingConfig):
     # The same baseline compares 0.5, 1 and 2 (FEMNIST: 0.75, 1 and 2).
     noise_multiplier: float = Field(1.0, ge=0, le=1000, description="z, standard deviation of the noise over clip")
     delta: float = Field(1e-5, gt=0, lt=1, description="delta at which epsilon_example is reported")
-    sampling: Literal["shuffle", "poisson"] = Field(
-        "shuffle",
-        description="poisson: each example joins a lot at random, as the account assumes; shuffle: whole passes",
+    # Poisson sampling has a proof of amplification; shuffled lots are accounted for without, at several times the epsilon.
+    sampling: Literal["poisson", "shuffle"] = Field(
+        "poisson",
+        description="poisson: each example joins a lot at random, which lowers epsilon; shuffle: whole passes",
     )
     drop_last: bool = inherited(TrainingConfig, "drop_last", sampling="shuffle")
 
@@ -90,25 +107,26 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def lots(config: Config, examples: int) -> int:
-    """Compute the number of steps in a pass; under poisson each example joins each lot with probability 1 / steps."""
+    """Compute the number of steps in a pass over a client's ``examples``."""
     full = examples // config.batch_size
-    return full if config.drop_last and full else -(-examples // config.batch_size)
+    dropping = config.sampling == "shuffle" and config.drop_last
+    return full if dropping and full else -(-examples // config.batch_size)
 
 
 def sampling_rate(config: Config, examples: int) -> float:
-    """Compute q, the probability that any one of a client's examples is in a step's lot (under shuffle: its share)."""
-    return min(1.0, config.batch_size / examples) if config.drop_last else 1 / max(lots(config, examples), 1)
+    """Compute q, the probability with which an example joins a lot under poisson: 1 / lots."""
+    return 1 / max(lots(config, examples), 1)
 
 
 def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:
     """Draw the lots of one pass, [steps, largest lot], padded with -1; a lot drawn by poisson sampling may be empty."""
     if config.sampling == "shuffle":
         return one_pass(examples, config.batch_size, rng, config.drop_last)
-    steps = lots(config, examples)
-    joined = rng.random((steps, examples)) < sampling_rate(config, examples)
-    rows = np.full((steps, int(joined.sum(axis=1).max(initial=1))), PADDING, np.int64)
+    rate = sampling_rate(config, examples)
+    joined = [np.flatnonzero(rng.random(examples) < rate) for _ in range(lots(config, examples))]
+    rows = np.full((len(joined), max(map(len, joined), default=1)), PADDING, np.int64)
     for row, chosen in zip(rows, joined, strict=True):
-        row[: chosen.sum()] = np.flatnonzero(chosen)
+        row[: len(chosen)] = chosen
     return rows
 
 
@@ -120,7 +138,8 @@ def schedule(config: Config, examples: int, chosen_with: Ints | None, rng: np.ra
 def private_gradient(config: Config, network: Network, examples: int, noise: torch.Generator) -> GradientStep:
     """Return a function of a lot's inputs [n, ...] and targets [n] that writes the noisy gradient to ``network.grads``.
 
-    The function returns the examples' mean loss (0 for an empty lot).
+    The function returns the examples' mean loss (0 for an empty lot), which no step depends on: the loss of an example
+    that is not finite shows there and not in the gradient.
 
     Args:
         config: the component's fields.
@@ -131,7 +150,7 @@ def private_gradient(config: Config, network: Network, examples: int, noise: tor
     import torch
     from torch.func import functional_call, grad_and_value, vmap
 
-    from algorithms.core.clipping import clip_gradients
+    from algorithms.core.clipping import clip_for_privacy
     from algorithms.core.cross_entropy import mean_cross_entropy
 
     def loss(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -146,7 +165,7 @@ def private_gradient(config: Config, network: Network, examples: int, noise: tor
         network.grads.zero_()
         for x, y in zip(inputs.split(at_once), targets.split(at_once), strict=True) if len(targets) else ():
             grads, losses = of_each(network.params, x, y)
-            network.grads.add_(clip_gradients(grads, config.clip).sum(0))
+            network.grads.add_(clip_for_privacy(grads, config.clip).sum(0))
             total += losses.sum()
         if config.noise_multiplier:
             drawn = torch.randn(network.grads.shape, generator=noise, device=network.device)
@@ -158,9 +177,7 @@ def private_gradient(config: Config, network: Network, examples: int, noise: tor
 
 
 def epsilon(config: Config, examples: int, rounds: int) -> float:
-    """Compute the epsilon of any one example after training, at ``config.delta``.
-
-    Smaller clients spend more, because their examples are in more of their lots.
+    """Compute the epsilon of any one example of a client after training, at ``config.delta``.
 
     Args:
         config: the component's fields.
@@ -168,24 +185,49 @@ def epsilon(config: Config, examples: int, rounds: int) -> float:
         rounds: number of rounds in which the client trains.
 
     Returns:
-        Epsilon; infinity without noise.
+        Epsilon: 0 for a client without examples, infinity without noise.
     """
-    from algorithms.core.accounting import dp_sgd_epsilon
+    passes, steps = rounds * config.epochs, lots(config, examples)
+    if config.sampling == "shuffle":
+        return accounting.dp_sgd_epsilon(config.noise_multiplier, 1.0, passes if steps else 0, config.delta)
+    return accounting.dp_sgd_epsilon(
+        config.noise_multiplier, sampling_rate(config, examples), passes * steps, config.delta
+    )
 
-    steps = rounds * config.epochs * lots(config, examples)
-    return dp_sgd_epsilon(config.noise_multiplier, sampling_rate(config, examples), steps, config.delta)
+
+def largest_epsilon(config: Config, sizes: Ints, rounds: int) -> float:
+    """Compute the epsilon of the example that spends most, of all clients with ``sizes`` [clients] examples.
+
+    Only the number of lots matters. Usually the fewest lots cost most, because q is largest, but with little noise more
+    lots cost more: it then counts that an example may join more than one lot of a pass.
+    """
+    by_lots = {lots(config, size): size for size in sizes.tolist()}
+    return max(epsilon(config, size, rounds) for size in by_lots.values())
+
+
+def guarantee(config: Config, run: Run) -> str:
+    """Return what the epsilon of an example means, a text that begins with ``dp``, or ``none:`` and why none holds."""
+    if run.clustering.config.clusters > 1:
+        return "none: models are chosen by losses without noise"
+    if run.clustering.module.starts(run.clustering.config).initializations > 1:
+        return "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
+    if run.measures_curvature:
+        return f"none: clients send {run.aggregation.name} the curvatures of their losses without noise"
+    if config.sampling == "shuffle":
+        relation = "dp for one example replaced by an empty one, with shuffled lots, which amplify nothing"
+        return accounting.sense(run.privacy.config.noise, relation)
+    return accounting.sense(run.privacy.config.noise)
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return ``epsilon_example`` at ``delta_example``, for clients that trained in every round, and ``guarantee_example``.
 
-    The epsilon is that of the client with the fewest training examples, which spends most; None if no epsilon holds.
+    The epsilon is that of the client whose examples spend most; None if no epsilon holds.
     """
-    spent = epsilon(config, int(outcome.sizes.min()), len(outcome.rows))
     stated: Metrics = {"epsilon_example": None, "delta_example": config.delta}
+    if (sense := guarantee(config, run)).startswith("none"):
+        return stated | {"guarantee_example": sense}
+    spent = largest_epsilon(config, outcome.sizes, len(outcome.rows))
     if math.isinf(spent):
         return stated | {"guarantee_example": "none: next to no noise is added"}
-    if run.clustering.config.clusters > 1:
-        return stated | {"guarantee_example": "none: models are chosen by losses without noise"}
-    sense = "dp" if config.sampling == "poisson" else "approximation: lots are shuffled, not drawn independently"
     return stated | {"epsilon_example": spent, "guarantee_example": sense}

@@ -202,27 +202,3 @@ def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles
     shrunk = 1 + z**2 / n
     # Rounding must not exclude the observed share from its own interval when it is 0 or 1.
     return np.clip((center - reach) / shrunk, 0, share), np.clip((center + reach) / shrunk, share, 1)
-
-
-# Association
-
-
-def spearman(a: ArrayLike, b: ArrayLike) -> float:
-    """Return Spearman's rank correlation of ``a`` [n] and ``b`` [n]; NaN if one of them is constant.
-
-    Ties share their mean rank.
-
-    >>> spearman([1, 2, 3, 4], [10, 100, 30, 1000])
-    0.8
-    """
-    x, y = (_centered_ranks(np.asarray(values, np.float64)) for values in (a, b))
-    spread = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / spread if spread > 0 else NAN
-
-
-def _centered_ranks(values: Doubles) -> Doubles:
-    """Return ranks minus their mean, which does not depend on ties; NaN if a value is NaN."""
-    if np.isnan(values).any():
-        return np.full(len(values), NAN)
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place] - (len(values) + 1) / 2

@@ -1,7 +1,7 @@
 """Times attacks beside a network that does not compute: it counts what it is asked for, and answers at random.
 
-So an attack's own work is timed in full, while the passes through the network, which may take hours, are counted and
-multiplied by the seconds of a single one.
+So an attack's own work is timed in full, while the passes through the network and the local trainings that the attack
+repeats, which may take hours, are counted and multiplied by the seconds of a single one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from algorithms.core.messages import Ints
+from algorithms.core.messages import Floats, Ints
 from algorithms.core.network import Network
 from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
 from datasets.federation import Federation
@@ -32,13 +32,19 @@ class CountingNetwork(Network):
         shown: examples without a gradient.
         steps: batches with a gradient.
         learned: examples in these batches.
+        trainings: repetitions of a client's local training.
+        trained: training examples of the clients, one for each repetition, added up.
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], classes: int) -> None:
         """Build the network, for its arrays, and put the counter before it."""
         super().__init__(model, shape, classes)
-        self.shown = self.steps = self.learned = 0
+        self.reset()
         self.module = _Counter(self, classes)
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self.shown = self.steps = self.learned = self.trainings = self.trained = 0
 
 
 class _Counter(nn.Module):
@@ -66,16 +72,20 @@ class AttackWork:
     """What a piece of an attack does.
 
     Attributes:
-        seconds: of its own work, without passes through the network.
+        seconds: of its own work, without passes through the network and trainings.
         shown: examples that the network is queried with.
         steps: batches of which it takes a gradient.
         learned: examples in these batches.
+        trainings: repetitions of a client's local training; `total` leaves them out.
+        trained: training examples of the clients, one for each repetition, added up.
     """
 
     seconds: float = 0.0
     shown: float = 0.0
     steps: float = 0.0
     learned: float = 0.0
+    trainings: float = 0.0
+    trained: float = 0.0
 
     def __add__(self, other: AttackWork) -> AttackWork:
         return AttackWork(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
@@ -87,7 +97,7 @@ class AttackWork:
         return AttackWork(*(max(0.0, a - b) for a, b in zip(_values(self), _values(other), strict=True)))
 
     def total(self, evaluation: float, gradient: tuple[float, float]) -> float:
-        """Return all its seconds.
+        """Return its seconds without the repeated trainings.
 
         Args:
             evaluation: seconds of a pass for an example.
@@ -97,14 +107,14 @@ class AttackWork:
 
 
 def _values(work: AttackWork) -> tuple[float, ...]:
-    return work.seconds, work.shown, work.steps, work.learned
+    return work.seconds, work.shown, work.steps, work.learned, work.trainings, work.trained
 
 
 def counted(network: CountingNetwork, action: Any) -> AttackWork:
     """Do ``action`` and return what it did."""
-    network.shown = network.steps = network.learned = 0
+    network.reset()
     seconds = seconds_of(action)
-    return AttackWork(seconds, network.shown, network.steps, network.learned)
+    return AttackWork(seconds, network.shown, network.steps, network.learned, network.trainings, network.trained)
 
 
 def counting(bench: Bench) -> CountingNetwork:
@@ -116,7 +126,7 @@ def observation(bench: Bench, attack: AttackComponent, blocks: int) -> AttackWor
     """Return the work of one attack on the updates of a round.
 
     It is observed on one and on two clients. What the second adds is the work of a client, what is left of the first is
-    that of a block, and what the first client of all takes in addition is done once (the trainer of ``whitebox_mia``).
+    that of a block, and what the attack does for its own client (the trainer of ``whitebox_mia``) is done once.
 
     Args:
         bench: the run and its data.
@@ -127,23 +137,32 @@ def observation(bench: Bench, attack: AttackComponent, blocks: int) -> AttackWor
         DataError: the data are unsuitable for the attack.
     """
     network, clients, weights = counting(bench), bench.data.clients, bench.start()
+    special = attack.module.trainer(attack.config) or 0
     seen: dict[str, Any] = {}
+
+    def train_again(client: int) -> Floats:
+        network.trainings += 1
+        network.trained += int(bench.data.sizes[client])
+        return weights.params + np.float32(1)
 
     def observe(chosen: list[int]) -> AttackWork:
         count = len(chosen)
         updates = SeenUpdates(
             bench.data, network, [weights], np.zeros(count, np.int64), np.repeat(weights.params[None], count, axis=0),
             np.repeat(weights.buffers[None], count, axis=0), chosen, stream=own,
+            round=0, train_again=lambda i, _stream: train_again(chosen[i]),
         )  # fmt: skip
         return counted(network, lambda: seen.update(observed=attack.module.observe(attack.config, updates)))
 
-    observe([0])  # a first call loads what it needs
-    first = observe([0])
+    observe([special])  # a first call loads what it needs
+    first = observe([special])
     if clients == 1:
         return first + _conclusion(attack, bench.data, seen["observed"], np.array([0]))
-    pair = observe([0, 1])
-    last = _conclusion(attack, bench.data, seen["observed"], np.array([0, 1]))
-    client, later = pair - first, observe([1])
+    other = 0 if special else 1
+    both = sorted([special, other])
+    pair = observe(both)
+    last = _conclusion(attack, bench.data, seen["observed"], np.array(both))
+    client, later = pair - first, observe([other])
     return client * clients + (later - client) * blocks + (first - later) + last
 
 

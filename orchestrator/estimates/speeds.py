@@ -24,7 +24,6 @@ from orchestrator.estimates.work import curved_examples, plan_of, visited
 FEW = 8  # examples of the training step before curvature is measured
 MOST_CLIENTS = 4  # whose updates are made up to time the server; its work grows with their number
 SIMULATED_BYTES = 1 << 28
-KEPT_GRAPH = hessian.BATCH  # on more examples than that, each product with the Hessian begins with a new graph
 
 
 @dataclass(frozen=True)
@@ -177,20 +176,22 @@ class CurvatureSpeed:
 
     Attributes:
         example: seconds for each example, whatever the number of products: gradient and, if exact, trace.
-        product: seconds of a product with the Hessian for each example, where the examples fit into one graph.
-        anew: the same where the graph is made anew for each product.
+        product: seconds of a product with the Hessian for each example whose batch is kept.
+        anew: the same where the batch is made anew for each product.
         products: expected number of products.
+        kept: number of examples whose batches are kept, if there are more than one batch.
     """
 
     example: float
     product: float
     anew: float
     products: int
+    kept: int = 0
 
     def seconds(self, examples: int) -> float:
         """Return the seconds of a client that measures on so many examples."""
-        each = self.product if examples <= KEPT_GRAPH else self.anew
-        return examples * (self.example + self.products * each)
+        kept = examples if examples <= hessian.BATCH else min(examples, self.kept)
+        return examples * self.example + self.products * (kept * self.product + (examples - kept) * self.anew)
 
 
 class _OutOfTimeError(Exception):
@@ -203,7 +204,7 @@ def curvature_speed(bench: Bench) -> CurvatureSpeed:
     trained = _train(bench, [client], 1, FEW)
     bench.network.load(Weights(trained.params[0], trained.buffers[0]))
     bench.network.module.eval()
-    mine, most = data.client(client), min(curved_examples(bench.run, int(data.sizes[client])), KEPT_GRAPH)
+    mine, most = data.client(client), min(curved_examples(bench.run, int(data.sizes[client])), hessian.BATCH)
     found: dict[str, Any] = {}
 
     def build(amount: int) -> None:
@@ -217,7 +218,8 @@ def curvature_speed(bench: Bench) -> CurvatureSpeed:
     exact = config.trace == "gauss_newton"
     trace = least(lambda: found["surface"].gauss_newton_trace(np.random.default_rng(0))) if exact else 0.0
     products = _count(bench, found["surface"].times, found["gradient"], 3 * bench.seconds)
-    return CurvatureSpeed((graph + trace) / amount, product / amount, (graph + product) / amount, products)
+    kept = hessian.ROOM * amount // max(1, found["surface"].kept[0].nbytes)
+    return CurvatureSpeed((graph + trace) / amount, product / amount, (graph + product) / amount, products, kept)
 
 
 def _count(bench: Bench, times: Callable[[Any], Any], gradient: Any, seconds: float) -> int:

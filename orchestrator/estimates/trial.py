@@ -106,8 +106,10 @@ class Estimator:
         shares = self._rounds(run, deal, len(rounds.done), rounds.evaluations, self.place.actors)
         shares += Shares(server=TRIAL_SECONDS, data=deal.seconds, training=self._pretraining(run, deal))
         for attack in of_kind(run, "updates"):
-            seconds = rounds.observed(attack) * self._seconds(run, self._observation(run, attack, deal))
-            shares += Shares(attacks=seconds / self._spread(run, deal, self.place.actors) * work.attendance(run))
+            done = self._observation(run, attack, deal)
+            # The actor that repeats a client's training does so while the others wait.
+            seconds = self._seconds(run, done) / self._spread(run, deal, self.place.actors) + self._again(run, done)
+            shares += Shares(attacks=rounds.observed(attack) * seconds * work.attendance(run))
         for attack in of_kind(run, "models"):
             shares += self._model_attack(run, attack, deal)
         for attack in of_kind(run, "replicas"):
@@ -123,7 +125,7 @@ class Estimator:
         return Shares(
             training=rounds * (self._training(run, deal) / spread + jobs) * work.attendance(run),
             evaluation=examples * self._evaluation(run) + on_clients * jobs,
-            curvature=rounds * self._curvature(run, deal) / spread * work.attendance(run),
+            curvature=work.curvature_passes(run, rounds) * self._curvature(run, deal) / spread * work.attendance(run),
             server=rounds * (self._server(run, deal) + (ROUND_SECONDS if actors else ALONE_SECONDS)),
         )
 
@@ -185,6 +187,13 @@ class Estimator:
             return done.total(shown, (0.0, 0.0))
         measure = lambda: attack_speeds.gradient_seconds(self._bench(run))  # noqa: E731
         return done.total(shown, self.watch.once("gradient", self._network(run), measure))
+
+    def _again(self, run: Run, done: AttackWork) -> float:
+        """Return the seconds of the local trainings that an attack repeats, one client at a time."""
+        if not done.trainings:
+            return 0.0
+        plan = work.plan_of(run, round(done.trained / done.trainings), 0)
+        return done.trainings * self._train_speed(run).block_seconds([plan])
 
     def _observation(self, run: Run, attack: AttackComponent, deal: Deal) -> AttackWork:
         blocks = len(work.blocks(run, deal.clients))

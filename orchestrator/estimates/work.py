@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from algorithms.core.messages import Ints
+from algorithms.engine.server import reliability_due
 from algorithms.interfaces import Run
 from algorithms.training._batches import PADDING
 from datasets.federation import Federation
@@ -133,6 +134,11 @@ def imitation(cluster: Deal, examples: int) -> Deal:
 def curved_examples(run: Run, size: int) -> int:
     """Return the examples on which a client with ``size`` examples measures its curvature."""
     return min(run.curvature.examples, size)
+
+
+def curvature_passes(run: Run, rounds: int) -> int:
+    """Return how many times a client measures its curvature in that many rounds; two halves count as once."""
+    return rounds + sum(reliability_due(run, round_) for round_ in range(rounds))
 
 
 def whole_batches(run: Run, deal: Deal) -> str | None:

@@ -97,12 +97,14 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
 def limits(metric: Metric) -> tuple[float, float]:
     """The smallest and the largest possible value of a metric, as far as its unit says them.
 
-    A fraction of which more or less is better is a rate. Gaps and signed differences have no such limits.
+    A fraction of which more or less is better, or that has a fixed value by chance, is a rate. Gaps and signed
+    differences have no such limits.
 
     >>> limits(Metric("accuracy", "Accuracy", "accuracy", "higher")), limits(Metric("risk_gap", "Clustering", "gap"))
     ((0.0, 1.0), (-inf, inf))
     """
-    if metric.unit == "fraction" and metric.direction and not metric.name.endswith(("_gap", "_signed", "_difference")):
+    rate = metric.direction or isinstance(metric.chance, float)
+    if metric.unit == "fraction" and rate and not metric.name.endswith(("_gap", "_signed", "_difference")):
         return (0.0, 1.0)
     return (0.0, INFINITY) if metric.unit in COUNTS else UNLIMITED
 

@@ -79,10 +79,10 @@ def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def text_metrics(row: Mapping[str, Any]) -> dict[str, str]:
+def texts(row: Mapping[str, Any]) -> dict[str, str]:
     """The entries of ``row`` that are texts, such as the reason why no privacy guarantee holds.
 
-    >>> text_metrics({"accuracy": 0.5, "guarantee": "none: no noise is added"})
+    >>> texts({"accuracy": 0.5, "guarantee": "none: no noise is added"})
     {'guarantee': 'none: no noise is added'}
     """
     return {name: value for name, value in row.items() if isinstance(value, str)}

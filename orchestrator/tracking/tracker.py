@@ -19,15 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.results.folder import Folder, TrialFolder, write_atomically
-from orchestrator.tracking.labels import (
-    flatten,
-    reason,
-    run_tags,
-    scalar_metrics,
-    text_metrics,
-    trial_name,
-    without_password,
-)
+from orchestrator.tracking.labels import flatten, reason, run_tags, scalar_metrics, texts, trial_name, without_password
 from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Rounds, Store, configure_environment, name_metrics, ui
 
 __all__ = ["Tracker", "configure_environment", "trial_name", "ui"]
@@ -190,7 +182,7 @@ class Tracker:
             wanted = self._trials.get(trial_id)
             if wanted is None:
                 return
-            wanted.finals, wanted.tags = scalar_metrics(finals or {}), wanted.tags | text_metrics(finals or {})
+            wanted.finals, wanted.tags = scalar_metrics(finals or {}), wanted.tags | texts(finals or {})
             wanted.folder, wanted.on_disk = TrialFolder(Path(folder)), True
             wanted.end(status, _now())
             _record(wanted.folder, wanted)

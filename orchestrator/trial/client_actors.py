@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -79,20 +80,28 @@ class ClientActor:
             The block's sums, client statistics, the attacks' observations and the optimizer states.
         """
         from algorithms.engine import block as work
+        from algorithms.engine import curvatures
+        from algorithms.engine.repetition import train_again
+        from algorithms.engine.silence import silence
 
         worker = session(setup)
         run, data, network, clients = worker.run, worker.data, worker.network, assigned.clients
         trained = work.train(run, data, network, models, assigned, worker.streams(assigned.round))
-        statistics = work.measure_curvatures(run, data, network, clients, trained, worker.fixed)
+        measured = (run, data, network, clients, trained, worker.fixed)
+        statistics = curvatures.measure_curvatures(*measured)
+        halves = curvatures.measure_halves(*measured, assigned.round)
         seen = SeenUpdates(
-            data, network, models, assigned.chosen, trained.params, trained.buffers, clients, stream=worker.fixed
-        )
+            data, network, models, assigned.chosen, trained.params, trained.buffers, clients, stream=worker.fixed,
+            round=assigned.round, train_again=partial(train_again, run, data, network, models, assigned),
+        )  # fmt: skip
         observed = {
             attack.name: attack.module.observe(attack.config, seen) for attack in run.attacks if attack.name in attacks
         }
+        if worker.silent:
+            trained = silence(trained, assigned, models, worker.silent)
         parts = work.sum_updates(run, trained, clients, models, assigned.chosen, data.sizes[list(clients)])
         statistics |= {"train_loss": trained.loss}
-        return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states)
+        return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states, halves)
 
     def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:
         """Evaluate every model on the block's training examples, as the choice of models in round ``round_`` needs it."""

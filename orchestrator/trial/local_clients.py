@@ -27,13 +27,14 @@ class LocalClients:
         return [getattr(self.actor, job.method)(setup, *job.args) for job in jobs]
 
 
-def prepare_session(key: str, run: Run, data: Federation) -> Setup:
+def prepare_session(key: str, run: Run, data: Federation, silent: tuple[int, ...] = ()) -> Setup:
     """Create a run's session in this process and drop the previous one.
 
     Args:
         key: identifies the session.
         run: the run.
         data: its federation.
+        silent: clients that send back the models that they were sent.
 
     Returns:
         The setup under which jobs find the session.
@@ -41,5 +42,6 @@ def prepare_session(key: str, run: Run, data: Federation) -> Setup:
     from algorithms.core.network import Network
 
     _sessions.clear()
-    _sessions[key] = Session(run, data, Network(run.model, data.shape, data.classes, run.training.config.device))
+    network = Network(run.model, data.shape, data.classes, run.training.config.device)
+    _sessions[key] = Session(run, data, network, silent)
     return Setup(key, [])

@@ -52,6 +52,7 @@ class Surroundings:
         clients: the actors that run jobs, or a replacement in this process.
         tasks: runs the attacks with shadow models or replicas.
         folder: the trial's folder.
+        noisy: whether the server adds its noise; not so in a replica that serves as a reference.
     """
 
     setup: Setup
@@ -59,6 +60,7 @@ class Surroundings:
     clients: ClientPool | LocalClients
     tasks: AttackTasks
     folder: TrialFolder
+    noisy: bool = True
 
 
 class Rounds:
@@ -121,8 +123,9 @@ class Rounds:
         if results:
             found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round)
         # 4. The server records the client statistics, and updates each model with what its clients sent.
-        self._learn(results)
+        compared = self._learn(results)
         metrics = self._aggregate(results, noise, forked)
+        metrics = {j: compared.get(j, {}) | metrics.get(j, {}) for j in sorted({*compared, *metrics})}
         # 5. All models are evaluated on every client's examples and on the test examples.
         self._evaluate(state.round + 1)
         state.round += 1
@@ -222,20 +225,30 @@ class Rounds:
     def _noise(self, purpose: str = "noise") -> list[Normals | None]:
         """Draw the noise for each model while the clients train: that of the round, or that of the audit's fork."""
         state, run = self.state, self.run
+        if not self.around.noisy:
+            return [server.no_noise(run, self.layout.size) for _ in state.models]
         return [
             server.draw_noise(run, self.layout.size, run_stream(run, purpose, state.round, j, state.start))
             for j in range(len(state.models))
         ]
 
-    def _learn(self, results: list[BlockResult]) -> None:
-        """Record the measured client statistics and the ranks that follow from them."""
-        state = self.state
+    def _learn(self, results: list[BlockResult]) -> dict[int, Metrics]:
+        """Record the measured client statistics and the ranks that follow from them.
+
+        Returns:
+            How well the ranks were measured, by cluster.
+        """
+        state, halves = self.state, dict[str, np.ndarray]()
         for result in results:
             server.keep(state.statistics, self.data.clients, result.clients, result.statistics)
-        if results:
-            cohort = np.concatenate([result.clients for result in results])
-            rng = stream(self.run.seed, "participation", state.round, state.start, 1)
-            state.statistics |= server.rank_clients(self.run, state.statistics, cohort, state.assignment, rng)
+            if result.halves is not None:
+                server.keep(halves, self.data.clients, result.clients, {"halves": result.halves})
+        if not results:
+            return {}
+        cohort = np.concatenate([result.clients for result in results])
+        rng = stream(self.run.seed, "participation", state.round, state.start, 1)
+        state.statistics |= server.rank_clients(self.run, state.statistics, cohort, state.assignment, rng)
+        return server.compare_curvatures(self.run, state.statistics, halves.get("halves"), cohort, state.assignment)
 
     def _aggregate(
         self, results: list[BlockResult], noise: list[Normals | None], forked: list[Normals | None] | None

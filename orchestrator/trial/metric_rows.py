@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
+from algorithms.curvature import agreement
 from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness
 from algorithms.metrics import clusters as sorting
-from attacks.metrics.disparity import spearman
 from attacks.metrics.membership import losses
 from datasets.federation import Federation
 from orchestrator.trial import risk_rows
@@ -123,8 +124,6 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, state.assignment).mean())}
     row["train_accuracy"] = float(of_own_model(state.accuracies, state.assignment).mean())
     row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
-    if "lambda_max" in state.statistics:  # rank correlation of two measures of the same curvature
-        row["rho_spearman"] = spearman(state.statistics["lambda_max"], state.statistics["hessian_trace"])
     row |= risk_rows.model_columns(state, shot.preferences, shot.data) | risk_rows.moved_columns(state, shot.data)
     if shot.two_groups:
         row |= _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
@@ -312,14 +311,20 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
         last["violations_last_half"] = float(np.mean(half))
     accuracies = {row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None}
     last |= _over_rounds(accuracies) if accuracies else {}
-    ranks = [row["rho_spearman"] for row in rows if row.get("rho_spearman") is not None]
-    last |= {"rho_spearman": float(np.mean(ranks))} if ranks else {}
+    last |= agreement.over_rounds(rows)
     trained = [row["train_accuracy"] for row in rows[-5:] if row.get("train_accuracy") is not None]
     last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
     for component in (run.training, run.objective, run.aggregation, *run.attacks, run.privacy):
         last |= component.module.final_metrics(component.config, run, outcome)
     # In the first round, processes load packages and data, which is not a property of the run.
     return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows[1:] or rows]))}
+
+
+def curvature_metrics(clients: pa.Table) -> dict[str, float]:
+    """Return the agreement of the two curvatures over all rows of ``clients.parquet``; empty if they were not measured."""
+    names = [name for name in ("lambda_max", "hessian_trace") if name in clients.column_names]
+    columns = [clients[name].to_numpy().astype(np.float64) for name in names]
+    return agreement.over_everything(*columns) if len(columns) == 2 else {}
 
 
 def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:

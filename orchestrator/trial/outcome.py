@@ -38,13 +38,11 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     Returns:
         The record: status, final metrics, seconds, and the software and machine it ran with.
     """
-    for table in TABLES:
-        trial.parts.merge(table, folder.table(table))
+    written = {table: trial.parts.merge(table, folder.table(table)) for table in TABLES}
     write_atomically(folder.model, save(trial.arrays()))
-    rows = trial.parts.read("rounds").to_pylist()
-    metrics = metric_rows.final_metrics(
-        trial.run, Outcome(rows, trial.state.spent, trial.data.sizes, trial.state.canaries)
-    )
+    rows = written["rounds"].to_pylist()
+    over = Outcome(rows, trial.state.spent, trial.data.sizes, trial.state.canaries)
+    metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(written["clients"])
     return write_record(folder, "finished", identity, began, metrics=metrics, notes=secrecy(trial))
 
 

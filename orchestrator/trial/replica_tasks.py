@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from algorithms.interfaces import Run
-from attacks.interfaces import Exposure, ReplicaAttack
+from attacks.interfaces import Exposure, ReplicaAttack, World
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.config.run import trial_id
@@ -54,31 +54,38 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     """Train one replica in this process, and measure its model after the rounds that the attack names."""
     worker = session(setup)
     component = next(one for one in worker.run.attacks if one.name == attack)
-    run = replace(
-        worker.run, attacks=(), rounds=replica.rounds, seed=integer(worker.run.seed, "replicas", replica.number)
-    )
+    seed = integer(worker.run.seed, "replicas", replica.number)
+    run = _with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
     dependencies = json.dumps(
         [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica)], sort_keys=True
     )
     path = Path(cache) / f"replica-{hashlib.sha256(dependencies.encode()).hexdigest()[:16]}.json"
     if path.exists():
         return {int(round_): values for round_, values in json.loads(path.read_text()).items()}
-    measured = _measure(worker.data, run, component, replica)
+    world = component.module.world(component.config, worker.data, replica, worker.fixed)
+    measured = _measure(worker.data, world, run, component)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(measured).encode())
     return measured
 
 
+def _with_shared_noise(run: Run) -> Run:
+    """Return the run with reproducible noise, which replicas with the same number share, and without an audit."""
+    wanted = {"noise": "reproducible", "audit_every": 0}
+    there = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}
+    return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=there)))
+
+
 def _measure(
-    whole: Federation, run: Run, attack: Component[ReplicaAttack, Any], replica: Any
+    whole: Federation, world: World, run: Run, attack: Component[ReplicaAttack, Any]
 ) -> dict[int, dict[str, float]]:
     """Train a replica and return the measurements of its model by round."""
-    data = attack.module.federation(attack.config, whole, replica)
     measured: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        setup = prepare_session(f"replica of {run.seed}", run, data)
+        setup = prepare_session(f"replica of {run.seed}", run, world.data, world.silent)
         files = Folder(Path(folder)).trial("replica")
-        trial = Trial(run, Surroundings(setup, data, LocalClients(), cast(AttackTasks, None), files))
+        tasks = cast(AttackTasks, None)
+        trial = Trial(run, Surroundings(setup, world.data, LocalClients(), tasks, files, world.noisy))
         while not trial.done:
             try:
                 trial.advance()

@@ -48,11 +48,13 @@ class Session:
         run: the run.
         data: the federation, a view into shared memory.
         network: the model object, which is refilled with the weights of every job.
+        silent: clients that send back the models that they were sent; only replicas of a run have any.
     """
 
     run: Run
     data: Federation
     network: Network
+    silent: tuple[int, ...] = ()
 
     def streams(self, round_: int) -> Callable[[str, int], np.random.Generator]:
         """Return a function that gives the generators of one round, by purpose and client."""

@@ -1,4 +1,4 @@
-"""Client inference: the published difference by hand, and a paired test that knows what it can and cannot tell."""
+"""Client inference: the published difference by hand, and what the paired test makes of losses that are given."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pytest
 
 from algorithms.core.messages import Weights
 from attacks import cia
-from attacks.cia import Config, Replica
+from attacks._cia_worlds import KINDS, Replica, pairs
+from attacks.cia import Config
 from attacks.interfaces import AttackedModel, Cluster
-from datasets.federation import DataError
 from orchestrator.config.run import check, resolve
-from tests.support.inline import inline_trial
-from tests.support.planted import finished, given, planted, table
+from tests.support.planted import given, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,117 +29,137 @@ class Told:
 
 
 def telling():
-    """Three clients; the target's training examples have a loss of 2, its test examples 3, the others' tests 1."""
+    """Three clients; the target's training examples have a loss of 2, its test examples 3, those of others 1.
+
+    Of the non-members, the target's have a loss of 5 and those of others 4.
+    """
     data = planted(clients=3, each=20, minority=1)
-    train, test = data.train.x.copy(), data.test.x.copy()
+    train, test, out = data.train.x.copy(), data.test.x.copy(), data.nonmembers.x.copy()
     train[data.owner() == 2, 0], test[:, 0] = 2, np.where(data.test_owner == 2, 3, 1)
+    out[:, 0] = np.where(data.nonmember_owner == 2, 5, 4)
     zero = lambda examples, x: replace(examples, x=x, y=np.zeros(len(x), np.int64))  # noqa: E731
-    return replace(data, train=zero(data.train, train), test=zero(data.test, test))
+    return replace(
+        data, train=zero(data.train, train), test=zero(data.test, test), nonmembers=zero(data.nonmembers, out)
+    )
 
 
 def test_by_hand_the_losses_and_the_published_difference():
     network, weights = Told(), Weights(np.zeros(0), np.zeros(0))
     measured = cia.measure(Config(), telling(), network, weights)
-    assert measured == pytest.approx({"target": 2, "clients": (8 + 8 + 24) / 24, "others": 1})
+    assert measured == pytest.approx({"target": 2, "nobody": 4, "distinct": 1})
     assert cia.measure(Config(shadow="disjoint"), telling(), network, weights)["target"] == pytest.approx(3)
     audit = cia.audit(
         Config(),
         AttackedModel(Cluster(telling(), 0, np.zeros(3, int)), network, weights, (), np.random.default_rng(0)),
     )
     assert audit.risk is None
+    assert audit.metrics["cia_aggregated_loss"] == pytest.approx((8 + 8 + 24) / 24)
     assert audit.metrics["cia_difference"] == pytest.approx((2 - 5 / 3) / 2)
 
 
-@pytest.mark.parametrize(("share", "examples"), [(0.1, 2), (0.01, 1), (1, 20)])
-def test_the_attacker_holds_a_share_of_the_targets_examples(share, examples):
-    data = telling()
-    held = cia.attacker_examples(Config(shadow_share=share), data)
-    assert len(held) == examples
-    assert {row.tobytes() for row in held.x} <= {row.tobytes() for row in data.client(2).x}
+def found(count: int, rounds: dict[int, dict[str, float]], spread: float = 0.0):
+    """Measurements of ``count`` pairs: the loss on the target by round and world, plus what each pair adds to all."""
+    worlds = []
+    for replica in pairs(count, max(rounds)):
+        own = spread * replica.number
+        by_round = {
+            r: {"target": losses[replica.world] + own, "nobody": 1.0 + own, "distinct": 0.5}
+            for r, losses in rounds.items()
+        }
+        worlds.append((replica, by_round))
+    return worlds
 
 
-def test_a_target_without_test_examples_is_a_sentence():
-    data = replace(telling(), test_owner=np.full(24, -1))
-    with pytest.raises(DataError, match="client 2 of planted has no test examples of its own; use shadow: subset"):
-        cia.attacker_examples(Config(shadow="disjoint"), data)
+HIDDEN = {"in": 1.0, "stand_in": 1.0, "zero": 1.0, "reference": 1.0}
+SHOWN = HIDDEN | {"in": 0.5, "zero": 2.0}
 
 
-def test_by_hand_a_separated_and_a_useless_score():
-    inside, rng = np.arange(8) < 4, np.random.default_rng(0)
-    apart = cia.paired_test(np.array([7.0, 6, 7, 8, 1, 2, 1, 2]), inside, 200, rng)
-    assert apart == {"cia_auc": 1, "cia_auc_low": 1, "cia_auc_high": 1, "cia_balanced_accuracy": 1}
-    useless = cia.paired_test(np.ones(8), inside, 200, rng)
-    assert (
-        useless["cia_auc"]
-        == useless["cia_auc_low"]
-        == useless["cia_auc_high"]
-        == useless["cia_balanced_accuracy"]
-        == 0.5
-    )
+def compared(config: Config, worlds) -> dict[str, float]:
+    return dict(cia.compare(config, worlds, np.random.default_rng(0)).metrics)
 
 
-def test_scores_of_one_distribution_have_an_interval_around_one_half():
-    rng = np.random.default_rng(1)
-    found = cia.paired_test(rng.normal(size=200), np.arange(200) < 100, 500, rng)
-    assert found["cia_auc_low"] < 0.5 < found["cia_auc_high"]
-    assert 0.1 < found["cia_auc_high"] - found["cia_auc_low"] < 0.25
+def test_the_last_measured_round_is_the_headline():
+    """In a sweep of issue 16, 0.09 of round 1 was printed beside the accuracy of round 5, where it was 1."""
+    metrics = compared(Config(rounds=(1, 5), replicas=8), found(8, {1: HIDDEN, 5: SHOWN}))
+    assert (metrics["cia_auc"], metrics["cia_auc_round_1"], metrics["cia_auc_round_5"]) == (1, 0.5, 1)
+    assert (metrics["cia_round"], metrics["cia_pairs"], metrics["cia_auc_p"]) == (5, 8, 2 / 2**8)
 
 
-def test_half_are_trained_with_the_target_and_no_two_are_alike():
-    wanted = cia.replicas(Config(replicas=3, rounds=(1, 5, 20)), rounds=7)
-    assert [one.inside for one in wanted] == [True] * 3 + [False] * 3
+def test_all_that_the_paired_test_reports_by_hand():
+    metrics = compared(Config(rounds=(1,), replicas=16), found(16, {1: SHOWN}))
+    assert metrics["cia_auc"] == metrics["cia_zero_auc"] == metrics["cia_advantage"] == 1
+    assert metrics["cia_balanced_accuracy"] == metrics["cia_auc_high"] == 1
+    assert metrics["cia_auc_low"] == metrics["cia_low_most"] == pytest.approx(0.8804, abs=1e-3)
+    assert metrics["cia_p_least"] == metrics["cia_auc_p"] == 2**-15
+    assert metrics["cia_epsilon_most"] == pytest.approx(1.35, abs=0.01)
+    assert (metrics["cia_auc_nobody"], metrics["cia_auc_nobody_p"]) == (0.5, 1)
+    assert metrics["cia_stand_in_distinct"] == 0.5
+    assert "cia_federations" not in metrics
+
+
+def test_an_attacker_whose_decision_is_the_wrong_way_round_succeeds():
+    metrics = compared(Config(rounds=(1,), replicas=8), found(8, {1: HIDDEN | {"in": 2.0}}))
+    assert metrics["cia_auc"] == 0
+    assert metrics["cia_advantage"] == metrics["cia_balanced_accuracy"] == 1
+    assert metrics["cia_auc_high"] == pytest.approx(1 - metrics["cia_low_most"])
+
+
+def test_a_reference_takes_away_what_differs_from_pair_to_pair():
+    worlds = found(8, {1: SHOWN}, spread=3.0)
+    assert compared(Config(rounds=(1,), replicas=8), worlds)["cia_auc"] == 1
+    alone = compared(Config(rounds=(1,), replicas=8, score="loss"), worlds)
+    assert alone["cia_auc"] == 0.5
+
+
+def test_without_an_interval_there_is_an_auc_and_an_exact_p():
+    metrics = compared(Config(rounds=(1,), replicas=4, interval=False), found(4, {1: SHOWN}))
+    assert (metrics["cia_auc"], metrics["cia_auc_p"]) == (1, 2 / 2**4)
+    assert not {"cia_auc_low", "cia_zero_auc_high", "cia_balanced_accuracy"} & set(metrics)
+    assert np.isnan(metrics["cia_low_most"])
+
+
+def test_pairs_with_a_federation_that_diverged_are_left_out_and_too_few_decide_nothing():
+    def without(worlds, lost):
+        return [(one, {} if (one.world, one.number) in lost else by_round) for one, by_round in worlds]
+
+    worlds, config = found(8, {1: SHOWN}), Config(rounds=(1,), replicas=8)
+    metrics = compared(config, without(worlds, {("zero", 3)}))
+    assert (metrics["cia_pairs"], metrics["cia_auc"], metrics["cia_auc_p"]) == (7, 1, 2 / 2**7)
+    assert np.isnan(metrics["cia_auc_low"])  # fewer than eight pairs
+    metrics = compared(config, without(worlds, {("reference", number) for number in range(7)}))
+    assert metrics["cia_pairs"] == 1 and np.isnan(metrics["cia_auc"])
+    metrics = compared(config, without(worlds, {(kind, number) for kind in KINDS for number in range(8)}))
+    assert metrics["cia_pairs"] == 0 and np.isnan(metrics["cia_auc"]) and metrics["cia_round"] == 1
+
+
+def test_a_pair_has_four_worlds_and_one_number():
+    wanted = cia.replicas(Config(replicas=3, rounds=(1, 5, 20), interval=False), rounds=7)
+    assert [(one.world, one.number) for one in wanted] == [(kind, number) for number in range(3) for kind in KINDS]
     assert {one.rounds for one in wanted} == {5}
-    assert len({one.number for one in wanted}) == 6
     assert cia.replicas(Config(replicas=0), 7) == ()
     assert cia.replicas(Config(rounds=(5,)), 3) == ()
+    assert Replica("in", 0, 5) in wanted
 
 
-def test_the_first_round_is_the_headline():
-    found = [(Replica(i < 2, i, 2), {1: {"target": float(i >= 2)}, 2: {"target": 1.0}}) for i in range(4)]
-    metrics = cia.compare(Config(rounds=(1, 2)), found, np.random.default_rng(0)).metrics
-    assert (metrics["cia_auc"], metrics["cia_auc_round_1"], metrics["cia_auc_round_2"]) == (1, 1, 0.5)
-
-
-def test_a_federation_without_a_client_is_that_of_the_others():
-    data = planted(clients=4, each=[5, 6, 7, 8], minority=1)
-    less = data.without(1)
-    assert less.sizes.tolist() == [5, 7, 8]
-    for old, new in ((0, 0), (2, 1), (3, 2)):
-        assert (data.client(old).x == less.client(new).x).all()
-        assert (data.test[data.test_owner == old].x == less.test[less.test_owner == new].x).all()
-    assert set(less.test_owner) == set(less.nonmember_owner) == {0, 1, 2}
-    assert np.shares_memory(data.without(3).train.x, data.train.x)
+@pytest.mark.parametrize(("rounds", "expected"), [(1, (1,)), (7, (1, 7))])
+def test_by_default_the_first_and_the_last_round_are_measured(rounds, expected):
+    config = resolve(given(rounds=rounds, attacks=["cia"])).attacks[0].config
+    assert config.rounds == expected
+    assert [r for r in range(1, rounds + 1) if cia.looks_after(config, r)] == list(expected)
 
 
 def test_what_cannot_be_attacked_is_refused():
     wrong = [
         (given(attacks=["cia"], clustering="ifca"), "one global model"),
         (given(attacks=[{"name": "cia", "target": 20}]), "numbered from 0; got 20"),
-        (given(attacks=[{"name": "cia", "replicas": 1}]), "0 or at least 2 are needed"),
+        (given(attacks=[{"name": "cia", "replicas": 1}]), "0 or at least 8; got 1"),
+        (given(attacks=[{"name": "cia", "replicas": 1, "interval": False}]), "0 or at least 2; got 1"),
+        (given(attacks=[{"name": "cia", "replicas": 7}]), "at least 8 pairs of federations; got 7"),
+        (given(attacks=[{"name": "cia", "rounds": [9]}]), "no round of the paired test is one of the run's 4; got 9"),
+        (given(attacks=[{"name": "cia", "rounds": list(range(1, 12))}]), "after at most 10 rounds; got 11"),
     ]
     for run, sentence in wrong:
         assert sentence in " ".join(str(problem) for problem in check(run)[1])
-
-
-def test_a_run_trains_its_replicas_and_reports_them(tmp_path):
-    """A lonely example's owner among few: the model that has memorized it is told from the one that has not."""
-    run = given(
-        rounds=2,
-        training={"epochs": 20, "lr": 1.0},
-        attacks=[{"name": "cia", "replicas": 6, "rounds": [1, 2], "shadow_share": 1.0, "bootstrap": 100}],
-    )
-    data = planted(clients=2, each=12, minority=1, features=40)  # the target's labels follow a rule of its own
-    trial = finished(inline_trial(run, tmp_path, data))
-    row = {name: values[-1] for name, values in table(trial, "rounds").items()}
-    assert row["cia_auc"] == row["cia_auc_round_1"] == row["cia_auc_round_2"] == 1
-    assert len(list((tmp_path / "shadows").glob("replica-*.json"))) == 12
-    assert {"auc_round_1", "difference"} <= {name.removeprefix("cia_") for name in table(trial, "attacks")["metric"]}
-    assert resolve(run).attacks[0].config.replicas == 6
-
-
-def test_federations_that_diverge_are_left_out_and_too_few_decide_nothing():
-    found = [(Replica(i < 3, i, 1), {1: {"target": float(i >= 3)}} if i % 3 else {}) for i in range(6)]
-    metrics = cia.compare(Config(rounds=(1,)), found, np.random.default_rng(0)).metrics
-    assert (metrics["cia_auc"], metrics["cia_federations"]) == (1, 4)
-    alone = cia.compare(Config(rounds=(1,)), found[:5], np.random.default_rng(0)).metrics
-    assert np.isnan(alone["cia_auc"]) and alone["cia_federations"] == 3
+    for replicas, interval in ((0, True), (8, True), (7, False), (2, False)):
+        fields = {"replicas": replicas} | ({} if interval else {"interval": False})
+        assert check(given(attacks=[{"name": "cia", **fields}]))[1] == []

@@ -146,17 +146,3 @@ def test_the_interval_is_scipys_and_holds_the_share(drawn):
     low, high = disparity.wilson(hits, n)
     assert (float(low), float(high)) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
     assert 0 <= low <= hits / n <= high <= 1
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=15))
-def test_rank_correlation_is_scipys_also_with_ties(pairs):
-    a, b = map(list, zip(*pairs, strict=True))
-    if len(set(a)) == 1 or len(set(b)) == 1:
-        assert np.isnan(disparity.spearman(a, b))
-    else:
-        assert disparity.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
-
-
-def test_a_rank_needs_an_order():
-    assert np.isnan(disparity.spearman([1.0, float("nan"), 2.0], [1.0, 2.0, 3.0]))
-    assert disparity.spearman([1.0, 2.0, float("inf")], [5.0, 6.0, 7.0]) == pytest.approx(1)

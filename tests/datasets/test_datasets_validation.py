@@ -168,15 +168,6 @@ def test_both_groups_are_validated_on_the_same_examples_in_their_own_way() -> No
     np.testing.assert_array_equal(turned.validation.x, expected)
 
 
-def test_a_client_takes_its_validation_examples_along() -> None:
-    data = HeldOutConfig(clients=4, held_out=0.4, validation_share=0.3)
-    federation = groups.partition(groups.Config(transform="none", minority_ratio=0.5), data, source(), streams(0))
-    left = federation.without(1)
-    assert sorted(set(left.validation_owner)) == [0, 1, 2]
-    moved = federation.validation.x[federation.validation_owner == 3]
-    np.testing.assert_array_equal(left.validation.x[left.validation_owner == 2], moved)
-
-
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [

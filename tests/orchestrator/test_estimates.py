@@ -187,10 +187,16 @@ def test_a_measurement_is_made_once_and_a_similar_one_stands_in_when_the_time_is
 
 
 @pytest.mark.parametrize(
-    ("examples", "expected"), [(10, 10 * (1 + 3 * 2)), (speeds.KEPT_GRAPH + 1, (speeds.KEPT_GRAPH + 1) * (1 + 3 * 5))]
+    ("examples", "kept", "expected"),
+    [
+        (10, 0, 10 * (1 + 3 * 2)),  # a single batch is always kept
+        (100, 0, 100 * (1 + 3 * 5)),
+        (100, 64, 100 + 3 * (64 * 2 + 36 * 5)),
+        (100, 640, 100 * (1 + 3 * 2)),
+    ],
 )
-def test_the_seconds_of_curvature_by_hand(examples, expected):
-    assert speeds.CurvatureSpeed(example=1, product=2, anew=5, products=3).seconds(examples) == expected
+def test_the_seconds_of_curvature_by_hand(examples, kept, expected):
+    assert speeds.CurvatureSpeed(example=1, product=2, anew=5, products=3, kept=kept).seconds(examples) == expected
 
 
 def test_products_are_counted_by_the_search_itself_and_at_most_as_many_as_allowed():
@@ -210,7 +216,9 @@ def observed_by_all(bench: Bench, attack: Any, network: Any) -> None:
     for block in work.blocks(bench.run, bench.data.clients):
         params = np.repeat(start.params[None], len(block), axis=0)
         nothing, chosen = np.zeros((len(block), 0), np.float32), np.zeros(len(block), np.int64)
-        seen = SeenUpdates(bench.data, network, [start], chosen, params, nothing, block, speeds.own)
+        seen = SeenUpdates(
+            bench.data, network, [start], chosen, params, nothing, block, speeds.own, 0, lambda *_: start.params
+        )
         attack.module.observe(attack.config, seen)
 
 
@@ -224,13 +232,26 @@ def test_passes_of_an_attack_are_counted_without_being_made(attack):
     expected = attack_speeds.counted(network, lambda: observed_by_all(bench, component, network))
     found = attack_speeds.observation(bench, component, len(work.blocks(run, 8)))
     assert (found.shown, found.learned) == (expected.shown, expected.learned)
-    # Of few clients all are asked; the trainer, who is not attacked, makes up for at most one of them.
-    assert found.steps == pytest.approx(expected.steps, rel=1 / 8)
+    assert found.steps == expected.steps
     if component.name == "sia":
         assert found.shown == 8 * 8 * 5  # every client's model on 5 examples of every client
         assert isinstance(component.config, sia.Config)
     else:
-        assert found.steps > 7 * 2 * 10
+        assert found.steps == 8 * 2 * 10  # the trainer's examples are learned from
+
+
+@pytest.mark.parametrize("trainer", [0, 1, 5])
+def test_trainings_that_an_attack_repeats_are_counted_for_whichever_client(trainer, monkeypatch):
+    """Three of one client, who trains for 2 epochs on 12 examples; the actors do not share them."""
+    attack = {"name": "whitebox_mia", "queries": 10, "mock_updates": 3, "every": 2, "trainer": trainer}
+    run = a_run(rounds=4, attacks=[attack])
+    bench = Bench.of(run, partition_data(run, Path()), 0.1)
+    found = attack_speeds.observation(bench, run.attacks[0], 3)
+    assert (found.trainings, found.trained, found.steps) == (3, 3 * 12, 8 * 2 * 10)
+    monkeypatch.setattr(attack_speeds, "gradient_seconds", lambda _bench: (0.0, 0.0))
+    for actors in (1, 3):
+        with_attack = shares(run, monkeypatch, actors).attacks
+        assert with_attack == pytest.approx(2 * 3 * 12 * 2, abs=1)
 
 
 def test_an_attack_on_models_is_timed_with_shadows_that_nobody_trained():
@@ -267,8 +288,11 @@ def test_training_evaluation_and_curvature_by_hand(monkeypatch):
     found, tests = shares(run, monkeypatch), len(partition_data(run, Path()).test)
     assert found.training == 4 * 8 * 12 * 2
     assert found.evaluation == 10 * 2 * (8 * 12 + tests)
-    assert found.curvature == 4 * 8 * 7 * 100
+    assert found.curvature == (4 + 1) * 8 * 7 * 100  # the last round also measures two halves, which cost as much
     assert shares(a_run(rounds=4), monkeypatch).curvature == 0
+    for every, halves in ((0, 0), (1, 4), (2, 2), (3, 2), (4, 1)):
+        run = a_run(rounds=4, objective="finp", curvature={"examples": 7, "reliability_every": every})
+        assert shares(run, monkeypatch).curvature == (4 + halves) * 8 * 7 * 100
 
 
 def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part(monkeypatch):
@@ -288,10 +312,10 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it(monkeypatch):
     size = min(8 * 12, len(data.shadow) // 2)
     assert size == 8 * 12  # so each of the three is trained like the run itself, and asked about as many others, too
     assert of_models.shadows == 3 * (plain.training + 2 * size * 10)
-    replicas = shares(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 2, "rounds": [1, 3]}]), monkeypatch)
-    # Two with the target and two without, each as long as the run itself, and their models are looked at.
-    assert replicas.replicas >= 4 * (plain.training + plain.evaluation)
-    assert replicas.replicas == pytest.approx(4 * (plain.training + plain.evaluation), rel=0.6)
+    replicas = shares(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]), monkeypatch)
+    # Eight pairs of four federations, each as long as the run itself, and their models are looked at.
+    assert replicas.replicas >= 32 * (plain.training + plain.evaluation)
+    assert replicas.replicas == pytest.approx(32 * (plain.training + plain.evaluation), rel=0.6)
 
 
 EVERYTHING: dict[str, dict[str, Any]] = {
@@ -308,7 +332,7 @@ EVERYTHING: dict[str, dict[str, Any]] = {
     },
     "replicas": {
         "training": {"epochs": 5, "batch_size": 10, "backend": "loop"},
-        "attacks": [{"name": "cia", "replicas": 4, "rounds": [5]}],
+        "attacks": [{"name": "cia", "replicas": 2, "interval": False, "rounds": [5]}],
     },
 }
 

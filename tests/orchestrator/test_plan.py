@@ -33,7 +33,7 @@ base:
   training: {epochs: 1, batch_size: 512}
   objective: finp
   curvature: {solver: power, power_steps: 400, trace: hutchinson, probes: 400, tolerance: 1.0e-9, examples: 40}
-  attacks: [{name: sia, targets: 20}, {name: cia, replicas: 2, rounds: [2]}]
+  attacks: [{name: sia, targets: 20}, {name: cia, replicas: 2, interval: false, rounds: [2]}]
 resources: {client_actors: 1}
 """
 
@@ -53,10 +53,10 @@ def test_the_plan_says_what_time_is_spent_on_and_that_batches_are_whole_clients(
 
 
 def test_replica_federations_cost_as_many_rounds_as_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two with the target and two without, of three rounds each, one after another in as many tasks as there are."""
+    """Four for each of eight pairs, of three rounds each, one after another in as many tasks as there are."""
     monkeypatch.setattr(Estimator, "_trained_alone", lambda self, run, deal: 10.0 * run.rounds)
     monkeypatch.setattr(Estimator, "_measured", lambda self, run, attack: AttackWork())
-    for replicas, actors, seconds in ((2, 1, 4 * 30.0), (2, 2, 2 * 30.0), (0, 2, 0.0)):
+    for replicas, actors, seconds in ((8, 1, 32 * 30.0), (8, 2, 16 * 30.0), (0, 2, 0.0)):
         attack = {"name": "cia", "replicas": replicas} | ({"rounds": [1, 3]} if replicas else {})
         data = {"name": "digits", "clients": 8}
         run = resolve({"rounds": 3, "data": data, "model": "mlp", "attacks": [attack]})
@@ -96,3 +96,22 @@ def test_a_draw_that_leaves_a_client_empty_is_refused_with_its_line(
     assert "Traceback" not in shown.err + shown.out
     path.write_text(EMPTY.replace("alpha: 0.001", "alpha: 0.5"))
     assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == 0
+
+
+def test_the_plan_says_that_trials_with_secret_noise_cannot_be_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+name: secret
+base:
+  rounds: 1
+  data: {name: digits, clients: 4, examples_per_client: 20}
+  model: mlp
+  privacy: {name: global_dp, noise: secret}
+sweep:
+  privacy.name: {grid_search: [none, global_dp]}
+resources: {client_actors: 1}
+"""
+    sentence = "1 of 2 trials draw secret noise: nobody can repeat them, and the same command will not either"
+    assert sentence in a_plan(tmp_path, capsys, monkeypatch, text)
+    assert "secret noise" not in a_plan(tmp_path, capsys, monkeypatch, text.replace("noise: secret", "clip: 2.0"))

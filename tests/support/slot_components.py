@@ -14,7 +14,7 @@ FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 EVERY = [(slot, name) for slot in SLOTS for name in components(slot.folder)]
 every_component = pytest.mark.parametrize(("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY])
 # Makes an attack cheap, where it has such fields.
-SMALL = {"shadows": 1, "queries": 40, "replicas": 2, "targets": 5, "mock_updates": 3, "trees": 10}
+SMALL = {"shadows": 1, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
 DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
 
 

@@ -75,20 +75,27 @@ def finp_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str
     """Final metrics of a federation that source inference has attacked: twice as good as guessing, and unequal."""
     penalty, shift = trial["objective.name"] == "finp", rng.normal(0, 0.01, 4)
     cov, eod = 0.94 - 0.05 * penalty + shift[0], 0.55 - 0.03 * penalty + shift[1]
-    return judged(0.76 - 0.012 * penalty + shift[2]) | {
-        "sia_mean": 0.193 + shift[3] / 2,
-        "sia_max": 0.224 + shift[3] / 2,
-        "sia_chance": 1 / CLIENTS,
-        "sia_cov": cov,
-        "sia_fi": 1 / (1 + cov**2),
-        "sia_mad": 0.09,
-        "sia_sen": 0.7,
-        "eod": eod,
-        "eod_null": 0.115,
-        "loss_cov": 0.244 + shift[0],
-        "loss_fi": 0.938,
-        "loss_mad": 0.2,
-    }
+    halves = 0.5 + 2 * shift[0]
+    curved = {"rho_spearman": 0.5 + shift[1], "rho_spearman_all": 0.9 + shift[1]}
+    curved |= {"rho_halves": halves, "rho_reliability": 2 * halves / (1 + halves)}
+    return (
+        (curved if penalty or trial["aggregation.name"] == "finp_ala" else {})
+        | judged(0.76 - 0.012 * penalty + shift[2])
+        | {
+            "sia_mean": 0.193 + shift[3] / 2,
+            "sia_max": 0.224 + shift[3] / 2,
+            "sia_chance": 1 / CLIENTS,
+            "sia_cov": cov,
+            "sia_fi": 1 / (1 + cov**2),
+            "sia_mad": 0.09,
+            "sia_sen": 0.7,
+            "eod": eod,
+            "eod_null": 0.115,
+            "loss_cov": 0.244 + shift[0],
+            "loss_fi": 0.938,
+            "loss_mad": 0.2,
+        }
+    )
 
 
 def finp_tables(
@@ -154,7 +161,18 @@ def metric_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[s
         "cia_auc": auc,
         "cia_auc_low": auc - 0.15,
         "cia_auc_high": min(auc + 0.13, 1.0),
-        "cia_auc_round_1": auc,
+        "cia_auc_round_1": 0.5,
+        "cia_auc_round_5": auc,
+        "cia_auc_p": 0.01,
+        "cia_advantage": abs(2 * auc - 1),
+        "cia_advantage_null": 0.2,
+        "cia_auc_nobody": 0.5,
+        "cia_round": 5.0,
+        "cia_pairs": 16.0,
+        "cia_p_least": 2.0**-15,
+        "cia_low_most": 0.88,
+        "cia_epsilon_most": 1.35,
+        "cia_stand_in_distinct": 0.9,
     }
 
 

@@ -39,6 +39,7 @@ class Inference:
         interval: what that interval is.
         chance: the value by chance; None if it is 1 / clients.
         target: the field of a run that names the attacked client, if each run attacks only one.
+        two_sided: whether a value far below chance is as much of a success as one above it.
         worst: the final metric with the value that the most exposed client shows by chance.
     """
 
@@ -51,6 +52,11 @@ class Inference:
     chance: float | None = 0.5
     target: str = ""
     worst: str = ""
+    two_sided: bool = False
+
+    def exposure(self, value: Floats) -> Floats:
+        """How exposed clients are, by which they are ranked: the success, or how far it is from chance."""
+        return abs(value - (self.chance or 0.0)) if self.two_sided else value
 
 
 MEMBERSHIP = Inference(
@@ -77,8 +83,9 @@ CLIENT = Inference(
     "cia_auc",
     "cia_auc_low",
     "cia_auc_high",
-    "95 % bootstrap interval over the federations of one run",
+    "95 % interval over the pairs of federations of one run",
     target="attacks.cia.target",
+    two_sided=True,
 )
 
 
@@ -124,7 +131,8 @@ def clients_exposed(arr: Arrangement, attack: Inference) -> Figure | None:
     figure, axes = wrap(arr, sheet, headings, "clients, most exposed first", attack.ylabel, across)
     for ax, (_, hue, trials, seeds) in zip(axes, cells, strict=True):
         _reference(ax, attack, trials, seeds)
-        _draw(ax, seeds if named else [_ranked(one) for one in seeds], colors or {"": arr.palette[text(hue)]}, named)
+        ranked = seeds if named else [_ranked(one, attack) for one in seeds]
+        _draw(ax, attack, ranked, colors or {"": arr.palette[text(hue)]}, named)
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(max(-0.02, low) if low > 0.25 else -0.02, min(1.02, high))
     legend(figure, [], sheet)
@@ -217,9 +225,10 @@ def _same(seeds: Sequence[Clients]) -> bool:
     return len(keys) == 1
 
 
-def _ranked(one: Clients) -> Clients:
+def _ranked(one: Clients, attack: Inference) -> Clients:
     """The clients sorted by group and, within it, by exposure."""
-    return one[sorted(range(len(one.value)), key=lambda i: (one.group[i], -one.value[i]))]
+    exposure = attack.exposure(one.value)
+    return one[sorted(range(len(one.value)), key=lambda i: (one.group[i], -exposure[i]))]
 
 
 def _reference(ax: Axes, attack: Inference, trials: Sequence[Row], seeds: Sequence[Clients]) -> None:
@@ -230,7 +239,7 @@ def _reference(ax: Axes, attack: Inference, trials: Sequence[Row], seeds: Sequen
         ax.axhline(sum(worst) / len(worst), **REFERENCE | {"linestyle": ":"})
 
 
-def _draw(ax: Axes, seeds: Sequence[Clients], colors: dict[str, str], named: bool) -> None:
+def _draw(ax: Axes, attack: Inference, seeds: Sequence[Clients], colors: dict[str, str], named: bool) -> None:
     """Draw means over three or more seeds, else each seed; the clients of all seeds are in the same order."""
     import numpy as np
 
@@ -238,7 +247,7 @@ def _draw(ax: Axes, seeds: Sequence[Clients], colors: dict[str, str], named: boo
     slots = [(g, i) for g in groups for i in range(max(one.group.count(g) for one in seeds))]
     held = [_slots(one, slots) for one in seeds]  # of each seed [4, slots]: value, low, high, number of the client
     means = np.nanmean([values[0] for values in held], axis=0)
-    order = (-means).argsort(kind="stable")
+    order = (-attack.exposure(means)).argsort(kind="stable")
     many = len(seeds) >= FEWEST
     drawn = [_over_seeds(held)] if many else held
     size = 6 if len(slots) < MOST_NAMED else 4 if len(slots) <= 3 * MOST_NAMED else 3

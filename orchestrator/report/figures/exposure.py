@@ -200,7 +200,7 @@ def _draw_weights(
 
 
 def _scatter(ax: Axes, trace: Floats, top: Floats, color: str) -> None:
-    from attacks.metrics.disparity import spearman
+    from algorithms.core.ranks import spearman
 
     ax.scatter(trace, top, s=14, color=color, alpha=0.35, linewidths=0)
     rank = spearman(trace, top)

@@ -122,8 +122,10 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
 
 def cia(arr: Arrangement) -> Figure | None:
     """Client inference by strategy and mechanism: the AUC of the paired test, and the difference as published."""
+    rounds = {round_ for trial in arr.trials if (round_ := trial.get("cia_round")) is not None}
+    after = f", round {float(rounds.pop()):g}" if len(rounds) == 1 else ""
     rows = {
-        "cia_auc": "AUC of the paired test\n(fraction)",
+        "cia_auc": f"AUC of the paired test{after}\n(fraction)",
         "cia_difference": "difference of losses\n(fraction of the target's)",
     }
     shown = [name for name in rows if measured(arr, name)]
@@ -132,7 +134,9 @@ def cia(arr: Arrangement) -> Figure | None:
     extra = (dashed_handle("guessing (0.5)"),) if "cia_auc" in shown else ()
     note = mean_note(arr, "marks and bars", "whiskers of the difference")
     if "cia_auc" in shown:
-        note += "; whiskers of the AUC: 95 % bootstrap interval over the federations of one run"
+        note += (
+            "; whiskers of the AUC: 95 % interval over the pairs of federations of one run; an AUC near 0 is success"
+        )
     sheet = Sheet("Client inference: can an attacker tell that a client takes part?", note, extra)
     panels = [PanelRow(panel, (name,), rows[name], arr.panel_label(panel)) for panel in arr.panels for name in shown]
     return grid(arr, sheet, [""], panels, _cia_panel)
@@ -188,5 +192,6 @@ def _cia_panel(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
         style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "capsize": 3}
         for j, (middle, low, high) in enumerate(runs):
             at = x + (j - (len(runs) - 1) / 2) * room / 2
-            ax.errorbar([at], [middle], yerr=[[middle - low], [high - middle]], **style)
+            bar = None if math.isnan(low) else [[middle - low], [high - middle]]
+            ax.errorbar([at], [middle], yerr=bar, **style)
     ax.set_ylim(-0.05, 1.05)  # so that marks at 0 and 1 are not cut off

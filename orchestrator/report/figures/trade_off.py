@@ -90,7 +90,7 @@ RISKS: tuple[tuple[str, tuple[tuple[Risk, ...], ...]], ...] = (
             ),
         ),
     ),
-    (CLIENT, ((Risk("cia_auc", "client inference, AUC", ("aggregated_accuracy", "accuracy")),),)),
+    (CLIENT, ((Risk("cia_advantage", "client inference, |2 AUC - 1|", ("aggregated_accuracy", "accuracy")),),)),
 )
 # Without any attack, the budget of the guarantee, if several settings state one.
 EPSILON = Risk("epsilon", "epsilon of the guarantee", ("aggregated_accuracy", "accuracy"), logarithmic=True)

@@ -23,7 +23,7 @@ METRICS = {
     "eod": "eod",
     "converge_round": "converge_round",
     "seconds_per_round": "seconds_per_round",
-    "spearman_rank_correlation": "rho_spearman",
+    "spearman_rank_correlation": "rho_spearman_all",
 }
 # The objective and aggregation of each method; "FinP (beta=0.3, PCA)" is FinP (PCA) with that beta.
 METHODS = {
@@ -112,6 +112,7 @@ CURVATURE: dict[str, Any] = {
     "curvature.rho_mode": "pairwise_abs",
     "curvature.rho_alignment": "by_visit_order",
 }
+ALL_OF_HAR = {"curvature.examples": AtLeast(409, "all")}  # windows of the subject with the most
 METHOD = {
     "objective.regularizer": "row_norm_product",
     "objective.normalize": "ce_over_lip",
@@ -135,7 +136,7 @@ def counterpart(record: Record) -> Counterpart | None:
     requirements = (
         where | OTHERS | {"objective.name": objective} | ({"aggregation.name": aggregation} if aggregation else {})
     )
-    context = FACTS[where["model.name"]] | METHOD | CURVATURE
+    context = FACTS[where["model.name"]] | METHOD | CURVATURE | (ALL_OF_HAR if where is HAR else {})
     if where["model.name"] == "resnet56" and objective != "finp":
         # FedML's draws are not those of this code's generators, so none of these is a deviation.
         context = {key: value for key, value in (context | FEDALIGN).items() if key != "data.split.generator"}

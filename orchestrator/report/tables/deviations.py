@@ -13,7 +13,7 @@ from orchestrator.report.vocabulary import key_label
 # Fields that change no result, or only which random numbers are drawn.
 IRRELEVANT = (
     *("seed", "evaluate_every", "data.revision", "training.device", "training.threads", "training.clients_per_job"),
-    *("training.backend", "attacks.cia.bootstrap"),
+    *("training.backend", "attacks.cia.interval"),
 )
 DEALS = {FIXED: "one deal", VARIED: "a new deal in each run"}
 

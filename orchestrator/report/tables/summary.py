@@ -7,10 +7,11 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from algorithms.core.metric import Metric
+from algorithms.core.metric import CURVATURE, Metric
 from orchestrator.metric_names import families
 from orchestrator.report.data import Results, Setting, counts
 from orchestrator.report.swept import SLOT_NAMES
+from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
     DASH,
@@ -22,6 +23,7 @@ from orchestrator.report.tables.context import (
     guessing,
     shown_beside,
 )
+from orchestrator.report.tables.curvature import curvature_sentences
 from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated, trial_notes
 from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.values import Value, text
@@ -73,7 +75,9 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     for family, metrics in families([name for name in results.metrics if name in own]).items():
         chance = guessing(((metric.label, metric) for metric in metrics), results)
         blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
+        blocks.append(curvature_sentences(results) if family == CURVATURE else "")
         blocks.append(_family_table(results, metrics))
+        blocks += [escape(f"{line[:1].upper()}{line[1:]}.") for line in client_inference_limits(results, family)]
     blocks += [_guarantees(results), _notes(results), _foreign(results)]
     lost = [trial for trial in results.trials if trial["status"] != "finished"]
     if lost:

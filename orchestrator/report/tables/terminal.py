@@ -13,6 +13,7 @@ from orchestrator.metric_names import Shown, least_important, metric, table_colu
 from orchestrator.report.data import Results, Setting, Trials, counts, results, rows
 from orchestrator.report.estimate import FEWEST
 from orchestrator.report.swept import DEAL
+from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
     DASH,
@@ -100,10 +101,19 @@ def _columns(found: Results) -> list[Shown]:
     measured = [name for name in found.metrics if any(setting.measured(name) for setting in found.settings)]
     beside = shown_beside(measured)
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
+    columns = [replace(column, heading=_with_round(column, found)) for column in columns]
     return [
         replace(column, heading=f"{column.heading}\n{BY_CHANCE}") if _has_chance(column, found) else column
         for column in columns
     ]
+
+
+def _with_round(column: Shown, found: Results) -> str:
+    """The heading of a column, with the round whose value it shows if that need not be the run's last one."""
+    if not column.round:
+        return column.heading
+    rounds = {value for setting in found.settings for value in setting.measured(column.round)}
+    return f"{column.heading}\nround {rounds.pop():g}" if len(rounds) == 1 else f"{column.heading}\nlast measured"
 
 
 def _has_chance(column: Shown, found: Results) -> bool:
@@ -241,8 +251,10 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
     if "epsilon_example" in shown:
         lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}")
     if "cia_difference" in shown or "cia_auc" in shown:
-        lines.append("CIA: client inference, as difference of losses (as published) and as AUC (0.5 is guessing)")
-    return [line for line in lines if line]
+        lines.append(
+            "CIA: client inference, as difference of losses (as published) and as AUC (0.5 is guessing, near 0 is success)"
+        )
+    return [line for line in [*lines, *client_inference_limits(found)] if line]
 
 
 def _at_delta(found: Results, name: str) -> str:

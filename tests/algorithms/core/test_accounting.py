@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, pld
 from scipy import integrate, stats
 
 from algorithms.core.accounting import SUPPORTED, PrivacyEvent, dp_sgd_epsilon, epsilon, unsupported
@@ -48,6 +49,22 @@ def test_poisson_sampling_agrees_with_opacus_to_one_percent():
     theirs = oracle.get_epsilon(DELTA)
     assert theirs == pytest.approx(1.838, abs=1e-3)
     assert dp_sgd_epsilon(1.0, 0.01, 1000, DELTA) == pytest.approx(theirs, rel=0.01)
+
+
+@pytest.mark.parametrize("passes", [1, 20, 100])
+def test_passes_over_disjoint_lots_agree_with_the_privacy_losses_of_another_accountant(passes):
+    """One Gaussian event for each pass, whatever the number of lots."""
+    accountant = pld.PLDAccountant()
+    accountant.compose(GaussianDpEvent(2.0), passes)
+    assert dp_sgd_epsilon(2.0, 1.0, passes, DELTA) == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3)
+
+
+@pytest.mark.parametrize("z", [0.3, 1.0])
+@pytest.mark.parametrize("lots", [2, 12])
+def test_poisson_lots_agree_with_another_accountant_at_another_precision(z, lots):
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-3)
+    accountant.compose(PoissonSampledDpEvent(1 / lots, GaussianDpEvent(z)), 20 * lots)
+    assert dp_sgd_epsilon(z, 1 / lots, 20 * lots, DELTA) == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-2)
 
 
 def test_a_poisson_event_has_the_epsilon_of_its_definition():

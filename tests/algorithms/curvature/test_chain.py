@@ -239,10 +239,20 @@ def test_large_examples_go_through_autograd(monkeypatch):
     assert len(asked) == 3
 
 
-def test_only_a_single_batch_is_kept(monkeypatch):
+@pytest.mark.parametrize(
+    ("n", "room", "made", "at_once"),
+    [(64, 0, 1, 1), (200, 0, 1 + 4 * 3, 1), (200, 2, 2 + 1 + 2 * 3, 3), (200, 4, 4, 4)],
+)
+def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(monkeypatch, n, room, made, at_once):
+    """Gradient, product and trace of four batches; one that does not fit is made once more to find that out."""
     net = chained("linear")
-    alive: weakref.WeakSet = weakref.WeakSet()
-    most = []
+
+    def found() -> list:
+        here = LossSurface(net, *examples(n=n))
+        gradient = here.gradient()
+        return [gradient, here.times(gradient), here.gauss_newton_trace(np.random.default_rng(0))]
+
+    everything, alive, most = found(), weakref.WeakSet(), []
 
     class Watched(Chain):
         def __init__(self, *args) -> None:
@@ -250,13 +260,26 @@ def test_only_a_single_batch_is_kept(monkeypatch):
             alive.add(self)
             most.append(len(alive))
 
+    of_one = Chain(net, *examples(n=64), 200).nbytes
+    monkeypatch.setattr(algorithms.curvature.hessian, "ROOM", room * of_one)
     monkeypatch.setattr(algorithms.curvature.hessian, "Chain", Watched)
-    for n, made in ((64, 1), (200, 4 * 3)):
-        most.clear()
-        here = LossSurface(net, *examples(n=n))
-        here.times(here.gradient())
-        here.gauss_newton_trace(np.random.default_rng(0))
-        assert (len(most), max(most)) == (made, 1)
+    again = found()
+    assert (len(most), max(most)) == (made, at_once)
+    assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(everything, again, strict=True))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_size_of_a_batch_covers_the_arrays_that_it_holds(name):
+    net = chained(name)
+    one = Chain(net, *examples(n=10), 10)
+    held: dict[int, torch.Tensor] = {}
+    for link in one.links:
+        maps = [link.push, link.pull]
+        inside = [cell.cell_contents for each in maps for cell in getattr(each, "__closure__", None) or ()]
+        inside += [array for each in maps for array in getattr(each, "args", ())]
+        held |= {array.data_ptr(): array for array in (link.a, link.d, *inside) if isinstance(array, torch.Tensor)}
+    assert 0 < sum(array.nbytes for array in held.values()) <= one.nbytes
+    assert Chain(net, *examples(n=20), 20).nbytes == 2 * one.nbytes
 
 
 def test_a_net_without_weights_is_not_covered():

@@ -20,7 +20,7 @@ from algorithms.privacy.global_dp import Config
 from tests.support.noise_runs import is_standard_deviation, normals, received, run, updates
 
 START = np.zeros(12, np.float32)
-REPRODUCIBLE = " of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
 def noise_of(config: Config, got, size: int = 40_000, seed: int = 0) -> tuple[np.ndarray, dict]:

@@ -1,4 +1,4 @@
-"""DP-SGD beside a loop over examples written by hand, its noise beside the law it should follow, and what it says it spends."""
+"""DP-SGD beside a loop over examples written by hand, and its noise and lots beside the laws they should follow."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from algorithms.core.accounting import dp_sgd_epsilon
 from algorithms.core.network import Network
 from algorithms.engine.backends import loop
-from algorithms.interfaces import Outcome, Run
+from algorithms.engine.backends.optimizers import Optimizer
+from algorithms.interfaces import Run
 from algorithms.models import mlp, mnist_cnn
 from algorithms.training import dp_sgd
-from algorithms.training.dp_sgd import Config, epsilon, final_metrics, lots, one_epoch, sampling_rate, schedule
+from algorithms.training.dp_sgd import Config, lots, one_epoch, sampling_rate, schedule
 from datasets.components import Component, components
 from tests.algorithms.engine.test_block import DATA, a_network, a_run, models_of, stream, trained
 from tests.support.stand_ins import StandIn
@@ -26,6 +26,7 @@ from tests.support.stand_ins import StandIn
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SILENT: dict[str, Any] = {"noise_multiplier": 0.0}
+SHUFFLE: dict[str, Any] = {"sampling": "shuffle"}
 CLASSES = 3
 
 
@@ -71,7 +72,7 @@ def test_a_lot_is_the_loop_over_examples_that_one_would_write_by_hand(monkeypatc
     monkeypatch.setattr(dp_sgd, "FLOATS_AT_ONCE", at_once)
     network, (x, y) = a_net(module, shape), examples(7, shape)
     expected, mean = by_hand(network, x, y, clip)
-    found, loss = gradient(network, x, y, Config(clip=clip, **SILENT))
+    found, loss = gradient(network, x, y, Config(clip=clip, **SILENT, **SHUFFLE))
     np.testing.assert_allclose(found, expected / 7, atol=1e-6)
     assert loss == pytest.approx(mean, rel=1e-5)
 
@@ -81,7 +82,7 @@ def test_a_lot_is_the_loop_over_examples_that_one_would_write_by_hand(monkeypatc
 def test_one_more_example_moves_the_sum_by_no_more_than_the_clip(n, clip, size):
     network, (x, y) = a_net(hidden=(4,)), examples(n)
     x[-1] *= size
-    config = Config(clip=clip, **SILENT)
+    config = Config(clip=clip, **SILENT, **SHUFFLE)
     whole = gradient(network, x, y, config)[0] * n
     without = gradient(network, x[:-1], y[:-1], config)[0] * (n - 1)
     assert np.linalg.norm(whole - without) <= clip * (1 + 1e-4) + 1e-5
@@ -101,9 +102,35 @@ def by_dp(**fields: Any) -> Run:
 def test_without_noise_and_with_room_it_is_plain_local_sgd(fields):
     clients, assignment = (0, 1, 2, 4), [0, 1, 1, 0, 1, 0]
     expected = trained(a_run("loop", **fields), clients, assignment)
-    found = trained(by_dp(clip=1e5, **SILENT, **fields), clients, assignment)
+    found = trained(by_dp(clip=1e5, **SILENT, **SHUFFLE, **fields), clients, assignment)
     np.testing.assert_allclose(found.params, expected.params, atol=5e-6)
     np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "shuffle"])
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf"), 1e30])
+@pytest.mark.parametrize(("module", "shape"), [(mlp, (6,)), (mnist_cnn, (1, 8, 8))], ids=["dense", "convolutions"])
+def test_an_example_without_a_finite_gradient_moves_nothing(module, shape, broken, sampling):
+    """The sum is that of the other examples, although the loss that is reported may be NaN."""
+    network, (x, y) = a_net(module, shape), examples(5, shape)
+    config = Config(clip=1.5, sampling=sampling, **SILENT)
+    others = by_hand(network, x[:-1], y[:-1], 1.5)[0]
+    x[-1] = broken
+    found, _ = gradient(network, x, y, config, of=5)
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found * 5 - others) <= 1.5 * (1 + 1e-4)
+    if not np.isfinite(broken):
+        np.testing.assert_allclose(found, others / 5, atol=1e-6)
+
+
+def test_a_client_with_a_broken_example_trains_to_finite_weights_with_a_loss_that_tells():
+    network, (x, y), config = a_net(), examples(12), Config(batch_size=4, epochs=3, noise_multiplier=0.1)
+    x[3] = float("nan")
+    rows = schedule(config, 12, None, np.random.default_rng(0))
+    step = dp_sgd.private_gradient(config, network, 12, torch.Generator().manual_seed(0))
+    loss = loop.train(network, x.numpy(), y.numpy(), rows, Optimizer(config, 0.1), step)
+    assert np.isnan(loss)
+    assert network.params.isfinite().all()
 
 
 # Noise
@@ -112,8 +139,8 @@ def test_without_noise_and_with_room_it_is_plain_local_sgd(fields):
 def test_noise_has_its_standard_deviation_in_every_coordinate():
     """Chi-square, two-sided at 1e-4: 4 lots of a net of 3 467 parameters, z C / L = 2 * 1.5 / 5 each."""
     network, (x, y) = a_net(hidden=(64, 40)), examples(5)
-    quiet = gradient(network, x, y, Config(clip=1.5, **SILENT))[0]
-    noisy = [gradient(network, x, y, Config(clip=1.5, noise_multiplier=2), seed)[0] for seed in range(4)]
+    quiet = gradient(network, x, y, Config(clip=1.5, **SILENT, **SHUFFLE))[0]
+    noisy = [gradient(network, x, y, Config(clip=1.5, noise_multiplier=2, **SHUFFLE), seed)[0] for seed in range(4)]
     drawn = (np.array(noisy) - quiet) / 0.6
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], drawn.size)
     assert low < np.square(drawn).sum() < high
@@ -158,10 +185,15 @@ def test_by_hand_lots_and_rates():
         for drop, sampling in ((False, "shuffle"), (True, "shuffle"), (False, "poisson"))
     )
     assert [lots(config, 25) for config in (shuffled, whole, poisson)] == [3, 2, 3]
-    assert [sampling_rate(config, 25) for config in (shuffled, whole, poisson)] == [1 / 3, 0.4, 1 / 3]
+    assert lots(poisson.model_copy(update={"drop_last": True}), 25) == 3  # which poisson does not read
+    assert sampling_rate(poisson, 25) == 1 / 3
     assert [(lots(config, 4), sampling_rate(config, 4)) for config in (shuffled, whole, poisson)] == [(1, 1.0)] * 3
     assert schedule(shuffled, 0, None, np.random.default_rng(0)).shape == (0, 10)
     assert one_epoch(poisson, 4, np.random.default_rng(0)).tolist() == [[0, 1, 2, 3]]
+
+
+def test_lots_are_drawn_as_the_smaller_epsilon_needs_unless_told_otherwise():
+    assert Config().sampling == "poisson"
 
 
 def test_under_poisson_every_example_joins_every_lot_independently():
@@ -193,36 +225,6 @@ def test_poisson_trains_a_client_through_lots_of_all_sizes():
     found = trained(by_dp(**config), (0, 4), [0] * 6)
     assert any((row < 0).all() for row in schedule(Config(**config), 7, None, stream("batches", 0)))
     assert np.isfinite(found.params).all() and np.isfinite(found.loss).all()
-
-
-# The account
-
-
-def judged(config: Config, sizes: tuple[int, ...] = (80, 25, 40), clusters: int = 1, rounds: int = 4) -> dict[str, Any]:
-    """The final metrics of a run whose clients have so many examples."""
-    run = SimpleNamespace(clustering=SimpleNamespace(config=SimpleNamespace(clusters=clusters)))
-    return final_metrics(config, run, Outcome([{}] * rounds, [], np.array(sizes)))
-
-
-def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
-    config = Config(batch_size=10, epochs=5, noise_multiplier=2, delta=1e-4, sampling="poisson")
-    spent = dp_sgd_epsilon(2, 1 / 3, 4 * 5 * 3, 1e-4)
-    assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
-    assert judged(config) == {"epsilon_example": spent, "delta_example": config.delta, "guarantee_example": "dp"}
-    assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
-
-
-def test_where_the_proof_does_not_hold_the_number_is_not_called_one():
-    shuffled = judged(Config(batch_size=10, noise_multiplier=2))
-    assert shuffled["epsilon_example"] > 0 and shuffled["guarantee_example"].startswith("approximation")
-    for config, clusters in ((Config(**SILENT), 1), (Config(), 2)):
-        found = judged(config, clusters=clusters)
-        assert found["epsilon_example"] is None and found["guarantee_example"].startswith("none: ")
-
-
-def test_no_noise_is_no_protection_and_no_step_costs_nothing():
-    assert epsilon(Config(**SILENT), 100, rounds=1) == float("inf")
-    assert epsilon(Config(epochs=0), 100, rounds=3) == epsilon(Config(), 100, rounds=0) == 0
 
 
 # What goes together

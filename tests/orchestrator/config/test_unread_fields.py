@@ -98,8 +98,8 @@ UNREAD = [
         (0.1,),
         "random",
     ),
-    ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "bootstrap", (10, 20), "replicas is above 0"),
-    ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "score", ("ratio",), "replicas is above 0"),
+    ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "interval", (False,), "replicas is above 0"),
+    ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "score", ("loss",), "replicas is above 0"),
     ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "rounds", ([2], [3]), "replicas is above 0"),
 ]
 OTHERS = [("curvature", "probes"), ("training", "optimizer_state")]  # in no slot; on a condition of two fields

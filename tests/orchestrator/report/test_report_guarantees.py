@@ -17,7 +17,7 @@ from orchestrator.trial.outcome import SECRET
 
 UNPROTECTED = "none: updates are neither clipped nor noised"
 UNKNOWN = "none: the noise depends on the distance between updates, which is not protected"
-PROTECTED = "dp of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+PROTECTED = "dp, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 SAID = {"none": UNPROTECTED, "metric_privacy": UNKNOWN, "global_dp": PROTECTED}
 
 

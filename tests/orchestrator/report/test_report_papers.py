@@ -231,6 +231,8 @@ def test_the_sweeps_as_released_differ_from_the_reading_only_as_their_headers_sa
     ("name", "set_", "said"),
     [
         ("finp_har_as_released", "base.curvature.examples=20", "curvature examples 20 instead of all"),
+        ("finp_har", "base.curvature.examples=20", "curvature examples 20 instead of all"),
+        ("finp_cifar_resnet", "base.curvature.examples=20", "curvature examples 20 instead of all"),
         (
             "finp_har_as_released",
             "base.curvature={rho_alignment: by_visit_order}",

@@ -104,7 +104,10 @@ def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
             [["mia_accuracy_worst", "mia_auc_worst"]],
         ),
         ({"mia_accuracy_global": 0.6, "whitebox_accuracy": 0.7}, [["mia_accuracy_global"], ["whitebox_accuracy"]]),
-        ({"sia_mean": 0.3, "sia_max": 0.4, "cia_auc": 0.7}, [["sia_mean", "sia_max"], ["cia_auc"]]),
+        (
+            {"sia_mean": 0.3, "sia_max": 0.4, "cia_auc": 0.02, "cia_advantage": 0.96},  # decided the other way round
+            [["sia_mean", "sia_max"], ["cia_advantage"]],
+        ),
         ({"whitebox_eod": 0.3}, [["whitebox_eod"]]),  # declared as membership inference, less is better, not listed
         ({"violations": 3.0, "sia_fi": 0.9}, []),  # no fraction, and more is better
         ({"sia_mean": 0.0}, []),  # always 0

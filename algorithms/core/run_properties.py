@@ -1,0 +1,50 @@
+"""What follows from the choices of a run, whatever components it is made of; `algorithms.interfaces.Run` has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RunProperties:
+    """Properties of a run, and the run as plain values."""
+
+    data: Any
+    split: Any
+    training: Any
+    objective: Any
+    aggregation: Any
+    privacy: Any
+    curvature: Any
+    attacks: Any
+
+    @property
+    def measures_curvature(self) -> bool:
+        """Whether clients measure their curvature, because a component reads rho."""
+        statistics = self.aggregation.module.statistics(self.aggregation.config)
+        return "rho" in self.objective.module.NEEDS or "rho" in statistics
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether the server or the clients add noise, which ``privacy.noise`` makes reproducible or secret."""
+        return self.privacy.module.NOISY or self.training.module.PRIVATE_STEPS
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the run gives the same bytes again, which it does unless its noise is secret."""
+        return not self.draws_noise or self.privacy.config.noise == "reproducible"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as plain JSON values, with all fields that are read."""
+        slots = ("model", "training", "clustering", "objective", "aggregation")
+        settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate")
+        unread = self.split.module.unread_of_data(self.split.config, self.data.config)
+        data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
+        privacy = {n: value for n, value in self.privacy.to_dict().items() if n != "noise" or self.draws_noise}
+        return {
+            **{name: getattr(self, name) for name in settings},
+            "data": {**data, "split": self.split.to_dict()},
+            **{name: getattr(self, name).to_dict() for name in slots},
+            "privacy": privacy,
+            **({"curvature": self.curvature.dump_read()} if self.measures_curvature else {}),
+            "attacks": [attack.to_dict() for attack in self.attacks],
+        }

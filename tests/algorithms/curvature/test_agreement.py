@@ -1,0 +1,170 @@
+"""How well rho is measured: closed forms, another library, and clients with planted curvatures."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import algorithms.curvature.agreement as agreement_module
+from algorithms.core.configs import CurvatureConfig
+from algorithms.curvature.agreement import agreement, over_everything, over_rounds, rank_agreement, step_up
+from algorithms.curvature.ranking import relative_rank
+
+CONFIG = CurvatureConfig()
+curvatures = st.lists(
+    st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)), min_size=3, max_size=12, unique_by=lambda pair: pair[0]
+)
+
+
+def planted(clients: int, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Curvatures [measurement, client, 2] of unit spread: two wholes, and the two halves of the first.
+
+    An error of variance ``noise`` ** 2 is in each whole, of twice that in each half; the first whole is the mean of its
+    halves.
+    """
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(clients, 2))
+    halves = truth + math.sqrt(2) * noise * rng.normal(size=(2, clients, 2))
+    return np.stack([halves.mean(axis=0), truth + noise * rng.normal(size=(clients, 2))]), halves
+
+
+def rho(measured: np.ndarray) -> np.ndarray:
+    return relative_rank(measured[:, 0], measured[:, 1], CONFIG)
+
+
+def found_in(halves: np.ndarray, **fields) -> dict[str, float]:
+    """The agreement for ``halves`` [halves, clients, 2], and the curvatures that are their mean."""
+    whole = halves.mean(axis=0)
+    return agreement(whole[:, 0], whole[:, 1], halves.swapaxes(0, 1), CurvatureConfig(**fields))
+
+
+# The step from a half to the whole
+
+
+@pytest.mark.parametrize("noise", [0.2, 0.5, 1.0, 2.0])
+def test_stepping_up_is_exact_for_averages(noise):
+    """Errors in the halves have variance 2 s^2 beside a true variance of 1, errors in the whole s^2."""
+    halves, whole = 1 / (1 + 2 * noise**2), 1 / (1 + noise**2)
+    assert step_up(halves) == pytest.approx(whole)
+
+
+@given(st.floats(-1, 1))
+def test_stepping_up_keeps_sign_and_order_and_stays_a_correlation(r):
+    assert -1 <= step_up(r) <= 1
+    assert step_up(-r) == -step_up(r)
+    assert abs(step_up(r)) >= abs(r)
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3, 0.6, 1.0])
+def test_the_reliability_is_the_correlation_with_as_many_other_examples(noise):
+    """What it stands for is measured directly here, with a second set of examples that a run does not have.
+
+    The rank by sharpness follows the eigenvalue; the distance of eq. 1 forgets on which side of the others a client is.
+    """
+    wholes, halves = planted(1500, noise, seed=1)
+    found = found_in(halves, rho_mode="signed")
+    assert found["rho_reliability"] == pytest.approx(stats.spearmanr(*wholes[:, :, 0]).statistic, abs=0.04)
+    found = found_in(halves)
+    assert found["rho_halves"] == pytest.approx(stats.spearmanr(*map(rho, halves)).statistic)
+    assert found["rho_reliability"] == step_up(found["rho_halves"]) > found["rho_halves"]
+    directly = stats.spearmanr(*map(rho, wholes)).statistic
+    assert directly - 0.15 < found["rho_reliability"] < directly + 0.03, "too low rather than too high"
+    assert found["rho_spearman"] == pytest.approx(stats.spearmanr(*wholes[0].T).statistic)
+
+
+def test_the_number_in_the_docstring_is_what_comes_out():
+    wholes, halves = planted(1500, 0.6, seed=1)
+    directly = stats.spearmanr(*map(rho, wholes)).statistic
+    said = f"{found_in(halves)['rho_reliability']:.2f} instead of {directly:.2f}"
+    assert said in " ".join(str(agreement_module.__doc__).split())
+
+
+def test_of_skewed_curvatures_the_reliability_is_close():
+    """Where most clients are alike and some are sharp, rho follows the curvature, and the formula holds."""
+    wholes, halves = planted(1500, 0.3, seed=1)
+    found = found_in(np.exp(halves))["rho_reliability"]
+    assert found == pytest.approx(stats.spearmanr(*(rho(np.exp(whole)) for whole in wholes)).statistic, abs=0.08)
+
+
+def test_curvatures_that_are_noise_have_no_reliability():
+    rng = np.random.default_rng(0)
+    found = found_in(rng.normal(size=(2, 2000, 2)))
+    assert abs(found["rho_reliability"]) < 0.1
+    assert abs(found["rho_spearman"]) < 0.1
+
+
+# Properties
+
+
+@settings(deadline=None)
+@given(curvatures, st.sampled_from(["pairwise_abs", "signed"]), st.sampled_from(["by_client", "by_visit_order"]))
+def test_identical_halves_are_perfectly_reliable(pairs, mode, alignment):
+    own = np.array(pairs)
+    found = found_in(np.stack([own, own]), rho_mode=mode, rho_alignment=alignment)
+    values = relative_rank(own[:, 0], own[:, 1], CurvatureConfig(rho_mode=mode))
+    if len(set(values)) > 1:
+        assert found["rho_halves"] == pytest.approx(1)
+        assert found["rho_reliability"] == pytest.approx(1)
+    else:
+        assert "rho_halves" not in found and "rho_reliability" not in found
+
+
+@settings(deadline=None)
+@given(curvatures, curvatures)
+def test_the_halves_may_be_exchanged(first, second):
+    n = min(len(first), len(second))
+    halves = np.array([first[:n], second[:n]])
+    assert found_in(halves) == pytest.approx(found_in(halves[::-1]))
+
+
+# What is undefined
+
+
+def test_fewer_than_three_clients_or_equal_ones_have_no_correlation():
+    two = np.array([1.0, 2.0])
+    assert math.isnan(rank_agreement(two, two))
+    assert agreement(two, two, np.zeros((2, 2, 2)), CONFIG) == {}
+    same = np.ones(5)
+    assert agreement(same, np.arange(5.0), np.ones((5, 2, 2)), CONFIG) == {}
+    assert agreement(np.arange(5.0), np.arange(5.0), None, CONFIG) == {"rho_spearman": 1}
+
+
+def test_a_client_without_a_half_is_not_compared():
+    """It would be the most distant one in both halves, which says nothing of how well rho is measured."""
+    _, halves = planted(30, 0.5, seed=2)
+    lost = np.concatenate([halves, np.full((2, 1, 2), np.nan)], axis=1)
+    lost[0, -1] = 50.0  # one half is there
+    assert found_in(lost)["rho_halves"] == found_in(halves)["rho_halves"]
+    assert found_in(lost)["rho_spearman"] == found_in(halves)["rho_spearman"]
+
+
+# Over the rounds
+
+
+def test_the_reliability_of_a_run_is_stepped_up_from_the_mean_of_its_rounds():
+    rows = [
+        {"rho_spearman": 0.2, "rho_halves": 0.0, "rho_reliability": 0.0, "rho_halves_majority": 0.5},
+        {"rho_spearman": 0.6},  # not due
+        {"rho_spearman": None, "rho_halves": None},
+        {"rho_spearman": float("nan"), "rho_halves": 0.5, "rho_reliability": 2 / 3},
+    ]
+    expected = {"rho_spearman": 0.4, "rho_halves": 0.25, "rho_reliability": 0.4}
+    expected |= {"rho_halves_majority": 0.5, "rho_reliability_majority": 2 / 3}
+    assert over_rounds(rows) == pytest.approx(expected)
+    assert over_rounds([{"accuracy": 1.0}]) == {}
+
+
+def test_curvatures_that_only_change_together_over_the_rounds_agree_over_everything_and_not_within_a_round():
+    """Why the paper's "about 1", over clients and rounds, says nothing of the clients that rho compares."""
+    rng = np.random.default_rng(0)
+    trend = np.arange(20.0)[:, None]
+    lambda_, trace = trend + 0.5 * rng.normal(size=(20, 10)), trend + 0.5 * rng.normal(size=(20, 10))
+    together = over_everything(lambda_.ravel(), trace.ravel())["rho_spearman_all"]
+    assert together == pytest.approx(stats.spearmanr(lambda_.ravel(), trace.ravel()).statistic)
+    assert together > 0.95
+    rows = [agreement(*both, None, CONFIG) for both in zip(lambda_, trace, strict=True)]
+    assert abs(over_rounds(rows)["rho_spearman"]) < 0.2
+    assert over_everything(np.ones(4), np.ones(4)) == {}

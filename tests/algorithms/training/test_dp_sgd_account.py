@@ -1,0 +1,121 @@
+"""What DP-SGD says that it spends: both ways to draw lots, by closed formulas, and every reason why no epsilon holds."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from algorithms.core.accounting import dp_sgd_epsilon
+from algorithms.core.choices import Starts
+from algorithms.interfaces import Outcome
+from algorithms.training.dp_sgd import Config, epsilon, final_metrics
+from orchestrator.config.run import resolve
+from tests.support.planted import given as base
+from tests.support.stand_ins import StandIn
+
+REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+
+
+def judged(
+    config: Config,
+    sizes: tuple[int, ...] = (80, 25, 40),
+    clusters: int = 1,
+    initializations: int = 1,
+    measures_curvature: bool = False,
+    rounds: int = 4,
+    noise: str = "secret",
+) -> dict[str, Any]:
+    """The final metrics of a run whose clients have so many examples."""
+    starts = StandIn(
+        module=SimpleNamespace(starts=lambda _: Starts(initializations)), config=SimpleNamespace(clusters=clusters)
+    )
+    run = SimpleNamespace(
+        privacy=SimpleNamespace(config=SimpleNamespace(noise=noise)),
+        clustering=starts,
+        measures_curvature=measures_curvature,
+        aggregation=StandIn(name="finp_ala", module=None),
+    )
+    return final_metrics(config, run, Outcome([{}] * rounds, [], np.array(sizes)))
+
+
+def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
+    config = Config(batch_size=10, epochs=5, noise_multiplier=2, delta=1e-4)
+    spent = dp_sgd_epsilon(2, 1 / 3, 4 * 5 * 3, 1e-4)
+    assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
+    assert judged(config) == {"epsilon_example": spent, "delta_example": config.delta, "guarantee_example": "dp"}
+    assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
+    assert judged(config, noise="reproducible")["guarantee_example"] == "dp" + REPRODUCIBLE
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_shuffled_pass_is_one_event_without_amplification(drop_last):
+    """The numbers of the sweep membership_quickstart: z = 1 and 100 passes, whatever the number of lots."""
+    config = Config(batch_size=10, epochs=10, drop_last=drop_last, sampling="shuffle")
+    found = judged(config, sizes=(115, 4, 25), rounds=10)
+    assert (
+        found["epsilon_example"] == pytest.approx(gaussian_epsilon(10, 1e-5), rel=1e-6) == pytest.approx(91.8, abs=0.1)
+    )
+    assert found["guarantee_example"].startswith("dp for one example replaced")
+    known = judged(config, noise="reproducible")["guarantee_example"]
+    assert known == found["guarantee_example"] + REPRODUCIBLE
+    poisson = config.model_copy(update={"sampling": "poisson"})
+    assert epsilon(poisson, 115, rounds=10) == pytest.approx(22.6, abs=0.1)  # printed for shuffled lots before
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon of a Gaussian mechanism with sensitivity over noise ``mu`` (Balle and Wang 2018, eq. 6)."""
+    tail = lambda eps: stats.norm.cdf(mu / 2 - eps / mu) - np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu)) - delta  # noqa: E731
+    return float(optimize.brentq(tail, 0, mu * mu + 50))
+
+
+def test_with_little_noise_a_larger_client_may_spend_more():
+    """At z = 0.3 two lots a pass cost more than one, because an example may be in both; the first client has one lot."""
+    config = Config(batch_size=10, epochs=5, noise_multiplier=0.3)
+    one, two, many = (epsilon(config, size, rounds=4) for size in (8, 20, 300))
+    assert two > one > many
+    assert judged(config, sizes=(8, 20, 300))["epsilon_example"] == two
+
+
+def test_a_client_without_examples_hides_nobody_elses_epsilon():
+    for sampling in ("poisson", "shuffle"):
+        config = Config(batch_size=10, sampling=sampling)
+        assert epsilon(config, 0, rounds=4) == 0
+        assert judged(config, sizes=(0, 25)) == judged(config, sizes=(25,)) != judged(config, sizes=(0,))
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "shuffle"])
+@pytest.mark.parametrize(
+    ("fields", "around", "word"),
+    [
+        ({"noise_multiplier": 0.0}, {}, "noise"),
+        ({}, {"clusters": 2}, "losses"),
+        ({}, {"initializations": 3}, "restarts"),
+        ({}, {"measures_curvature": True}, "curvatures"),
+    ],
+)
+def test_where_something_leaves_a_client_without_noise_no_epsilon_is_stated(sampling, fields, around, word):
+    found = judged(Config(sampling=sampling, **fields), **around)
+    assert found["epsilon_example"] is None
+    assert found["guarantee_example"].startswith("none: ") and word in found["guarantee_example"]
+
+
+def test_real_components_with_one_model_and_without_curvature_keep_the_epsilon():
+    outcome = Outcome([{}] * 2, [], np.array([30, 40]))
+    for clustering, aggregation, word in (
+        ("none", "fedavg", "dp"),
+        ("none", "finp_ala", "finp_ala the curvatures"),
+        ({"name": "ifca", "clusters": 1, "restarts": 2}, "fedavg", "restarts"),
+        ({"name": "ifca", "clusters": 1, "restarts": 1}, "fedavg", "dp"),
+    ):
+        given = base(model="mlp", training={"name": "dp_sgd"}, clustering=clustering, aggregation=aggregation)
+        run = resolve(given)
+        found = final_metrics(run.training.config, run, outcome)
+        assert word in found["guarantee_example"]
+        assert (found["epsilon_example"] is None) == (word != "dp")
+
+
+def test_no_noise_is_no_protection_and_no_step_costs_nothing():
+    assert epsilon(Config(noise_multiplier=0), 100, rounds=1) == float("inf")
+    assert epsilon(Config(epochs=0), 100, rounds=3) == epsilon(Config(), 100, rounds=0) == 0
