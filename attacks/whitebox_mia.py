@@ -36,7 +36,8 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks._whitebox_examples import attacked_examples, data_problems
+from attacks._whitebox_examples import attacked_examples
+from attacks._whitebox_examples import data_problems as data_problems
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import disparity, intervals, membership
 from datasets.components import Config as SlotConfig

@@ -33,7 +33,7 @@ def arm(privacy: str) -> str:
         return "metric privacy"
     if not fields["noise_multiplier"]:
         return "clipping alone"
-    return "control" if "noise_divisor" in fields else "global-DP"
+    return "control" if fields.get("noise_divisor", 1) != 1 else "global-DP"
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,61 @@ def test_clipping_costs_what_is_lost_and_noise_costs_nothing_that_these_runs_sho
     ]
     assert f"by {min(control):.3f} to +{max(control):.3f}".replace("-", "−") in text
     assert (trials["clip_fraction"].dropna() == 1).all()
+    below = [
+        value
+        for split in ("homogeneous", "non-IID")
+        for name in ("global-DP", "metric privacy")
+        for value in differences(own(trials, split, "none"), own(trials, split, name), "test_accuracy")
+    ]
+    assert f"they lie {min(below):.3f} to {max(below):.3f} below" in text
+    printed = [
+        PRINTED[split, "none"][1] - PRINTED[split, name][1]
+        for split in ("homogeneous", "non-IID")
+        for name in ("global-DP", "metric privacy")
+    ]
+    assert f"lie at most {max(printed):.3f} below" in text
+
+
+CIA = {"fedavg": "FedAvg", "fedmedian": "median"}
+KINDS = {"none": "none", "global_dp": "global-DP", "metric_privacy": "metric privacy"}
+
+
+def pair_lines(found: Rows) -> list[str]:
+    """The table of the paired test."""
+    rows = []
+    for strategy, label in CIA.items():
+        for kind, shown in KINDS.items():
+            (row,) = found[(found["aggregation.name"] == strategy) & (found["privacy.name"] == kind)].to_dict("records")
+            cells = [f"{row['cia_auc']:.2f} ({row['cia_auc_low']:.2f} to {row['cia_auc_high']:.2f})"]
+            cells += [f"{row['cia_auc_p']:.2f}"]
+            for name in ("cia_zero_auc", "cia_auc_nobody"):
+                cells.append(f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})")
+            rows.append(f"| {label} | {shown} | {' | '.join(cells)} |")
+    return rows
+
+
+def test_the_table_of_client_inference_follows_from_the_run() -> None:
+    text, found = words("docs/metric_privacy.md"), measured("metric_privacy_cia")
+    for line in pair_lines(found):
+        assert line in text, line
+    assert (found["cia_auc_low"] < 0.5).all() and (found["cia_auc_high"] > 0.5).all()
+    low, high = found["cia_zero_auc_p"].min(), found["cia_zero_auc_p"].max()
+    assert f"p {low:.3f} to {high:.3f}" in text
+    (distinct,) = found["cia_stand_in_distinct"].unique()
+    assert f"{distinct:.0%} of theirs are distinct" in text.replace(" %", "%")
+    assert f"{found['cia_difference'].min():.2f} to {found['cia_difference'].max():.2f} in all six runs" in text
+    assert f"p = {found['cia_p_least'].max():.3f} and an epsilon of {found['cia_epsilon_most'].max():.2f}" in text
+
+
+def test_the_published_difference_follows_from_the_run() -> None:
+    text = words("docs/metric_privacy.md")
+    found = measured("metric_privacy_cia_shortened").set_index("privacy.name")["cia_difference"]
+    assert f"0.127 and {found['none']:.3f} without noise" in text
+    assert f"0.257 and {found['global_dp']:.3f} under global-DP" in text
+    assert f"0.246 and {found['metric_privacy']:.3f} under metric privacy" in text
 
 
 if __name__ == "__main__":  # prints the table
     held = measured("metric_privacy_control")
     print("\n".join(lines(held.assign(arm=held["privacy"].map(arm)))))
+    print("\n".join(pair_lines(measured("metric_privacy_cia"))))
