@@ -8,11 +8,13 @@ vector and b that of its running statistics.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from algorithms.auditing.plan import CanaryPlan
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
@@ -289,6 +291,16 @@ class PrivacyContract(ComponentContract, Protocol):
     def covers_empty_rounds(config: Any) -> bool:
         """Return whether a round without clients releases a model too, so that observers cannot tell such a round."""
         return False
+
+    @staticmethod
+    def canaries(config: Any, run: Run) -> CanaryPlan | None:
+        """Return how canaries audit the release (`algorithms.engine.canary_audit`); None if they do not."""
+        return None
+
+    @staticmethod
+    def noise_beside(config: Any, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+        """Return the noise's standard deviation if one more client sent an update, for each of ``others`` [d]."""
+        raise TypeError("this component's noise does not depend on updates")
 
 
 class AttackContract(ComponentContract, Protocol):

@@ -16,7 +16,7 @@ PACKAGES = ("datasets", "algorithms", "attacks", "orchestrator")
 LAYERS = (
     ("datasets",),
     ("algorithms.core",),
-    ("algorithms.curvature", "algorithms.metrics"),
+    ("algorithms.auditing", "algorithms.curvature", "algorithms.metrics"),
     ("algorithms.interfaces",),
     (
         "algorithms.models",

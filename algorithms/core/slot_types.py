@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,8 +41,11 @@ class Outcome:
         rows: the rows of ``rounds.parquet``.
         spent: the privacy events of each round and model.
         sizes: [clients] number of training examples of each client.
+        canaries: the scores of the canaries that audited the release, arrays by name (`algorithms.auditing.finding`);
+            empty without an audit.
     """
 
     rows: Sequence[Mapping[str, Any]]
     spent: Sequence[Spending]
     sizes: Ints
+    canaries: Mapping[str, np.ndarray] = field(default_factory=dict)

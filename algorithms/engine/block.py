@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.core.configs import TrainingConfig
-from algorithms.core.gram import lengths
 from algorithms.core.messages import Doubles, Evaluation, Ints, PartialSum, Weights, weighted_sum
 from algorithms.core.network import Network, as_tensor
+from algorithms.engine import clipped_sums
 from algorithms.engine.augmentation import draw_crops
 from algorithms.engine.backends import loop, vmap
 from algorithms.engine.backends.client_inputs import NOTHING, Draws, generator
@@ -299,13 +299,12 @@ def sum_updates(
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
         np.subtract(params, models[j].params, out=update)
-    norms = lengths(updates)
-    scales, buffers = run.privacy.module.bound(run.privacy.config, norms), trained.buffers
+    (norms, scales), buffers = clipped_sums.clip(run, updates), trained.buffers
     if (dropped := np.flatnonzero(scales == 0)).size:
-        updates[dropped], buffers = 0, buffers.copy()
+        buffers = buffers.copy()
         for i in dropped:
             buffers[i] = models[assignment[i]].buffers
-    weights = run.aggregation.module.weigh(run.aggregation.config, examples)
+    weights = clipped_sums.weigh(run, examples)
     needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     parts = {}
     for j in np.unique(assignment):
@@ -316,7 +315,7 @@ def sum_updates(
             weights=weights[mine],
             norms=norms[mine],
             scales=scales[mine],
-            total=weighted_sum(weights[mine] * scales[mine], updates[mine]),
+            total=clipped_sums.add_up(weights[mine], scales[mine], updates[mine]),
             buffers=weighted_sum(weights[mine], buffers[mine]),
             updates=updates[mine] if needed else None,
             own_buffers=buffers[mine] if needed else None,

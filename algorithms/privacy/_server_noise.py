@@ -8,16 +8,17 @@ Updates are clipped one by one, and noise is added to the aggregate:
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
+from algorithms.auditing import finding
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.messages import PIECE, ClientUpdates, Doubles, Floats
 from algorithms.core.metric import MINOR, NOISE, Column, Metric
 from algorithms.core.noise import Normals
-from algorithms.interfaces import Metrics
+from algorithms.interfaces import Metrics, Problems, Run
 
 METRICS = (
     Metric("epsilon", NOISE, "epsilon", "lower", "", 2, table=Column(1, "epsilon", 1, interval=False)),
@@ -37,6 +38,7 @@ METRICS = (
     Metric("updates_dropped", NOISE, "updates that were not finite", "lower", "updates", 2),
     Metric("update_norm", NOISE, "norm of an update", unit=""),
     Metric("update_norm_max", NOISE, "largest norm of an update", unit=""),
+    *finding.METRICS,
 )
 
 
@@ -53,6 +55,24 @@ class ServerNoiseConfig(PrivacyConfig):
     sensitivity: Literal["weights", "uniform"] = Field(
         "weights", description="how far one client moves the mean: C times the largest weight, or C/n for any weights"
     )
+    # In every round where it takes less than 5 % of it; it changes nothing of the run, so it is off by choice alone.
+    audit_every: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
+        "auto",
+        description="rounds from one audit of the release by canaries to the next; auto: as few as cost 5 %; 0: never",
+    )
+
+
+def resolve_audit(config: ServerNoiseConfig, run: Run) -> dict[str, int]:
+    """Return ``audit_every`` 0 where canaries cannot take part: the aggregation reads every client's update, not the mean."""
+    impossible = run.aggregation.module.NEEDS == "updates"
+    return {"audit_every": 0} if config.audit_every == "auto" and impossible else {}
+
+
+def audit_problems(config: ServerNoiseConfig, run: Run) -> Problems:
+    """Refuse an audit that is asked for where canaries cannot take part."""
+    if config.audit_every in (0, "auto") or run.aggregation.module.NEEDS != "updates":
+        return []
+    return [("audit_every", f"must be 0: canaries enter a mean, and {run.aggregation.name} reads every update")]
 
 
 def scales(clip: float, norms: Doubles) -> Doubles:

@@ -30,6 +30,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms.auditing import finding
+from algorithms.auditing.plan import CanaryPlan
 from algorithms.core import accounting
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
@@ -40,6 +42,7 @@ from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "mean", True
 LABEL, METRICS = "global-DP", _server_noise.METRICS
+CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
 RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
 
@@ -61,14 +64,19 @@ class Config(ServerNoiseConfig):
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``auto`` in ``neighboring`` by the run's participation, and in ``divisor`` by the expected number of clients."""
+    """Replace ``auto`` in ``neighboring`` by the run's participation, and in ``divisor`` by the expected number of clients.
+
+    ``audit_every`` becomes 0 where canaries cannot take part, because the aggregation reads every client's update.
+    """
     neighboring, divisor = config.neighboring, config.divisor
     if neighboring == "auto":
         neighboring = "replace_one" if run.participation == "fixed" else "add_or_remove_one"
     if divisor == "auto":
         poisson = run.participation == "poisson" and _divisible(run)
         divisor = run.participation_rate * run.data.config.clients if poisson else "received"
-    return config.model_copy(update={"neighboring": neighboring, "divisor": divisor})
+    return config.model_copy(
+        update={"neighboring": neighboring, "divisor": divisor, **_server_noise.resolve_audit(config, run)}
+    )
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -79,7 +87,7 @@ def problems(config: Config, run: Run) -> Problems:
     if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
         found.append(("divisor", f"{only}; got {config.divisor:g}"))
-    return found
+    return found + _server_noise.audit_problems(config, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
@@ -111,12 +119,29 @@ def covers_empty_rounds(config: Config) -> bool:
     return isinstance(config.divisor, float)
 
 
+def canaries(config: Config, run: Run) -> CanaryPlan | None:
+    """Return how canaries audit the release: with updates so long that they are surely clipped; None if they do not."""
+    if not config.audit_every:
+        return None
+    return CanaryPlan(config.audit_every, CERTAINLY_CLIPPED * config.clip, config.neighboring == "replace_one")
+
+
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the epsilon of one client at ``delta`` after the run, or None and the reason.
+    """Return the epsilon of one client at ``delta`` after the run, or None and the reason; and what canaries found.
 
     With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a client that used model j
     in every round, on the assumption that no client changed its model.
     """
+    told = _account(config, run, outcome)
+    several = run.clustering.config.clusters > 1
+    claims = {
+        j: told.get(f"epsilon_cluster_{j}" if several else "epsilon") for j in range(run.clustering.config.clusters)
+    }
+    opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
+    return told | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
+
+
+def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     reason, spent = refusal(config, run), outcome.spent
     stated = reason or accounting.sense(config.noise)
     metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": stated}

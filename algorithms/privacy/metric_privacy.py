@@ -6,7 +6,8 @@
 
 This is not differential privacy: no z gives an (epsilon, delta), because d is computed from the updates themselves,
 without noise, and divides the noise. d > 1 means less noise than global_dp adds at the same z, and clients whose models
-agree (d < 1) get more, the reverse of what sensitivity would require. No epsilon is ever stated.
+agree (d < 1) get more, the reverse of what sensitivity would require. No epsilon is ever stated. ``epsilon_audit`` is the
+epsilon of what canaries leave to be told (`algorithms.engine.lone_canaries`), and no guarantee for anybody.
 
 Differences from the paper: it computes d after clipping, its released code before; ``order`` chooses, and the released
 order is the default. Kernels and biases count as separate arrays, as released; ``arrays: layers`` joins them. The
@@ -16,11 +17,14 @@ if all models are equal, d is undefined: 1 is used, which gives the noise of glo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
+from algorithms.auditing import finding
+from algorithms.auditing.plan import CanaryPlan
 from algorithms.core.gram import distances, gram, scale_products
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.metric import NOISE, Metric
@@ -37,8 +41,12 @@ METRICS = (
     Metric("distance_mean", NOISE, "distance of models, mean of all rounds", unit=""),
     Metric("distance_pre_clip", NOISE, "distance before clipping", unit=""),
     Metric("distance_post_clip", NOISE, "distance after clipping", unit=""),
+    Metric("epsilon_audit_direction", NOISE, "audited epsilon, by the direction alone", "lower", "", 2),
+    Metric("epsilon_audit_scale", NOISE, "audited epsilon, by the noise level alone", "lower", "", 2),
     Metric("metric_guard", NOISE, "rounds without a distance", "lower", digits=2),
 )
+
+AUDIT_DELTA = 1e-5  # the default of global_dp; metric privacy itself has no delta
 
 
 class Config(ServerNoiseConfig):
@@ -51,13 +59,18 @@ class Config(ServerNoiseConfig):
     order: Literal["pre_clip", "post_clip"] = Field("pre_clip", description="compute d before or after clipping")
 
 
+def resolve(config: Config, run: Run) -> Config:
+    """Replace ``audit_every`` by 0 where canaries cannot take part."""
+    return config.model_copy(update=_server_noise.resolve_audit(config, run))
+
+
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse a federation with a single client, which has no distance between models."""
+    """Refuse a federation with a single client, which has no distance between models, and an audit without a mean."""
     if run.data.config.clients == 1:
         return [
             ("", "metric_privacy needs at least two clients to measure a distance between models, got data.clients 1")
         ]
-    return []
+    return _server_noise.audit_problems(config, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
@@ -71,9 +84,7 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     Distances of updates are distances of models, because all clients start from one model: u_i - u_j = w_i - w_j.
     """
     assert received.updates is not None and noise is not None  # guaranteed by NEEDS and NOISY
-    products = gram(received.updates, received.layout.sizes)
-    if config.arrays == "layers":
-        products = join_layers(products, received.layout.names)
+    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
     apart = {"pre_clip": spread(products), "post_clip": spread(scale_products(products, received.scales))}
     guarded = not apart[config.order] > 0
     d = 1.0 if guarded else apart[config.order]
@@ -81,6 +92,38 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     measured = {"distance": d, "distance_pre_clip": apart["pre_clip"], "distance_post_clip": apart["post_clip"]}
     more = _server_noise.noise_metrics(config, received, sd) | measured | {"metric_guard": float(guarded)}
     return _server_noise.add_noise(params, sd, noise), more
+
+
+def canaries(config: Config, run: Run) -> CanaryPlan | None:
+    """Return that canaries of norm C take part one at a time, as they would change the noise of each other."""
+    return CanaryPlan(config.audit_every, config.clip, alone=True) if config.audit_every else None
+
+
+def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+    """Return the noise's standard deviation if one more client, of no more weight, sent each of ``others`` [d].
+
+    An update longer than C is not scaled: ``others`` are to be clipped before. Distances follow from inner products:
+    ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c> + ||c||^2, for each array.
+    """
+    assert received.updates is not None  # guaranteed by NEEDS
+    ends = np.cumsum((0, *received.layout.sizes))
+    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
+    factor = received.scales if config.order == "post_clip" else np.ones(len(received.clients))
+    products = scale_products(products, factor)
+    alone, squares, found = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
+    for other in others:
+        pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
+        inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
+        own = np.array([[float(other[at] @ other[at])] for at in pieces])
+        inner, own = (_by_array(config, received, one[..., None])[..., 0] for one in (inner, own))
+        apart = np.sqrt(np.maximum(squares - 2 * inner + own, 0))  # [arrays, clients]
+        found.append(max(alone, float(apart.mean(axis=0).max())))
+    return config.noise_multiplier / np.array(found) * _server_noise.sensitivity(config, received)
+
+
+def _by_array(config: Config, received: ClientUpdates, products: Doubles) -> Doubles:
+    """Return inner products [arrays, ...] for what d averages over: the arrays, or the layers."""
+    return join_layers(products, received.layout.names) if config.arrays == "layers" else products
 
 
 def spread(products: Doubles) -> float:
@@ -125,4 +168,5 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
         "epsilon": None,
         **dict.fromkeys(["guarantee", *clusters], reason),
         "distance_mean": float(np.mean(measured)) if measured else None,
+        **finding.lone_metrics(outcome.canaries, AUDIT_DELTA),
     }

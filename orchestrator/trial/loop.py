@@ -15,7 +15,7 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.layout import Layout
 from algorithms.core.messages import BlockResult, Doubles, Evaluation, Ints, empty_updates, gather
 from algorithms.core.noise import Normals
-from algorithms.engine import server
+from algorithms.engine import canary_audit, server
 from algorithms.interfaces import Metrics, Run
 from attacks.interfaces import Audit
 from datasets.federation import Federation
@@ -26,6 +26,7 @@ from orchestrator.trial.attack_round import AttackTasks, Findings
 from orchestrator.trial.client_actors import ClientPool, Job, client_blocks, prediction_jobs
 from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import run_stream, stream
+from orchestrator.trial.release_audit import ReleaseAudit
 from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.state import RunState
 from orchestrator.trial.validation import validation_metrics
@@ -85,6 +86,7 @@ class Rounds:
         self.blocks = client_blocks(self.data.clients, run.training.config.block_size)
         self.outputs, self.costs = np.empty((0, 0, self.data.classes), np.float32), np.empty((0, 0))
         self.layout: Layout = self.clients.run(self.setup, [Job("layout", ())])[0]
+        self.audit = ReleaseAudit(run, self.layout.size, self.data.sizes)
         self.state = start if isinstance(start, RunState) else self._begin(start)
 
     @property
@@ -116,12 +118,13 @@ class Rounds:
         state.users = attack_round.last_users(state.users, state.assignment)
         state.trained_rounds = attack_round.last_rounds(state.trained_rounds, state.assignment, state.round + 1)
         noise = self._noise()
+        forked = self._noise("canaries") if self.audit.due(state.round) else None
         results = self._train(state.round)
         if results:
             found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round)
         # 4. The server records the client statistics, and updates each model with what its clients sent.
         compared = self._learn(results)
-        metrics = self._aggregate(results, noise)
+        metrics = self._aggregate(results, noise, forked)
         metrics = {j: compared.get(j, {}) | metrics.get(j, {}) for j in sorted({*compared, *metrics})}
         # 5. All models are evaluated on every client's examples and on the test examples.
         self._evaluate(state.round + 1)
@@ -153,6 +156,7 @@ class Rounds:
             names=[],
             start=start,
             statistics=server.initial_statistics(self.run, clients),
+            canaries=self.audit.begin(),
         )
         self._evaluate(0)
         return self.state
@@ -218,13 +222,13 @@ class Rounds:
             server.keep(state.optimizer_states, self.data.clients, result.clients, result.optimizer_states)
         return results
 
-    def _noise(self) -> list[Normals | None]:
-        """Draw the noise for each model while the clients train."""
+    def _noise(self, purpose: str = "noise") -> list[Normals | None]:
+        """Draw the noise for each model while the clients train: that of the round, or that of the audit's fork."""
         state, run = self.state, self.run
         if not self.around.noisy:
             return [server.no_noise(run, self.layout.size) for _ in state.models]
         return [
-            server.draw_noise(run, self.layout.size, run_stream(run, "noise", state.round, j, state.start))
+            server.draw_noise(run, self.layout.size, run_stream(run, purpose, state.round, j, state.start))
             for j in range(len(state.models))
         ]
 
@@ -246,7 +250,9 @@ class Rounds:
         state.statistics |= server.rank_clients(self.run, state.statistics, cohort, state.assignment, rng)
         return server.compare_curvatures(self.run, state.statistics, halves.get("halves"), cohort, state.assignment)
 
-    def _aggregate(self, results: list[BlockResult], noise: list[Normals | None]) -> dict[int, Metrics]:
+    def _aggregate(
+        self, results: list[BlockResult], noise: list[Normals | None], forked: list[Normals | None] | None
+    ) -> dict[int, Metrics]:
         """Update every model that has clients.
 
         An empty cluster keeps its model, unless the privacy component must hide that it is empty.
@@ -265,6 +271,10 @@ class Rounds:
                 received = empty_updates(self.layout.size, model.buffers, self.layout)
             else:
                 continue
+            if forked is not None:
+                before = canary_audit.Round(state.servers[j], model, received, self.data.sizes)
+                state.canaries = self.audit.observe(state, j, before, forked[j])
+            state.canaries = canary_audit.released(state.canaries, j)
             after = server.step(self.run, state.servers[j], model, received, noise[j])
             state.models[j], state.servers[j], metrics[j] = after.model, after.state, after.metrics
             weights[received.clients] = after.weights

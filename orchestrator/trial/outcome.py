@@ -41,8 +41,8 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     written = {table: trial.parts.merge(table, folder.table(table)) for table in TABLES}
     write_atomically(folder.model, save(trial.arrays()))
     rows = written["rounds"].to_pylist()
-    metrics = metric_rows.final_metrics(trial.run, Outcome(rows, trial.state.spent, trial.data.sizes))
-    metrics |= metric_rows.curvature_metrics(written["clients"])
+    over = Outcome(rows, trial.state.spent, trial.data.sizes, trial.state.canaries)
+    metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(written["clients"])
     return write_record(folder, "finished", identity, began, metrics=metrics, resumed=trial.state.resumed)
 
 

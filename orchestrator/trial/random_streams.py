@@ -43,6 +43,7 @@ PURPOSES = {
             "pretraining",
             "validation",
             "resampling",
+            "canaries",
         )
     )
 }
@@ -76,7 +77,7 @@ def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
     """Return the generator of one stream of a run, which is fresh if the run must keep it secret.
 
     Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on gradients, the lots of
-    private steps, and who takes part if not all do.
+    private steps, and who takes part if not all do. So is the noise of an audit, which covers the same updates.
 
     Args:
         run: the run.
@@ -92,4 +93,4 @@ def _protecting(run: Run) -> set[str]:
     """Return the purposes whose random numbers a guarantee of ``run`` rests on."""
     lots = {"batches"} if run.training.module.PRIVATE_STEPS else set()
     sampling = {"participation"} if run.participation != "all" else set()
-    return {"noise", "gradient_noise"} | lots | sampling
+    return {"noise", "gradient_noise", "canaries"} | lots | sampling

@@ -70,9 +70,10 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
 
 
 def _with_shared_noise(run: Run) -> Run:
-    """Return the run with reproducible noise, which replicas with the same number have in common."""
-    privacy = run.privacy
-    return replace(run, privacy=replace(privacy, config=privacy.config.model_copy(update={"noise": "reproducible"})))
+    """Return the run with reproducible noise, which replicas with the same number share, and without an audit."""
+    wanted = {"noise": "reproducible", "audit_every": 0}
+    there = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}
+    return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=there)))
 
 
 def _measure(

@@ -10,12 +10,50 @@ from orchestrator.report.vocabulary import setting_label
 
 # The columns of trials.parquet that state a guarantee, and whom it protects.
 PROTECTED = {"guarantee": "a client", "guarantee_example": "an example"}
+LOOSE = "loose: canaries show less than half of it, so the analysis allows for more than a random direction can show"
 MOST_SETTINGS = 3  # settings that a line names one by one
 
 
 def stated(setting: Setting, column: str) -> str:
     """The guarantee of a setting: "dp" and the assumption, or "none" and the reason; empty if no trial states one."""
     return "; ".join(dict.fromkeys(text(trial[column]) for trial in setting.finished if trial.get(column)))
+
+
+def refuted(setting: Setting) -> int:
+    """The number of trials of a setting whose canaries refute the claimed epsilon; 0 if the claim stands.
+
+    A trial's own verdict counts, and so do two or more trials in which the 95 % interval of the audited epsilon lies above
+    the claim. In one alone it may by chance: in one of forty, if the claim is exact.
+    """
+    sure = [text(trial.get("audit_verdict")) == "refuted" for trial in setting.finished]
+    above = [one or _above(trial) for one, trial in zip(sure, setting.finished, strict=True)]
+    return sum(above) if any(sure) or sum(above) > 1 else 0
+
+
+def audited(setting: Setting) -> str:
+    """What canaries say of a setting's claimed epsilon: "refuted in 2 of 3 runs", "not refuted", "loose"; empty without any."""
+    words = [word for trial in setting.finished if (word := text(trial.get("audit_verdict")))]
+    if not words:
+        return ""
+    if count := refuted(setting):
+        return f"refuted in {count} of {len(words)} runs"
+    return LOOSE if set(words) == {"loose"} else "not refuted, which is no proof"
+
+
+def audit_lines(results: Results) -> list[str]:
+    """A line that says what canaries found about the claims, and joins the settings of which the same is said."""
+    groups: dict[str, list[str]] = {}
+    for setting in results.settings:
+        if words := audited(setting):
+            groups.setdefault(words, []).append(setting_label(results.keys, setting.values))
+    said = [words + _among(labels, len(groups)) for words, labels in groups.items()]
+    return [f"claimed epsilon, audited by canaries in the releases: {'; '.join(said)}"] if said else []
+
+
+def _above(trial: Mapping[str, Value]) -> bool:
+    """Whether the interval of the audited epsilon lies above the claimed one."""
+    low, claimed = trial.get("epsilon_audit_low"), trial.get("epsilon")
+    return isinstance(low, int | float) and isinstance(claimed, int | float) and low > claimed
 
 
 def guarantee_columns(results: Results) -> list[str]:
@@ -38,7 +76,7 @@ def guarantee_lines(results: Results) -> list[str]:
                 groups.setdefault(words, []).append(setting_label(results.keys, setting.values))
         said = [words + _among(labels, len(groups)) for words, labels in groups.items()]
         lines.append(f"guarantee for {PROTECTED[name]}: {'; '.join(said)}")
-    return lines
+    return lines + audit_lines(results)
 
 
 def _among(labels: Sequence[str], groups: int) -> str:

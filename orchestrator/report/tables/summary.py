@@ -24,7 +24,7 @@ from orchestrator.report.tables.context import (
     shown_beside,
 )
 from orchestrator.report.tables.curvature import curvature_sentences
-from orchestrator.report.tables.guarantees import PROTECTED, guarantee_columns, stated, trial_notes
+from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated, trial_notes
 from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.values import Value, text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
@@ -143,10 +143,16 @@ def _guarantees(results: Results) -> str:
     columns = guarantee_columns(results)
     if not columns:
         return ""
+    audits = ["claimed epsilon, audited"] if any(audited(setting) for setting in results.settings) else []
     lines = [
-        [*_values(results.keys, s.trials[0]), *(stated(s, name) or DASH for name in columns)] for s in results.settings
+        [
+            *_values(results.keys, s.trials[0]),
+            *(stated(s, name) or DASH for name in columns),
+            *(audited(s) or DASH for _ in audits),
+        ]
+        for s in results.settings
     ]
-    head = [*key_labels(results.keys), *(f"{name}: for {PROTECTED[name]}" for name in columns)]
+    head = [*key_labels(results.keys), *(f"{name}: for {PROTECTED[name]}" for name in columns), *audits]
     return "## Guarantees\n\n" + markdown_table(head, lines, numbers=0)
 
 

@@ -24,13 +24,15 @@ from orchestrator.report.tables.context import (
     guessing,
     shown_beside,
 )
-from orchestrator.report.tables.guarantees import guarantee_lines, trial_notes
+from orchestrator.report.tables.guarantees import guarantee_lines, refuted, trial_notes
 from orchestrator.report.vocabulary import key_labels, setting_label, value_label
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 GAP = 2
+REFUTED = "bold red"
 GUESS = ", 0.5 is guessing"
 MOST_SETTINGS = 3  # settings with the same attacks that the caption names one by one
 
@@ -63,7 +65,7 @@ def summary_table(
     shown, left_out, stacked = _fit(found, _columns(found), width)
     table = Table(
         title=Text(title) if title else None,
-        caption=Text("\n".join([_caption(found, shown, left_out), *remarks])),
+        caption=_in_red(Text("\n".join([_caption(found, shown, left_out), *remarks]))),
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -79,8 +81,20 @@ def summary_table(
         table.add_column("no result", style="yellow", no_wrap=True)
     for setting in found.settings:
         cells = [*_key_cells(found, setting), *(_cell(found, setting, column, stacked) for column in shown)]
-        table.add_row(*map(Text, cells), *([_note(setting)] if _notes(found) else []))
+        styles = [""] * (len(cells) - len(shown)) + [_style(setting, column) for column in shown]
+        table.add_row(*map(Text, cells, styles), *([_note(setting)] if _notes(found) else []))
     return table
+
+
+def _style(setting: Setting, column: Shown) -> str:
+    """Red for the audited epsilon of a setting whose claimed one is refuted."""
+    return REFUTED if column.metrics[0].startswith("epsilon_audit") and refuted(setting) else ""
+
+
+def _in_red(caption: Text) -> Text:
+    """The caption with what is refuted in red."""
+    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", REFUTED)
+    return caption
 
 
 def _columns(found: Results) -> list[Shown]:
@@ -232,6 +246,8 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
         lines.append("CoV, FI, EOD: inequality between clients; by chance: EOD of equally exposed clients")
     if "epsilon" in shown:
         lines.append(f"epsilon: for one client{_at_delta(found, 'delta')}, {DASH} if there is no guarantee")
+    if "epsilon_audit" in shown:
+        lines.append("epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate")
     if "epsilon_example" in shown:
         lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}")
     if "cia_difference" in shown or "cia_auc" in shown:

@@ -130,3 +130,23 @@ def test_no_epsilon_is_ever_stated():
         assert told["distance_mean"] == 1.25
     assert metric_privacy.final_metrics(Config(), run(), Outcome([], [], np.ones(1, np.int64)))["distance_mean"] is None
     assert not hasattr(metric_privacy, "event")
+
+
+# The audit by canaries one at a time
+
+
+@pytest.mark.parametrize("arrays", ["arrays", "layers"])
+@pytest.mark.parametrize("order", ["pre_clip", "post_clip"])
+@pytest.mark.parametrize("size", [0.5, 3.0])
+def test_the_noise_beside_a_canary_is_that_of_a_release_in_which_it_takes_part(arrays, order, size):
+    """The distance by the component's own code, on the clients' updates and the canary's."""
+    config = Config(clip=3.0, arrays=arrays, order=order, noise_multiplier=2.0)
+    sent, others = updates(5, size=2.0), updates(4, seed=1, size=size)
+    others *= np.minimum(1, 3.0 / np.linalg.norm(others, axis=1, keepdims=True))
+    got = received(metric_privacy, config, sent)
+    found = metric_privacy.noise_beside(config, got, iter(others))
+    _, alone = released(config, sent)
+    for beside, other in zip(found, others, strict=True):
+        _, joined = released(config, np.vstack([sent, other]))
+        assert beside == pytest.approx(alone["noise_std"] * alone["distance"] / joined["distance"], rel=1e-6)
+    assert (found < alone["noise_std"] * (1 - 1e-3)).any() == (size == 3.0)

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.report.data import Results, results
-from orchestrator.report.tables.guarantees import guarantee_lines, trial_notes
+from orchestrator.report.data import Results, results, rows
+from orchestrator.report.tables.guarantees import audit_lines, guarantee_lines, trial_notes
 from orchestrator.report.tables.summary import summary_markdown
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.trial.outcome import SECRET
@@ -27,7 +27,7 @@ def trial(name: str, seed: int = 0, **other: Any) -> dict[str, Any]:
 
 
 def read(trials: list[dict[str, Any]], swept: tuple[str, ...] = ("privacy.name",)) -> Results:
-    return results(Path(), trials, swept, {})
+    return results(Path(), rows(trials), swept, {})
 
 
 def printed(trials: list[dict[str, Any]], swept: tuple[str, ...] = ("privacy.name",)) -> str:
@@ -72,3 +72,46 @@ def test_trials_with_secret_noise_are_counted_in_the_summary_and_on_the_terminal
     assert f"- 2 of 3 trials: {SECRET}." in summary_markdown(read(trials))
     assert f"note: 2 of 3 trials: {SECRET}" in printed(trials)
     assert "Notes on trials" not in summary_markdown(read([trial("none")]))
+
+
+# Audits by canaries
+
+
+def audit(verdict: str, seed: int = 0, low: float = 3.0, **other: Any) -> dict[str, Any]:
+    figures = {"epsilon": 4.4, "epsilon_audit": low + 1, "epsilon_audit_low": low, "epsilon_audit_high": low + 2}
+    return trial("global_dp", seed, audit_verdict=verdict, **figures, **other)
+
+
+def coloured(trials: list[dict[str, Any]]) -> str:
+    console = Console(width=200, file=io.StringIO(), force_terminal=True, color_system="standard")
+    with console.capture() as shown:
+        console.print(summary_table(trials, ("privacy.name",), width=200))
+    return shown.get()
+
+
+def test_a_refuted_claim_is_a_word_in_the_summary_and_red_on_the_terminal():
+    trials = [audit("refuted", 0, low=9.0), audit("not refuted", 1), audit("not refuted", 2), trial("none")]
+    (line,) = audit_lines(read(trials))
+    assert line == "claimed epsilon, audited by canaries in the releases: refuted in 1 of 3 runs"
+    page = summary_markdown(read(trials)).split("## Guarantees")[1]
+    assert f"| {PROTECTED} | refuted in 1 of 3 runs |" in page and f"| {UNPROTECTED} | – |" in page
+    assert "\x1b[1;31mrefuted in 1 of 3" in coloured(trials)
+    assert re.search(r"\x1b\[1;31m *6\.0", coloured(trials))  # the audited epsilon of the setting
+
+
+def test_a_claim_that_stands_is_not_red_and_nothing_is_proved():
+    trials = [audit("not refuted", seed) for seed in range(3)]
+    assert audit_lines(read(trials))[0].endswith("not refuted, which is no proof")
+    assert "\x1b[1;31m" not in coloured(trials)
+
+
+def test_an_interval_above_an_exact_claim_refutes_it_only_in_two_runs():
+    once = [audit("not refuted", 0, low=4.5), *(audit("not refuted", seed) for seed in (1, 2))]
+    assert "not refuted" in audit_lines(read(once))[0]
+    twice = [*once, audit("not refuted", 3, low=4.6)]
+    assert "refuted in 2 of 4 runs" in audit_lines(read(twice))[0] and "not refuted" not in audit_lines(read(twice))[0]
+
+
+def test_a_loose_claim_is_called_so_and_without_an_audit_nothing_is_said():
+    assert "loose" in audit_lines(read([audit("loose", low=0.1)]))[0]
+    assert audit_lines(read([trial("global_dp")])) == []

@@ -1,0 +1,117 @@
+"""Directions of canaries: orthogonal vectors of random signs, of which thousands cost two transforms.
+
+The directions are rows of a randomized Hadamard matrix. With H the Hadamard matrix of size b, H[i, j] = (-1)^|i & j| (the
+bits that i and j share), and random signs s:
+
+    c_j = s * H[j] / sqrt(b)                           of norm 1, and orthogonal to all others
+    sum_j g_j c_j     = s * (H g) / sqrt(b)            a transform of the coefficients g
+    <c_j, x> for all j = H (s * x) / sqrt(b)           a transform of the vector x
+
+b is the largest power of two that fits into the model's d parameters, and the canaries lie in b of its coordinates, which
+begin at a random place and go round. Rows of a larger matrix that are cut to d would cover every coordinate, but no longer
+be orthogonal: each canary would then see the others as noise of variance k/d, and only d z^2 / 50 of them could be added at
+noise multiplier z. Noise is the same in every coordinate, so nothing is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.core.messages import Doubles, Floats
+
+
+def walsh_hadamard(x: Floats) -> Floats:
+    """Multiply a vector by the Hadamard matrix, without scaling, in b log2(b) additions.
+
+    >>> walsh_hadamard(np.array([1, 0, 2, 0], np.float32)).tolist()
+    [3.0, 3.0, -1.0, -1.0]
+
+    The halves of the index's bits are transformed in turn, so that every addition runs over a long piece of memory.
+
+    Args:
+        x: [b] with b a power of two.
+
+    Returns:
+        [b] in a new array of the same type.
+    """
+    bits = len(x).bit_length() - 1
+    square = x.reshape(1 << (bits + 1) // 2, 1 << bits // 2)
+    turned = np.ascontiguousarray(_columns(square).T)
+    return np.ascontiguousarray(_columns(turned).T).reshape(-1)
+
+
+def _columns(x: Floats) -> Floats:
+    """Transform along the first axis of [n, m]."""
+    n, width = x.shape
+    source, target = x, np.empty_like(x)
+    spare = np.empty_like(x)
+    half = 1
+    while half < n:
+        a, b = source.reshape(-1, 2, half * width)[:, 0], source.reshape(-1, 2, half * width)[:, 1]
+        result = target.reshape(-1, 2, half * width)
+        np.add(a, b, out=result[:, 0])
+        np.subtract(a, b, out=result[:, 1])
+        source, target = target, (spare if source is x else source)
+        half *= 2
+    return source
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Orthogonal directions in the space of a model's parameters.
+
+    Attributes:
+        d: length of the model's parameters.
+        start: the first of the coordinates that the directions lie in; they go on at 0 after the last one.
+        signs: [b] random signs, 1 or -1.
+    """
+
+    d: int
+    start: int
+    signs: Floats
+
+    @staticmethod
+    def draw(d: int, rng: np.random.Generator) -> Directions:
+        """Draw the directions for a model of ``d`` parameters, one at least."""
+        size = 1 << (d.bit_length() - 1)
+        start = int(rng.integers(d))
+        signs = 1 - 2 * rng.integers(0, 2, size, dtype=np.int8)
+        return Directions(d, start, signs.astype(np.float32))
+
+    @property
+    def number(self) -> int:
+        """The number of directions, b."""
+        return len(self.signs)
+
+    def combine(self, coefficients: Doubles) -> Floats:
+        """Return the sum of the first directions times ``coefficients`` [at most b], a vector [d]."""
+        spread = np.zeros(self.number, np.float32)
+        spread[: len(coefficients)] = coefficients
+        inside = walsh_hadamard(spread)
+        inside *= self.signs
+        inside *= np.float32(self.number**-0.5)
+        return self._place(inside)
+
+    def one(self, row: int) -> Floats:
+        """Return direction ``row``, a vector [d]."""
+        signs = np.ones(1, np.float32)
+        while len(signs) < self.number:  # one more bit of the column's index at a time, the lowest first
+            signs = np.concatenate([signs, -signs if row & len(signs) else signs])
+        return self._place(signs * self.signs * np.float32(self.number**-0.5))
+
+    def products(self, x: Floats) -> Doubles:
+        """Return the inner products [b] of all directions with a vector ``x`` [d]."""
+        first = min(self.number, self.d - self.start)
+        inside = np.concatenate([x[self.start : self.start + first], x[: self.number - first]]).astype(np.float32)
+        inside *= self.signs
+        return walsh_hadamard(inside).astype(np.float64) * self.number**-0.5
+
+    def _place(self, inside: Floats) -> Floats:
+        """Put [b] values at the directions' coordinates of a vector [d] of zeros."""
+        placed = np.zeros(self.d, np.float32)
+        first = min(self.number, self.d - self.start)
+        placed[self.start : self.start + first] = inside[:first]
+        placed[: self.number - first] = inside[first:]
+        return placed

@@ -1,0 +1,163 @@
+"""From a separation of two hypotheses, "the client took part" and "it did not", to an epsilon.
+
+A Gaussian mechanism is mu-GDP: telling the hypotheses apart is as hard as telling N(0, 1) from N(mu, 1) (Dong, Roth and
+Su 2022). An attack's AUC, or a pair of its error rates, is a mu as well. Where the two distributions have different
+deviations, epsilon follows from the privacy loss of the two normal distributions (Steinke 2022, used so by Andrew et
+al. 2024).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def epsilon_gdp(mu: float, delta: float) -> float:
+    """Compute the epsilon at ``delta`` of a mu-GDP mechanism, such as Gaussian noise of multiplier 1/mu.
+
+    >>> round(epsilon_gdp(2.0, 1e-5), 4), epsilon_gdp(-0.1, 1e-5)
+    (9.9973, 0.0)
+
+    Args:
+        mu: the separation in standard deviations; no more than 0 means that nothing can be told.
+        delta: the delta of the guarantee, above 0 and below 1.
+
+    Raises:
+        ValueError: ``delta`` is 0 (no Gaussian mechanism has an epsilon then) or not below 1.
+    """
+    from dp_accounting import get_epsilon_gaussian
+
+    _check(delta)
+    if not mu > 0:
+        return 0.0
+    return math.inf if math.isinf(mu) else float(get_epsilon_gaussian(1 / mu, delta))
+
+
+def mu_gdp(epsilon: float, delta: float) -> float:
+    """Compute the mu at which a mu-GDP mechanism has this epsilon at ``delta``: the inverse of `epsilon_gdp`.
+
+    >>> round(mu_gdp(9.9973, 1e-5), 4)
+    2.0
+
+    Args:
+        epsilon: at least 0.
+        delta: above 0 and below 1.
+    """
+    from dp_accounting import get_sigma_gaussian
+
+    _check(delta)
+    sigma = float(get_sigma_gaussian(epsilon, delta))
+    return 1 / sigma if sigma else math.inf
+
+
+def mu_of_auc(auc: float) -> float:
+    """Compute the mu of two normal distributions of equal deviation that an attack separates with this AUC.
+
+    >>> round(mu_of_auc(0.76), 3)
+    0.999
+    """
+    from scipy.special import ndtri
+
+    return math.sqrt(2) * float(ndtri(auc))
+
+
+def mu_of_rates(true_positive: float, false_positive: float) -> float:
+    """Compute the mu of two normal distributions of equal deviation that an attack separates with these two rates."""
+    from scipy.special import ndtri
+
+    return float(ndtri(true_positive)) - float(ndtri(false_positive))
+
+
+def epsilon_of_rates(false_positive: float, false_negative: float, delta: float) -> float:
+    """Compute the smallest epsilon at which a test may have these error rates (Kairouz et al. 2015).
+
+    >>> round(epsilon_of_rates(0.01, 0.5, 0.0), 3), epsilon_of_rates(0.5, 0.5, 0.0)
+    (3.912, 0.0)
+
+    Args:
+        false_positive: rate at which an absent client is taken for a present one.
+        false_negative: rate at which a present client is taken for an absent one.
+        delta: the delta of the guarantee.
+
+    Returns:
+        Epsilon, at least 0; infinity if one error never happens.
+    """
+    pairs = ((false_positive, false_negative), (false_negative, false_positive))
+    found = [math.log((1 - delta - other) / one) if one > 0 else math.inf for one, other in pairs if other < 1 - delta]
+    return max(0.0, *found) if found else 0.0
+
+
+def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: float, delta: float) -> float:
+    """Compute the smallest epsilon at ``delta`` of a mechanism whose result is one of two normal numbers.
+
+    With equal deviations this is `epsilon_gdp` of the difference in deviations.
+
+    >>> round(epsilon_two_gaussians(0.0, 1.0, 2.0, 1.0, 1e-5), 4)
+    9.9973
+
+    Args:
+        mean: mean of the one distribution.
+        sd: its standard deviation, above 0.
+        other_mean: mean of the other distribution.
+        other_sd: its standard deviation, above 0.
+        delta: above 0 and below 1.
+
+    Raises:
+        ValueError: ``delta`` is not above 0 and below 1, or a deviation is not above 0.
+    """
+    from scipy.optimize import brentq
+
+    _check(delta)
+    if not (sd > 0 and other_sd > 0):
+        raise ValueError(f"standard deviations must be above 0, got {sd:g} and {other_sd:g}")
+    one, other = (mean, sd), (other_mean, other_sd)
+    if sd == other_sd:
+        return epsilon_gdp(abs(mean - other_mean) / sd, delta)
+
+    def excess(epsilon: float) -> float:
+        worst = max(_log_delta(one, other, epsilon), _log_delta(other, one, epsilon))
+        return max(worst, -1e3) - math.log(delta)  # finite, so that the root can be bracketed
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 10
+    return float(brentq(excess, 0.0, high, xtol=1e-10))
+
+
+def _log_delta(one: tuple[float, float], other: tuple[float, float], epsilon: float) -> float:
+    """Compute the log of P1[loss > epsilon] - e^epsilon P2[loss > epsilon]; the privacy loss of y is a y^2 + b y + c.
+
+    The deviations differ, so a is not 0.
+    """
+    (m1, s1), (m2, s2) = one, other
+    a = (s2**-2 - s1**-2) / 2
+    b = m1 / s1**2 - m2 / s2**2
+    c = ((m2 / s2) ** 2 - (m1 / s1) ** 2) / 2 + math.log(s2) - math.log(s1)
+    square = b**2 - 4 * a * (c - epsilon)
+    if square <= 0:  # the loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere
+        return -math.inf
+    left, right = sorted(((-b - math.sqrt(square)) / (2 * a), (-b + math.sqrt(square)) / (2 * a)))
+    p1, p2 = (_log_mass(left, right, m, s, outside=a > 0) for m, s in (one, other))
+    drop = epsilon + p2 - p1
+    return p1 + float(np.log1p(-np.exp(drop))) if drop < 0 else -math.inf
+
+
+def _log_mass(left: float, right: float, mean: float, sd: float, outside: bool) -> float:
+    """Compute the log of a normal distribution's mass outside or inside an interval, precise far in the tails."""
+    from scipy.special import log_ndtr
+
+    low, high = (left - mean) / sd, (right - mean) / sd
+    if outside:
+        return float(np.logaddexp(log_ndtr(low), log_ndtr(-high)))
+    if low > 0:  # the mirror image has the same mass and keeps its digits
+        low, high = -high, -low
+    above, below = float(log_ndtr(high)), float(log_ndtr(low))
+    return above + float(np.log1p(-np.exp(below - above))) if below < above else -math.inf
+
+
+def _check(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must be above 0 and below 1, because the bound is Gaussian; got {delta:g}")

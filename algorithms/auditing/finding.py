@@ -1,0 +1,200 @@
+"""What the canaries of a run say about a claim: estimate, interval, certified bound and verdict (see `engine.canary_audit`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from algorithms.auditing import bounds
+from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
+from algorithms.auditing.estimate import separation
+from algorithms.core.metric import MINOR, NOISE, Column, Metric
+
+METRICS = (
+    Metric(
+        "epsilon_audit",
+        NOISE,
+        "audited epsilon",
+        "lower",
+        "",
+        2,
+        table=Column(2, "epsilon\naudited", 1, interval=False),
+    ),
+    Metric("epsilon_audit_low", NOISE, "audited epsilon, lower end of 95 %", "lower", "", 2),
+    Metric("epsilon_audit_high", NOISE, "audited epsilon, upper end of 95 %", "lower", "", 2),
+    Metric(
+        "epsilon_audit_certified",
+        NOISE,
+        "certified epsilon",
+        "lower",
+        "",
+        2,
+        table=Column(MINOR, "epsilon\ncertified", 1, interval=False),
+    ),
+    Metric("audit_mu", NOISE, "separation of canaries", "lower", "deviations", 2),
+    Metric("audit_canaries", NOISE, "canaries", None, "canaries", 0),
+    Metric("audit_rounds", NOISE, "audited rounds", None, "rounds", 0),
+    Metric("audit_delta", NOISE, "delta of the audit", None, "", 6),
+)
+
+# A claim that is exact lies below the lower end of its 95 % interval in one run of forty. So many runs must not be called
+# refuted: the estimate refutes alone only where a run of a true claim in ten thousand would.
+SURE = 1 - 2e-4
+REFUTED, LOOSE, HOLDS = "refuted", "loose", "not refuted"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the canaries of a model say.
+
+    Attributes:
+        mu: separation of the canaries' scores, over all rounds.
+        epsilon: its epsilon.
+        low: lower end of the 95 % interval of the epsilon.
+        high: upper end.
+        sure: the epsilon that is exceeded with a probability of 99.99 %, if scores are normal.
+        certified: the epsilon that is exceeded with a probability of 95 %, whatever the mechanism.
+    """
+
+    mu: float
+    epsilon: float
+    low: float
+    high: float
+    sure: float
+    certified: float
+
+    def verdict(self, claimed: float) -> str:
+        """Return what the audit says of a claimed epsilon.
+
+        ``refuted`` if a lower bound exceeds the claim, ``loose`` if the upper end is below half of it, so that one
+        random direction shows less than the analysis allows for, else ``not refuted``, which is no proof.
+        """
+        if max(self.certified, self.sure) > claimed:
+            return REFUTED
+        return LOOSE if self.high < claimed / 2 else HOLDS
+
+
+def find(
+    canaries: Mapping[str, Any], j: int, delta: float, claimed: float | None, opposite: bool, sampled: bool
+) -> Finding | None:
+    """Evaluate the scores of the canaries of model ``j``.
+
+    Rounds that were not audited are taken to tell as much as those that were: mu grows with the root of their number. The
+    certified bound counts audited rounds alone.
+
+    Args:
+        canaries: the scores, as `algorithms.engine.canary_audit` leaves them.
+        j: index of the model.
+        delta: the delta of the claim.
+        claimed: the claimed epsilon, from which the number of guesses is chosen; None if nothing is claimed.
+        opposite: whether canaries that are out sent the opposite; the directions without a canary then count as neither.
+        sampled: whether canaries took part in some rounds only, which widens their scores.
+
+    Returns:
+        What was found; None without an audited round.
+    """
+    if not canaries or not canaries["audited"][j]:
+        return None
+    scores, inside = canaries["scores"][j] / math.sqrt(canaries["squares"][j]), canaries["inside"][j]
+    own, unseen = scores[: len(inside)], scores[len(inside) :]
+    outside = own[~inside] if opposite else np.concatenate([own[~inside], unseen])
+    found = separation(own[inside], outside, unequal=not sampled)
+    number, models = len(inside), len(canaries["audited"])
+    claimed_mu = mu_gdp(claimed, delta) if claimed else 2.0
+    r = bounds.guesses(number, min(claimed_mu, 50.0), delta)
+    right = bounds.right_guesses(own, inside, r)
+    certified = bounds.one_run_bound(number, r, right, delta, bounds.ALPHA / models)
+    found = found.over(math.sqrt(_skipped(canaries, j)))
+    return Finding(found.mu, found.epsilon(delta), *found.limits(delta), found.limits(delta, SURE)[0], certified)
+
+
+def metrics(
+    canaries: Mapping[str, Any],
+    delta: float,
+    claims: Mapping[int, float | None],
+    opposite: bool = False,
+    sampled: bool = False,
+) -> dict[str, Any]:
+    """Return the metrics of an audit: those of the model that leaves most to be told and, if there are several, of each.
+
+    Args:
+        canaries: the scores of all models.
+        delta: the delta of the claims.
+        claims: the claimed epsilon of each model; None or missing if nothing is claimed.
+        opposite: see `find`.
+        sampled: see `find`.
+
+    Returns:
+        Metrics by name; empty without an audit.
+    """
+    models = len(canaries["audited"]) if canaries else 0
+    found = {
+        j: one for j in range(models) if (one := find(canaries, j, delta, claims.get(j), opposite, sampled)) is not None
+    }
+    if not found:
+        return {}
+    worst = max(found.values(), key=lambda one: one.epsilon)
+    told: dict[str, Any] = {
+        "audit_mu": worst.mu,
+        "audit_canaries": int(canaries["inside"].shape[1]),
+        "audit_rounds": int(canaries["audited"].sum()),
+        "audit_delta": delta,
+        "audit_sees": "releases",
+        **_epsilons(worst, ""),
+    }
+    verdicts = [one.verdict(claimed) for j, one in found.items() if (claimed := claims.get(j)) is not None]
+    if verdicts:
+        told["audit_verdict"] = next(word for word in (REFUTED, HOLDS, LOOSE) if word in verdicts)
+    if models > 1:
+        for j, one in found.items():
+            told |= _epsilons(one, f"_cluster_{j}") | {f"audit_mu_cluster_{j}": one.mu}
+    return told
+
+
+def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
+    """Return the metrics of an audit by canaries one at a time: the mean over canaries, of the model that is told most.
+
+    Args:
+        canaries: what `algorithms.engine.lone_canaries` leaves: squared mu by direction and by scale [models, canaries].
+        delta: at which epsilon is computed.
+
+    Returns:
+        Metrics by name, with ``epsilon_audit`` from both signs together, and either alone; empty without an audit.
+    """
+    models = [j for j in range(len(canaries["audited"])) if canaries["audited"][j]] if canaries else []
+    if not models:
+        return {}
+    squares = {
+        j: {name: float(canaries[name][j].mean()) * _skipped(canaries, j) for name in ("direction", "scale")}
+        for j in models
+    }
+    worst = max(models, key=lambda j: sum(squares[j].values()))
+    told: dict[str, Any] = {
+        "audit_mu": math.sqrt(sum(squares[worst].values())),
+        "audit_canaries": int(canaries["direction"].shape[1]),
+        "audit_rounds": int(canaries["audited"].sum()),
+        "audit_delta": delta,
+        "audit_sees": "releases",
+    }
+    for ending, j in (("", worst), *((f"_cluster_{j}", j) for j in models if len(canaries["audited"]) > 1)):
+        own = squares[j] | {"": sum(squares[j].values())}
+        for name, square in own.items():
+            epsilon = epsilon_gdp(math.sqrt(square), delta)
+            told |= (
+                {"_".join(filter(None, ("epsilon_audit", name))) + ending: epsilon} if math.isfinite(epsilon) else {}
+            )
+    return told
+
+
+def _skipped(canaries: Mapping[str, Any], j: int) -> float:
+    """Return the factor of squared mu for the rounds of model ``j`` that were not audited."""
+    return float(canaries["released"][j] / canaries["audited"][j])
+
+
+def _epsilons(one: Finding, ending: str) -> dict[str, float]:
+    named = {"": one.epsilon, "_low": one.low, "_high": one.high, "_certified": one.certified}
+    return {f"epsilon_audit{name}{ending}": value for name, value in named.items() if math.isfinite(value)}

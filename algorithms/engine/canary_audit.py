@@ -1,0 +1,217 @@
+"""The audit of a server's release by canary clients (Andrew et al. 2024), in a fork of every audited round.
+
+    once:   directions c_j, orthogonal, and for each of m canaries a coin that says whether it is in
+    round:  received' <- what the server received + the canaries that are in, each clipped and weighed like the largest client
+            rho <- release(aggregate(received'), noise of its own) - the models that clients were sent
+            s_t <- root mean square of <c_j, rho> over the directions that no canary has: one coordinate of noise and updates
+            score_j <- score_j + (-1)^t a_t <c_j, rho> / s_t,     a_t = w_t C / s_t
+    end:    score_j / sqrt(sum a_t^2) is about N(0, 1) for a canary that is out, and N(mu, 1) for one that is in
+
+A canary's update does not depend on the model, so the release can be audited on a copy: training does not see the canaries,
+and nothing of the run changes. What is found is what the mechanism leaves of a client whose update points in one random
+direction, to somebody who sees every model that is sent; an estimate below the claim is no proof of safety.
+
+The signs (-1)^t, which a client may send like any other update, are for noise that is the same in two rounds: it
+cancels in the difference of their models, and the canary does not.
+
+Seen are defects of what the fork has in common with the run: clipping, weights, aggregation, the scale of the noise, noise that
+is left out or drawn alike in two rounds, the sampling rate that the account assumes. Not seen are a defect of the stream that
+the run's noise alone comes from (two trials with one seed add the same noise; who knows the seed subtracts it), what training
+makes of a released model, noise that is left out in a few coordinates only, running statistics of batch normalization, and
+what other slots publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is low.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.auditing.canaries import Directions
+from algorithms.auditing.plan import CanaryPlan
+from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights
+from algorithms.core.noise import Normals
+from algorithms.engine import clipped_sums, server
+from algorithms.interfaces import Run, State
+
+MOST = 1024  # canaries, of which about half are in
+FEWEST = 32  # with fewer, nothing can be said; a model needs twice as many parameters
+UNSEEN = 1024  # directions without a canary whose scores are kept, because they tell the scores' deviation better
+EXPLICIT = 4  # canaries that pass the clients' own code one by one; the others are summed by a transform
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The canaries of a model.
+
+    Attributes:
+        directions: in which they send; the first directions are those of the canaries.
+        inside: [m] whether each canary is in, by the toss of a coin.
+    """
+
+    directions: Directions
+    inside: NDArray[np.bool_]
+
+    @staticmethod
+    def draw(d: int, rng: np.random.Generator) -> Panel | None:
+        """Draw the canaries for a model of ``d`` parameters; None if that is too few for an audit."""
+        directions = Directions.draw(d, rng)
+        canaries = min(MOST, directions.number // 2)
+        return Panel(directions, rng.random(canaries) < 0.5) if canaries >= FEWEST else None
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What the server has of one model in a round.
+
+    Attributes:
+        state: the aggregation's own state.
+        model: the model that the clients were sent.
+        received: the clients' updates.
+        sizes: [all clients] numbers of training examples.
+    """
+
+    state: State
+    model: Weights
+    received: ClientUpdates
+    sizes: Ints
+
+
+def begin(run: Run, d: int) -> State:
+    """Return the scores before the first round, by name: empty if the model has too few parameters."""
+    canaries = min(MOST, (1 << d.bit_length() - 1) // 2) if d else 0
+    if canaries < FEWEST:
+        return {}
+    models, rows = run.clustering.config.clusters, min(canaries + UNSEEN, 1 << d.bit_length() - 1)
+    return {
+        "scores": np.zeros((models, rows)),
+        "squares": np.zeros(models),
+        "audited": np.zeros(models, np.int64),
+        "released": np.zeros(models, np.int64),
+        "inside": np.zeros((models, canaries), bool),
+    }
+
+
+def observe(
+    run: Run,
+    plan: CanaryPlan,
+    kept: State,
+    j: int,
+    panel: Panel,
+    now: Round,
+    noise: Normals | None,
+    rng: np.random.Generator,
+) -> State:
+    """Fork a round with the canaries, and return the scores with what the fork's release tells.
+
+    Args:
+        run: the components, and their fields.
+        plan: how canaries take part.
+        kept: the scores so far.
+        j: index of the model.
+        panel: the model's canaries.
+        now: the round; nothing in it is changed.
+        noise: for the fork alone, from `server.draw_noise`.
+        rng: draws which canaries take part, as clients are drawn.
+
+    Returns:
+        The scores after the round; ``kept`` is not changed.
+    """
+    m, turn = len(panel.inside), (-1.0) ** int(kept["audited"][j])
+    sends = np.where(panel.inside, turn, -turn if plan.opposite else 0.0)
+    present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
+    sends = np.where(np.isin(np.arange(m), present), sends, 0.0)
+    total, weight = sum_of_canaries(run, plan, panel, sends, _largest(now))
+    rho = server.step(run, now.state, now.model, _joined(run, now, total), noise).model.params - now.model.params
+    products = panel.directions.products(rho)
+    scale = math.sqrt(float(np.mean(products[m:] ** 2))) or float(np.finfo(np.float32).tiny)
+    fixed = run.privacy.module.covers_empty_rounds(run.privacy.config)  # then every round has the same divisor
+    moved = weight * (1.0 if fixed else 1.0 / _total_weight(run, now))
+    after = {name: array.copy() for name, array in kept.items()}
+    after["scores"][j] += turn * moved * products[: kept["scores"].shape[1]] / scale**2
+    after["squares"][j] += (moved / scale) ** 2
+    after["audited"][j] += 1
+    after["inside"][j] = panel.inside
+    return after
+
+
+def released(kept: State, j: int) -> State:
+    """Return the scores after one more release of model ``j``, whether it was audited or not."""
+    return kept and kept | {"released": kept["released"] + (np.arange(len(kept["released"])) == j)}
+
+
+def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, examples: int) -> tuple[Doubles, float]:
+    """Sum the canaries' updates, clipped and weighed as those of clients are.
+
+    Args:
+        run: the components, and their fields.
+        plan: how canaries take part.
+        panel: the canaries.
+        sends: [m] 1 for a canary that sends its direction, -1 for the opposite, 0 for one that sends nothing.
+        examples: number of training examples that a canary counts as.
+
+    Returns:
+        [d] the weighted sum before normalization, and the weight times the clipped norm of a canary.
+    """
+    explicit = np.flatnonzero(sends[:EXPLICIT])
+    weight = float(clipped_sums.weigh(run, np.array([examples]))[0])
+    moved = weight * plan.norm * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
+    total = panel.directions.combine(np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)).astype(np.float64)
+    if len(explicit):
+        sent = [np.float32(sends[row] * plan.norm) * panel.directions.one(int(row)) for row in explicit]
+        updates = np.stack(sent)
+        _, scales = clipped_sums.clip(run, updates)
+        total += clipped_sums.add_up(np.full(len(updates), weight), scales, updates)
+    return total, moved
+
+
+def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
+    """Return every how many rounds the release is audited, so that the audit takes at most 5 % of the rounds' time.
+
+    The times are rough, and the same on every machine, because they decide which rounds are audited.
+
+    Args:
+        plan: how canaries take part; its ``every`` is returned unless it is ``auto``.
+        run: the components, and their fields.
+        d: number of parameters of a model.
+        sizes: [clients] numbers of training examples.
+    """
+    if plan.every != "auto":
+        return plan.every
+    share = 1.0 if run.participation == "all" else run.participation_rate
+    visited = share * float(sizes.sum()) * run.training.config.epochs
+    example = d * visited * (CONVOLUTION if run.model.module.CONVOLUTIONAL else DENSE)
+    training = ROUND + CLIENT * share * len(sizes) + example
+    parameter = LONELY * len(sizes) if plan.alone else PARAMETER
+    return max(1, math.ceil(run.clustering.config.clusters * (FORK + parameter * d) / (COST * training)))
+
+
+# Seconds on two cores: a fork, and each parameter in it (and each client, with canaries one at a time); a round,
+# each client in it, and each example per parameter, where convolutions use a parameter many times. They give the rounds of
+# `benchmarks/README.md`: 0.021 s for digits, 1 s for MNIST.
+COST = 0.05
+FORK, PARAMETER, LONELY = 1e-4, 1.2e-7, 2.5e-7
+ROUND, CLIENT, DENSE, CONVOLUTION = 5e-3, 2e-5, 2e-10, 2e-9
+
+
+def _largest(now: Round) -> int:
+    """Return the number of examples of the largest client of the round, or of all if none takes part."""
+    own = now.sizes[now.received.clients]
+    return int((own if len(own) else now.sizes).max())
+
+
+def _total_weight(run: Run, now: Round) -> float:
+    own = now.sizes[now.received.clients]
+    return float(clipped_sums.weigh(run, own if len(own) else np.array([_largest(now)])).sum())
+
+
+def _joined(run: Run, now: Round, total: Doubles) -> ClientUpdates:
+    """Return what the server received with the canaries in the mean; an absent client counts as zero, so weights stay."""
+    received = now.received
+    mean = received.mean + total / _total_weight(run, now)
+    if len(received.clients):
+        return replace(received, mean=mean)
+    one, nobody = np.ones(1), np.zeros(1, np.int64)  # a round to which only canaries came
+    return replace(received, clients=nobody, weights=one, norms=one, scales=one, mean=mean)

@@ -1,0 +1,81 @@
+"""An audit for noise that depends on the updates: canaries that take part one at a time (for metric privacy).
+
+Many canaries at once would change the noise that is examined: they lie far from each other, and noise that shrinks with
+distance would shrink for all. So each of some canaries of norm C, in a random direction c, is thought to join the round
+alone. Whoever sees the released model then tells by two signs that it was there:
+
+    direction   <c, theta' - theta>  is N(0, sd^2) without it, N(w C, sd'^2) with it:    mu^2 = (w C)^2 / (sd sd')
+    scale       the d coordinates have deviation sd without it, sd' with it:             mu^2 = 2 d ln(sd' / sd)^2
+    both        mu^2 is the sum of the two
+
+The noise without canaries is measured in a fork of the round, with noise of its own, so noise that is left out or too small
+shows. What a canary would change is computed by the privacy component from inner products. Both mu are those of two normal
+distributions that differ little, as their log-likelihood ratio is normal if d is large. They add up over rounds. The norm C
+is that of a modest outlier: where distances are taken before clipping, a client may send any length, and turn the noise off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from algorithms.auditing.canaries import Directions
+from algorithms.auditing.plan import CanaryPlan
+from algorithms.core.messages import Floats
+from algorithms.core.noise import Normals
+from algorithms.engine import clipped_sums
+from algorithms.engine.canary_audit import Round
+from algorithms.interfaces import Run, State
+
+LONE = 32  # canaries of a round
+
+
+def begin(run: Run) -> State:
+    """Return what is known before the first round, by name."""
+    models = run.clustering.config.clusters
+    counts = {name: np.zeros(models, np.int64) for name in ("audited", "released")}
+    return {"direction": np.zeros((models, LONE)), "scale": np.zeros((models, LONE))} | counts
+
+
+def observe(
+    run: Run, plan: CanaryPlan, kept: State, j: int, directions: Directions, now: Round, noise: Normals | None
+) -> State:
+    """Return the squared mu of each canary and sign, added up with those of this round.
+
+    Args:
+        run: the components, and their fields.
+        plan: how canaries take part.
+        kept: the sums so far.
+        j: index of the model.
+        directions: those of the canaries, of which the first are used.
+        now: the round; nothing in it is changed.
+        noise: for the fork alone, from `server.draw_noise`.
+    """
+    aggregation, privacy, received = run.aggregation, run.privacy, now.received
+    params, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, received)
+    released, told = privacy.module.release(privacy.config, params, received, noise)
+    added = (released - params).astype(np.float64)
+    sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
+    sent = (np.float32(plan.norm) * directions.one(row) for row in range(min(LONE, directions.number)))
+    beside = privacy.module.noise_beside(privacy.config, received, sent)  # [canaries]
+    ratio = beside / told["noise_std"] if told["noise_std"] else np.ones(len(beside))
+    moved = np.array([_moved(run, plan, directions.one(row), now, params) for row in range(len(beside))])
+    after = {name: array.copy() for name, array in kept.items()}
+    after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
+    after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
+    after["audited"][j] += 1
+    return after
+
+
+def _moved(run: Run, plan: CanaryPlan, direction: Floats, now: Round, params: Floats) -> float:
+    """Return how far a canary moves the aggregated ``params`` [d], with the weight of the round's largest client."""
+    weights = clipped_sums.weigh(run, now.sizes[now.received.clients])
+    length = plan.norm * float(weights.max() / weights.sum())
+    aggregation = run.aggregation
+    if aggregation.module.SENSITIVITY == "mean":
+        return length
+    joined = replace(now.received, mean=now.received.mean + length * direction.astype(np.float64))
+    moved, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, joined)
+    return float(np.linalg.norm(moved.astype(np.float64) - params))

@@ -1,0 +1,114 @@
+"""Epsilon from separations: printed numbers, the privacy loss by simulation, and what must hold whatever the scores."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, special, stats
+
+from algorithms.auditing.epsilon import (
+    epsilon_gdp,
+    epsilon_of_rates,
+    epsilon_two_gaussians,
+    mu_gdp,
+    mu_of_auc,
+    mu_of_rates,
+)
+
+MULTIPLIERS = [(0.5, 9.9973), (1.0, 4.3772), (2.0, 1.9931), (4.0, 0.9263)]
+
+
+@pytest.mark.parametrize(("z", "epsilon"), MULTIPLIERS)
+def test_the_gaussian_mechanism_at_delta_1e_5(z, epsilon):
+    assert epsilon_gdp(1 / z, 1e-5) == pytest.approx(epsilon, abs=6e-5)
+    assert epsilon_two_gaussians(0, z, 1, z * (1 + 1e-12), 1e-5) == pytest.approx(epsilon, abs=6e-5)
+    assert mu_gdp(epsilon, 1e-5) == pytest.approx(1 / z, rel=1e-4)
+
+
+@pytest.mark.parametrize(("sigma", "epsilon"), [(4.22, 1.001), (1.54, 3.008), (0.541, 10.002)])
+def test_the_noise_levels_of_andrew_et_al_at_delta_1e_6(sigma, epsilon):
+    assert epsilon_gdp(1 / sigma, 1e-6) == pytest.approx(epsilon, abs=6e-4)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+def test_the_closed_form_of_delta_gives_back_delta(mu, delta):
+    epsilon = epsilon_gdp(mu, delta)
+    if epsilon:
+        found = stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * stats.norm.cdf(-epsilon / mu - mu / 2)
+        assert found == pytest.approx(delta, rel=1e-4)
+
+
+def test_andrew_et_als_epsilon_of_a_normal_against_the_gaussian_null():
+    """Their regression test at dimension 2000: mu = s = dim^-1/2, delta 1e-2."""
+    s = 2000**-0.5
+    assert epsilon_two_gaussians(0, s, s, s, 1e-2) == pytest.approx(2.317789, abs=1e-6)
+
+
+def test_andrew_et_als_epsilon_of_a_normal_against_the_cosine_of_a_random_direction():
+    """Their regression test at dimension 200: the best threshold at known error rates."""
+    dim, delta = 200, 1e-2
+    s = dim**-0.5
+    false_positive = lambda t: 0.5 * special.betainc((dim - 1) / 2, 0.5, 1 - t**2)  # noqa: E731  of t > 0
+    lowest = -math.sqrt(1 - special.betaincinv((dim - 1) / 2, 0.5, 2 * delta))
+    thresholds = np.linspace(lowest, stats.norm.ppf(1 - delta, s, s), 10_000)
+    best = max(
+        epsilon_of_rates(false_positive(t) if t > 0 else 1 - false_positive(-t), stats.norm.cdf(t, s, s), delta)
+        for t in thresholds
+    )
+    assert best == pytest.approx(2.375326, abs=1e-5)
+
+
+@pytest.mark.parametrize("pair", [(0, 1, 1, 1.5), (0, 1.5, 1, 1), (2, 0.3, 0, 0.5), (0, 1, 0, 2), (0, 1, 3, 0.2)])
+def test_two_gaussians_against_the_privacy_loss_integrated(pair):
+    """delta = integral of max(0, p1 - e^epsilon p2), the larger of both ways."""
+    m1, s1, m2, s2 = pair
+    epsilon = epsilon_two_gaussians(*pair, 1e-2)
+    y = np.linspace(-40, 40, 800_001)
+    p1, p2 = stats.norm.pdf(y, m1, s1), stats.norm.pdf(y, m2, s2)
+    both = [integrate.trapezoid(np.maximum(0, a - math.exp(epsilon) * b), y) for a, b in ((p1, p2), (p2, p1))]
+    assert max(both) == pytest.approx(1e-2, rel=1e-4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    pair=st.tuples(st.floats(-5, 5), st.floats(0.2, 5), st.floats(-5, 5), st.floats(0.2, 5)),
+    shift=st.floats(-3, 3),
+    scale=st.floats(0.3, 3),
+)
+def test_two_gaussians_know_neither_order_nor_units_and_fall_with_delta(pair, shift, scale):
+    m1, s1, m2, s2 = pair
+    epsilon = epsilon_two_gaussians(*pair, 1e-4)
+    assert epsilon == pytest.approx(epsilon_two_gaussians(m2, s2, m1, s1, 1e-4), rel=1e-6, abs=1e-8)
+    moved = epsilon_two_gaussians(scale * m1 + shift, scale * s1, scale * m2 + shift, scale * s2, 1e-4)
+    assert epsilon == pytest.approx(moved, rel=1e-5, abs=1e-6)
+    assert epsilon_two_gaussians(*pair, 1e-2) <= epsilon + 1e-9
+
+
+def test_far_apart_distributions_have_a_large_finite_epsilon():
+    assert 1e3 < epsilon_two_gaussians(0, 1, 60, 1.01, 1e-5) < 1e5
+    assert 1e3 < epsilon_two_gaussians(0, 1, 0.0, 1e-2, 1e-5) < 1e5
+
+
+def test_other_attacks_have_a_mu_too():
+    inside, outside = np.random.default_rng(0).normal([[1.3], [0.0]], 1, (2, 4000))
+    auc = (inside[:, None] > outside).mean()
+    assert mu_of_auc(auc) == pytest.approx(1.3, abs=0.06)
+    assert mu_of_rates(stats.norm.sf(0.7 - 1.3), stats.norm.sf(0.7)) == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1])
+def test_no_gaussian_bound_at_delta_0(delta):
+    for call in (lambda: epsilon_gdp(1.0, delta), lambda: epsilon_two_gaussians(0, 1, 1, 2, delta)):
+        with pytest.raises(ValueError, match="delta must be above 0"):
+            call()
+
+
+def test_what_cannot_be_told_has_no_epsilon_and_what_is_certain_has_no_limit():
+    assert epsilon_gdp(0.0, 1e-5) == epsilon_gdp(-1.0, 1e-5) == 0
+    assert epsilon_gdp(math.inf, 1e-5) == epsilon_of_rates(0.0, 0.5, 0.0) == math.inf
+    assert epsilon_of_rates(0.6, 0.6, 0.0) == epsilon_of_rates(0.2, 1.0, 0.0) == 0
