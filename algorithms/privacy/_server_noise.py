@@ -58,14 +58,18 @@ class ServerNoiseConfig(PrivacyConfig):
     # In every round where it takes less than 5 % of it; it changes nothing of the run, so it is off by choice alone.
     audit_every: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
         "auto",
-        description="rounds from one audit of the release by canaries to the next; auto: as few as cost 5 %; 0: never",
+        description="rounds from one audit by canaries to the next; 0: never; auto: as few as cost 5 %, none without a mean",
     )
 
 
 def resolve_audit(config: ServerNoiseConfig, run: Run) -> dict[str, int]:
-    """Return ``audit_every`` 0 where canaries cannot take part: the aggregation reads every client's update, not the mean."""
-    impossible = run.aggregation.module.NEEDS == "updates"
-    return {"audit_every": 0} if config.audit_every == "auto" and impossible else {}
+    """Return ``audit_every`` 0 in place of ``auto`` where the new model is no mean of updates.
+
+    Canaries cannot take part if the aggregation reads every client's update, and under a server optimizer they weaken
+    each other, so that an estimate would be too low.
+    """
+    not_a_mean = run.aggregation.module.NEEDS == "updates" or run.aggregation.module.SENSITIVITY != "mean"
+    return {"audit_every": 0} if config.audit_every == "auto" and not_a_mean else {}
 
 
 def audit_problems(config: ServerNoiseConfig, run: Run) -> Problems:
