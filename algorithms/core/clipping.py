@@ -24,7 +24,7 @@ def clip_for_privacy(grads: torch.Tensor, clip: float) -> torch.Tensor:
     """Clip every gradient as `clip_gradients` does, and replace each whose norm is not finite by zero.
 
     So no input, however broken, moves the sum of the rows by more than ``clip``. This also concerns finite gradients
-    whose squares exceed the largest float.
+    whose squares exceed the largest float, or so long that ``clip`` / norm loses digits, as floats below 1e-38 do.
 
     Args:
         grads: [n, d] the gradient of an example in each row.
@@ -34,4 +34,6 @@ def clip_for_privacy(grads: torch.Tensor, clip: float) -> torch.Tensor:
         The clipped gradients [n, d], all finite, each of norm ``clip`` at most (up to rounding).
     """
     norms = grads.norm(dim=-1, keepdim=True)
-    return torch.where(norms.isfinite(), grads * (clip / norms).clamp(max=1), 0)
+    factors = (clip / norms).clamp(max=1)
+    usable = norms.isfinite() & (factors >= torch.finfo(factors.dtype).tiny)
+    return torch.where(usable, grads * factors, 0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -18,6 +19,7 @@ floats = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
 @given(arrays.arrays("float32", st.tuples(st.integers(0, 4), st.integers(1, 6)), elements=floats), st.floats(1e-6, 1e6))
+@example(np.array([[3.0278372e34]], np.float32), 1e-6)  # the factor 3e-41 has four digits
 @settings(max_examples=300, deadline=None)
 def test_no_example_moves_the_sum_by_more_than_the_clip_whatever_its_floats(grads, clip):
     clipped = clip_for_privacy(torch.from_numpy(grads), clip)
