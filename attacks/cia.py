@@ -33,7 +33,7 @@ from attacks.interfaces import AttackedModel, Audit, Exposure, Measure, Stream, 
 from attacks.metrics import paired
 from datasets.components import Above, read_when
 from datasets.components import Config as SlotConfig
-from datasets.federation import Examples, Federation
+from datasets.federation import DataError, Examples, Federation
 
 if TYPE_CHECKING:
     from algorithms.core.messages import Weights
@@ -145,8 +145,10 @@ def problems(config: Config, run: Run) -> Problems:
 def data_problems(config: Config, data: Federation) -> Problems:
     """Return why the attacker has no examples, or why there is no stand-in for the target: (field, sentence) pairs."""
     client = target(config, data)
-    if config.shadow == "disjoint" and not (data.test_owner == client).any():
-        return [("shadow", f"client {client} has no test examples of its own, which disjoint attacks; use subset")]
+    try:
+        _held(config, data)
+    except DataError as error:
+        return [("shadow", str(error))]
     lack = worlds.lacking(data, client) if config.replicas else ""
     remedy = f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set replicas: 0"
     return [("replicas", lack + remedy)] if lack else []

@@ -23,13 +23,8 @@ from algorithms.core.messages import Doubles
 
 ALPHA = 0.05  # the probability with which a bound may be too high
 LARGEST = 1e4  # no bound above this is looked for
-SHARES = (
-    1 / 16,
-    1 / 8,
-    1 / 4,
-    1 / 2,
-    0.9,
-)  # of the canaries that may be guessed; as good as never are 5 % more in than out
+# Shares of the canaries that may be guessed; as good as never are 5 % more in than out.
+SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.9)
 
 
 def clopper_pearson(count: int, trials: int, alpha: float) -> float:

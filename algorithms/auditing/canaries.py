@@ -22,6 +22,11 @@ import numpy as np
 from algorithms.core.messages import Doubles, Floats
 
 
+def number_of_directions(d: int) -> int:
+    """Return b, the largest power of two that fits into ``d`` parameters; 0 if there are none."""
+    return 1 << d.bit_length() - 1 if d else 0
+
+
 def walsh_hadamard(x: Floats) -> Floats:
     """Multiply a vector by the Hadamard matrix, without scaling, in b log2(b) additions.
 
@@ -75,9 +80,8 @@ class Directions:
     @staticmethod
     def draw(d: int, rng: np.random.Generator) -> Directions:
         """Draw the directions for a model of ``d`` parameters, one at least."""
-        size = 1 << (d.bit_length() - 1)
         start = int(rng.integers(d))
-        signs = 1 - 2 * rng.integers(0, 2, size, dtype=np.int8)
+        signs = 1 - 2 * rng.integers(0, 2, number_of_directions(d), dtype=np.int8)
         return Directions(d, start, signs.astype(np.float32))
 
     @property

@@ -28,6 +28,9 @@ SUPPORTED = {
     "fixed": ("replace_one",),
 }
 
+# Why no epsilon holds where several initializations are tried.
+RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
+
 # Below this noise multiplier (an epsilon of 5e11) the formulas lose their precision; infinity is a valid bound as well.
 LEAST = 1e-6
 WIDEST = 500.0  # nats; a cell of privacy losses may not be wider, because its exponential must be finite

@@ -18,7 +18,8 @@ Seen are defects of what the fork has in common with the run: clipping, weights,
 is left out or drawn alike in two rounds, the sampling rate that the account assumes. Not seen are a defect of the stream that
 the run's noise alone comes from (two trials with one seed add the same noise; who knows the seed subtracts it), what training
 makes of a released model, noise that is left out in a few coordinates only, running statistics of batch normalization, and
-what other slots publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is low.
+what other slots publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is
+low, and an audit is made only if it is asked for.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.auditing.canaries import Directions
+from algorithms.auditing.canaries import Directions, number_of_directions
 from algorithms.auditing.plan import CanaryPlan
 from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights
 from algorithms.core.noise import Normals
@@ -57,9 +58,14 @@ class Panel:
     @staticmethod
     def draw(d: int, rng: np.random.Generator) -> Panel | None:
         """Draw the canaries for a model of ``d`` parameters; None if that is too few for an audit."""
-        directions = Directions.draw(d, rng)
-        canaries = min(MOST, directions.number // 2)
-        return Panel(directions, rng.random(canaries) < 0.5) if canaries >= FEWEST else None
+        directions, canaries = Directions.draw(d, rng), _number(d)
+        return Panel(directions, rng.random(canaries) < 0.5) if canaries else None
+
+
+def _number(d: int) -> int:
+    """Return the number of canaries for a model of ``d`` parameters; 0 if these are too few for an audit."""
+    canaries = min(MOST, number_of_directions(d) // 2)
+    return canaries if canaries >= FEWEST else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +87,9 @@ class Round:
 
 def begin(run: Run, d: int) -> State:
     """Return the scores before the first round, by name: empty if the model has too few parameters."""
-    canaries = min(MOST, (1 << d.bit_length() - 1) // 2) if d else 0
-    if canaries < FEWEST:
+    if not (canaries := _number(d)):
         return {}
-    models, rows = run.clustering.config.clusters, min(canaries + UNSEEN, 1 << d.bit_length() - 1)
+    models, rows = run.clustering.config.clusters, min(canaries + UNSEEN, number_of_directions(d))
     return {
         "scores": np.zeros((models, rows)),
         "squares": np.zeros(models),

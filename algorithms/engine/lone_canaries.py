@@ -17,13 +17,14 @@ is that of a modest outlier: where distances are taken before clipping, a client
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from algorithms.auditing.canaries import Directions
 from algorithms.auditing.plan import CanaryPlan
-from algorithms.core.messages import Floats
+from algorithms.core.messages import Doubles, Floats
 from algorithms.core.noise import Normals
 from algorithms.engine import clipped_sums
 from algorithms.engine.canary_audit import Round
@@ -58,10 +59,11 @@ def observe(
     released, told = privacy.module.release(privacy.config, params, received, noise)
     added = (released - params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
-    sent = (np.float32(plan.norm) * directions.one(row) for row in range(min(LONE, directions.number)))
+    rows = range(min(LONE, directions.number))
+    sent = (np.float32(plan.norm) * directions.one(row) for row in rows)
     beside = privacy.module.noise_beside(privacy.config, received, sent)  # [canaries]
     ratio = beside / told["noise_std"] if told["noise_std"] else np.ones(len(beside))
-    moved = np.array([_moved(run, plan, directions.one(row), now, params) for row in range(len(beside))])
+    moved = _moves(run, plan, (directions.one(row) for row in rows), now, params)
     after = {name: array.copy() for name, array in kept.items()}
     after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
     after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
@@ -69,13 +71,18 @@ def observe(
     return after
 
 
-def _moved(run: Run, plan: CanaryPlan, direction: Floats, now: Round, params: Floats) -> float:
-    """Return how far a canary moves the aggregated ``params`` [d], with the weight of the round's largest client."""
+def _moves(run: Run, plan: CanaryPlan, directions: Iterable[Floats], now: Round, params: Floats) -> Doubles | float:
+    """Return how far each canary moves the aggregated ``params`` [d], with the weight of the round's largest client.
+
+    A mean moves alike in all directions.
+    """
     weights = clipped_sums.weigh(run, now.sizes[now.received.clients])
-    length = plan.norm * float(weights.max() / weights.sum())
-    aggregation = run.aggregation
+    length, aggregation = plan.norm * float(weights.max() / weights.sum()), run.aggregation
     if aggregation.module.SENSITIVITY == "mean":
         return length
-    joined = replace(now.received, mean=now.received.mean + length * direction.astype(np.float64))
-    moved, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, joined)
-    return float(np.linalg.norm(moved.astype(np.float64) - params))
+    found = []
+    for direction in directions:
+        joined = replace(now.received, mean=now.received.mean + length * direction.astype(np.float64))
+        moved, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, joined)
+        found.append(float(np.linalg.norm(moved.astype(np.float64) - params)))
+    return np.array(found)

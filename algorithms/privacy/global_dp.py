@@ -43,7 +43,6 @@ from algorithms.privacy._server_noise import ServerNoiseConfig
 NEEDS, NOISY = "mean", True
 LABEL, METRICS = "global-DP", _server_noise.METRICS
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
-RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
 
 
@@ -66,7 +65,7 @@ class Config(ServerNoiseConfig):
 def resolve(config: Config, run: Run) -> Config:
     """Replace ``auto`` in ``neighboring`` by the run's participation, and in ``divisor`` by the expected number of clients.
 
-    ``audit_every`` becomes 0 where canaries cannot take part, because the aggregation reads every client's update.
+    In ``audit_every``, ``auto`` becomes 0 where the new model is no mean of updates (`_server_noise.resolve_audit`).
     """
     neighboring, divisor = config.neighboring, config.divisor
     if neighboring == "auto":
@@ -170,7 +169,7 @@ def refusal(config: Config, run: Run) -> str | None:
             run.measures_curvature,
             "none: clients send the curvature of their loss, and rho follows from it, without noise",
         ),
-        (run.clustering.module.starts(run.clustering.config).initializations > 1, RESTARTED),
+        (run.clustering.module.starts(run.clustering.config).initializations > 1, accounting.RESTARTED),
         (run.clustering.config.clusters > 1, SEVERAL),
         (
             sampler != "all" and not _equal(run),

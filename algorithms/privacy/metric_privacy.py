@@ -60,7 +60,7 @@ class Config(ServerNoiseConfig):
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``audit_every`` by 0 where canaries cannot take part."""
+    """Replace ``auto`` in ``audit_every`` by 0 where the new model is no mean of updates."""
     return config.model_copy(update=_server_noise.resolve_audit(config, run))
 
 

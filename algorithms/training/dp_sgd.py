@@ -210,7 +210,7 @@ def guarantee(config: Config, run: Run) -> str:
     if run.clustering.config.clusters > 1:
         return "none: models are chosen by losses without noise"
     if run.clustering.module.starts(run.clustering.config).initializations > 1:
-        return "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
+        return accounting.RESTARTED
     if run.measures_curvature:
         return f"none: clients send {run.aggregation.name} the curvatures of their losses without noise"
     if config.sampling == "shuffle":

@@ -26,6 +26,8 @@ from math import exp, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.auditing.bounds import ALPHA, clopper_pearson
+from algorithms.auditing.epsilon import epsilon_of_rates
 from attacks.metrics.disparity import Z95
 
 Doubles = NDArray[np.float64]
@@ -178,11 +180,10 @@ def least_p(k: int) -> float:
 def most_epsilon(k: int) -> float:
     """Return the largest epsilon that k models of either kind can certify at 95 %, if a threshold makes no error.
 
-    Jagielski et al. (2020): ln((1 - FNR) / FPR) with the upper ends of both rates' Clopper-Pearson intervals, which are
-    1 - 0.025^(1/k) for no error among k; at delta 0.
+    The classic bound (`algorithms.auditing.bounds`) for no error among k of either kind, at delta 0.
 
     >>> [round(most_epsilon(k), 2) for k in (16, 32, 64, 100, 1000)]
     [1.35, 2.1, 2.82, 3.28, 5.6]
     """
-    missed = 1 - 0.025 ** (1 / k)
-    return max(0.0, log((1 - missed) / missed))
+    missed = clopper_pearson(0, k, ALPHA / 2)
+    return epsilon_of_rates(missed, missed, 0.0)

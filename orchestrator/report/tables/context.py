@@ -15,6 +15,7 @@ from orchestrator.report.vocabulary import setting_label
 
 DASH = "–"  # not measured
 BY_CHANCE = "(by chance)"
+MOST_SETTINGS = 3  # settings that a line names one by one
 
 
 def chance_metric(one: Metric, results: Results) -> str | None:
@@ -64,6 +65,27 @@ def _same_everywhere(results: Results, name: str) -> float | None:
     values = [value for setting in results.settings for value in setting.measured(name)]
     same = len(results.settings) > 1 and values and max(values) - min(values) < 1e-9
     return values[0] if same else None
+
+
+def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
+    """Texts on the settings, each once, with the settings that it is about in parentheses if there are several texts.
+
+    Such as "shadow_mia (ifca; ifca_mir)"; more than three settings are counted.
+
+    Args:
+        results: the results.
+        texts: one for each setting, in their order; empty: there is nothing to say of it.
+    """
+    groups: dict[str, list[str]] = {}
+    for setting, words in zip(results.settings, texts, strict=False):
+        if words:
+            groups.setdefault(words, []).append(setting_label(results.keys, setting.values))
+    if len(groups) == 1:
+        return list(groups)
+    return [
+        f"{words} ({'; '.join(labels) if len(labels) <= MOST_SETTINGS else f'{len(labels)} settings'})"
+        for words, labels in groups.items()
+    ]
 
 
 def foreign_models_by_setting(results: Results) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orchestrator.report.data import Results, Setting
+from orchestrator.report.tables.context import joined_by_text
 from orchestrator.report.values import Value, text
-from orchestrator.report.vocabulary import setting_label
 
 # The columns of trials.parquet that state a guarantee, and whom it protects.
 PROTECTED = {"guarantee": "a client", "guarantee_example": "an example"}
 LOOSE = "loose: canaries show less than half of it, so the analysis allows for more than a random direction can show"
-MOST_SETTINGS = 3  # settings that a line names one by one
 
 
 def stated(setting: Setting, column: str) -> str:
@@ -42,11 +41,7 @@ def audited(setting: Setting) -> str:
 
 def audit_lines(results: Results) -> list[str]:
     """A line that says what canaries found about the claims, and joins the settings of which the same is said."""
-    groups: dict[str, list[str]] = {}
-    for setting in results.settings:
-        if words := audited(setting):
-            groups.setdefault(words, []).append(setting_label(results.keys, setting.values))
-    said = [words + _among(labels, len(groups)) for words, labels in groups.items()]
+    said = joined_by_text(results, map(audited, results.settings))
     return [f"claimed epsilon, audited by canaries in the releases: {'; '.join(said)}"] if said else []
 
 
@@ -70,20 +65,9 @@ def guarantee_lines(results: Results) -> list[str]:
     """
     lines = []
     for name in guarantee_columns(results):
-        groups: dict[str, list[str]] = {}
-        for setting in results.settings:
-            if words := stated(setting, name):
-                groups.setdefault(words, []).append(setting_label(results.keys, setting.values))
-        said = [words + _among(labels, len(groups)) for words, labels in groups.items()]
+        said = joined_by_text(results, [stated(setting, name) for setting in results.settings])
         lines.append(f"guarantee for {PROTECTED[name]}: {'; '.join(said)}")
     return lines + audit_lines(results)
-
-
-def _among(labels: Sequence[str], groups: int) -> str:
-    """The settings of a guarantee in parentheses; empty if all settings have it."""
-    if groups == 1:
-        return ""
-    return f" ({'; '.join(labels) if len(labels) <= MOST_SETTINGS else f'{len(labels)} settings'})"
 
 
 def trial_notes(trials: Sequence[Mapping[str, Value]]) -> list[str]:

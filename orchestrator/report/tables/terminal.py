@@ -17,15 +17,17 @@ from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
     DASH,
+    MOST_SETTINGS,
     attacks_by_setting,
     chance_cell,
     chance_metric,
     foreign_models_by_setting,
     guessing,
+    joined_by_text,
     shown_beside,
 )
 from orchestrator.report.tables.guarantees import guarantee_lines, refuted, trial_notes
-from orchestrator.report.vocabulary import key_labels, setting_label, value_label
+from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 GAP = 2
 REFUTED = "bold red"
 GUESS = ", 0.5 is guessing"
-MOST_SETTINGS = 3  # settings with the same attacks that the caption names one by one
 
 # Zhao et al. (2025) have names for FinP's client and server parts, which are two slots here.
 FINP_ARMS = "Baseline: plain, FedAvg; FinP_client: FinP, FedAvg; FinP_server: plain, PCA or ALA; FinP: FinP, PCA or ALA"
@@ -220,13 +221,7 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
 
 def _attacks(found: Results) -> str:
     """Which settings have which attacks, if they differ."""
-    groups: dict[str, list[str]] = {}
-    for setting, names in zip(found.settings, attacks_by_setting(found), strict=False):
-        groups.setdefault(names, []).append(setting_label(found.keys, setting.values))
-    words = [
-        f"{names} ({'; '.join(labels) if len(labels) <= MOST_SETTINGS else f'{len(labels)} settings'})"
-        for names, labels in groups.items()
-    ]
+    words = joined_by_text(found, attacks_by_setting(found))
     return f"attacks: {', '.join(words)}; {DASH}: not measured" if words else ""
 
 

@@ -20,16 +20,6 @@ from tests.support.synthetic_membership import PLAIN, write_alone, write_grouped
 from tests.support.synthetic_results import write_sweep
 
 
-@pytest.fixture(scope="module")
-def grouped(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
-    return read(write_grouped(tmp_path_factory.mktemp("r") / "grouped"))
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
-    return read(write_alone(tmp_path_factory.mktemp("r") / "alone"))
-
-
 def dashed(ax: Axes, style: str = "--") -> list[float]:
     return [float(np.asarray(line.get_ydata())[0]) for line in ax.lines if line.get_linestyle() == style]
 

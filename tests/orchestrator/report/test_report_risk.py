@@ -14,18 +14,8 @@ from orchestrator.report.figures.trade_off import risks
 from orchestrator.report.vocabulary import COLORS
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
-from tests.support.synthetic_membership import write_alone, write_grouped
+from tests.support.synthetic_membership import write_alone
 from tests.support.synthetic_privacy import FINP, write_finp
-
-
-@pytest.fixture(scope="module")
-def grouped(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
-    return read(write_grouped(tmp_path_factory.mktemp("r") / "grouped"))
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
-    return read(write_alone(tmp_path_factory.mktemp("r") / "alone"))
 
 
 def drawn(ax: Axes, size: float) -> list[tuple[float, float]]:

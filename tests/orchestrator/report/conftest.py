@@ -1,0 +1,17 @@
+"""Results of made-up sweeps that several tests of the figures read."""
+
+import pytest
+
+from orchestrator.report.figures.arrangement import Arrangement
+from tests.support.arranged import read
+from tests.support.synthetic_membership import write_alone, write_grouped
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
+    return read(write_grouped(tmp_path_factory.mktemp("r") / "grouped"))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
+    return read(write_alone(tmp_path_factory.mktemp("r") / "alone"))
