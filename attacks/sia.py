@@ -40,7 +40,7 @@ OF_LOSSES = "loss_cov", "loss_fi", "loss_mad"
 
 METRICS = (
     Metric("sia_mean", SOURCE, "mean SIA accuracy", "lower", live=1, table=Column(1, "SIA\nmean"), chance="sia_chance"),
-    Metric("sia_max", SOURCE, "largest SIA accuracy", "lower", table=Column(3, "SIA\nmax", interval=False)),
+    Metric("sia_max", SOURCE, "mean SIA accuracy, worst round", "lower", table=Column(3, "SIA\nmax", interval=False)),
     Metric("sia_chance", SOURCE, "SIA by guessing"),
     Metric("sia_cov", SOURCE, "CoV of SIA", "lower", "", live=2, table=Column(2, "SIA\nCoV", 2), chance="cov_null"),
     Metric("cov_null", SOURCE, "CoV of SIA by chance", unit=""),

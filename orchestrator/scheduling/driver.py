@@ -19,6 +19,7 @@ from orchestrator.results.folder import Folder, WriteError, write_atomically
 from orchestrator.results.record import has_ended, read_record
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
+from orchestrator.trial.arithmetic import multiply_with_one_thread
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.loop import DivergenceError, Surroundings
@@ -36,6 +37,7 @@ class Driver(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start the client actors and prepare the first trial. Later trials reuse the actors."""
+        multiply_with_one_thread()
         trial = TrialConfig.from_dict(config["trial"])
         place, group, timeout = trial.placement, get_current_placement_group(), trial.timeout
         self.clients = ClientPool(place.actor_options(group), timeout)

@@ -7,6 +7,7 @@ from typing import Any
 
 from algorithms.interfaces import Run
 from datasets.federation import Federation
+from orchestrator.trial.arithmetic import multiply_with_one_thread
 from orchestrator.trial.client_actors import ClientActor, Job
 from orchestrator.trial.worker_session import Session, Setup, _sessions
 
@@ -41,6 +42,7 @@ def prepare_session(key: str, run: Run, data: Federation, silent: tuple[int, ...
     """
     from algorithms.core.network import Network
 
+    multiply_with_one_thread()
     _sessions.clear()
     network = Network(run.model, data.shape, data.classes, run.training.config.device)
     _sessions[key] = Session(run, data, network, silent)

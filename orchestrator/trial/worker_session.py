@@ -14,6 +14,7 @@ import ray
 from algorithms.interfaces import Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
+from orchestrator.trial.arithmetic import multiply_with_one_thread
 from orchestrator.trial.random_streams import run_stream, stream
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def session(setup: Setup) -> Session:
         from algorithms.core.network import Network
 
         keep_freed_memory()
+        multiply_with_one_thread()
         plain, data = ray.get(setup.refs)
         run = resolve(plain)
         training = run.training.config

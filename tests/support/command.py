@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -98,13 +99,15 @@ def timeless(path: Path) -> pa.Table:
     return table.drop_columns([name for name in TIMES if name in table.column_names])
 
 
-def same_results(one: Path, other: Path, name: str = "tiny") -> None:
+def same_results(
+    one: Path, other: Path, name: str = "tiny", tables: Sequence[str] = ("clients", "attacks", "scores")
+) -> None:
     """Assert that two results folders hold the same bytes, times aside."""
     mine, yours = ({row["id"]: row for row in trials(results, name)} for results in (one, other))
     assert mine.keys() == yours.keys()
     for trial in mine:
         ours, theirs = (results / name / "trials" / trial for results in (one, other))
-        for table in ("clients", "attacks", "scores"):
+        for table in tables:
             assert (ours / f"{table}.parquet").read_bytes() == (theirs / f"{table}.parquet").read_bytes(), (
                 trial,
                 table,

@@ -86,7 +86,7 @@ RISKS: tuple[tuple[str, tuple[tuple[Risk, ...], ...]], ...] = (
         (
             (
                 Risk("sia_mean", "source inference, mean accuracy"),
-                Risk("sia_max", "source inference, most exposed client"),
+                Risk("eod", "source inference, most minus least exposed client"),
             ),
         ),
     ),

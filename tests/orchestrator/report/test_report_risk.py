@@ -95,8 +95,8 @@ def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
         ),
         ({"mia_accuracy_global": 0.6, "whitebox_accuracy": 0.7}, [["mia_accuracy_global"], ["whitebox_accuracy"]]),
         (
-            {"sia_mean": 0.3, "sia_max": 0.4, "cia_auc": 0.02, "cia_advantage": 0.96},  # decided the other way round
-            [["sia_mean", "sia_max"], ["cia_advantage"]],
+            {"sia_mean": 0.3, "eod": 0.4, "cia_auc": 0.02, "cia_advantage": 0.96},  # decided the other way round
+            [["sia_mean", "eod"], ["cia_advantage"]],
         ),
         ({"whitebox_eod": 0.3}, [["whitebox_eod"]]),  # declared as membership inference, less is better, not listed
         ({"violations": 3.0, "sia_fi": 0.9}, []),  # no fraction, and more is better
@@ -111,7 +111,7 @@ def test_the_axis_of_risk_is_what_the_sweep_measured(held: dict[str, float], sho
 def test_panels_of_one_risk_share_their_scale_and_pairs_of_components_their_names(tmp_path: Path) -> None:
     arr = read(write_finp(tmp_path / "s", FINP | {"data.split.alpha": [0.1, 1.0], "seed": [0, 1, 2]}))
     one = figure("trade_off", arr)
-    assert len(one.axes) == 4  # two values of alpha, mean and most exposed client
+    assert len(one.axes) == 4  # two values of alpha, mean and EOD
     assert len({ax.get_ylim() for ax in one.axes}) == 1
     assert [len(drawn(ax, 80)) for ax in one.axes] == [6] * 4
     assert "FinP_server (ALA)" in texts(one)
