@@ -17,7 +17,7 @@ from attacks.metrics.targets import Estimate, Targets
 
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
 FEWEST_PAIRS = 2
-DRAWS = 20  # memberships by chance for the worst client
+DRAWS = 10  # memberships by chance for the worst client
 NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
 
@@ -56,13 +56,14 @@ def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Expo
     chosen = [fixed] * (len(seen.phi) + 1) if fixed else seen.chosen(methods, config.variance)
     head = _headline(found, chosen)
     best = max(set(chosen[:-1]), key=chosen[:-1].count)
-    metrics = _metrics(head, found, seen, resampling)
+    summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
+    metrics = _metrics(*summaries["headline"]) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
     own = of_clients(head.replicas, seen.owner, clients)
     worst = {
         "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
         "calibrated_auc_worst_client_null": seen.worst_by_chance(best, config.variance, clients, chance),
     }
-    measures = [one for name, it in {**found, "headline": head}.items() for one in _measures(name, it, seen, rng)]
+    measures = [one for name, two in summaries.items() for one in _measures(name, *two)]
     measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
     measures += [Measure("run_headline", f"is_{one}", float(chosen[-1] == one)) for one in methods]
     sizes = {"records": float(len(rows)), "replicas": float(len(seen.phi)), "replica_size": _replica_size(answers)}
@@ -154,10 +155,11 @@ def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[n
     """Return AUC and TPR at the strict threshold on each client's records, averaged over targets, [clients] each."""
     columns = {name: np.full(clients, NAN) for name in ("calibrated_auc", "calibrated_tpr_set_to_1_fpr")}
     for client in np.unique(owner).tolist():
-        own = found.of(np.flatnonzero(owner == client))
-        said = (own.strict & own.member).sum()
-        columns["calibrated_auc"][client] = targets.over_targets(targets.aucs(own.scores, own.member))[0]
-        columns["calibrated_tpr_set_to_1_fpr"][client] = said / max(1, own.member.sum())
+        own = owner == client
+        said, member = found.strict[:, own], found.member[:, own]
+        aucs = targets.aucs(found.scores[:, own], member)
+        columns["calibrated_auc"][client] = np.nanmean(aucs) if not np.isnan(aucs).all() else NAN
+        columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member).sum() / max(1, member.sum())
     return columns
 
 
@@ -171,21 +173,28 @@ def _headline(found: Mapping[str, Found], chosen: list[str]) -> Found:
     return Found(Targets(scores, strict, first.member), found[chosen[-1]].run)
 
 
-def _metrics(head: Found, found: Mapping[str, Found], seen: _Seen, rng: np.random.Generator) -> dict[str, float]:
-    estimates, run = head.replicas.estimates(), of_run(head.run, rng)
-    names = "auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *targets.PRIORS
-    metrics = {f"calibrated_{name}": estimates[name][0] for name in names}
-    metrics |= dict(zip(("calibrated_auc_low", "calibrated_auc_high"), estimates["auc"][1:], strict=True))
-    ends = ("calibrated_run_auc", "calibrated_run_auc_low", "calibrated_run_auc_high")
-    metrics |= dict(zip(ends, run["auc"], strict=True)) | {"calibrated_run_tpr_at_1_fpr": run["tpr_at_1_fpr"][0]}
-    if "loss" in found:
-        metrics["calibrated_loss_auc"] = targets.over_targets(targets.aucs(found["loss"].replicas.scores, seen.inside))[
-            0
-        ]
+def summary(
+    found: Found, seen: _Seen, rng: np.random.Generator | None = None
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Return all measures over replicas and those of the run, with the AUC of every group and model."""
+    replicas, run = found.replicas.estimates(), of_run(found.run, rng)
     for name, own in seen.parts():
-        column = name.replace("model_", "model_auc_", 1) if name.startswith("model_") else f"auc_{name}"
-        one, here = found_auc(head.replicas, own), found_auc(head.run, own)
-        metrics |= {f"calibrated_{column}": one[0], f"calibrated_run_{column}": here[0]}
+        replicas[f"auc_{name}"], run[f"auc_{name}"] = found_auc(found.replicas, own), found_auc(found.run, own)
+    return replicas, run
+
+
+def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
+    """Return the columns of the headline."""
+    names = "auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *targets.PRIORS
+    metrics = {f"calibrated_{name}": replicas[name][0] for name in names}
+    for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
+        ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
+        metrics |= dict(zip(ends, rows["auc"], strict=True)) | {f"{kind}_tpr_at_1_fpr": rows["tpr_at_1_fpr"][0]}
+        for name in rows:
+            if name.startswith("auc_model_"):
+                metrics[f"{kind}_model_auc_{name.removeprefix('auc_model_')}"] = rows[name][0]
+            elif name.startswith("auc_"):
+                metrics[f"{kind}_{name}"] = rows[name][0]
     return metrics
 
 
@@ -195,26 +204,21 @@ def found_auc(found: Targets, records: Bools) -> Estimate:
     return targets.over_targets(values) if len(values) > 1 else (float(values[0]), NAN, NAN)
 
 
-def of_run(found: Targets, rng: np.random.Generator) -> dict[str, Estimate]:
-    """Return the measures of a single target, with intervals over its records (`attacks.metrics.intervals`)."""
+def of_run(found: Targets, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
+    """Return the measures of a single target, with a generator also intervals over records (`attacks.metrics.intervals`)."""
     values = {name: float(one[0]) for name, one in found.measures().items()}
     enough = not np.isnan(values["balanced_accuracy"])
-    ends = intervals.intervals(found.scores[0], found.member[0], rng) if enough else {}
+    ends = intervals.intervals(found.scores[0], found.member[0], rng) if enough and rng else {}
     if not enough:
         values["auc"] = NAN
     return {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
 
 
-def _measures(name: str, found: Found, seen: _Seen, rng: np.random.Generator) -> list[Measure]:
-    """Return the rows of one method: over replicas, for the run, and the AUC of each group and model."""
-    estimates = dict(found.replicas.estimates())
-    estimates |= {f"auc_{part}": found_auc(found.replicas, own) for part, own in seen.parts()}
-    of_own = dict(of_run(found.run, rng)) | {f"auc_{part}": found_auc(found.run, own) for part, own in seen.parts()}
+def _measures(name: str, replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> list[Measure]:
+    """Return the rows of one method: over replicas, and for the run's own model."""
     return [
-        Measure(
-            subject, metric, *estimate, targets.CHANCE.get(metric.split("_")[0] if "auc_" in metric else metric, NAN)
-        )
-        for subject, rows in ((name, estimates), (f"run_{name}", of_own))
+        Measure(subject, metric, *estimate, chance=targets.CHANCE.get("auc" if "auc" in metric else metric, NAN))
+        for subject, rows in ((name, replicas), (f"run_{name}", run))
         for metric, estimate in rows.items()
     ]
 
