@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +17,20 @@ from attacks.metrics.targets import Estimate, Targets
 
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
 FEWEST_PAIRS = 2
-DRAWS = 40  # memberships by chance for the worst client
+DRAWS = 20  # memberships by chance for the worst client
 NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of the attack: methods that so many replicas allow, deviations, and records per model at most."""
+class Config(Protocol):
+    """The fields of the attack that are read here; see `attacks.calibrated_mia.Config`."""
 
-    methods: tuple[str, ...]
-    variance: calibrated.Variance
-    records: int
+    @property
+    def method(self) -> str: ...
+    @property
+    def variance(self) -> calibrated.Variance: ...
+    @property
+    def records(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,24 +41,26 @@ class Found:
     run: Targets
 
 
-def exposure(asked: Asked, answers: Answers, rng: np.random.Generator) -> Exposure:
+def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
     """Return the attack's result; see `attacks.calibrated_mia.judge`."""
     drawing, resampling, chance = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
     finite = np.isfinite(answers.confidence).all(axis=1).reshape(-1, 2).all(axis=1).repeat(2)
     if finite.sum() < min(2 * FEWEST_PAIRS, len(finite)):
         return _nothing(answers, clients)
-    rows = attacked(answers, asked.records, drawing)
+    rows = attacked(answers, config.records, drawing)
     seen = _Seen(answers, finite, rows)
-    methods = [one for one in asked.methods if calibrated.FEWEST[one] <= len(seen.phi)] or ["loss"]
-    found, chosen = seen.found(methods, asked.variance), seen.chosen(methods, asked.variance)
+    methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= len(seen.phi)]
+    fixed = config.method if config.method in methods else ""
+    found = seen.found(methods, config.variance)
+    chosen = [fixed] * (len(seen.phi) + 1) if fixed else seen.chosen(methods, config.variance)
     head = _headline(found, chosen)
     best = max(set(chosen[:-1]), key=chosen[:-1].count)
     metrics = _metrics(head, found, seen, resampling)
     own = of_clients(head.replicas, seen.owner, clients)
     worst = {
         "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
-        "calibrated_auc_worst_client_null": seen.worst_by_chance(best, asked.variance, clients, chance),
+        "calibrated_auc_worst_client_null": seen.worst_by_chance(best, config.variance, clients, chance),
     }
     measures = [one for name, it in {**found, "headline": head}.items() for one in _measures(name, it, seen, rng)]
     measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
@@ -110,9 +115,8 @@ class _Seen:
         A half of the pairs is judged without the other, so that nothing is chosen with what a target says, not even in
         the role of a reference: what two replicas have in common would favor the method that it favors in the target.
         """
-        fixed = next((one for one in PREFERRED if one in methods), methods[0])
-        if len(methods) == 1 or len(self.phi) < CHOICE:
-            return [fixed] * (len(self.phi) + 1)
+        if len(self.phi) < CHOICE:
+            return [next(one for one in PREFERRED if one in methods)] * (len(self.phi) + 1)
         pair = np.arange(len(self.phi)) // 2
         best = [self._best(methods, variance, pair % 2 != half) for half in (0, 1)]
         return [*(best[one % 2] for one in pair.tolist()), self._best(methods, variance, pair >= 0)]

@@ -10,9 +10,10 @@
         compare records that the target had with records that it had not
     the same for the run's own model, with all replicas as references, where records were held back
 
-Thresholds come from other replicas in the role of the target. The method that counts (``headline``) is the best one on
-replicas that the target is not among, each half of them being judged without the other. So neither is chosen with a
-look at the target. The intervals are over targets, that is, over other halves of the same records.
+Thresholds come from other replicas in the role of the target. All methods are measured; the one that counts
+(``headline``) is the best one on replicas that the target is not among, each half of the replicas being judged without
+the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither is chosen with a look at the
+target. The intervals are over targets, that is, over other halves of the same records.
 
 Differences from the papers: their shadow models are trained alone, these in a federation of the same clients, so that
 a record's owner and group stay the same, and exposure is known for each of them. Confidences are of one query, without
@@ -21,7 +22,7 @@ augmentations. A record is compared with what the very model says that its owner
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from pydantic import Field
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank
 from algorithms.interfaces import Problems, Run
 from attacks import _pools
-from attacks._calibrated import Asked, exposure
+from attacks._calibrated import exposure
 from attacks._pools import Pool
 from attacks.interfaces import Answers, Exposure, Stream
 from attacks.metrics import calibrated
@@ -93,6 +94,7 @@ METRICS = (
 class Config(SlotConfig):
     """Fields of the calibrated membership attack."""
 
+    every: int = Field(1, ge=1, description="of no effect here: replicas are attacked once, after the last round")
     # LiRA with pooled deviations needs some 16 (Carlini et al. 2022); its own deviations, 64.
     replicas: int = Field(16, ge=2, le=1000, description="replicas of the run that are trained, an even number")
     # Replicas that are smaller than the run overfit more.
@@ -100,8 +102,9 @@ class Config(SlotConfig):
         "auto",
         description="held-back records in a client's pool: what there is, exactly as many as it trains on, or none",
     )
-    methods: Literal["all"] | Annotated[tuple[Method, ...], Field(min_length=1)] = Field(
-        "all", description="which methods are tried; all: those that so many replicas allow"
+    method: Literal["best"] | Method = Field(
+        "best",
+        description="the method that counts; best: the one with the highest AUC on replicas other than the target",
     )
     variance: calibrated.Variance = Field(
         "auto", description="deviations of LiRA: pooled over records, a record's own, or own from 64 references on"
@@ -118,14 +121,12 @@ def problems(config: Config, run: Run) -> Problems:
         found.append(
             ("replicas", f"replicas come in complementary pairs, so their number is even; got {config.replicas}")
         )
-    asked = () if config.methods == "all" else config.methods
-    if lacking := [one for one in asked if calibrated.FEWEST[one] > config.replicas]:
-        least = max(calibrated.FEWEST[one] for one in lacking)
+    if config.method != "best" and config.replicas < (least := calibrated.FEWEST[config.method]):
         found.append(
             (
-                "methods",
-                f"{' and '.join(lacking)} need {least} replicas or more, because a target is attacked with the others but "
-                f"its complement; got replicas: {config.replicas}",
+                "method",
+                f"{config.method} needs {least} replicas or more, because a target is attacked with the others but its "
+                f"complement; got replicas: {config.replicas}",
             )
         )
     return found
@@ -158,13 +159,4 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
         Metrics that begin with "calibrated_"; AUC and TPR of each client, averaged over replicas; measures of every
         method, with group and model in their names; and the headline's scores. Without two pairs, metrics are NaN.
     """
-    asked = Asked(
-        methods=tuple(
-            name
-            for name, fewest in calibrated.FEWEST.items()
-            if fewest <= len(answers.inside) and (config.methods == "all" or name in config.methods)
-        ),
-        variance=config.variance,
-        records=config.records,
-    )
-    return exposure(asked, answers, rng)
+    return exposure(config, answers, rng)
