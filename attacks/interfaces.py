@@ -126,7 +126,7 @@ class SeenRound:
 class Attack(AttackContract, ComponentContract, Protocol):
     """What every attack declares.
 
-    Its ``Config`` has a field ``every``, the rounds from one attack to the next.
+    If it attacks models or updates, its ``Config`` has a field ``every``, the rounds from one attack to the next.
 
     Attributes:
         KINDS: which of the four kinds of attacks it is; it may be several.
