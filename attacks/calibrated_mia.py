@@ -94,7 +94,6 @@ METRICS = (
 class Config(SlotConfig):
     """Fields of the calibrated membership attack."""
 
-    every: int = Field(1, ge=1, description="of no effect here: replicas are attacked once, after the last round")
     # LiRA with pooled deviations needs some 16 (Carlini et al. 2022); its own deviations, 64.
     replicas: int = Field(16, ge=2, le=1000, description="replicas of the run that are trained, an even number")
     # Replicas that are smaller than the run overfit more.
