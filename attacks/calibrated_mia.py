@@ -55,6 +55,7 @@ METRICS = (
     Metric("calibrated_auc_low", MEMBERSHIP, "calibrated attack, AUC, low"),
     Metric("calibrated_auc_high", MEMBERSHIP, "calibrated attack, AUC, high"),
     Metric("calibrated_model_auc", MEMBERSHIP, "calibrated attack, AUC on the clients of a model", "lower", chance=0.5),
+    Metric("calibrated_run_model_auc", MEMBERSHIP, "the same on the run's model", "lower", chance=0.5),
     Metric("calibrated_loss_auc", MEMBERSHIP, "the same replicas by loss alone, AUC", "lower", chance=0.5),
     Metric("calibrated_balanced_accuracy", MEMBERSHIP, "calibrated attack, balanced accuracy", "lower", chance=0.5),
     Metric(

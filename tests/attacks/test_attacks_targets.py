@@ -29,7 +29,7 @@ def coverage(method: str, replicas: int, lift: float, truth: float | None = None
         np.exp(0.3 * records.normal(size=80)),
         records.exponential(size=80),
     )
-    for seed in range(250):
+    for seed in range(150):
         rng = np.random.default_rng([seed, 1])
         halves = np.stack([rng.permutation(80) < 40 for _ in range(replicas // 2)])
         inside = np.stack([halves, ~halves], axis=1).reshape(replicas, 80)
