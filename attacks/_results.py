@@ -46,6 +46,7 @@ class Scores:
         score: [n] the higher, the likelier a member; 0 or more is the decision "member".
         left: [n] whether the example belongs to the comparison of clients that left the model: one of their records
             (``member``), or a held-out example that looks like theirs. None: there are none.
+        target: [n] name of the attacked model, such as "run" or "replica 0". None: the scores are those of one model.
     """
 
     attack: NDArray[np.str_]
@@ -53,6 +54,7 @@ class Scores:
     member: NDArray[np.bool_]
     score: NDArray[np.float64]
     left: NDArray[np.bool_] | None = None
+    target: NDArray[np.str_] | None = None
 
     @staticmethod
     def none() -> Scores:
@@ -105,8 +107,10 @@ class Exposure:
         metrics: columns of the round's row.
         clients: columns of the clients' table, [clients] each, NaN for clients that did not take part.
         measures: for the researcher; subjects are clients, such as "client_3".
+        scores: scores of single examples, each with its target.
     """
 
     metrics: Mapping[str, float]
     clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
+    scores: Scores = field(default_factory=Scores.none)

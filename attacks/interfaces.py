@@ -1,8 +1,9 @@
-"""The contracts of the three kinds of attacks, their inputs and their results.
+"""The contracts of the four kinds of attacks, their inputs and their results.
 
 * On models: the cluster models as the server sends them out at the start of a round, and after the last one.
 * On updates: the clients' trained models before they are aggregated.
 * By replicas: whole federations that are trained in addition to the run and compared.
+* By halves: replicas of the run, each trained on a random half of every client's records.
 
 An attack lists its kinds in ``KINDS``; it may have several.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.core.messages import Floats, Ints, Weights
 from algorithms.interfaces import AttackContract, ComponentContract, Problems, Run
@@ -22,6 +24,11 @@ from attacks._results import Audit as Audit
 from attacks._results import Exposure as Exposure
 from attacks._results import Measure as Measure
 from attacks._results import Scores as Scores
+from attacks._training import Answers as Answers
+from attacks._training import Pool as Pool
+from attacks._training import ShadowJob as ShadowJob
+from attacks._training import ShadowWork as ShadowWork
+from attacks._training import World as World
 from datasets.federation import Federation
 
 if TYPE_CHECKING:
@@ -119,47 +126,18 @@ class SeenRound:
 class Attack(AttackContract, ComponentContract, Protocol):
     """What every attack declares.
 
-    Its ``Config`` has a field ``every``, the rounds from one attack to the next.
+    If it attacks models or updates, its ``Config`` has a field ``every``, the rounds from one attack to the next.
 
     Attributes:
-        KINDS: which of the three kinds of attacks it is; it may be several.
+        KINDS: which of the four kinds of attacks it is; it may be several.
     """
 
-    KINDS: tuple[Literal["models", "updates", "replicas"], ...]
+    KINDS: tuple[Literal["models", "updates", "replicas", "halves"], ...]
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:
         """List what the attack lacks in the data: (field, sentence) pairs; asked before anything is started."""
         return []
-
-
-class ShadowJob(Protocol):
-    """One shadow model to be trained: a frozen dataclass of everything that it depends on."""
-
-    def key(self, extra: str) -> str:
-        """Return a hexadecimal digest of the job and of ``extra``.
-
-        Args:
-            extra: describes what else the model depends on: the shadow set, the model, the training and the device.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class ShadowWork:
-    """What it takes to train the shadow models for an attack on one model.
-
-    Attributes:
-        models: number of shadow models.
-        examples: examples that each of them is trained on.
-        rounds: rounds of the federation that each of them is trained in; 0: there is no federation.
-        passes: without a federation, expected passes of each model over its examples.
-    """
-
-    models: int = 0
-    examples: int = 0
-    rounds: int = 0
-    passes: float = 0.0
 
 
 class ModelAttack(Attack, Protocol):
@@ -242,21 +220,6 @@ class UpdateAttack(Attack, Protocol):
         return None
 
 
-@dataclass(frozen=True, eq=False)
-class World:
-    """What one replica is trained on, and how it differs from the run besides.
-
-    Attributes:
-        data: the federation.
-        silent: clients that train like the others and then send back the model that they were sent.
-        noisy: whether the server adds the noise of the privacy component.
-    """
-
-    data: Federation
-    silent: tuple[int, ...] = ()
-    noisy: bool = True
-
-
 class ReplicaAttack(Attack, Protocol):
     """An attack that compares federations that are trained in addition to the run."""
 
@@ -299,3 +262,35 @@ class ReplicaAttack(Attack, Protocol):
         config: Any, found: Sequence[tuple[Any, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
     ) -> Exposure:
         """Compute the attack's result from the measurements of every replica, by round."""
+
+
+class HalvesAttack(Attack, Protocol):
+    """An attack that trains replicas of the run on random halves of every client's records.
+
+    All replicas start from the run's initial models and replay who trained which model in which round; their batches
+    and their noise are their own.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def pool(config: Any, data: Federation, stream: Stream) -> Pool:
+        """Return the records that are attacked.
+
+        Args:
+            config: the component's fields.
+            data: the federation of the run.
+            stream: returns the run's generators, ``stream("replicas", number, ...)``.
+
+        Raises:
+            DataError: the data are unsuitable for the attack.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def halves(config: Any, pool: Any, stream: Stream) -> NDArray[np.bool_]:
+        """Return which records each replica trains on, [replicas, n]; replicas 2i and 2i + 1 are complementary."""
+
+    @staticmethod
+    @abstractmethod
+    def judge(config: Any, answers: Answers, rng: np.random.Generator) -> Exposure:
+        """Compute the attack's result, from at least one pair of replicas."""

@@ -26,7 +26,7 @@ from tests.support.pages import ROOT, code, page
 from tests.test_imports import ROOMS
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
-KIND = {"ModelAttack": "models", "UpdateAttack": "updates", "ReplicaAttack": "replicas"}
+KIND = {"ModelAttack": "models", "UpdateAttack": "updates", "ReplicaAttack": "replicas", "HalvesAttack": "halves"}
 EXISTING = {folder: list(components(folder)) for folder in FOLDERS.values()}
 
 # The map and the table of contracts

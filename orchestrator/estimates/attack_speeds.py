@@ -16,10 +16,11 @@ from torch import nn
 
 from algorithms.core.messages import Floats, Ints
 from algorithms.core.network import Network
-from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
+from attacks.interfaces import Answers, AttackedModel, Cluster, SeenRound, SeenUpdates
 from datasets.federation import Federation
 from orchestrator.estimates.speeds import Bench, own
 from orchestrator.estimates.stopwatch import grow, seconds_of
+from orchestrator.trial import halves_tasks
 from orchestrator.trial.attack_round import AttackComponent
 
 MOST_AT_ONCE = 64
@@ -212,6 +213,50 @@ def replica_measure(bench: Bench, attack: AttackComponent) -> AttackWork:
     """Return the work of measuring one replica's model."""
     network, weights = counting(bench), bench.start()
     return counted(network, lambda: attack.module.measure(attack.config, bench.data, network, weights))
+
+
+@dataclass(frozen=True, eq=False)
+class Halved:
+    """The replicas of an attack on halves of the records.
+
+    Attributes:
+        replicas: number of replicas.
+        together: how many of them a task trains.
+        records: number of records that every replica is asked about.
+        sizes: [clients] training examples of a replica's clients.
+        seconds: that the attack takes to make the pool, and to judge the answers.
+    """
+
+    replicas: int
+    together: int
+    records: int
+    sizes: Ints
+    seconds: float
+
+
+def halved(bench: Bench, attack: AttackComponent) -> Halved:
+    """Count the replicas of an attack, and time what it does besides, with answers that are made up.
+
+    Raises:
+        DataError: the data are unsuitable for the attack.
+    """
+    run, data, rng = bench.run, bench.data, np.random.default_rng(0)
+    made: dict[str, Any] = {}
+
+    def prepare() -> None:
+        made["pool"] = attack.module.pool(attack.config, data, own)
+        made["inside"] = attack.module.halves(attack.config, made["pool"], own)
+
+    prepared = seconds_of(prepare)
+    pool, inside = made["pool"], made["inside"]
+    models = tuple(map(str, range(run.clustering.config.clusters)))
+    said = rng.normal(size=(len(inside) + 1, len(pool.owner)))
+    groups = data.groups[pool.owner]
+    answers = Answers(pool, inside, said[1:], said[0], pool.owner % len(models), models, groups, data.group_names)
+    judged = seconds_of(lambda: attack.module.judge(attack.config, answers, rng))
+    sizes = np.bincount(pool.owner[inside[0]], minlength=data.clients)
+    together = halves_tasks.together(run, pool, bench.network.layout.size)
+    return Halved(len(inside), together, len(pool.owner), sizes, prepared + judged)
 
 
 def gradient_seconds(bench: Bench) -> tuple[float, float]:

@@ -114,6 +114,8 @@ class Estimator:
             shares += self._model_attack(run, attack, deal)
         for attack in of_kind(run, "replicas"):
             shares += Shares(replicas=self._replicas(run, attack, deal))
+        for attack in of_kind(run, "halves"):
+            shares += self._halves(run, attack, deal)
         return shares
 
     def _rounds(self, run: Run, deal: Deal, rounds: int, evaluations: tuple[int, int], actors: int) -> Shares:
@@ -134,11 +136,12 @@ class Estimator:
         blocks = len(work.blocks(run, deal.clients))
         return blocks / -(-blocks // max(1, actors))
 
-    def _training(self, run: Run, deal: Deal) -> float:
-        """Return the seconds of all blocks' local training in a round."""
+    def _training(self, run: Run, deal: Deal, together: int = 1) -> float:
+        """Return the seconds of all blocks' local training in a round, of several federations at once."""
         speed, seconds = self._train_speed(run), 0.0
         for block in work.blocks(run, deal.clients):
-            seconds += speed.block_seconds([work.plan_of(run, int(deal.sizes[i]), i) for i in block])
+            plans = [work.plan_of(run, int(deal.sizes[i]), i) for i in block]
+            seconds += speed.block_seconds(plans * together)
         return seconds
 
     def _train_speed(self, run: Run) -> TrainSpeed:
@@ -244,6 +247,21 @@ class Estimator:
             seconds.append(trained + looks * measured)
         mean = float(np.mean(seconds))
         return mean * -(-len(replicas) // self.place.shadows)
+
+    def _halves(self, run: Run, attack: AttackComponent, deal: Deal) -> Shares:
+        """Return the seconds of the replicas that an attack trains on halves of the records, and of the attack itself."""
+        measure = lambda: attack_speeds.halved(self._bench(run), attack)  # noqa: E731
+        kind = ("halves", attack, *self._network(run))
+        todo = self.watch.once(kind, (run.data, run.split, run.training), measure)
+        half = replace(deal, sizes=np.resize(todo.sizes, deal.clients))
+        curvature = self._rounds(replace(run, attacks=()), half, run.rounds, (0, 0), 0).curvature
+        trained = run.rounds * self._training(run, half, todo.together) * work.attendance(run)
+        asked = todo.records * deal.clients / len(todo.sizes) * self._evaluation(run)
+        begun = self._pretraining(run, deal) / Rounds(run).begun + TASK_SECONDS
+        task = trained + todo.together * (curvature + run.rounds * self._server(run, half) + asked) + begun
+        tasks = -(-todo.replicas // todo.together)
+        waves = -(-tasks // self.place.shadows)
+        return Shares(replicas=waves * task, attacks=asked + todo.seconds)
 
     def _trained_alone(self, run: Run, deal: Deal) -> float:
         rounds = Rounds(run)

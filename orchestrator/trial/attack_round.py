@@ -15,6 +15,7 @@ from attacks.interfaces import Audit, Cluster, Exposure, SeenRound
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
+from orchestrator.trial.state import RunState
 
 AttackComponent = Component[Any, Any]
 
@@ -78,6 +79,25 @@ class ClusterModels:
         return Cluster(data, number, np.flatnonzero(self.users[number]), np.flatnonzero(self.left[number]))
 
 
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What replicas of a run replay of it, and what it came to.
+
+    Attributes:
+        models: the models after the last round.
+        names: their names.
+        assignment: [clients] the model that each client uses.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+        start: the number of the initialization.
+    """
+
+    models: list[Weights]
+    names: tuple[str, ...]
+    assignment: Ints
+    history: NDArray[np.int16]
+    start: int
+
+
 class AttackTasks(Protocol):
     """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation."""
 
@@ -106,6 +126,45 @@ class AttackTasks(Protocol):
     def replicate(self, setup: Any, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         ...
+
+    def halve(self, setup: Any, run: Run, attack: AttackComponent, data: Federation, past: Past) -> Exposure:
+        """Return the result of ``attack`` from replicas of the run on random halves of the clients' records."""
+        ...
+
+
+def replicate(
+    tasks: AttackTasks, setup: Any, run: Run, data: Federation, state: RunState, names: Sequence[str]
+) -> list[tuple[str, int, Exposure]]:
+    """Make the attacks that train whole federations, after the last round.
+
+    Args:
+        tasks: runs them.
+        setup: where workers find the trial.
+        run: the run.
+        data: the federation.
+        state: the state after the last round.
+        names: the names of the models.
+
+    Returns:
+        For each attack: its name, the rounds that the models were trained for, and the result.
+    """
+    past = Past(state.models, tuple(names), state.assignment, state.history, state.start)
+    found = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
+    found += [(one.name, tasks.halve(setup, run, one, data, past)) for one in of_kind(run, "halves")]
+    return [(name, run.rounds, exposure) for name, exposure in found if exposure is not None]
+
+
+def with_round(history: NDArray[np.int16], assignment: Ints, results: Sequence[BlockResult]) -> NDArray[np.int16]:
+    """Return the ``history`` [rounds, clients] with one more round.
+
+    Args:
+        history: the model that each client trained in each round so far, -1 if it took no part.
+        assignment: [clients] the model of each client in this round.
+        results: the results of the blocks that took part.
+    """
+    present = np.isin(np.arange(len(assignment)), [client for one in results for client in one.clients])
+    row = np.where(present, assignment, -1).astype(np.int16)
+    return np.vstack([history.reshape(-1, len(assignment)), row])
 
 
 def last_users(users: NDArray[np.bool_], assignment: Ints) -> NDArray[np.bool_]:
@@ -146,7 +205,7 @@ def clients_that_left(reference: Ints, assignment: Ints, clusters: int) -> NDArr
     return left
 
 
-def of_kind(run: Run, kind: Literal["models", "updates", "replicas"]) -> list[AttackComponent]:
+def of_kind(run: Run, kind: Literal["models", "updates", "replicas", "halves"]) -> list[AttackComponent]:
     """Return the attacks of ``run`` that are of one kind; those by replicas may need none."""
     return [attack for attack in run.attacks if kind in attack.module.KINDS]
 

@@ -120,6 +120,7 @@ class Rounds:
         noise = self._noise()
         forked = self._noise("canaries") if self.audit.due(state.round) else None
         results = self._train(state.round)
+        state.history = attack_round.with_round(state.history, state.assignment, results)
         if results:
             found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round)
         # 4. The server records the client statistics, and updates each model with what its clients sent.
@@ -189,9 +190,9 @@ class Rounds:
 
     def _replicate(self) -> list[tuple[str, int, Any]]:
         """Make the attacks that compare whole federations."""
-        attacks = attack_round.of_kind(self.run, "replicas")
-        concluded = [(one.name, self.around.tasks.replicate(self.setup, self.run, one)) for one in attacks]
-        return [(name, self.run.rounds, exposure) for name, exposure in concluded if exposure is not None]
+        shot = metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
+        names = metric_rows.name_models(shot)
+        return attack_round.replicate(self.around.tasks, self.setup, self.run, self.data, self.state, names)
 
     def _choose(self, round_: int) -> None:
         """Let every client choose its model."""
@@ -331,8 +332,8 @@ class Rounds:
         if found:
             rng = stream(self.run.seed, "resampling", state.round, 1)
             tables["attacks"] = metric_rows.attack_rows(found, names) + risk.group_rows(rng)
-        if found.audits:
-            tables["scores"] = risk_rows.score_columns(found.audits, names)
+        if scores := risk_rows.score_columns(found, names):
+            tables["scores"] = scores
         for table, rows in tables.items():
             self.parts.append(table, state.round - 1, rows)
 

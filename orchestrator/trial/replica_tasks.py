@@ -55,7 +55,7 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     worker = session(setup)
     component = next(one for one in worker.run.attacks if one.name == attack)
     seed = integer(worker.run.seed, "replicas", replica.number)
-    run = _with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
+    run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
     dependencies = json.dumps(
         [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica)], sort_keys=True
     )
@@ -69,7 +69,7 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     return measured
 
 
-def _with_shared_noise(run: Run) -> Run:
+def with_shared_noise(run: Run) -> Run:
     """Return the run with reproducible noise, which replicas with the same number share, and without an audit."""
     wanted = {"noise": "reproducible", "audit_every": 0}
     there = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}

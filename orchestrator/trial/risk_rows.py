@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,6 @@ from algorithms.core.choices import Preferences
 from algorithms.core.messages import Doubles
 from algorithms.metrics import clusters as sorting
 from algorithms.metrics import violations
-from attacks.interfaces import Audit
 from attacks.metrics import intervals
 from attacks.metrics.chance import guessing, worst_by_chance
 from attacks.metrics.client_risk import Attacked, ClientRisks, client_risks
@@ -170,23 +168,31 @@ class ClientExposure:
         return [(name, self.data.groups == g) for g, name in enumerate(names)] if len(names) > 1 else []
 
 
-def score_columns(audits: Sequence[tuple[str, int, int, Audit]], names: list[str]) -> dict[str, Any]:
-    """Return the columns of ``scores.parquet``, the score of every attacked example.
+def score_columns(found: Findings, names: list[str]) -> dict[str, Any]:
+    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked.
 
     Args:
-        audits: (attack, rounds trained, cluster, result), at least one.
+        found: the results of the round's attacks.
         names: the names of the models.
     """
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("attack", "round", "target", "client", "member", "left", "score")
+    parts = [
+        (round_, np.full(len(own.score), names[j]), own)
+        for _, round_, j, audit in found.audits
+        for own in [audit.scores]
+    ]
+    for _, round_, exposure in found.exposures:
+        own = exposure.scores
+        if len(own.score):
+            parts.append((round_, np.full(len(own.score), "") if own.target is None else own.target, own))
+    if not parts:
+        return {}
+    unmoved = [np.zeros(len(own.score), bool) if own.left is None else own.left for _, _, own in parts]
+    return {
+        "attack": [name for _, _, own in parts for name in own.attack.tolist()],
+        "round": [round_ for round_, _, own in parts for _ in own.score],
+        "target": [name for _, target, _ in parts for name in target.tolist()],
+        "client": np.concatenate([own.client for _, _, own in parts]),
+        "member": np.concatenate([own.member for _, _, own in parts]),
+        "left": np.concatenate(unmoved),
+        "score": np.concatenate([own.score for _, _, own in parts]),
     }
-    for _, round_, cluster, audit in audits:
-        scores = audit.scores
-        count = len(scores.score)
-        columns["attack"] += scores.attack.tolist()
-        columns["round"] += [round_] * count
-        columns["target"] += [names[cluster]] * count
-        for name in ("client", "member", "score"):
-            columns[name].append(getattr(scores, name))
-        columns["left"].append(np.zeros(count, bool) if scores.left is None else scores.left)
-    return columns | {name: np.concatenate(columns[name]) for name in ("client", "member", "left", "score")}

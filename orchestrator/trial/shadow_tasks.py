@@ -18,11 +18,12 @@ import numpy as np
 import ray
 
 from algorithms.interfaces import Run
-from attacks.interfaces import AttackedModel, Audit, Exposure, ModelAttack, ReplicaAttack, ShadowJob
+from attacks.interfaces import AttackedModel, Audit, Exposure, HalvesAttack, ModelAttack, ReplicaAttack, ShadowJob
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.results.folder import write_atomically
-from orchestrator.trial.attack_round import ClusterModels
+from orchestrator.trial.attack_round import ClusterModels, Past
+from orchestrator.trial.halves_tasks import judge_halves
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
 from orchestrator.trial.worker_session import Session, Setup, session
@@ -75,6 +76,12 @@ class ShadowTasks:
     def replicate(self, setup: Setup, run: Run, attack: Component[ReplicaAttack, Any]) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         return run_replicas(self.gathered, self.cache, setup, run, attack)
+
+    def halve(
+        self, setup: Setup, run: Run, attack: Component[HalvesAttack, Any], data: Federation, past: Past
+    ) -> Exposure:
+        """Return the result of ``attack`` from replicas of the run on random halves of the clients' records."""
+        return judge_halves(self.gathered, self.cache, setup, run, attack, data, past)
 
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run one function with several arguments as parallel tasks.

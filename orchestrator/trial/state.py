@@ -43,6 +43,7 @@ class RunState:
         canaries: the scores of the canaries that audit the release, by name; empty without an audit.
         spent: the privacy budget that each round and model spent.
         resumed: the numbers of rounds after which the run was resumed.
+        history: [rounds, clients] the model that each client trained in each round of this start, -1 if it took no part.
     """
 
     models: list[Weights]
@@ -66,6 +67,7 @@ class RunState:
     canaries: dict[str, NDArray[Any]] = field(default_factory=dict)
     spent: list[Spending] = field(default_factory=list)
     resumed: list[int] = field(default_factory=list)
+    history: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
 
 
 ARRAYS = (
@@ -79,6 +81,7 @@ ARRAYS = (
     "published_risks",
     "measured_risks",
     "queried",
+    "history",
 )
 PLAIN = ("names", "round", "start", "outer", "resumed")
 NAMED = ("statistics", "optimizer_states", "canaries")

@@ -254,7 +254,7 @@ def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
 
 def test_replicas_have_reproducible_noise_where_the_run_has_not():
     run = resolve(given(privacy={"name": "global_dp", "noise": "secret"}))
-    shared = replica_tasks._with_shared_noise(run)
+    shared = replica_tasks.with_shared_noise(run)
     assert shared.repeatable and not run.repeatable
     assert shared.privacy.config.audit_every == 0  # type: ignore[attr-defined]
     assert replace(shared, privacy=run.privacy) == run

@@ -62,11 +62,12 @@ def test_two_rounds_with_the_component_train_and_repeat_to_the_bit(tmp_path, dig
 
 
 @of_slot("attacks")
-def test_an_attack_finds_something_in_every_round(tmp_path, digits, name):
+def test_an_attack_finds_something_in_every_round_in_which_it_is_due(tmp_path, digits, name):
     trial, _ = ran(described() | {"attacks": [attack(name)]}, tmp_path, digits)
     rows = table(trial, "attacks")
     own = [i for i, made in enumerate(rows["attack"]) if made == name]
-    assert {rows["round"][i] for i in own} == {1, 2}
+    in_every_round = {"models", "updates"} & set(module_of("attacks", name).KINDS)
+    assert {rows["round"][i] for i in own} == ({1, 2} if in_every_round else {2})
     if "models" in module_of("attacks", name).KINDS:
         assert set(trial.state.names) <= {rows["target"][i] for i in own}
     else:

@@ -318,6 +318,22 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it(monkeypatch):
     assert replicas.replicas == pytest.approx(32 * (plain.training + plain.evaluation), rel=0.6)
 
 
+def test_replicas_on_halves_are_part_of_it(monkeypatch):
+    attack = {"name": "calibrated_mia", "replicas": 8, "pool": "training"}
+    run = a_run(rounds=3, participation="fixed", participation_rate=0.5, attacks=[attack])
+    found = shares(run, monkeypatch)
+    # A replica trains on half of 12 examples of 8 clients, and is asked about all of them; two tasks of four.
+    assert found.replicas == 8 * (0.5 * 3 * 8 * 6 * 2 + 10 * 8 * 12)
+    assert shares(run, monkeypatch, actors=2).replicas == found.replicas / 2
+    assert found.attacks >= 10 * 8 * 12  # the run's own models are asked, too
+    matched = shares(a_run(rounds=3, attacks=[attack | {"pool": "matched"}]), monkeypatch)
+    assert matched.replicas == 8 * (3 * 8 * 12 * 2 + 10 * 2 * 8 * 12)
+    loop = {"epochs": 2, "batch_size": 5, "clients_per_job": 3, "backend": "loop"}
+    assert shares(a_run(rounds=3, training=loop, attacks=[attack]), monkeypatch, actors=3).replicas == pytest.approx(
+        3 * (3 * 8 * 6 * 2 + 10 * 8 * 12)  # eight tasks of one replica by three workers
+    )
+
+
 EVERYTHING: dict[str, dict[str, Any]] = {
     "groups and shadows": {
         "clustering": {"name": "ifca", "clusters": 2},
@@ -333,6 +349,10 @@ EVERYTHING: dict[str, dict[str, Any]] = {
     "replicas": {
         "training": {"epochs": 5, "batch_size": 10, "backend": "loop"},
         "attacks": [{"name": "cia", "replicas": 2, "interval": False, "rounds": [5]}],
+    },
+    "replicas on halves": {
+        "training": {"epochs": 5, "batch_size": 10},
+        "attacks": [{"name": "calibrated_mia", "replicas": 8}],
     },
 }
 

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-from attacks.interfaces import Attack, ModelAttack, ReplicaAttack, UpdateAttack
+from attacks.interfaces import Attack, HalvesAttack, ModelAttack, ReplicaAttack, UpdateAttack
 
-KINDS: dict[str, type] = {"models": ModelAttack, "updates": UpdateAttack, "replicas": ReplicaAttack}
+KINDS: dict[str, type] = {
+    "models": ModelAttack,
+    "updates": UpdateAttack,
+    "replicas": ReplicaAttack,
+    "halves": HalvesAttack,
+}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.folder import Folder
 from orchestrator.trial.federation import partition_data
+from orchestrator.trial.halves_tasks import judge_halves
 from orchestrator.trial.local_clients import LocalClients, prepare_session
 from orchestrator.trial.loop import Surroundings
 from orchestrator.trial.random_streams import integer, stream
@@ -45,6 +46,9 @@ class InlineShadows:
 
     def replicate(self, setup, run, attack) -> Any:
         return run_replicas(self.gathered, self.cache, setup, run, attack)
+
+    def halve(self, setup, run, attack, data, past) -> Any:
+        return judge_halves(self.gathered, self.cache, setup, run, attack, data, past)
 
     def gathered(self, function, attack, calls) -> list[Any]:
         """Each call begins from the session that it finds, as a worker process of its own would."""

@@ -14,7 +14,7 @@ FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 EVERY = [(slot, name) for slot in SLOTS for name in components(slot.folder)]
 every_component = pytest.mark.parametrize(("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY])
 # Makes an attack cheap, where it has such fields.
-SMALL = {"shadows": 1, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
+SMALL = {"every": 1, "shadows": 1, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
 DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
 
 
@@ -29,7 +29,7 @@ def module_of(key: str, name: str) -> Any:
 
 def attack(name: str) -> dict[str, Any]:
     fields = components("attacks")[name].Config.model_fields
-    return {"name": name, "every": 1} | {field: value for field, value in SMALL.items() if field in fields}
+    return {"name": name} | {field: value for field, value in SMALL.items() if field in fields}
 
 
 def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from algorithms import interfaces
-from attacks.interfaces import ModelAttack, ReplicaAttack, UpdateAttack
+from attacks.interfaces import HalvesAttack, ModelAttack, ReplicaAttack, UpdateAttack
 from datasets.components import Completed, Component
 from datasets.interfaces import SourceContract, SplitContract
 
@@ -19,6 +19,7 @@ CONTRACTS = (
     ModelAttack,
     UpdateAttack,
     ReplicaAttack,
+    HalvesAttack,
     SourceContract,
     SplitContract,
 )

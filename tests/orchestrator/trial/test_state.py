@@ -39,6 +39,7 @@ def a_state(**changes: Any) -> RunState:
         "published_risks": np.array([0.5, 0.75]),
         "measured_risks": np.array([np.nan, 0.1]),
         "names": ["majority", "minority"],
+        "history": np.array([[0, 1, -1], [0, -1, 1]], np.int16),
         "round": 4,
         "start": 2,
         "outer": {"best": [0.1 + 0.2, 1], "settled": True},

@@ -1,0 +1,259 @@
+"""From what replicas say of records to what an auditor reads: every method, the one that counts, clients and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks._results import Exposure, Measure, Scores
+from attacks._training import Answers
+from attacks.metrics import calibrated, intervals, targets
+from attacks.metrics.membership import NAN, Bools, Doubles, Ints
+from attacks.metrics.targets import Estimate, Targets
+
+CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
+FEWEST_PAIRS = 2
+DRAWS = 10  # memberships by chance for the worst client
+NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
+PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
+
+
+class Config(Protocol):
+    """The fields of the attack that are read here; see `attacks.calibrated_mia.Config`."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def variance(self) -> calibrated.Variance: ...
+    @property
+    def records(self) -> int: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What one method, or the headline, found in all replicas and in the run's own model."""
+
+    replicas: Targets
+    run: Targets
+
+
+def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
+    """Return the attack's result; see `attacks.calibrated_mia.judge`."""
+    drawing, resampling, chance = rng.spawn(3)
+    clients = int(answers.pool.owner.max()) + 1
+    finite = np.isfinite(answers.confidence).all(axis=1).reshape(-1, 2).all(axis=1).repeat(2)
+    if finite.sum() < min(2 * FEWEST_PAIRS, len(finite)):
+        return _nothing(answers, clients)
+    rows = attacked(answers, config.records, drawing)
+    seen = _Seen(answers, finite, rows)
+    methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= len(seen.phi)]
+    fixed = config.method if config.method in methods else ""
+    found = seen.found(methods, config.variance)
+    chosen = [fixed] * (len(seen.phi) + 1) if fixed else seen.chosen(methods, config.variance)
+    head = _headline(found, chosen)
+    best = max(set(chosen[:-1]), key=chosen[:-1].count)
+    summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
+    metrics = _metrics(*summaries["headline"]) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
+    own = of_clients(head.replicas, seen.owner, clients)
+    worst = {
+        "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
+        "calibrated_auc_worst_client_null": seen.worst_by_chance(best, config.variance, clients, chance),
+    }
+    measures = [one for name, two in summaries.items() for one in _measures(name, *two)]
+    measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
+    measures += [Measure("run_headline", f"is_{one}", float(chosen[-1] == one)) for one in methods]
+    sizes = {"records": float(len(rows)), "replicas": float(len(seen.phi)), "replica_size": _replica_size(answers)}
+    measures += [Measure("pool", name, value) for name, value in sizes.items()]
+    sizes = {f"calibrated_{name}": value for name, value in sizes.items() if name != "records"}
+    return Exposure(metrics | worst | sizes, own, tuple(measures), scores=_scores(head, seen))
+
+
+def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
+    """Return the positions of the attacked records: of each model at most so many, evenly over its clients."""
+    owner, drawn = answers.pool.owner, rng.random(len(answers.pool.owner))
+    order = np.lexsort((drawn, owner))
+    sizes = np.bincount(owner)
+    rank = np.empty(len(owner), np.int64)  # the place of a record among its client's
+    rank[order] = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner[order]]
+    kept = [
+        here[np.lexsort((drawn[here], rank[here]))][:most]
+        for one in np.unique(answers.model)
+        for here in [np.flatnonzero(answers.model == one)]
+    ]
+    return np.sort(np.concatenate(kept))
+
+
+class _Seen:
+    """The attacked records, as the complete pairs of replicas and the run's own model see them."""
+
+    def __init__(self, answers: Answers, replicas: Bools, rows: Ints) -> None:
+        self.phi, self.inside = answers.confidence[replicas][:, rows], answers.inside[replicas][:, rows]
+        self.numbers = np.flatnonzero(replicas)
+        self.own, self.trained = answers.own[rows][None], answers.pool.trained[rows][None]
+        self.owner, self.kind, self.groups = answers.pool.owner[rows], answers.model[rows], answers.groups[rows]
+        self.group_names, self.names = answers.group_names, answers.names
+
+    def found(self, methods: list[str], variance: calibrated.Variance) -> dict[str, Found]:
+        """Return what every method finds."""
+        return {one: self._of(one, variance) for one in methods}
+
+    def _of(self, method: str, variance: calibrated.Variance) -> Found:
+        crossed = calibrated.cross_scores(method, self.phi, self.inside, self.kind, variance)
+        references = calibrated.References(self.phi, self.inside, self.kind)
+        of_run = calibrated.METHODS[method](self.own[0], references, variance)[None]
+        pairs = np.arange(len(self.phi)) // 2
+        replicas = targets.decide(crossed, crossed, self.inside, self.kind, pairs)
+        run = targets.decide(of_run, crossed, self.inside, self.kind)
+        return Found(Targets(*replicas, self.inside), Targets(*run, self.trained))
+
+    def chosen(self, methods: list[str], variance: calibrated.Variance) -> list[str]:
+        """Return the method that counts for each replica, and last for the run.
+
+        A half of the pairs is judged without the other, so that nothing is chosen with what a target says, not even in
+        the role of a reference: what two replicas have in common would favor the method that it favors in the target.
+        """
+        if len(self.phi) < CHOICE:
+            return [next(one for one in PREFERRED if one in methods)] * (len(self.phi) + 1)
+        pair = np.arange(len(self.phi)) // 2
+        best = [self._best(methods, variance, pair % 2 != half) for half in (0, 1)]
+        return [*(best[one % 2] for one in pair.tolist()), self._best(methods, variance, pair >= 0)]
+
+    def _best(self, methods: list[str], variance: calibrated.Variance, judged: Bools) -> str:
+        phi, inside = self.phi[judged], self.inside[judged]
+        crossed = {one: calibrated.cross_scores(one, phi, inside, self.kind, variance) for one in methods}
+        return max(methods, key=lambda one: float(targets.aucs(crossed[one], inside).mean()))
+
+    def parts(self) -> Iterator[tuple[str, Bools]]:
+        """Yield groups and models with their records; nothing where there is one only."""
+        if len(self.group_names) > 1:
+            yield from ((name, self.groups == number) for number, name in enumerate(self.group_names))
+        if len(self.names) > 1:
+            yield from ((f"model_{name}", self.kind == number) for number, name in enumerate(self.names))
+
+    def worst_by_chance(
+        self, method: str, variance: calibrated.Variance, clients: int, rng: np.random.Generator
+    ) -> float:
+        """Return the expected AUC on the worst client if no replica shows who was in.
+
+        Which of two complementary replicas had a record is drawn anew for every record and pair.
+        """
+        worst = []
+        for _ in range(max(1, min(DRAWS, NULL_RECORDS // self.phi.size))):
+            swapped = np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
+            inside = self.inside ^ swapped
+            crossed = calibrated.cross_scores(method, self.phi, inside, self.kind, variance)
+            found = of_clients(Targets(crossed, inside, inside), self.owner, clients)
+            worst.append(_largest(found["calibrated_auc"]))
+        return float(np.mean(worst))
+
+
+def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[np.float64]]:
+    """Return AUC and TPR at the strict threshold on each client's records, averaged over targets, [clients] each."""
+    columns = {name: np.full(clients, NAN) for name in ("calibrated_auc", "calibrated_tpr_set_to_1_fpr")}
+    for client in np.unique(owner).tolist():
+        own = owner == client
+        said, member = found.strict[:, own], found.member[:, own]
+        aucs = targets.aucs(found.scores[:, own], member)
+        columns["calibrated_auc"][client] = np.nanmean(aucs) if not np.isnan(aucs).all() else NAN
+        columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member).sum() / max(1, member.sum())
+    return columns
+
+
+def _headline(found: Mapping[str, Found], chosen: list[str]) -> Found:
+    """Return every target as the method that was chosen for it sees it."""
+    first = next(iter(found.values())).replicas
+
+    picked = [found[name].replicas for name in chosen[:-1]]
+    scores = np.stack([one.scores[k] for k, one in enumerate(picked)])
+    strict = np.stack([one.strict[k] for k, one in enumerate(picked)])
+    return Found(Targets(scores, strict, first.member), found[chosen[-1]].run)
+
+
+def summary(
+    found: Found, seen: _Seen, rng: np.random.Generator | None = None
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Return all measures over replicas and those of the run, with the AUC of every group and model."""
+    replicas, run = found.replicas.estimates(), of_run(found.run, rng)
+    for name, own in seen.parts():
+        replicas[f"auc_{name}"], run[f"auc_{name}"] = found_auc(found.replicas, own), found_auc(found.run, own)
+    return replicas, run
+
+
+def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
+    """Return the columns of the headline."""
+    names = "auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *targets.PRIORS
+    metrics = {f"calibrated_{name}": replicas[name][0] for name in names}
+    for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
+        ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
+        metrics |= dict(zip(ends, rows["auc"], strict=True)) | {f"{kind}_tpr_at_1_fpr": rows["tpr_at_1_fpr"][0]}
+        for name in rows:
+            if name.startswith("auc_model_"):
+                metrics[f"{kind}_model_auc_{name.removeprefix('auc_model_')}"] = rows[name][0]
+            elif name.startswith("auc_"):
+                metrics[f"{kind}_{name}"] = rows[name][0]
+    return metrics
+
+
+def found_auc(found: Targets, records: Bools) -> Estimate:
+    """Return the AUC on some records, over targets; of a single target, without an interval."""
+    values = targets.aucs(found.scores[:, records], found.member[:, records])
+    return targets.over_targets(values) if len(values) > 1 else (float(values[0]), NAN, NAN)
+
+
+def of_run(found: Targets, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
+    """Return the measures of a single target, with a generator also intervals over records (`attacks.metrics.intervals`)."""
+    values = {name: float(one[0]) for name, one in found.measures().items()}
+    enough = not np.isnan(values["balanced_accuracy"])
+    ends = intervals.intervals(found.scores[0], found.member[0], rng) if enough and rng else {}
+    if not enough:
+        values["auc"] = NAN
+    return {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
+
+
+def _measures(name: str, replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> list[Measure]:
+    """Return the rows of one method: over replicas, and for the run's own model."""
+    return [
+        Measure(subject, metric, *estimate, chance=targets.CHANCE.get("auc" if "auc" in metric else metric, NAN))
+        for subject, rows in ((name, replicas), (f"run_{name}", run))
+        for metric, estimate in rows.items()
+    ]
+
+
+def _scores(head: Found, seen: _Seen) -> Scores:
+    """Return the headline's scores, a row for each record and target; the run is one where records were held back."""
+    parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(seen.numbers.tolist())]
+    if not seen.trained.all():
+        parts.append(("run", head.run, 0))
+    records = len(seen.owner)
+    return Scores(
+        attack=np.full(len(parts) * records, "calibrated_mia"),
+        client=np.tile(seen.owner, len(parts)),
+        member=np.concatenate([found.member[k] for _, found, k in parts]),
+        score=np.concatenate([found.scores[k] for _, found, k in parts]),
+        target=np.repeat(np.array([name for name, _, _ in parts]), records),
+    )
+
+
+def _replica_size(answers: Answers) -> float:
+    trained = int(answers.pool.trained.sum())
+    return float(answers.inside.sum(axis=1).mean() / trained) if trained else NAN
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.max()) if len(known) else NAN
+
+
+def _nothing(answers: Answers, clients: int) -> Exposure:
+    """Return the result where too few replicas have finite models."""
+    names = "auc", "auc_low", "auc_high", "tpr_at_1_fpr", "run_auc"
+    empty: Doubles = np.full(clients, NAN)
+    return Exposure(
+        {f"calibrated_{name}": NAN for name in names} | {"calibrated_replicas": 0.0},
+        {"calibrated_auc": empty, "calibrated_tpr_set_to_1_fpr": empty.copy()},
+        (Measure("pool", "replica_size", _replica_size(answers)),),
+    )

@@ -1,0 +1,196 @@
+"""The records that replicas of a run are trained on: of every client, its training examples and others held back for it.
+
+    held back for a client     the non-members held out from it; if there are none, its share of the records of nobody
+    records of nobody          the non-members of nobody and the server's shadow set, each dealt to one client at most, by
+                               class in proportion to the clients' training examples, so that no class tells who was in
+    a replica                  trains every client on a random half of its records; the next replica on the other half
+
+A replica is as large as the run if as many records were held back for every client as it trains on. It is half as
+large if none were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.interfaces import Problems
+from attacks._shadow_jobs import client_sizes
+from datasets.federation import DataError, Examples, Federation, Floats, Ints
+from datasets.roles import NOBODY
+
+Bools = NDArray[np.bool_]
+Kind: TypeAlias = Literal["auto", "matched", "training"]
+Draw: TypeAlias = Callable[..., np.random.Generator]
+
+# Places of the stream "replicas", beside those of client inference (1 and 2).
+HALVES, HELD_BACK = 3, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The records of all clients, in the order of the clients; each client has an even number of them.
+
+    Attributes:
+        examples: the n records, ready for the model.
+        owner: [n] the client of each record.
+        trained: [n] whether it is a training example of the run itself.
+        strengths: [n] the strength of each record's transform.
+        replica_size: examples of a replica, as a share of the run's.
+    """
+
+    examples: Examples
+    owner: Ints
+    trained: Bools
+    strengths: Floats
+    replica_size: float
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def federation(self, data: Federation, inside: Bools) -> Federation:
+        """Return the run's federation in which each client trains on those of its records that are ``inside`` [n]."""
+        sizes = np.bincount(self.owner[inside], minlength=data.clients)
+        return replace(
+            data,
+            train=self.examples[inside],
+            offsets=np.append(0, np.cumsum(sizes)).astype(np.int64),
+            example_strengths=self.strengths[inside],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """Which records are held back for whom.
+
+    Attributes:
+        rows: positions among all held-back records: the non-members first, then the shadow set.
+        client: the client of each of ``rows``.
+    """
+
+    rows: Ints
+    client: Ints
+
+
+def pool_of(kind: Kind, data: Federation, stream: Draw) -> Pool:
+    """Return the records that replicas are trained on.
+
+    Args:
+        kind: whether held-back records are taken in: as many as there are (``auto``), exactly as many as every client
+            trains on (``matched``), or none (``training``).
+        data: the federation of the run.
+        stream: returns the run's generators.
+
+    Raises:
+        DataError: what `problems` lists.
+    """
+    if found := problems(kind, data):
+        raise DataError("; ".join(sentence for _, sentence in found))
+    rng = stream("replicas", 0, HELD_BACK)
+    dealt = deal(data, rng) if kind != "training" else Dealt(np.empty(0, np.int64), np.empty(0, np.int64))
+    stored = _held_back(data)[dealt.rows]
+    strengths = data.draw_strengths(dealt.client, rng)
+    x = [data.train.x] + ([data.prepare(stored.x, strengths)] if len(dealt.rows) else [])
+    owner = np.concatenate([data.owner(), dealt.client])
+    trained = np.arange(len(owner)) < len(data.train)
+    kept = np.ones(len(owner), bool)
+    kept[_odd_ones(owner, data.clients)] = False
+    order = np.lexsort((np.arange(len(owner)), owner))  # every client's training examples come first
+    order = order[kept[order]]
+    return Pool(
+        examples=Examples(np.concatenate(x)[order], np.concatenate([data.train.y, stored.y])[order]),
+        owner=owner[order],
+        trained=trained[order],
+        strengths=np.concatenate([data.example_strengths, strengths]).astype(np.float32)[order],
+        replica_size=len(order) / 2 / len(data.train),
+    )
+
+
+def _odd_ones(owner: Ints, clients: int) -> Ints:
+    """Return the position of one record of each client with an odd number of them: its last, held back if any is."""
+    last = np.zeros(clients, np.int64)
+    np.maximum.at(last, owner, np.arange(len(owner)))
+    return last[np.bincount(owner, minlength=clients) % 2 == 1]
+
+
+def deal(data: Federation, rng: np.random.Generator) -> Dealt:
+    """Deal held-back records to the clients, to none more than it trains on and none twice."""
+    holder = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
+    rows, clients = [], []
+    for client in np.unique(data.nonmember_owner[data.nonmember_owner != NOBODY]).tolist():
+        own = rng.permutation(np.flatnonzero(holder == client))[: data.sizes[client]]
+        rows.append(np.sort(own))
+        clients.append(np.full(len(own), client))
+    needy = ~np.isin(np.arange(data.clients), data.nonmember_owner)
+    labels = _held_back(data).y
+    for label in range(data.classes):
+        needs = np.array([(data.client(c).y == label).sum() if needy[c] else 0 for c in range(data.clients)])
+        free = rng.permutation(np.flatnonzero((holder == NOBODY) & (labels == label)))
+        if not needs.sum() or not len(free):
+            continue
+        shares = client_sizes(needs, min(len(free), int(needs.sum())))
+        rows.append(free[: shares.sum()])
+        clients.append(np.repeat(np.arange(data.clients), shares))
+    empty = [np.empty(0, np.int64)]
+    return Dealt(np.concatenate([*empty, *rows]), np.concatenate([*empty, *clients]))
+
+
+def _held_back(data: Federation) -> Examples:
+    """Return all stored records that nobody trains on: the non-members, then the shadow set."""
+    parts = [one for one in (data.nonmembers, data.shadow) if len(one)]
+    if not parts:
+        return Examples(np.empty((0, *data.nonmembers.x.shape[1:]), np.float32), np.empty(0, np.int64))
+    return Examples(np.concatenate([one.x for one in parts]), np.concatenate([one.y for one in parts]))
+
+
+def problems(kind: Kind, data: Federation) -> Problems:
+    """List why the records of ``data`` cannot be halved: (field, sentence) pairs."""
+    held = np.zeros(data.clients, np.int64)
+    if kind != "training":
+        held = np.bincount(deal(data, np.random.default_rng(0)).client, minlength=data.clients)
+    sizes = data.sizes
+    if (small := sizes + held < 2).any():
+        client = int(np.argmax(small))
+        return [
+            (
+                "pool",
+                f"every client needs 2 records or more, half of which a replica trains on; client {client} of "
+                f"{data.name} has {sizes[client] + held[client]}. Raise data.examples_per_client",
+            )
+        ]
+    if kind == "matched" and (short := held < sizes).any():
+        client = int(np.argmax(short))
+        return [
+            (
+                "pool",
+                f"matched needs as many held-back records as every client trains on, of the same classes; client {client} "
+                f"of {data.name} trains on {sizes[client]} and has {held[client]}. Hold more out (data.nonmember_size, "
+                "data.shadow_size or data.held_out), or set pool: auto",
+            )
+        ]
+    return []
+
+
+def halves_of(pool: Pool, replicas: int, stream: Draw) -> Bools:
+    """Return which records each replica trains on, [replicas, n]: of every client half, and the rest in the next one.
+
+    Args:
+        pool: the records.
+        replicas: an even number.
+        stream: returns the run's generators.
+    """
+    inside = np.empty((replicas, len(pool)), bool)
+    sizes = np.bincount(pool.owner)
+    first = np.cumsum(sizes) - sizes
+    for pair in range(replicas // 2):
+        drawn = stream("replicas", pair, HALVES).random(len(pool))
+        order = np.lexsort((drawn, pool.owner))
+        rank = np.empty(len(pool), np.int64)
+        rank[order] = np.arange(len(pool)) - first[pool.owner]
+        inside[2 * pair] = rank < sizes[pool.owner] // 2
+        inside[2 * pair + 1] = ~inside[2 * pair]
+    return inside

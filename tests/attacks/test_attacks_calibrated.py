@@ -1,0 +1,213 @@
+"""The calibrated family against other libraries' own functions, slow obvious versions and planted members."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from attacks.metrics import calibrated, membership
+from attacks.metrics.calibrated import METHODS, References, cross_scores
+from tests.support.audit_oracles import comparison, oracles, ours, stored
+
+FEW, MANY = stored("few"), stored("many")
+
+
+def drawn(seed: int, replicas: int, records: int, lift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Confidences of complementary replicas in which members are lifted, by another amount for every record."""
+    rng = np.random.default_rng(seed)
+    halves = np.stack([rng.permutation(records) < records // 2 for _ in range(replicas // 2)])
+    inside = np.stack([halves, ~halves], axis=1).reshape(replicas, records)
+    phi = 2 * rng.normal(size=records) + inside * lift * rng.exponential(size=records)
+    return phi + np.exp(0.3 * rng.normal(size=records)) * rng.normal(size=inside.shape), inside
+
+
+def one_kind(records: int) -> np.ndarray:
+    return np.zeros(records, np.int64)
+
+
+# Other libraries' own functions
+
+
+@pytest.mark.parametrize(("name", "variance"), [("few", "pooled"), ("few", "own"), ("many", "pooled"), ("many", "own")])
+def test_lira_online_is_that_of_tensorflow_privacy(name, variance):
+    target, references, _ = stored(name)
+    theirs = oracles()[f"tensorflow_both_mean_{variance}_{name}"]
+    assert METHODS["lira"](target, references, variance) == pytest.approx(theirs, rel=1e-9, abs=1e-9)
+
+
+def test_lira_with_own_deviations_is_that_of_leakpro_from_64_references_on():
+    target, references, _ = MANY
+    assert METHODS["lira"](target, references, "auto") == pytest.approx(
+        oracles()["leakpro_lira_online_many"], rel=1e-9, abs=1e-9
+    )
+    z = METHODS["lira_offline"](target, references, "auto")
+    assert stats.norm.logcdf(z) == pytest.approx(oracles()["leakpro_lira_offline_many"], rel=1e-6, abs=1e-9)
+
+
+def test_base_is_that_of_leakpro():
+    for kind, method in (("online", "base"), ("offline", "base_offline")):
+        assert METHODS[method](*FEW[:2]) == pytest.approx(oracles()[f"leakpro_base_{kind}"], rel=1e-6, abs=1e-6)
+
+
+def test_rmia_is_that_of_leakpro_and_of_privacy_meter():
+    records = len(FEW[0])
+    # LeakPro adds 1e-6 to what it divides by, which may change the order of records that are nearly tied.
+    assert METHODS["rmia"](*FEW[:2]) == pytest.approx(oracles()["leakpro_rmia_online"], abs=2.5 / records)
+    assert METHODS["rmia_offline"](*FEW[:2]) == pytest.approx(oracles()["meter_rmia_offline"], abs=1.5 / records)
+
+
+def test_the_stored_comparison_is_what_all_of_them_say():
+    table = comparison()["target"]
+    for method, said in ours().items():
+        assert table["fedpriv"][method] == pytest.approx(said, rel=1e-9), method
+    assert table["fedpriv"]["base"]["auc"] == pytest.approx(table["LeakPro"]["base"]["auc"], abs=1e-9)
+    assert table["fedpriv"]["rmia_offline"]["auc"] == pytest.approx(
+        table["ML Privacy Meter"]["rmia_offline"]["auc"], abs=1e-3
+    )
+    assert table["fedpriv"]["loss"]["auc"] == pytest.approx(table["ML Privacy Meter"]["loss"]["auc"], abs=1e-9)
+    said = [table[one]["lira"]["epsilon_one_run"] for one in ("fedpriv", "jax_privacy")]
+    assert said[0] == pytest.approx(said[1], abs=1e-5)
+
+
+# Defects of reference codes that ours must not have
+
+
+def test_the_offline_score_keeps_the_order_of_records_far_above():
+    """LeakPro's logcdf is 0 for all of them; here the order stays."""
+    references = FEW[1]
+    far = 100.0 + 10 * np.arange(len(FEW[0]))
+    scores = METHODS["lira_offline"](
+        far, References(references.phi * 0 + FEW[1].phi[:, :1], references.inside, one_kind(len(far)))
+    )
+    assert stats.norm.logcdf(scores).max() == 0 == stats.norm.logcdf(scores).min()
+    assert (np.diff(scores) > 0).all()
+
+
+def test_records_far_below_the_others_are_no_members_offline():
+    """The published LiRA's offline score is two-sided, which takes them for members, as TensorFlow Privacy's does."""
+    target, references, member = FEW
+    low = np.argmin(METHODS["lira_offline"](target, references))
+    ranks = stats.rankdata(METHODS["lira_offline"](target, references))
+    two_sided = oracles()["tensorflow_out_mean_pooled_few"]
+    assert ranks[low] == 1 and stats.rankdata(two_sided)[low] > len(target) / 2
+    offline = membership.auc(METHODS["lira_offline"](target, references), member)
+    assert offline > membership.auc(two_sided, member) + 0.1
+
+
+def test_out_references_are_chosen_by_membership_and_not_by_size():
+    """Privacy Meter sets members to zero and keeps the largest: right only if exactly half of the references are out."""
+    target, references, _ = FEW
+    inside = references.inside.copy()
+    inside[:4] = True  # few are left that are out
+    p = 1 / (1 + np.exp(-references.phi))
+    expected = [np.log(p[~inside[:, k], k].mean()) for k in range(len(target))]
+    found = calibrated.base_offline(target, References(references.phi, inside, references.kind))
+    assert found == pytest.approx(calibrated.log_probability(target) - calibrated.OFFLINE_BASE * np.array(expected))
+
+
+def test_pooled_deviations_are_those_of_the_residuals():
+    """A deviation of all values, as in the published code, would be mostly that between easy and hard records."""
+    phi = np.array([[0.0, 100.0], [2.0, 102.0], [5.0, 200.0], [6.0, 201.0]])
+    inside = np.array([[False, False], [False, False], [True, True], [True, True]])
+    out = calibrated.moments(phi, ~inside)
+    assert out.mean.tolist() == [1, 101] and out.variance(own=False).tolist() == [1, 1]
+    assert calibrated.moments(phi, inside).variance(own=True).tolist() == [0.25, 0.25]
+
+
+# Slow obvious versions
+
+
+def test_all_methods_are_what_their_formulas_say_record_by_record():
+    phi, inside = drawn(0, 10, 30, lift=1.0)
+    target = phi[9] + 0.5
+    references = References(phi, inside, np.arange(30) % 2)
+    log_p, l_target = -np.log1p(np.exp(-phi)), -np.log1p(np.exp(-target))
+    residuals = {side: [] for side in (True, False)}
+    for k in range(30):
+        for side in (True, False):
+            own = phi[inside[:, k] == side, k]
+            residuals[side] += (own - own.mean()).tolist()
+    s = {side: np.sqrt(np.mean(np.square(residuals[side]))) for side in (True, False)}
+    for k in range(30):
+        came, stayed = phi[inside[:, k], k], phi[~inside[:, k], k]
+        ratio = stats.norm.logpdf(target[k], came.mean(), s[True]) - stats.norm.logpdf(
+            target[k], stayed.mean(), s[False]
+        )
+        assert METHODS["lira"](target, references)[k] == pytest.approx(ratio)
+        assert METHODS["lira_offline"](target, references)[k] == pytest.approx((target[k] - stayed.mean()) / s[False])
+        assert METHODS["base"](target, references)[k] == pytest.approx(
+            l_target[k] - logsumexp(log_p[:, k]) + np.log(10)
+        )
+        r = {z: np.exp(l_target[z]) / np.exp(log_p[:, z]).mean() for z in range(30)}
+        share = np.mean([r[k] > r[z] for z in range(30) if z % 2 == k % 2])
+        assert METHODS["rmia"](target, references)[k] == pytest.approx(share)
+        assert METHODS["loss"](target, references)[k] == target[k]
+
+
+def test_bavaria_is_the_textbooks_predictive():
+    """Against numerical integration of the normal likelihood over the posterior of mean and variance."""
+    phi, inside = drawn(3, 8, 40, lift=1.0)
+    side = calibrated.moments(phi, inside)
+    own = phi[inside[:, 7], 7]
+    center = float(phi[inside].mean())
+    pooled = side.squares.sum() / (side.count - 1).sum()
+    variances = np.exp(np.linspace(-9, 9, 600)) * pooled
+    means = np.linspace(own.mean() - 40, own.mean() + 40, 1601)
+    v, m = np.meshgrid(variances, means, indexing="ij")
+    log = stats.invgamma.logpdf(v, calibrated.PRIOR_SHAPE, scale=(calibrated.PRIOR_SHAPE - 1) * pooled) + np.log(v)
+    log += stats.norm.logpdf(m, center, np.sqrt(v / calibrated.PRIOR_COUNT))
+    log += sum(stats.norm.logpdf(x, m, np.sqrt(v)) for x in own)
+    for x in (own.mean(), own.mean() + 3):
+        target = np.zeros(40)
+        target[7] = x
+        expected = logsumexp(log + stats.norm.logpdf(x, m, np.sqrt(v))) - logsumexp(log)
+        assert calibrated.predictive(target, side)[7] == pytest.approx(expected, abs=2e-3)
+
+
+# Planted and exchangeable members
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_memorized_records_are_found(method):
+    phi, inside = drawn(1, 16, 200)
+    phi += 12.0 * inside - 4  # hard records, each known by heart where it was trained on
+    scores = cross_scores(method, phi, inside, one_kind(200))
+    assert min(membership.auc(score, said) for score, said in zip(scores, inside, strict=True)) > 0.95
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_exchangeable_records_cannot_be_told_apart(method):
+    """The mean AUC of many independent federations is 0.5 within four standard errors, of which one is below 0.005."""
+    means = []
+    for seed in range(30):
+        phi, inside = drawn(seed, 8, 60)
+        scores = cross_scores(method, phi, inside, one_kind(60))
+        means.append(np.mean([membership.auc(score, said) for score, said in zip(scores, inside, strict=True)]))
+    error = np.std(means, ddof=1) / np.sqrt(len(means))
+    assert error < 0.01 and abs(np.mean(means) - 0.5) < 4 * error
+
+
+def test_with_its_complement_among_the_references_a_target_leaks_who_was_in():
+    """Confidences have nothing to do with membership, but a record that was in fewer references was in the target."""
+    phi, inside = drawn(4, 16, 400)
+    leaking, sound = [], []
+    for target in range(16):
+        for found, others in ((leaking, np.arange(16) != target), (sound, np.arange(16) // 2 != target // 2)):
+            counts = -inside[others].sum(axis=0).astype(float)
+            found.append(membership.auc(counts, inside[target]))
+    assert min(leaking) == 1.0
+    assert set(sound) == {0.5}  # every record was in exactly seven of the fourteen
+    assert cross_scores("base", phi, inside, one_kind(400))[3] == pytest.approx(
+        METHODS["base"](phi[3], References(np.delete(phi, [2, 3], 0), np.delete(inside, [2, 3], 0), one_kind(400)))
+    )
+
+
+def test_calibration_ranks_records_that_loss_confuses():
+    phi, inside = drawn(5, 16, 400, lift=1.5)
+
+    def mean(method: str) -> float:
+        scores = cross_scores(method, phi, inside, one_kind(400))
+        return float(np.mean([membership.auc(score, said) for score, said in zip(scores, inside, strict=True)]))
+
+    assert mean("lira") > mean("base") > mean("loss") + 0.05
+    assert mean("rmia") == pytest.approx(mean("base"), abs=0.005)  # one kind of records: the same order but for ties

@@ -1,0 +1,245 @@
+"""The calibrated attack as a component: planted and exchangeable records, exposure by client and group, refusals."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from attacks import _calibrated, calibrated_mia
+from attacks._pools import Pool
+from attacks.calibrated_mia import Config
+from attacks.interfaces import Answers, Exposure
+from attacks.metrics import membership, targets
+from attacks.metrics.calibrated import METHODS, cross_scores
+from datasets.federation import Examples
+from orchestrator.config.run import resolve
+from orchestrator.trial.random_streams import stream as of_run
+from tests.support.toy_federation import CLIENTS, noise
+
+GROUPS = ("majority", "minority")
+
+
+def stream(purpose: str, *place: int) -> np.random.Generator:
+    return of_run(0, purpose, *place)
+
+
+def answers(
+    seed: int = 0,
+    replicas: int = 16,
+    clients: int = 10,
+    each: int = 40,
+    lift: float = 0.0,
+    exposed: tuple[int, ...] = (),
+    models: int = 1,
+) -> Answers:
+    """Made-up confidences: members of all clients are lifted by ``lift``, those of the exposed ones by 8 more."""
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(clients), each)
+    records = len(owner)
+    trained = np.tile(np.arange(each) < each // 2, clients)
+    pool = Pool(
+        Examples(np.zeros((records, 1), np.float32), np.zeros(records, np.int64)),
+        owner,
+        trained,
+        np.zeros(records),
+        1.0,
+    )
+    inside = calibrated_mia.halves(Config(replicas=replicas), pool, lambda *place: of_run(seed, *place))
+    raised = lift + 8.0 * np.isin(owner, exposed)
+    center, spread = 2 * rng.normal(size=records) - 2, np.exp(0.3 * rng.normal(size=records))
+    said = np.concatenate([inside, trained[None]])
+    phi = center + said * raised + spread * rng.normal(size=said.shape)
+    kind = (owner >= clients // 2).astype(np.int64)
+    names = ("majority", "minority") if models > 1 else ("global",)
+    return Answers(pool, inside, phi[:-1], phi[-1], kind * (models > 1), names, kind, GROUPS)
+
+
+def judged(given: Answers, **fields: object) -> Exposure:
+    config = Config(**{"replicas": len(given.inside), **fields})
+    return calibrated_mia.judge(config, given, np.random.default_rng(0))
+
+
+def measure(found: Exposure, subject: str, metric: str):
+    (one,) = [one for one in found.measures if (one.subject, one.metric) == (subject, metric)]
+    return one
+
+
+# What is found
+
+
+def test_memorized_records_are_found_in_replicas_and_in_the_run():
+    found = judged(answers(lift=8.0, models=2))
+    for name in ("auc", "run_auc", "auc_minority", "model_auc_majority", "run_auc_majority", "balanced_accuracy"):
+        assert found.metrics[f"calibrated_{name}"] > 0.95, name
+    assert found.metrics["calibrated_auc_low"] > 0.95 and found.metrics["calibrated_tpr_at_1_fpr"] > 0.8
+    assert found.metrics["calibrated_precision_at_prior_10"] > 0.8
+    assert np.isnan(found.metrics["calibrated_tpr_at_01_fpr"])  # 200 non-members are too few for 0.1 %
+    assert min(found.clients["calibrated_auc"]) > 0.95
+
+
+def test_exchangeable_records_are_at_chance_within_the_interval():
+    misses = worse = 0
+    for seed in range(20):
+        found = judged(answers(seed, replicas=8, clients=6, each=20), method="lira")
+        low, high = (found.metrics[f"calibrated_auc_{end}"] for end in ("low", "high"))
+        misses += not low <= 0.5 <= high
+        worse += found.metrics["calibrated_auc_worst_client"] > found.metrics["calibrated_auc_worst_client_null"]
+        run = measure(found, "run_headline", "auc")
+        assert run.low - 0.1 <= 0.5 <= run.high + 0.1
+    assert misses <= 3  # of 20 at 95 %
+    assert 3 <= worse <= 17  # the worst of six clients is as bad as chance would have it
+
+
+def test_the_best_method_is_chosen_without_a_look_at_the_target():
+    """Of many methods that find nothing, the best on the target itself would be above 0.5 on average."""
+    ours, best = [], []
+    for seed in range(40):
+        given = answers(seed, replicas=12, clients=2, each=20)
+        seen = _calibrated._Seen(given, np.ones(12, bool), np.arange(40))
+        chosen = seen.chosen(list(METHODS), "auto")[:-1]
+        crossed = {one: cross_scores(one, seen.phi, seen.inside, seen.kind) for one in METHODS}
+        found = {one: targets.aucs(scores, seen.inside) for one, scores in crossed.items()}
+        ours.append(np.mean([found[one][k] for k, one in enumerate(chosen)]))
+        best.append(max(one.mean() for one in found.values()))
+    error = np.std(ours, ddof=1) / np.sqrt(len(ours))
+    assert abs(np.mean(ours) - 0.5) < 3 * error
+    assert np.mean(best) > 0.5 + 3 * error
+
+
+def test_the_exposed_client_is_found_and_so_is_its_group():
+    found = judged(answers(exposed=(7,)))
+    exposure = found.clients["calibrated_auc"]
+    others = np.delete(exposure, 7)
+    assert exposure[7] > 0.95 and others.max() < 0.65
+    assert found.metrics["calibrated_auc_worst_client"] == exposure[7]
+    assert found.metrics["calibrated_auc_worst_client_null"] < 0.65
+    assert found.metrics["calibrated_auc_minority"] > found.metrics["calibrated_auc_majority"] + 0.05
+    assert np.argmax(found.clients["calibrated_tpr_set_to_1_fpr"]) == 7
+    assert np.median(found.clients["calibrated_tpr_set_to_1_fpr"]) < 0.05
+
+
+def test_calibration_finds_more_than_the_loss_and_says_which_method_counts():
+    found = judged(answers(lift=2.0))
+    assert found.metrics["calibrated_auc"] > found.metrics["calibrated_loss_auc"] + 0.05
+    shares = {
+        one.metric: one.value for one in found.measures if one.subject == "headline" and one.metric.startswith("is_")
+    }
+    assert sum(shares.values()) == 1.0 and shares["is_loss"] == 0.0
+    fixed = judged(answers(lift=2.0), method="base")
+    assert measure(fixed, "headline", "is_base").value == 1.0
+    assert fixed.metrics["calibrated_auc"] == measure(found, "base", "auc").value
+
+
+def test_every_measure_has_its_value_by_chance_and_intervals_hold_it():
+    found = judged(answers(lift=1.0, models=2))
+    for metric, chance in {"auc": 0.5, "auc_minority": 0.5, "auc_model_majority": 0.5, "tpr_at_1_fpr": 0.01}.items():
+        one = measure(found, "lira", metric)
+        assert one.chance == chance and one.low <= one.value <= one.high
+    assert measure(found, "headline", "precision_at_prior_1").chance == 0.01
+
+
+def test_the_scores_are_those_of_every_target_and_their_aucs_the_result():
+    given = answers(lift=1.0)
+    found = judged(given)
+    scores = found.scores
+    assert set(scores.target) == {"run", *(f"replica {k}" for k in range(16))}
+    aucs = []
+    for k in range(16):
+        own = scores.target == f"replica {k}"
+        assert (scores.member[own] == given.inside[k]).all() and (scores.client[own] == given.pool.owner).all()
+        aucs.append(membership.auc(scores.score[own], scores.member[own]))
+    assert np.mean(aucs) == pytest.approx(found.metrics["calibrated_auc"])
+    run = scores.target == "run"
+    assert (scores.member[run] == given.pool.trained).all()
+    accuracy = membership.balanced_accuracy(scores.score[run], scores.member[run])
+    assert accuracy == pytest.approx(measure(found, "run_headline", "balanced_accuracy").value)
+
+
+def test_the_same_answers_give_the_same_result():
+    first, second = judged(answers(lift=1.0)), judged(answers(lift=1.0))
+    assert str(first.metrics) == str(second.metrics) and str(first.measures) == str(second.measures)
+    assert (first.scores.score == second.scores.score).all()
+
+
+# What is missing
+
+
+def test_without_held_back_records_the_run_itself_is_not_judged():
+    given = answers(lift=2.0)
+    pool = replace(given.pool, trained=np.ones(len(given.pool.owner), bool))
+    found = judged(replace(given, pool=pool))
+    assert np.isnan(found.metrics["calibrated_run_auc"]) and found.metrics["calibrated_auc"] > 0.6
+    assert "run" not in set(found.scores.target)
+    assert found.metrics["calibrated_replica_size"] == 0.5
+
+
+def test_a_replica_that_diverged_leaves_with_its_complement():
+    given = answers(lift=2.0)
+    given.confidence[5] = np.nan
+    found = judged(given)
+    assert found.metrics["calibrated_replicas"] == 14
+    assert not {"replica 4", "replica 5"} & set(found.scores.target)
+    assert found.metrics["calibrated_auc"] > 0.6
+    given.confidence[2:] = np.nan
+    nothing = judged(given)
+    assert np.isnan(nothing.metrics["calibrated_auc"]) and nothing.metrics["calibrated_replicas"] == 0
+    assert np.isnan(nothing.clients["calibrated_auc"]).all()
+
+
+@pytest.mark.parametrize(("replicas", "expected"), [(2, "loss"), (4, "base"), (10, "base")])
+def test_with_few_replicas_the_method_is_fixed(replicas, expected):
+    found = judged(answers(replicas=replicas, lift=3.0))
+    assert measure(found, "headline", f"is_{expected}").value == 1.0
+    assert found.metrics["calibrated_auc"] > 0.6
+    assert np.isnan(found.metrics["calibrated_auc_low"]) == (replicas < 6)
+
+
+def test_attacked_records_are_drawn_evenly_over_the_clients_of_a_model():
+    given = answers(clients=10, each=40, models=2)
+    rows = _calibrated.attacked(given, 100, np.random.default_rng(0))
+    assert np.bincount(given.pool.owner[rows]).tolist() == [20] * 10
+    found = judged(given, records=100)
+    assert measure(found, "pool", "records").value == 200
+
+
+# Trained replicas, and refusals
+
+
+def test_replicas_of_a_real_model_find_what_it_knows_by_heart():
+    """Random labels, 2000 features and a logistic regression on all clients' records: it memorizes every one."""
+    data = noise()
+    config = Config(replicas=6, pool="matched")
+    pool = calibrated_mia.pool(config, data, stream)
+    inside = calibrated_mia.halves(config, pool, stream)
+
+    def confidence(trained: np.ndarray) -> np.ndarray:
+        own = pool.federation(data, trained).train
+        model = LogisticRegression(C=0.003, max_iter=60).fit(own.x[:, :60], own.y)
+        logits = model.decision_function(pool.examples.x[:, :60])
+        return membership.confidences(logits, np.searchsorted(model.classes_, pool.examples.y))
+
+    phi = np.stack([confidence(said) for said in (*inside, pool.trained)])
+    groups = data.groups[pool.owner]
+    given = Answers(
+        pool, inside, phi[:-1], phi[-1], np.zeros(len(pool), np.int64), ("global",), groups, data.group_names
+    )
+    found = calibrated_mia.judge(config, given, np.random.default_rng(0))
+    assert found.metrics["calibrated_auc"] > found.metrics["calibrated_loss_auc"] - 0.02
+    assert found.metrics["calibrated_auc_low"] > 0.55 and found.metrics["calibrated_run_auc"] > 0.55
+    assert found.clients["calibrated_auc"].shape == (CLIENTS,)
+
+
+def problems(**fields: object) -> list[tuple[str, str]]:
+    return calibrated_mia.problems(Config(**fields), resolve({"rounds": 1, "data": "digits", "model": "mlp"}))
+
+
+def test_an_odd_number_of_replicas_and_methods_that_need_more_are_refused():
+    ((field, sentence),) = problems(replicas=7)
+    assert field == "replicas" and "even; got 7" in sentence
+    ((field, sentence),) = problems(replicas=4, method="lira")
+    assert field == "method" and "lira needs 6 replicas" in sentence and "got replicas: 4" in sentence
+    assert problems(replicas=4) == [] == problems(replicas=6, method="bavaria")
+    for wrong in (0, 1):
+        with pytest.raises(ValueError, match="greater than or equal to 2"):
+            Config(replicas=wrong)

@@ -1,0 +1,135 @@
+"""Pools of records and their halves: who owns what, that nothing serves twice, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attacks import _pools
+from attacks._pools import halves_of, pool_of, problems
+from datasets.federation import DataError, Examples
+from orchestrator.trial.random_streams import stream as of_run
+from tests.support.toy_federation import CLIENTS, EACH, images, noise
+
+
+def stream(purpose: str, *place: int) -> np.random.Generator:
+    return of_run(0, purpose, *place)
+
+
+def sorted_rows(x: np.ndarray) -> np.ndarray:
+    flat = np.ascontiguousarray(x.reshape(len(x), -1))
+    return np.unique(flat, axis=0)
+
+
+def test_the_pool_of_a_client_is_what_it_trains_on_and_as_many_others():
+    data = noise()
+    pool = pool_of("matched", data, stream)
+    assert np.bincount(pool.owner).tolist() == [2 * EACH] * CLIENTS and (np.diff(pool.owner) >= 0).all()
+    assert pool.replica_size == 1.0
+    for client in range(CLIENTS):
+        own = pool.owner == client
+        assert (pool.examples[own & pool.trained].x == data.client(client).x).all()
+        held = pool.examples[own & ~pool.trained]
+        # The same classes, so that no class tells who was trained on.
+        assert np.bincount(held.y, minlength=10).tolist() == np.bincount(data.client(client).y, minlength=10).tolist()
+    assert len(sorted_rows(pool.examples.x)) == len(pool)  # nothing serves twice
+
+
+def test_held_back_records_wear_the_transform_of_the_client():
+    data = images()
+    pool = pool_of("auto", data, stream)
+    assert (pool.strengths == data.strengths[pool.owner]).all()
+    held = ~pool.trained
+    stored = np.concatenate([data.nonmembers.x, data.shadow.x])
+    candidates = data.prepare(stored, np.full(len(stored), 30.0, np.float32))
+    own = pool.examples.x[held & (pool.owner == 0)]
+    distances = np.abs(candidates.reshape(len(stored), 1, -1) - own.reshape(1, len(own), -1)).max(axis=2)
+    assert (distances.min(axis=0) == 0).all()
+
+
+def test_a_clients_own_nonmembers_come_before_those_of_nobody():
+    data = noise()
+    owner = data.nonmember_owner.copy()
+    owner[:30] = 2
+    pool = pool_of("auto", replace(data, nonmember_owner=owner), stream)
+    held = pool.examples.x[(pool.owner == 2) & ~pool.trained]
+    assert len(held) == 30
+    assert len(sorted_rows(np.concatenate([held, data.nonmembers.x[:30]]))) == 30
+    others = pool.examples.x[(pool.owner != 2) & ~pool.trained]
+    assert len(sorted_rows(np.concatenate([others, data.nonmembers.x[:30]]))) == len(others) + 30
+
+
+def test_training_examples_alone_are_a_pool_for_replicas_of_half_the_size():
+    pool = pool_of("training", noise(), stream)
+    assert pool.trained.all() and pool.replica_size == 0.5 and len(pool) == CLIENTS * EACH
+
+
+def test_of_an_odd_number_one_record_is_dropped_so_that_everybody_is_in_half_of_the_replicas():
+    data = noise()
+    sizes = np.array([41, 40, 39, 40, 40, 40])
+    data = replace(data, offsets=np.append(0, np.cumsum(sizes)))
+    pool = pool_of("training", data, stream)
+    assert np.bincount(pool.owner).tolist() == [40, 40, 38, 40, 40, 40]
+    inside = halves_of(pool, 6, stream)
+    assert (inside.sum(axis=0) == 3).all() and (inside[::2] == ~inside[1::2]).all()
+
+
+def test_replicas_halve_every_client_at_random_and_the_next_gets_the_rest():
+    pool = pool_of("auto", noise(), stream)
+    inside = halves_of(pool, 8, stream)
+    for client in range(CLIENTS):
+        assert set(inside[:, pool.owner == client].sum(axis=1)) == {EACH}
+    assert (inside == halves_of(pool, 8, stream)).all()
+    assert (inside == halves_of(pool, 16, stream)[:8]).all()  # more replicas leave the first ones as they were
+    overlap = (inside[0] & inside[2]).sum() / inside[0].sum()
+    assert overlap == pytest.approx(0.5, abs=0.1)
+    both = inside[::2][:, pool.trained].mean()
+    assert both == pytest.approx(0.5, abs=0.05)  # training examples are in as often as others
+
+
+def test_a_replicas_federation_is_the_runs_with_other_training_examples():
+    data = images()
+    pool = pool_of("auto", data, stream)
+    inside = halves_of(pool, 2, stream)[0]
+    found = pool.federation(data, inside)
+    assert found.sizes.tolist() == [EACH] * CLIENTS
+    for client in range(CLIENTS):
+        own = inside & (pool.owner == client)
+        assert (found.client(client).x == pool.examples.x[own]).all()
+        assert (found.client(client).y == pool.examples.y[own]).all()
+    assert (found.example_strengths == pool.strengths[inside]).all()
+    assert found.test is data.test and found.shadow is data.shadow and found.nonmembers is data.nonmembers
+    assert (pool.federation(data, pool.trained).train.x == data.train.x).all()
+
+
+def test_what_is_too_small_to_halve_is_refused():
+    data = noise()
+    single = replace(data, offsets=np.array([0, 1, *(np.arange(2, CLIENTS + 1) * EACH)]))
+    ((field, sentence),) = problems("training", single)
+    assert field == "pool" and "client 0 of toy has 1" in sentence
+    assert problems("auto", single) == []  # a record that was held back makes two
+    with pytest.raises(DataError, match="needs 2 records or more"):
+        pool_of("training", single, stream)
+
+
+def test_a_matched_pool_is_refused_where_too_few_were_held_back():
+    data = noise()
+    few = replace(
+        data, shadow=data.shadow[:20], nonmembers=data.nonmembers[:50], nonmember_owner=data.nonmember_owner[:50]
+    )
+    ((field, sentence),) = problems("matched", few)
+    assert field == "pool" and "trains on 40" in sentence and "pool: auto" in sentence
+    pool = pool_of("auto", few, stream)
+    assert 0.5 < pool.replica_size < 1
+    nothing = replace(
+        few, shadow=data.shadow[:0], nonmembers=data.nonmembers[:0], nonmember_owner=np.empty(0, np.int64)
+    )
+    assert pool_of("auto", nothing, stream).trained.all()
+
+
+def test_places_of_the_stream_are_no_others():
+    """Client inference has 1 and 2 of them."""
+    from attacks import _cia_worlds
+
+    assert not {_pools.HALVES, _pools.HELD_BACK} & set(_cia_worlds.DRAWS.values())
+    assert isinstance(pool_of("auto", noise(), stream).examples, Examples)

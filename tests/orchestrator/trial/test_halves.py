@@ -1,0 +1,258 @@
+"""Replicas of a run on halves of the records: what they share with the run, that they are cached, and what diverges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.core.messages import Weights
+from algorithms.core.network import Network
+from algorithms.engine import federation
+from algorithms.engine.federation import train_models
+from attacks import _halves
+from attacks.metrics import membership
+from orchestrator.trial import halves_tasks
+from orchestrator.trial.client_actors import ClientActor
+from orchestrator.trial.halves_tasks import replica_stream
+from orchestrator.trial.restarts import Trial
+from tests.support.halved import Keeper, attacked_by, by_the_round_loop
+from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+DATA = planted(clients=6, each=[12, 20, 8, 30, 10, 16], minority=2)
+NOISE = {"name": "global_dp", "noise_multiplier": 1.0}
+TWO = clustered(warm_start_rounds=1, restarts=2, restart_rounds=1)
+RISKY = clustered("ifca_mir", preference="uniform", selection="minibatch", selection_batch=6)
+SLOTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "loop": {"training": {"backend": "loop", "clients_per_job": 2}},
+    "bfloat16": {"training": {"precision": "bf16"}},
+    "optimizer states": {"training": {"optimizer": "adam", "lr": 0.01, "optimizer_state": "persist"}},
+    "two models": {"clustering": TWO, "privacy": NOISE},
+    "two models, incentive": {"clustering": RISKY, "attacks": [ATTACK], "aggregation": "fedavgm"},
+    "fixed": {"participation": "fixed", "participation_rate": 0.5, "aggregation": "fedyogi"},
+    "empty rounds": {
+        "participation": "poisson",
+        "participation_rate": 0.1,
+        "privacy": NOISE,
+        "aggregation": {"weights": "uniform"},
+    },
+    "metric privacy": {"privacy": {"name": "metric_privacy", "noise_multiplier": 0.1}},
+    "warm start": {"aggregation": {"name": "fedadam", "warm_start_epochs": 2}},
+    "curvature": {
+        "objective": "finp",
+        "aggregation": "finp_pca",
+        "model": {"name": "mlp", "hidden": [4]},
+        "clustering": clustered(),
+    },
+    "private steps": {"training": {"name": "dp_sgd", "noise_multiplier": 0.5, "lr": 0.2}},
+}
+
+
+def network_of(trial: Trial) -> Network:
+    return Network(trial.run.model, trial.data.shape, trial.data.classes, trial.run.training.config.device)
+
+
+def begun(trial: Trial) -> list[Any]:
+    """The models that the run began with."""
+    return ClientActor().initial(trial.around.setup, trial.state.start, trial.run.clustering.config.clusters)
+
+
+@pytest.mark.parametrize("slots", SLOTS.values(), ids=SLOTS)
+def test_a_replica_with_all_records_and_the_runs_seed_is_the_run_bit_for_bit(tmp_path, slots):
+    trial = finished(opened(given(3, **slots), tmp_path, DATA))
+    run, history = trial.run, trial.state.history.astype(np.int64)
+    streams = [replica_stream(run, 0, trial.state.start, run.seed)]
+    (models,) = train_models(run, [DATA], network_of(trial), begun(trial), history, streams)
+    for found, own in zip(models, trial.state.models, strict=True):
+        assert found.params.tobytes() == own.params.tobytes()
+        assert found.buffers.tobytes() == own.buffers.tobytes()
+
+
+@pytest.mark.parametrize("slots", SLOTS.values(), ids=SLOTS)
+def test_replicas_that_are_trained_together_are_those_that_are_trained_one_after_another(tmp_path, slots):
+    keeper = Keeper()
+    trial = finished(attacked_by(keeper, given(2, **slots), tmp_path, DATA))
+    assert keeper.answers is not None
+    pool, run = keeper.answers.pool, trial.run
+    data = [pool.federation(DATA, inside) for inside in keeper.answers.inside[:3]]
+    streams = [replica_stream(run, number, 0) for number in range(3)]
+    rest = network_of(trial), begun(trial), trial.state.history.astype(np.int64)
+    together = train_models(run, data, *rest, streams)
+    alone = [train_models(run, [one], *rest, [own])[0] for one, own in zip(data, streams, strict=True)]
+    for ours, theirs in zip(together, alone, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.params == pytest.approx(other.params, abs=1e-4)
+    assert np.abs(alone[0][0].params - alone[1][0].params).max() > 1e-3  # which are not the same
+
+
+@pytest.mark.parametrize("name", ["plain", "loop", "two models", "warm start", "curvature", "private steps"])
+def test_a_replica_is_a_run_of_its_own_that_is_told_who_trains_which_model(tmp_path, name):
+    """The obvious way: the round loop, on half of the records, with the replica's seed."""
+    keeper = Keeper()
+    trial = finished(attacked_by(keeper, given(2, **SLOTS[name]), tmp_path / "run", DATA))
+    assert keeper.answers is not None
+    models, pool = begun(trial), keeper.answers.pool
+    for number in (0, 3):
+        inside = keeper.answers.inside[number]
+        halved = pool.federation(DATA, inside)
+        folder = tmp_path / f"replica {number}"
+        models_of = by_the_round_loop(trial.run, halved, models, trial, number, folder)
+        network = network_of(trial)
+        expected = np.empty(len(pool.owner))
+        for i, client in enumerate(pool.owner):  # one record at a time, in the model that its owner uses
+            network.load(models_of[trial.state.assignment[client]])
+            logits = network.logits(pool.examples.x[i : i + 1])
+            expected[i] = membership.confidences(logits, pool.examples.y[i : i + 1])[0]
+        assert keeper.answers.confidence[number] == pytest.approx(expected, abs=1e-3)
+
+
+# What an attack is told, and what a trial keeps
+
+
+def test_the_attack_is_told_whose_records_they_are_and_what_the_run_itself_says(tmp_path):
+    keeper = Keeper()
+    trial = finished(attacked_by(keeper, given(3, clustering=TWO), tmp_path, DATA))
+    told, network = keeper.answers, network_of(trial)
+    assert told is not None and told.confidence.shape == told.inside.shape == (4, len(DATA.train))
+    assert (told.model == trial.state.assignment[DATA.owner()]).all() and len(np.unique(told.model)) == 2
+    assert (told.groups == DATA.groups[DATA.owner()]).all() and told.group_names == DATA.group_names
+    assert list(told.names) == trial.state.names
+    for j, model in enumerate(trial.state.models):
+        network.load(model)
+        own = told.model == j
+        logits = network.logits(DATA.train.x[own])
+        assert told.own[own].tobytes() == membership.confidences(logits, DATA.train.y[own]).tobytes()
+    scores = table(trial, "scores")
+    assert scores["attack"] == ["kept"] * len(DATA.train) and set(scores["target"]) == {"run"}
+    assert scores["round"] == [3] * len(DATA.train) and scores["score"] == told.own.tolist()
+    assert scores["client"] == DATA.owner().tolist() and all(scores["member"]) and not any(scores["left"])
+    assert table(trial, "rounds")["kept"][-1] == 4
+    rows = table(trial, "attacks")
+    assert dict(zip(rows["metric"], rows["value"], strict=True)) == {"kept": 1, "diverged_pairs": 0}
+
+
+def test_the_history_is_who_trained_which_model(tmp_path):
+    trial = opened(given(4, participation="fixed", participation_rate=0.5, clustering=TWO), tmp_path, DATA)
+    while not trial.done:
+        trial.advance()
+    history = trial.state.history
+    assert history.shape == (4, 6) and history.dtype == np.int16
+    assert ((history >= 0).sum(axis=1) == 3).all()
+    there = history[-1] >= 0
+    assert (history[-1][there] == trial.state.assignment[there]).all()
+    resumed = opened(given(4, participation="fixed", participation_rate=0.5, clustering=TWO), tmp_path / "again", DATA)
+    while not resumed.done:
+        resumed.advance()
+        resumed = opened(
+            given(4, participation="fixed", participation_rate=0.5, clustering=TWO), tmp_path / "again", DATA
+        )
+    assert resumed.state.history.tobytes() == history.tobytes()
+
+
+def told_by(given_: dict[str, Any], folder: Path, cache: Path, replicas: int = 4) -> np.ndarray:
+    """The replicas' confidence, with the cache that other trials use, too."""
+    folder.mkdir()
+    cache.mkdir(exist_ok=True)
+    (folder / "shadows").symlink_to(cache)
+    finished(attacked_by(keeper := Keeper(), given_, folder, DATA, replicas))
+    assert keeper.answers is not None
+    return keeper.answers.confidence
+
+
+def test_trials_share_replicas_unless_they_train_differently(tmp_path, monkeypatch):
+    monkeypatch.setattr(halves_tasks, "TOGETHER", 2)
+    cache = tmp_path / "cache"
+
+    def kept() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in cache.glob("halves-*.npy")}
+
+    first = told_by(given(2), tmp_path / "first", cache)
+    names = kept()
+    assert len(names) == 2  # two tasks of two replicas
+    for folder, other in {
+        "same": given(2),
+        "evaluated less": given(2, evaluate_every=2),
+        "another attack": given(2, attacks=[ATTACK]),
+        "one cluster": given(2, clustering=clustered(clusters=1)),
+    }.items():
+        assert told_by(other, tmp_path / folder, cache).tobytes() == first.tobytes()
+        assert kept() == names, folder
+    for count, (folder, other) in enumerate(
+        {
+            "rounds": given(3),
+            "seed": given(2, seed=1),
+            "rate": given(2, training={"lr": 0.3}),
+            "noise": given(2, privacy=NOISE),
+            "models": given(2, clustering=clustered()),
+        }.items(),
+        start=2,
+    ):
+        assert told_by(other, tmp_path / folder, cache).tobytes() != first.tobytes()
+        assert len(kept()) == 2 * count, folder
+
+
+def test_a_run_with_secret_noise_has_reproducible_replicas(tmp_path):
+    run = given(2, privacy={**NOISE, "noise": "secret"})
+    first, second = Keeper(), Keeper()
+    finished(attacked_by(first, run, tmp_path / "first", DATA))
+    finished(attacked_by(second, run, tmp_path / "second", DATA))
+    assert first.answers is not None and second.answers is not None
+    assert first.answers.confidence.tobytes() == second.answers.confidence.tobytes()
+    assert first.answers.own.tobytes() != second.answers.own.tobytes()
+    assert len({row.tobytes() for row in first.answers.confidence}) == 4
+
+
+# Divergence
+
+
+@pytest.mark.parametrize(("replicas", "lost"), [(8, (5,)), (8, (1, 4)), (4, (2,)), (2, (0,))])
+def test_a_pair_that_diverged_is_dropped_and_said(tmp_path, monkeypatch, replicas, lost):
+    real = federation._round
+
+    def poisoned(run, whole, network, state, plan, round_, streams):
+        for place, stream in enumerate(streams):  # one of the replicas gets a model that is no number
+            if stream("noise", 0, 0).integers(2**63) in marks:
+                own = state.models[place]
+                state.models[place] = Weights(np.full_like(own.params, np.nan), own.buffers)
+        real(run, whole, network, state, plan, round_, streams)
+
+    keeper = Keeper()
+    trial = attacked_by(keeper, given(2), tmp_path, DATA, replicas)
+    marks = {replica_stream(trial.run, number, 0)("noise", 0, 0).integers(2**63) for number in lost}
+    monkeypatch.setattr(federation, "_round", poisoned)
+    finished(trial)
+    pairs = len({number // 2 for number in lost})
+    left = replicas // 2 - pairs
+    rows = table(trial, "attacks")
+    assert dict(zip(rows["metric"], rows["value"], strict=True))["diverged_pairs"] == pairs
+    if left < _halves.FEWEST:
+        assert keeper.answers is None and table(trial, "rounds")["kept"][-1] is None
+        return
+    assert keeper.answers is not None and keeper.answers.inside.shape == (2 * left, len(DATA.train))
+    assert np.isfinite(keeper.answers.confidence).all()
+    assert (keeper.answers.inside[0::2] ^ keeper.answers.inside[1::2]).all()
+
+
+def test_the_pairs_of_which_neither_diverged():
+    confidence = np.zeros((8, 3))
+    confidence[2, 1] = np.nan
+    confidence[7] = np.inf
+    assert _halves.complete_pairs(confidence).tolist() == [True, True, False, False, True, True, False, False]
+
+
+# Tasks
+
+
+def test_a_task_holds_a_few_replicas_and_no_more_than_its_share_of_memory(tmp_path, monkeypatch):
+    trial = opened(given(2), tmp_path, DATA)
+    pool = Keeper().pool(None, DATA, None)  # type: ignore[arg-type]
+    assert halves_tasks.groups(10, 4) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9)]
+    assert halves_tasks.together(trial.run, pool, 1000) == 4
+    assert halves_tasks.together(trial.run, pool, 8_000_000) == 2  # a block of 4 clients: 128 MB of models
+    assert halves_tasks.together(trial.run, pool, 10**9) == 1
+    loop = opened(given(2, training={"backend": "loop"}), tmp_path / "loop", DATA)
+    assert halves_tasks.together(loop.run, pool, 1000) == 1  # nothing is gained
