@@ -18,6 +18,9 @@ import numpy as np
 
 from algorithms.core.messages import Floats, Ints, Weights
 from algorithms.interfaces import AttackContract, ComponentContract, Problems, Run
+from attacks._adversary import Sight as Sight
+from attacks._adversary import adversary as adversary
+from attacks._adversary import sees as sees
 from attacks._results import Audit as Audit
 from attacks._results import Exposure as Exposure
 from attacks._results import Measure as Measure
@@ -123,9 +126,13 @@ class Attack(AttackContract, ComponentContract, Protocol):
 
     Attributes:
         KINDS: which of the three kinds of attacks it is; it may be several.
+        SEES: the least that the attacker has to see, as in the run's field ``server_sees``; None: what `sees` derives.
+        ADVERSARY: who the attacker is, as a noun; None: what `adversary` derives from what it sees.
     """
 
     KINDS: tuple[Literal["models", "updates", "replicas"], ...]
+    SEES: ClassVar[Sight | None] = None
+    ADVERSARY: ClassVar[str | None] = None
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:

@@ -127,7 +127,7 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
 def _circumstances(worker: Session) -> list[Any]:
     """Return what a shadow model depends on besides its job: the shadow set, and the run as far as it enters training."""
     run = worker.run.to_dict()
-    for name in ("rounds", "seed", "evaluate_every", "data", "clustering", "attacks"):
+    for name in ("rounds", "seed", "evaluate_every", "server_sees", "data", "clustering", "attacks"):
         del run[name]
     return [worker.data.digest(), worker.run.clustering.module.selection_size(worker.run.clustering.config), run]
 
