@@ -33,7 +33,7 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Problems, Run
-from datasets.components import read_when
+from datasets.components import ADDED_LATER, read_when
 
 LABEL = "IFCA-MIR"
 OWN_ATTACK = "client_mia"
@@ -61,14 +61,22 @@ class Config(ClusteredConfig):
     signal: str = Field("shadow_mia", description="the attack of this run whose accuracy is published as risk")
     # The paper trusts the server; where clients do not, it lets them attack by themselves (`attacks.client_mia`).
     risk_from: Literal["server", "own"] = Field(
-        "server", description="risk that a client weighs: what the server publishes, or what its own client_mia finds"
+        "server",
+        description="risk that a client weighs: what the server publishes, or what its own client_mia finds",
+        json_schema_extra=ADDED_LATER,
     )
     most_leaving: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, le=1)] | Literal["all"] = Field(
-        "all", description="clients that may leave a model per round: a number, a share of its clients (0.25), or all"
+        "all",
+        description="clients that may leave a model per round: a number, a share of its clients (0.25), or all",
+        json_schema_extra=ADDED_LATER,
     )
     # In units of the cost; on the raw scale, (1 - beta) nats and beta times a risk that differs by 0.1 at most.
     leaving_price: float = Field(
-        0.0, ge=0, le=100, description="added to the cost of every model but the one that the client used last"
+        0.0,
+        ge=0,
+        le=100,
+        description="added to the cost of every model but the one that the client used last",
+        json_schema_extra=ADDED_LATER,
     )
 
 
@@ -90,7 +98,9 @@ def problems(config: Config, run: Run) -> Problems:
         )
     own = next((attack for attack in run.attacks if attack.name == OWN_ATTACK), None)
     if config.risk_from == "own" and own is None:
-        found.append(("risk_from", f"own is what a client's own attack finds, so add {OWN_ATTACK} to the run's attacks"))
+        found.append(
+            ("risk_from", f"own is what a client's own attack finds, so add {OWN_ATTACK} to the run's attacks")
+        )
     elif config.risk_from == "own" and own is not None and own.config.attackers != "all":
         sentence = f"own needs {OWN_ATTACK} with attackers: all, because every client chooses by its own attack"
         found.append(("risk_from", f"{sentence}; got {own.config.attackers}"))

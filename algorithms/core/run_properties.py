@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 SIGHTS = ("models", "sum", "updates")  # what the server may see, from the least to the most
 
 

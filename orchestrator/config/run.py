@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import getitem
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,11 +36,14 @@ AnyComponent = Component[Any, Any]
 def trial_id(run: Run) -> str:
     """The id of a run: ten hexadecimal digits, equal for equal runs, however the sweep file writes them.
 
-    A server that sees every update is no part of it, so that results from before there was a choice are found.
+    Defaults of fields that were added later are no part of it, so that older results are found.
     """
     plain = run.to_dict()
-    if plain["server_sees"] == "updates":
+    if run.server_sees == RunFields.model_fields["server_sees"].default:
         del plain["server_sees"]
+    for key, component in chosen_components(run):
+        for field in component.config.beside_id():
+            del reduce(getitem, key, plain)[field]
     canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
