@@ -61,6 +61,9 @@ class AttackedModel:
         weights: the model.
         shadows: the results of `ModelAttack.train_shadow`, in the order of the attack's jobs.
         rng: the generator of this model and round.
+        sent: all models as they are sent out; empty: only this one is known.
+        own: [clients] the number of the model that each client trained last; None: all trained this one.
+        stream: returns generators that are the same for all models and in every round.
     """
 
     cluster: Cluster
@@ -68,6 +71,9 @@ class AttackedModel:
     weights: Weights
     shadows: Sequence[Any]
     rng: np.random.Generator
+    sent: Sequence[Weights] = ()
+    own: Ints | None = None
+    stream: Stream | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ def inherited(parent: type[Config], field: str, **conditions: Any) -> Any:
     return narrowed
 
 
-ADDED_LATER = {"added_later": True}
+ADDED_LATER: dict[str, Any] = {"added_later": True}
 """Declares (as ``json_schema_extra``) that results existed before a field did: its default is no part of a trial's id."""
 
 

@@ -43,7 +43,7 @@ def sight_problems(run: Run, slots: Sequence[Slot] = SLOTS) -> list[ConfigProble
         if reason and SIGHTS.index(least) > SIGHTS.index(run.server_sees):
             sentence = f"{component.name} {reason}, and the server sees {seen}; it needs server_sees: {least}"
             problems.append(ConfigProblem(sentence, key))
-    if run.measures_curvature and run.server_sees != "updates":
+    if run.measures_curvature:
         ranked = f"the server ranks every client by its own curvature (rho), and it sees {seen}"
         problems.append(ConfigProblem(f"{ranked}; whoever reads rho needs server_sees: updates", ("server_sees",)))
     return problems

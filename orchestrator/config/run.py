@@ -6,8 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, reduce
-from operator import getitem
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -42,8 +41,11 @@ def trial_id(run: Run) -> str:
     if run.server_sees == RunFields.model_fields["server_sees"].default:
         del plain["server_sees"]
     for key, component in chosen_components(run):
+        held: Any = plain
+        for part in key:
+            held = held[part]
         for field in component.config.beside_id():
-            del reduce(getitem, key, plain)[field]
+            del held[field]
     canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 

@@ -138,9 +138,9 @@ def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shad
     component = _find_attack(worker.run, attack)
     rng = stream(worker.run.seed, "audit", models.round, cluster)
     attacked = models.cluster(worker.data, cluster)
-    return component.module.audit(
-        component.config, AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng)
-    )
+    around = models.weights, models.own, worker.fixed
+    model = AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng, *around)
+    return component.module.audit(component.config, model)
 
 
 def _find_attack(run: Run, attack: str) -> Component[ModelAttack, Any]:

@@ -41,6 +41,7 @@ class RunState:
         statistics: client statistics by name (``rho``, ``weight``, ...), [clients] each.
         optimizer_states: arrays of the local optimizers by name, [clients, ...]; empty unless the training keeps them.
         canaries: the scores of the canaries that audit the release, by name; empty without an audit.
+        own_risks: [clients, clusters] risk that each client's own attack last found for every model; empty: none attacks.
         spent: the privacy budget that each round and model spent.
         resumed: the numbers of rounds after which the run was resumed.
     """
@@ -64,6 +65,7 @@ class RunState:
     statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     optimizer_states: dict[str, NDArray[Any]] = field(default_factory=dict)
     canaries: dict[str, NDArray[Any]] = field(default_factory=dict)
+    own_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     spent: list[Spending] = field(default_factory=list)
     resumed: list[int] = field(default_factory=list)
 
@@ -79,6 +81,7 @@ ARRAYS = (
     "published_risks",
     "measured_risks",
     "queried",
+    "own_risks",
 )
 PLAIN = ("names", "round", "start", "outer", "resumed")
 NAMED = ("statistics", "optimizer_states", "canaries")
