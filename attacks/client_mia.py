@@ -15,7 +15,11 @@ is carried over from the model that it did train, and nothing is fitted there.
 
 By chance the mean is 0.5. The worst attacker is chosen by the result: of many attackers that guess, the best has the
 accuracy ``client_mia_worst_attacker_null``, if they guess independently of each other; if all have nearly the same
-threshold, it is lower. Differences from the literature: attackers are never asked about their own examples.
+threshold, it is lower.
+
+Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
+loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a
+model of which it knows nothing is a guess, 0.5, in its own choice (``risk_from: own`` of ifca_mir).
 """
 
 from __future__ import annotations
@@ -127,9 +131,8 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     measures = _mean_rows("client_mia", found)
     trained = np.isin(who, model.cluster.clients)
     for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
-        measures += (
-            _mean_rows(subject, successes(scores[part], (asked & ~told)[part], outputs.member)) if part.any() else []
-        )
+        of_part = successes(scores[part], (asked & ~told)[part], outputs.member)
+        measures += _mean_rows(subject, of_part) if best(of_part) is not None else []
     if worst is not None:
         there = asked[worst] & ~told
         measures += _worst_rows(scores[worst, there], outputs.member[there], null, resampling)

@@ -235,6 +235,8 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
         lines.append(f"accuracy: for the clients of a group; MIA: accuracy of the attack on a model{guess}")
     if "aggregated_accuracy" in shown:
         lines.append("accuracy: on the clients' and on the server's test data" * ("test_accuracy" in shown))
+    if "client_mia_auc" in shown:
+        lines.append("client's MIA: a client attacks the records of others; mean over attackers and models")
     if "sia_mean" in shown:
         chance = {1 / value for setting in found.settings for value in setting.measured("sia_chance")}
         guess = f"1/{chance.pop():.3g}" if len(chance) == 1 else "1 / clients"
