@@ -102,6 +102,17 @@ def test_an_attacker_learns_from_its_own_test_examples_and_hold_outs_if_they_suf
     assert examples.y[EACH + 10 :].tolist() == noise.nonmembers.y[:50].tolist()
 
 
+def test_only_who_kept_back_too_little_gets_some_of_what_is_set_aside(noise):
+    some = replace(noise, test_owner=np.full(10, 0))  # client 0 has ten test examples, the others have none
+    aside = reserved(Config(), some, streams())
+    assert len(aside) == NONMEMBERS // 2
+    assert [(~lesson(Config(), some, client, streams())[1]).sum() for client in range(3)] == [10, EACH, EACH]
+    stored = {row.tobytes() for row in some.nonmembers.x[aside]}
+    drawn = [lesson(Config(), some, client, streams())[0].x[EACH:] for client in (1, 2, 1)]
+    assert all({row.tobytes() for row in one} <= stored for one in drawn)
+    assert drawn[0].tobytes() == drawn[2].tobytes() != drawn[1].tobytes()
+
+
 def test_an_attacker_is_not_asked_about_what_was_held_out_from_it(noise, network):
     owner = np.where(np.arange(NONMEMBERS) < 240, np.arange(NONMEMBERS) % CLIENTS, -1)
     data = replace(noise, nonmember_owner=owner)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +11,8 @@ from attacks.interfaces import adversary, sees
 from datasets.components import complete, components
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve, trial_id
+from orchestrator.trial.shadow_tasks import _circumstances
+from orchestrator.trial.worker_session import Session
 
 RUN: dict[str, Any] = {"rounds": 1, "data": "digits", "model": "mlp"}
 ATTACKS = {"sia": "updates", "whitebox_mia": "updates", "shadow_mia": "models", "cia": "models", "client_mia": "models"}
@@ -96,6 +99,13 @@ def test_who_sees_what_is_part_of_the_id_unless_it_is_as_it_always_was():
     ]
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
+
+
+def test_trials_that_differ_in_what_the_server_sees_share_their_shadow_models():
+    federation = SimpleNamespace(digest=lambda: "the same")
+    workers = [SimpleNamespace(run=resolve(RUN | {"server_sees": one}), data=federation) for one in ("updates", "sum")]
+    one, other = (_circumstances(cast(Session, worker)) for worker in workers)
+    assert one == other
 
 
 @pytest.mark.parametrize("changed", [{"risk_from": "own"}, {"most_leaving": 3}, {"leaving_price": 0.1}])
