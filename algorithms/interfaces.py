@@ -207,10 +207,12 @@ class AggregationContract(ComponentContract, Protocol):
         NEEDS: ``"mean"``, or ``"updates"`` if it reads every client's own update.
         SENSITIVITY: ``"mean"`` if the new model is the weighted mean update plus a function of the models sent so far,
             so that a client moves it by at most its weight times its clipped norm; None if no bound is known.
+        UPDATES_FOR: why it needs every client's update, as the predicate of a sentence; read if ``NEEDS`` is "updates".
     """
 
     NEEDS: Literal["mean", "updates"]
     SENSITIVITY: ClassVar[Literal["mean"] | None] = None
+    UPDATES_FOR: ClassVar[str] = "reads every client's own update"
 
     @staticmethod
     @abstractmethod
@@ -264,10 +266,12 @@ class PrivacyContract(ComponentContract, Protocol):
     Attributes:
         NEEDS: ``"mean"``, or ``"updates"`` if it reads every client's own update.
         NOISY: whether ``noise`` is drawn while clients train.
+        UPDATES_FOR: why it needs every client's update, as the predicate of a sentence; read if ``NEEDS`` is "updates".
     """
 
     NEEDS: Literal["mean", "updates"]
     NOISY: ClassVar[bool] = False
+    UPDATES_FOR: ClassVar[str] = "reads every client's own update"
 
     @staticmethod
     @abstractmethod
@@ -321,6 +325,7 @@ class Run(RunProperties):
         evaluate_every: number of rounds between evaluations.
         participation_rate: share (fixed) or probability (poisson) with which a client takes part in a round.
         curvature: how clients measure the curvature of their loss, if a component reads rho.
+        server_sees: what the server sees of the clients: every update, their sum for each model, or the models alone.
     """
 
     rounds: int
@@ -338,3 +343,4 @@ class Run(RunProperties):
     privacy: Component[PrivacyContract, PrivacyConfig]
     curvature: CurvatureConfig
     attacks: tuple[Component[Any, Any], ...] = ()
+    server_sees: Literal["updates", "sum", "models"] = "updates"

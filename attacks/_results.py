@@ -75,6 +75,8 @@ class Audit:
         measured_risk: attack accuracy on the clients' examples, for the tables; it may differ from the estimate of an
             attacker without the clients' data. None: the published risk.
         chosen: the attack, one of those in ``scores``, whose accuracy is the risk; None: the only one.
+        own_risks: [clients] accuracy of each client's own attack on the model, NaN if it makes none; None: no attack by
+            clients.
     """
 
     published_risk: float | None
@@ -83,6 +85,7 @@ class Audit:
     metrics: Mapping[str, float] = field(default_factory=dict)
     measured_risk: float | None = None
     chosen: str | None = None
+    own_risks: NDArray[np.float64] | None = None
 
     @property
     def risk(self) -> float | None:

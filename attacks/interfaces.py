@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from algorithms.core.messages import Floats, Ints, Weights
 from algorithms.interfaces import AttackContract, ComponentContract, Problems, Run
+from attacks._adversary import Sight as Sight
+from attacks._adversary import adversary as adversary
+from attacks._adversary import sees as sees
 from attacks._results import Audit as Audit
 from attacks._results import Exposure as Exposure
 from attacks._results import Measure as Measure
@@ -65,6 +68,9 @@ class AttackedModel:
         weights: the model.
         shadows: the results of `ModelAttack.train_shadow`, in the order of the attack's jobs.
         rng: the generator of this model and round.
+        sent: all models as they are sent out; empty: only this one is known.
+        own: [clients] the number of the model that each client trained last; None: all trained this one.
+        stream: returns generators that are the same for all models and in every round.
     """
 
     cluster: Cluster
@@ -72,6 +78,9 @@ class AttackedModel:
     weights: Weights
     shadows: Sequence[Any]
     rng: np.random.Generator
+    sent: Sequence[Weights] = ()
+    own: Ints | None = None
+    stream: Stream | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +139,13 @@ class Attack(AttackContract, ComponentContract, Protocol):
 
     Attributes:
         KINDS: which of the four kinds of attacks it is; it may be several.
+        SEES: the least that the attacker has to see, as in the run's field ``server_sees``; None: what `sees` derives.
+        ADVERSARY: who the attacker is, as a noun; None: what `adversary` derives from what it sees.
     """
 
     KINDS: tuple[Literal["models", "updates", "replicas", "halves"], ...]
+    SEES: ClassVar[Sight | None] = None
+    ADVERSARY: ClassVar[str | None] = None
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:

@@ -67,6 +67,10 @@ def inherited(parent: type[Config], field: str, **conditions: Any) -> Any:
     return narrowed
 
 
+ADDED_LATER: dict[str, Any] = {"added_later": True}
+"""Declares (as ``json_schema_extra``) that results existed before a field did: its default is no part of a trial's id."""
+
+
 class Config(BaseModel):
     """The base class of every component's fields.
 
@@ -93,6 +97,12 @@ class Config(BaseModel):
     def dump_read(self) -> dict[str, Any]:
         """Return the fields that are read, as plain JSON values."""
         return self.model_dump(mode="json", exclude=set(self.unread_fields()))
+
+    def beside_id(self) -> set[str]:
+        """Return the fields that were added later (`ADDED_LATER`) and have their defaults, so that old ids stay."""
+        described = {name: field.json_schema_extra for name, field in type(self).model_fields.items()}
+        later = {name for name, extra in described.items() if isinstance(extra, dict) and extra.get("added_later")}
+        return {name for name in later if getattr(self, name) == type(self).model_fields[name].default}
 
 
 def readable(config: type[Config], field: str) -> list[str]:

@@ -19,6 +19,7 @@ from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.interfaces import Metrics, State
 
 NEEDS = "updates"
+UPDATES_FOR = "takes the median of the clients' values in each coordinate, which no sum contains"
 LABEL = "FedMedian"
 PIECE = 1 << 17  # numbers that are sorted at a time, so that the updates are never copied as a whole
 

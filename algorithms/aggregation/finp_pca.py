@@ -33,6 +33,7 @@ from algorithms.interfaces import Metrics, State
 from datasets.components import Config as SlotConfig
 
 NEEDS = "updates"
+UPDATES_FOR = "solves for weights from the inner products of the clients' updates, which no sum contains"
 LABEL = "FinP-PCA"
 METRICS = (
     Metric("pca_objective", AGGREGATION, "PCA objective", "lower", "", 4),

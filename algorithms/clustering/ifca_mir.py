@@ -6,6 +6,13 @@
                      trains theta_{j_i} on the plain loss and sends it back
                      theta_j <- mean of what the clients of cluster j sent
 
+    where a model must not empty:   c_ij <- cost + leaving_price for all j but the model that client i used last
+                                    at most most_leaving clients leave a model, those with the largest gain in cost
+
+The last two lines are no part of the algorithm but what the paper names as future work: whoever leaves a small model
+makes it smaller, and so riskier for those who stay. They apply as soon as risk counts, not while clients are sorted by
+loss alone. Without them (the default) the algorithm is as printed.
+
 Differences from the paper: it does not say how a client's beta follows from its tolerance tau, nor on which scale nats
 and accuracies are added. Both are options here; by default, beta falls from 1 at the lowest tau to 0 at the highest, so
 that clients sort themselves by tolerance, and the formula is used as printed.
@@ -14,9 +21,10 @@ that clients sort themselves by tolerance, and the formula is used as printed.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.clustering import _preference
@@ -25,9 +33,12 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Problems, Run
-from datasets.components import read_when
+from datasets.components import ADDED_LATER, read_when
 
 LABEL = "IFCA-MIR"
+OWN_ATTACK = "client_mia"
+UNKNOWN_RISK = 0.5  # an attack of which nothing is known can only be expected to guess
+ROUNDING = 1e-9  # a share of 0.3 of ten clients are three, although 0.3 * 10 may fall below 3 in floating point
 
 
 class Config(ClusteredConfig):
@@ -48,6 +59,25 @@ class Config(ClusteredConfig):
         "raw", description="raw adds nats and accuracy as printed; normalized maps both to about [0, 1]"
     )
     signal: str = Field("shadow_mia", description="the attack of this run whose accuracy is published as risk")
+    # The paper trusts the server; where clients do not, it lets them attack by themselves (`attacks.client_mia`).
+    risk_from: Literal["server", "own"] = Field(
+        "server",
+        description="risk that a client weighs: what the server publishes, or what its own client_mia finds",
+        json_schema_extra=ADDED_LATER,
+    )
+    most_leaving: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, le=1)] | Literal["all"] = Field(
+        "all",
+        description="clients that may leave a model per round: a number, a share of its clients (0.25), or all",
+        json_schema_extra=ADDED_LATER,
+    )
+    # In units of the cost; on the raw scale, (1 - beta) nats and beta times a risk that differs by 0.1 at most.
+    leaving_price: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="added to the cost of every model but the one that the client used last",
+        json_schema_extra=ADDED_LATER,
+    )
 
 
 starts, selection_size = _preference.starts, _preference.selection_size
@@ -59,13 +89,21 @@ def risk_signal(config: Config) -> str:
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse a signal that no attack of the run measures, and thresholds that leave beta undefined."""
+    """Refuse risks that no attack of the run measures, and thresholds that leave beta undefined."""
     signals = [attack.name for attack in run.attacks if attack.module.RISK]
     found = []
     if config.signal not in signals:
         found.append(
             ("signal", f"must name an attack of this run that measures a risk, one of {signals}; got {config.signal!r}")
         )
+    own = next((attack for attack in run.attacks if attack.name == OWN_ATTACK), None)
+    if config.risk_from == "own" and own is None:
+        found.append(
+            ("risk_from", f"own is what a client's own attack finds, so add {OWN_ATTACK} to the run's attacks")
+        )
+    elif config.risk_from == "own" and own is not None and own.config.attackers != "all":
+        sentence = f"own needs {OWN_ATTACK} with attackers: all, because every client chooses by its own attack"
+        found.append(("risk_from", f"{sentence}; got {own.config.attackers}"))
     if config.preference == "threshold" and config.lowest_threshold >= config.highest_threshold:
         found.append(("lowest_threshold", "must be below highest_threshold if beta follows the threshold"))
     return found
@@ -87,11 +125,51 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
     With ``beta = 0`` the costs equal the losses, bit for bit, and the choice is that of IFCA.
 
     Returns:
-        The chosen model [clients], and the costs [clients, clusters].
+        The chosen model [clients], and the costs [clients, clusters]. A client that has to stay has no other choice:
+        the other models cost it infinity.
     """
     beta = preferences.beta[:, None]
-    f, risk = view.losses, view.published_risks[None, :]
+    f, risk = view.losses, _risks(config, view)
     if config.scale == "normalized":
         f, risk = f / math.log(view.classes), 2 * (risk - 0.5)
     costs = (1 - beta) * f + beta * risk
-    return cheapest(costs, view.losses, view.previous), costs
+    if not view.risk_counts:
+        return cheapest(costs, view.losses, view.previous), costs
+    elsewhere = (np.arange(costs.shape[1]) != view.previous[:, None]) & (view.previous >= 0)[:, None]
+    if config.leaving_price:
+        costs = costs + config.leaving_price * elsewhere
+    chosen = cheapest(costs, view.losses, view.previous)
+    if config.most_leaving == "all":
+        return chosen, costs
+    kept = _kept(config.most_leaving, costs, chosen, view.previous)
+    return np.where(kept, view.previous, chosen), np.where(kept[:, None] & elsewhere, np.inf, costs)
+
+
+def _risks(config: Config, view: View) -> Doubles:
+    """Return the risk of each model as clients see it: [1, clusters], or [clients, clusters] if each has its own."""
+    if config.risk_from == "server":
+        return view.published_risks[None, :]
+    if view.own_risks is None:
+        return np.full(view.losses.shape, UNKNOWN_RISK)
+    return np.where(np.isnan(view.own_risks), UNKNOWN_RISK, view.own_risks)
+
+
+def _kept(most: float, costs: Doubles, chosen: Ints, previous: Ints) -> NDArray[np.bool_]:
+    """Return which clients have to stay because others, who gain more, leave the same model [clients].
+
+    A share is rounded down to whole clients; among equal gains the lower number of the client goes first.
+
+    Args:
+        most: how many may leave a model, or (a float) which share of its clients.
+        costs: [clients, clusters].
+        chosen: [clients] the model that each client would choose.
+        previous: [clients] the model used last; nobody leaves -1.
+    """
+    rows, kept = np.arange(len(chosen)), np.zeros(len(chosen), bool)
+    gains = costs[rows, previous] - costs[rows, chosen]
+    for model in np.unique(previous[previous >= 0]):
+        users = previous == model
+        leaving = np.flatnonzero(users & (chosen != model))
+        allowed = most if isinstance(most, int) else math.floor(most * users.sum() + ROUNDING)
+        kept[leaving[np.argsort(-gains[leaving], kind="stable")[allowed:]]] = True
+    return kept

@@ -33,12 +33,17 @@ class View:
         published_risks: [clusters] attack accuracy published with each model, a fraction.
         previous: [clients] the model chosen last (-1: none).
         classes: number of labels.
+        own_risks: [clients, clusters] accuracy of each client's own attack on each model, a fraction; None: no client
+            has attacked yet, or none does.
+        risk_counts: whether risk counts in this choice, and with it all that limits leaving a model.
     """
 
     losses: Doubles
     published_risks: Doubles
     previous: Ints
     classes: int
+    own_risks: Doubles | None = None
+    risk_counts: bool = True
 
 
 @dataclass(frozen=True)

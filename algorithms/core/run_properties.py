@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+SIGHTS = ("models", "sum", "updates")  # what the server may see, from the least to the most
+
 
 class RunProperties:
     """Properties of a run, and the run as plain values."""
@@ -36,7 +38,7 @@ class RunProperties:
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON values, with all fields that are read."""
         slots = ("model", "training", "clustering", "objective", "aggregation")
-        settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate")
+        settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate", "server_sees")
         unread = self.split.module.unread_of_data(self.split.config, self.data.config)
         data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
         privacy = {n: value for n, value in self.privacy.to_dict().items() if n != "noise" or self.draws_noise}

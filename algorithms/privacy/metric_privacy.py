@@ -34,6 +34,7 @@ from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "updates", True
+UPDATES_FOR = "divides the noise by the largest distance between two clients' models, which no sum contains"
 LABEL = "metric privacy"
 METRICS = (
     *_server_noise.METRICS,

@@ -73,6 +73,12 @@ class RunFields(Config):
         description="fraction of the clients (fixed) or probability of each client (poisson) to take part in a round",
     )
 
+    # The papers' server receives every update. Secure aggregation shows it sums; outsiders and clients see models.
+    server_sees: Literal["updates", "sum", "models"] = Field(
+        "updates",
+        description="what the server sees of clients: every update, their sum per model (secure sum), or released models",
+    )
+
     @field_validator("participation_rate")
     @classmethod
     def _rate(cls, value: float, info: ValidationInfo) -> float:

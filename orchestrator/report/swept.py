@@ -9,7 +9,7 @@ from orchestrator.report.values import Row, Value, lookup, text
 SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "aggregation", "privacy")
 SLOT_NAMES = tuple(f"{slot}.name" for slot in SLOTS)
 # Keys of a run without a dot that are not slots: they are settings only if they differ between trials.
-PLAIN_KEYS = ("rounds", "evaluate_every")
+PLAIN_KEYS = ("rounds", "evaluate_every", "server_sees")
 # Keys in which the repetitions of a setting differ: the deal of the data and the seed of everything else.
 DEAL = "data.split_seed"
 REPEATS = (DEAL, "seed")

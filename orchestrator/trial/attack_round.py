@@ -74,6 +74,13 @@ class ClusterModels:
         found: list[int] = np.flatnonzero(self.users.any(axis=1)).tolist()
         return found
 
+    @property
+    def own(self) -> Ints:
+        """The model that each client trained last, [clients]; -1: none."""
+        rounds = np.where(self.users, self.trained_rounds[:, None], -1)
+        found: Ints = np.where(self.users.any(axis=0), rounds.argmax(axis=0), -1)
+        return found
+
     def cluster(self, data: Federation, number: int) -> Cluster:
         """Return one of the models with its clients."""
         return Cluster(data, number, np.flatnonzero(self.users[number]), np.flatnonzero(self.left[number]))
@@ -222,6 +229,22 @@ def updates_due(run: Run, round_: int) -> list[AttackComponent]:
 
 def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:
     return rounds_done % attack.config.every == 0 or rounds_done == run.rounds
+
+
+def own_risks(before: NDArray[np.float64], found: Findings, clusters: int) -> NDArray[np.float64]:
+    """Return the risk that each client's own attack found for every model [clients, clusters]; empty: none attacked.
+
+    Args:
+        before: the same before the attacks of ``found``; what they did not measure anew is kept.
+        found: results of attacks.
+        clusters: number of models.
+    """
+    risks = before
+    for _, _, cluster, audit in found.audits:
+        if audit.own_risks is not None:
+            risks = risks.copy() if risks.size else np.full((len(audit.own_risks), clusters), np.nan)
+            risks[:, cluster] = audit.own_risks
+    return risks
 
 
 def risk_signal(run: Run) -> str | None:

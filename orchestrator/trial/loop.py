@@ -177,6 +177,7 @@ class Rounds:
                 found.audits.append((attack.name, round_, cluster, audit))
                 if attack.name == signal:
                     self._publish(cluster, audit)
+        state.own_risks = attack_round.own_risks(state.own_risks, found, len(state.models))
         return found
 
     def _publish(self, cluster: int, audit: Audit) -> None:
@@ -197,7 +198,8 @@ class Rounds:
     def _choose(self, round_: int) -> None:
         """Let every client choose its model."""
         state = self.state
-        view = View(state.selection, state.published_risks, state.assignment, self.data.classes)
+        known = state.selection, state.published_risks, state.assignment
+        view = View(*known, self.data.classes, state.own_risks if state.own_risks.size else None)
         state.assignment, self.costs = self.choose(round_, view)
 
     def _train(self, round_: int) -> list[BlockResult]:

@@ -227,6 +227,7 @@ def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[s
         "choice_cost": of_own_model(shot.costs, state.assignment),
         "published_risk": state.published_risks[state.assignment],
     }
+    columns |= {"own_risk": of_own_model(state.own_risks, state.assignment)} if state.own_risks.size else {}
     for j, name in enumerate(shot.names):
         columns[f"loss_{name}"] = state.losses[:, j]
     for _, _, exposure in found.exposures:

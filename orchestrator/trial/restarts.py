@@ -131,15 +131,13 @@ class Trial:
             return random_partition(clustering.config.clusters, self.data.clients, rng), view.losses
         # During the comparison, risk does not count, so that every algorithm compares the same initializations.
         neutral = replace(self.preferences, beta=np.zeros(self.data.clients))
+        measured = bool(np.isfinite(self.state.measured_risks).any())
+        by_loss, view = replace(view, risk_counts=False), replace(view, risk_counts=measured)
         if self.comparing:
-            return clustering.module.choose(clustering.config, view, neutral)
-        if self._risk_counts_now():
-            self.state.reference, _ = clustering.module.choose(clustering.config, view, neutral)
+            return clustering.module.choose(clustering.config, by_loss, neutral)
+        if measured and (self.state.reference < 0).any():  # the first choice in which risk counts
+            self.state.reference, _ = clustering.module.choose(clustering.config, by_loss, neutral)
         return clustering.module.choose(clustering.config, view, self.preferences)
-
-    def _risk_counts_now(self) -> bool:
-        """Return whether this is the first choice for which a risk has been measured."""
-        return bool((self.state.reference < 0).any() and np.isfinite(self.state.measured_risks).any())
 
     def _compare(self) -> None:
         """Keep the current initialization if it is the best so far, then try the next or continue with the best."""

@@ -134,7 +134,7 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
 def _circumstances(worker: Session) -> list[Any]:
     """Return what a shadow model depends on besides its job: the shadow set, and the run as far as it enters training."""
     run = worker.run.to_dict()
-    for name in ("rounds", "seed", "evaluate_every", "data", "clustering", "attacks"):
+    for name in ("rounds", "seed", "evaluate_every", "server_sees", "data", "clustering", "attacks"):
         del run[name]
     return [worker.data.digest(), worker.run.clustering.module.selection_size(worker.run.clustering.config), run]
 
@@ -145,9 +145,9 @@ def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shad
     component = _find_attack(worker.run, attack)
     rng = stream(worker.run.seed, "audit", models.round, cluster)
     attacked = models.cluster(worker.data, cluster)
-    return component.module.audit(
-        component.config, AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng)
-    )
+    around = models.weights, models.own, worker.fixed
+    model = AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng, *around)
+    return component.module.audit(component.config, model)
 
 
 def _find_attack(run: Run, attack: str) -> Component[ModelAttack, Any]:

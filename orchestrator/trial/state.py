@@ -41,6 +41,7 @@ class RunState:
         statistics: client statistics by name (``rho``, ``weight``, ...), [clients] each.
         optimizer_states: arrays of the local optimizers by name, [clients, ...]; empty unless the training keeps them.
         canaries: the scores of the canaries that audit the release, by name; empty without an audit.
+        own_risks: [clients, clusters] risk that each client's own attack last found for every model; empty: none attacks.
         spent: the privacy budget that each round and model spent.
         resumed: the numbers of rounds after which the run was resumed.
         history: [rounds, clients] the model that each client trained in each round of this start, -1 if it took no part.
@@ -65,6 +66,7 @@ class RunState:
     statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     optimizer_states: dict[str, NDArray[Any]] = field(default_factory=dict)
     canaries: dict[str, NDArray[Any]] = field(default_factory=dict)
+    own_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     spent: list[Spending] = field(default_factory=list)
     resumed: list[int] = field(default_factory=list)
     history: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
@@ -82,6 +84,7 @@ ARRAYS = (
     "measured_risks",
     "queried",
     "history",
+    "own_risks",
 )
 PLAIN = ("names", "round", "start", "outer", "resumed")
 NAMED = ("statistics", "optimizer_states", "canaries")

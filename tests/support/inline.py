@@ -38,9 +38,9 @@ class InlineShadows:
                 lambda *p: integer(run.seed, *p),
             )
             shadows = [attack.module.train_shadow(job, data, network, run) for job in jobs]
-            model = AttackedModel(
-                cluster, network, models.weights[j], shadows, stream(run.seed, "audit", models.round, j)
-            )
+            rng, fixed = stream(run.seed, "audit", models.round, j), _sessions[setup.key].fixed
+            around = models.weights, models.own, fixed
+            model = AttackedModel(cluster, network, models.weights[j], shadows, rng, *around)
             found[j] = attack.module.audit(attack.config, model)
         return found
 

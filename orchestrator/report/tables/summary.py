@@ -11,6 +11,7 @@ from algorithms.core.metric import CURVATURE, Metric
 from orchestrator.metric_names import families
 from orchestrator.report.data import Results, Setting, counts
 from orchestrator.report.swept import SLOT_NAMES
+from orchestrator.report.tables.adversaries import adversary_sentence
 from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
@@ -70,7 +71,13 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     """
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results), READING]
     blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
-    blocks += [deal_line(results), PAIRED if paired else "", _attacks(results)]
+    who = escape(adversary_sentence(results))
+    blocks += [
+        deal_line(results),
+        PAIRED if paired else "",
+        _attacks(results),
+        f"{who[:1].upper()}{who[1:]}." if who else "",
+    ]
     own = set(results.metrics) - shown_beside(results.metrics)
     for family, metrics in families([name for name in results.metrics if name in own]).items():
         chance = guessing(((metric.label, metric) for metric in metrics), results)

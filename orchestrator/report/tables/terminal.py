@@ -13,6 +13,7 @@ from orchestrator.metric_names import Shown, least_important, metric, table_colu
 from orchestrator.report.data import Results, Setting, Trials, counts, results, rows
 from orchestrator.report.estimate import FEWEST
 from orchestrator.report.swept import DEAL
+from orchestrator.report.tables.adversaries import adversary_sentence
 from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
@@ -206,7 +207,8 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
     elif len(counts(found.trials)) > 1:
         lines[0] += "; only finished trials count"
     lines += _reading(found, {name for column in columns for name in column.metrics})
-    lines += [_attacks(found), guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
+    lines += [_attacks(found), adversary_sentence(found)]
+    lines += [guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
     lines += [*guarantee_lines(found), *(f"note: {one}" for one in trial_notes(found.trials))]
     foreign = foreign_models_by_setting(found)
     lines += [f"note: {one}" for one in foreign[:MOST_SETTINGS]]
@@ -233,6 +235,8 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
         lines.append(f"accuracy: for the clients of a group; MIA: accuracy of the attack on a model{guess}")
     if "aggregated_accuracy" in shown:
         lines.append("accuracy: on the clients' and on the server's test data" * ("test_accuracy" in shown))
+    if "client_mia_auc" in shown:
+        lines.append("client's MIA: a client attacks the records of others; mean over attackers and models")
     if "sia_mean" in shown:
         chance = {1 / value for setting in found.settings for value in setting.measured("sia_chance")}
         guess = f"1/{chance.pop():.3g}" if len(chance) == 1 else "1 / clients"

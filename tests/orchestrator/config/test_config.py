@@ -141,7 +141,7 @@ def test_all_problems_are_told_at_once() -> None:
         "seed: must be an integer >= 0, got -1",
         "typo: unknown key. Known: aggregation, attacks, clustering, curvature, data, evaluate_every, model, "
         "objective, participation, participation_rate, privacy, "
-        "rounds, seed, training",
+        "rounds, seed, server_sees, training",
     ]
 
 

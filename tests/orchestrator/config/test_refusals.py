@@ -25,7 +25,7 @@ def test_the_good_file_is_good() -> None:
             "clusterin:",
             "x.yaml:6: base.clusterin: unknown key. Did you mean 'clustering'? Known: "
             "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
-            "participation_rate, privacy, rounds, seed, training",
+            "participation_rate, privacy, rounds, seed, server_sees, training",
         ),
         (
             "name: ifca",
@@ -79,7 +79,7 @@ def test_the_good_file_is_good() -> None:
             "  sed:",
             "x.yaml:9: sweep.sed: unknown key. Did you mean 'seed'? Known: "
             "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
-            "participation_rate, privacy, rounds, seed, training",
+            "participation_rate, privacy, rounds, seed, server_sees, training",
         ),
         (
             "  seed:",
@@ -92,7 +92,7 @@ def test_the_good_file_is_good() -> None:
             "  clustring.clusters:",
             "x.yaml:9: sweep.clustring.clusters: unknown key. Did you mean 'clustering'? Known: aggregation, "
             "attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
-            "participation_rate, privacy, rounds, seed, training",
+            "participation_rate, privacy, rounds, seed, server_sees, training",
         ),
         ("  seed:", "  base.seed:", "x.yaml:9: sweep.base.seed: swept keys start inside base; write 'seed'"),
         ("  seed:", "  rounds.x:", "x.yaml:9: sweep.rounds.x: rounds is 4, which has no x in it"),
@@ -198,7 +198,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
         "x.yaml:3: base.rounds: must be an integer >= 1, got 0",
         "x.yaml:4: base.seeed: unknown key. Did you mean 'seed'? Known: aggregation, attacks, clustering, "
         "curvature, data, evaluate_every, model, objective, participation, "
-        "participation_rate, privacy, rounds, seed, training",
+        "participation_rate, privacy, rounds, seed, server_sees, training",
         "x.yaml:5: base.rounds: is given twice, first on line 3",
         "x.yaml:11: sweep.seed.grid_search.2: must be a finite number, got .inf",
         "x.yaml:11: sweep.seed.grid_search.1: must be an integer >= 0, got 'x'",

@@ -133,6 +133,20 @@ def test_settings_with_different_attacks_have_dashes_and_are_told_apart() -> Non
     assert "## Attacks" not in summary_markdown(found(*attacked))
 
 
+def test_a_reader_is_told_which_adversary_a_number_belongs_to() -> None:
+    """One line for all settings if they have the same attacks; otherwise each is said with its settings."""
+    both = [trial(f"a{s}", "ifca", 0.1, s, accuracy=0.9) | {"attacks": "sia,shadow_mia,client_mia"} for s in range(3)]
+    other = [trial(f"b{s}", "ifca_mir", 0.1, s, accuracy=0.9) | {"attacks": "shadow_mia,made_up"} for s in range(3)]
+    server = "sia by the server, who sees every client's update"
+    line = f"{server}; shadow_mia by anybody who has the models; client_mia by another client, who has all models"
+    assert f"attackers: {line}" in " ".join(printed(both, 120).split())
+    assert f"Attackers: {line}." in summary_markdown(found(*both)).replace("\\", "")
+    shown = " ".join(printed([*both, *other], 120).split())
+    assert "shadow_mia by anybody who has the models (clustering IFCA-MIR, minority ratio 0.1)" in shown
+    assert "another client, who has all models (clustering IFCA, minority ratio 0.1)" in shown
+    assert "attackers" not in printed([one | {"attacks": ""} for one in both], 120)
+
+
 def test_the_order_of_the_trials_does_not_change_a_byte() -> None:
     shuffled = [THREE[i] for i in (2, 0, 1)]
     assert summary_csv(found(*shuffled)) == summary_csv(found(*THREE))

@@ -1,0 +1,232 @@
+"""A client as attacker: it knows its own examples, receives all models, and attacks the records of the other clients.
+
+    for each model theta_j, every 5 rounds, for each attacker i:
+        theta_a     the model that i trained: theta_j if i trained it, else the one that i trained last
+        threshold   that tells i's training examples from examples that i kept back best, by their loss on theta_a;
+                    one for each class of which i has ten of both, else one for all classes           (Yeom et al. 2018)
+        ask theta_j about the training examples of the other clients of cluster j, and about non-members that look alike
+        A_ij        (TPR + TNR) / 2 of the rule "member if the loss is below the threshold", and AUC
+    reported: mean of A_ij over the attackers, and the worst attacker, the one with the highest A_ij
+
+It takes no shadow model and no help of the server: it is the attack that clients can make alone (Jung et al. 2025 name
+it for servers that are not trusted). How well it does is measured by an oracle that knows the other clients' records, as
+with ``signal: oracle`` of shadow_mia. On a model that i did not train it has no members of its own, so its threshold
+is carried over from the model that it did train, and nothing is fitted there.
+
+By chance the mean is 0.5. The worst attacker is chosen by the result: of many attackers that guess, the best has the
+accuracy ``client_mia_worst_attacker_null``, if they guess independently of each other; if all have nearly the same
+threshold, it is lower.
+
+Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
+loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a
+model of which it knows nothing is a guess, 0.5, in its own choice (``risk_from: own`` of ifca_mir).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from algorithms.core.metric import MEMBERSHIP, Column, Metric
+from algorithms.interfaces import Run
+from attacks import _client_lessons
+from attacks._client_lessons import attackers, lesson, reserved
+from attacks._shadow_jobs import wear
+from attacks.interfaces import AttackedModel, Audit, Measure, Stream
+from attacks.metrics import intervals, membership
+from attacks.metrics.attackers import MEASURED, Successes, best, successes
+from attacks.metrics.chance import worst_by_chance
+from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
+from datasets.components import Config as SlotConfig
+from datasets.federation import DataError, Ints
+from datasets.roles import NOBODY
+
+KINDS = ("models",)
+LABEL = "client's attack"
+ADVERSARY = "another client, who has all models"
+METRICS = (
+    Metric("client_mia_accuracy", MEMBERSHIP, "client's MIA accuracy, mean attacker and model", "lower", chance=0.5),
+    Metric(
+        "client_mia_auc",
+        MEMBERSHIP,
+        "client's MIA AUC, mean attacker and model",
+        "lower",
+        chance=0.5,
+        table=Column(5, "client's\nMIA AUC"),
+    ),
+    Metric("client_mia_auc_worst", MEMBERSHIP, "client's MIA AUC, worst model", "lower", chance=0.5),
+    Metric(
+        "client_mia_worst_attacker",
+        MEMBERSHIP,
+        "client's MIA accuracy, worst attacker",
+        "lower",
+        chance="client_mia_worst_attacker_null",
+    ),
+    Metric("client_mia_worst_attacker_null", MEMBERSHIP, "client's MIA accuracy, worst attacker by chance"),
+)
+
+
+class Config(SlotConfig):
+    """Fields of the attack by clients."""
+
+    every: int = Field(5, ge=1, description="rounds from one attack to the next; its result is kept in between")
+    attackers: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
+        "all",
+        description="clients that attack: a number of them, drawn once per run, or all that can learn a threshold",
+    )
+    # With a threshold from three examples of a class, the attack would fit their noise.
+    per_class: int = Field(
+        10, ge=1, description="fewest own members, and non-members, of a class that get a threshold of their own"
+    )
+    set_aside: float = Field(
+        0.5, gt=0, lt=1, description="share of nobody's non-members for attackers who kept back fewer than ten"
+    )
+    # Whoever chooses the lower of two measured risks also chooses errors that are too low.
+    published_share: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
+        "auto",
+        description="share of the asked examples that serve the clients' own choice alone; auto: 0.5 if they use it",
+    )
+    queries: int = Field(2000, ge=1, description="members of a model that are asked about at most, and non-members")
+
+
+data_problems = _client_lessons.data_problems
+
+
+def resolve(config: Config, run: Run) -> Config:
+    """Replace ``auto`` in ``published_share``: half where clients choose by the risk that they find, else nothing."""
+    if config.published_share != "auto":
+        return config
+    uses = getattr(run.clustering.config, "risk_from", "server") == "own"
+    return config.model_copy(update={"published_share": 0.5 if uses else 0.0})
+
+
+def audit(config: Config, model: AttackedModel) -> Audit:
+    """Let each attacker attack one model.
+
+    Args:
+        config: the component's fields.
+        model: the model under attack, with the others that were sent out.
+
+    Raises:
+        DataError: no client can learn a threshold, or nothing is left to ask about (`data_problems`).
+    """
+    data, stream = model.cluster.data, model.stream or _unseeded
+    for _, sentence in data_problems(config, data):
+        raise DataError(sentence)
+    who = attackers(config, data, stream)
+    asking, choosing, resampling = model.rng.spawn(3)
+    outputs, owner = _ask(config, model, reserved(config, data, stream), asking)
+    thresholds = np.stack([_learned(config, model, client, stream) for client in who.tolist()])
+    scores = thresholds[:, outputs.labels] - membership.losses(outputs.logits, outputs.labels)
+    asked = owner[None, :] != who[:, None]
+    told = _told(config, outputs.member, choosing)
+    found = successes(scores, asked & ~told, outputs.member)
+    own = successes(scores, asked & told, outputs.member) if told.any() else found
+    risks = np.full(data.clients, NAN)
+    risks[who] = own.by_attacker["balanced_accuracy"]
+    worst, null = best(found), worst_by_chance(found.members, found.nonmembers)
+    measures = _mean_rows("client_mia", found)
+    trained = np.isin(who, model.cluster.clients)
+    for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
+        of_part = successes(scores[part], (asked & ~told)[part], outputs.member)
+        measures += _mean_rows(subject, of_part) if best(of_part) is not None else []
+    if worst is not None:
+        there = asked[worst] & ~told
+        measures += _worst_rows(scores[worst, there], outputs.member[there], null, resampling)
+    highest = NAN if worst is None else float(found.by_attacker["balanced_accuracy"][worst])
+    metrics = {"client_mia_accuracy": found.mean["balanced_accuracy"][0], "client_mia_auc": found.mean["auc"][0]}
+    metrics |= {"client_mia_worst_attacker": highest, "client_mia_worst_attacker_null": null}
+    return Audit(None, tuple(measures), metrics=metrics, own_risks=risks)
+
+
+def learn(outputs: Outputs, classes: int, per_class: int) -> Doubles:
+    """Return the loss below which an example is taken for a member, for each class [classes], in nats.
+
+    Args:
+        outputs: a model's outputs on examples whose membership the attacker knows.
+        classes: number of classes.
+        per_class: fewest members, and non-members, of a class with a threshold of its own.
+    """
+    signal, member = -membership.losses(outputs.logits, outputs.labels), outputs.member
+    thresholds = np.full(classes, -membership.best_threshold(signal, member))
+    for label in np.unique(outputs.labels):
+        of_class = outputs.labels == label
+        if min((of_class & member).sum(), (of_class & ~member).sum()) >= per_class:
+            thresholds[label] = -membership.best_threshold(signal[of_class], member[of_class])
+    return thresholds
+
+
+def _learned(config: Config, model: AttackedModel, client: int, stream: Stream) -> Doubles:
+    """Return the thresholds [classes] that ``client`` learns on the attacked model or, if it did not train it, its own."""
+    number, data = model.cluster.number, model.cluster.data
+    elsewhere = model.own is not None and client not in model.cluster.clients and len(model.sent) > 0
+    trained = int(model.own[client]) if model.own is not None and elsewhere else number
+    model.network.load(model.weights if trained == number else model.sent[trained])
+    examples, member = lesson(config, data, client, stream)
+    return learn(Outputs(model.network.logits(examples.x), examples.y, member), data.classes, config.per_class)
+
+
+def _ask(config: Config, model: AttackedModel, aside: Ints, rng: np.random.Generator) -> tuple[Outputs, Ints]:
+    """Query the attacked model about its clients' training examples, and about non-members that look like them.
+
+    Returns:
+        The outputs, and the client who knows about each example because it is its own [n]; -1: nobody.
+    """
+    data, clients = model.cluster.data, model.cluster.clients
+    inside = _at_most(config.queries, np.flatnonzero(np.isin(data.owner(), clients)), rng)
+    held_out = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
+    held_out[aside] = False
+    outside = _at_most(config.queries, np.flatnonzero(held_out), rng)
+    owner = data.nonmember_owner[outside]
+    stored = data.nonmembers[outside]
+    prepared = data.prepare(stored.x, data.draw_strengths(wear(data, clients, owner, rng), rng))
+    model.network.load(model.weights)
+    logits = model.network.logits(np.concatenate([data.train.x[inside], prepared]))
+    labels = np.concatenate([data.train.y[inside], stored.y])
+    member = np.arange(len(labels)) < len(inside)
+    return Outputs(logits, labels, member), np.concatenate([data.owner()[inside], owner])
+
+
+def _at_most(limit: int, positions: Ints, rng: np.random.Generator) -> Ints:
+    return np.sort(rng.choice(positions, limit, replace=False)) if len(positions) > limit else positions
+
+
+def _told(config: Config, member: Bools, rng: np.random.Generator) -> Bools:
+    """Return which examples serve the clients' own choice alone [n], the same share of members and of non-members."""
+    told, share = np.zeros(len(member), bool), config.published_share
+    if share == "auto" or not share:
+        return told
+    for side in (member, ~member):
+        own = rng.permutation(np.flatnonzero(side))
+        told[own[: round(share * len(own))]] = True
+    return told
+
+
+def _mean_rows(subject: str, found: Successes) -> list[Measure]:
+    """Return the mean over attackers, with its interval over examples, and how many attackers it is over."""
+    rows = [Measure(subject, name, *found.mean[name], chance=membership.CHANCE[name]) for name in MEASURED]
+    known = ~np.isnan(found.by_attacker["auc"])
+    counts = {
+        "attackers": known.sum(),
+        "members": _mean(found.members[known]),
+        "nonmembers": _mean(found.nonmembers[known]),
+    }
+    return rows + [Measure(subject, name, float(count)) for name, count in counts.items()]
+
+
+def _worst_rows(scores: Doubles, member: Bools, null: float, rng: np.random.Generator) -> list[Measure]:
+    """Return the measures of the attacker with the highest accuracy; its interval does not know that it was chosen."""
+    ranges, found = intervals.intervals(scores, member, rng), membership.measure(scores, member)
+    chance = {"balanced_accuracy": null, "auc": NAN}
+    return [Measure("client_mia, worst attacker", name, found[name], *ranges[name], chance[name]) for name in MEASURED]
+
+
+def _mean(values: Sequence[float] | Doubles) -> float:
+    return float(np.mean(values)) if len(values) else NAN
+
+
+def _unseeded(_purpose: str, *place: int) -> np.random.Generator:
+    return np.random.default_rng(place)

@@ -1,0 +1,82 @@
+"""Clients that attack by themselves within a run: what is kept, what they choose by, and what it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.trial.attack_round import ClusterModels, Findings, own_risks
+from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ONCE = {"warm_start_rounds": 1, "restarts": 1}
+OWN = {"name": "client_mia", "every": 2}
+DATA = planted(clients=12, minority=4)
+
+
+def ran(folder: Path, attacks: list[dict[str, Any]], **fields: Any) -> Any:
+    clustering = clustered("ifca_mir", preference="constant", beta=0.9, **ONCE) | fields
+    return finished(opened(given(5, clustering=clustering, attacks=attacks, training={"lr": 0.1}), folder, DATA))
+
+
+def test_clients_choose_by_the_risk_that_their_own_attack_found(tmp_path: Path) -> None:
+    trial = ran(tmp_path, [ATTACK, OWN], risk_from="own")
+    risks = trial.state.own_risks
+    assert risks.shape == (12, 2)
+    assert len(np.unique(risks[np.isfinite(risks)])) > 2, "not one risk for all"
+    told = table(trial, "clients")
+    last = np.array(told["own_risk"][-12:], np.float64)
+    assert np.array_equal(last, risks[np.arange(12), trial.state.assignment], equal_nan=True)
+    # Nobody had attacked before the second round was over.
+    assert told["own_risk"][:12] == [None] * 12
+    rows = table(trial, "rounds")
+    assert 0 <= rows["client_mia_auc"][-1] <= 1
+    assert rows["client_mia_worst_attacker"][-1] >= rows["client_mia_accuracy"][-1]
+    found = table(trial, "attacks")
+    subjects = {one for one, metric in zip(found["attack"], found["metric"], strict=True) if metric == "auc"}
+    assert {"client_mia", "client_mia, worst attacker", "client_mia, trained it"} <= subjects
+
+
+def test_a_run_that_is_resumed_has_the_same_own_risks(tmp_path: Path) -> None:
+    whole = ran(tmp_path / "whole", [ATTACK, OWN], risk_from="own")
+    run = whole.run
+    for _ in range(5):  # taken up anew before every round
+        trial = opened(run, tmp_path / "parts", DATA)
+        if not trial.done:
+            trial.advance()
+    assert trial.done
+    assert trial.state.own_risks.tobytes() == whole.state.own_risks.tobytes()
+    assert trial.state.assignment.tolist() == whole.state.assignment.tolist()
+
+
+def test_an_attack_by_clients_changes_nothing_for_those_who_trust_the_server(tmp_path: Path) -> None:
+    without, beside = ran(tmp_path / "without", [ATTACK]), ran(tmp_path / "with", [ATTACK, OWN])
+    for ours, theirs in zip(without.state.models, beside.state.models, strict=True):
+        assert ours.params.tobytes() == theirs.params.tobytes()
+    assert without.state.published_risks.tolist() == beside.state.published_risks.tolist()
+    assert table(without, "rounds")["violations"] == table(beside, "rounds")["violations"]
+
+
+def test_what_was_not_attacked_anew_keeps_its_risk() -> None:
+    before = np.array([[0.6, 0.7], [0.5, 0.9]])
+    audit: Any = SimpleNamespace(own_risks=np.array([0.8, np.nan]))
+    other: Any = SimpleNamespace(own_risks=None)
+    found = Findings(np.zeros(2, np.int64), [("client_mia", 2, 1, audit), ("shadow_mia", 2, 0, other)])
+    assert np.array_equal(own_risks(before, found, 2), [[0.6, 0.8], [0.5, np.nan]], equal_nan=True)
+    fresh = own_risks(np.empty((0, 0)), found, 2)
+    assert np.array_equal(fresh, [[np.nan, 0.8], [np.nan, np.nan]], equal_nan=True)
+    assert own_risks(np.empty((0, 0)), replace(found, audits=found.audits[1:]), 2).size == 0
+    assert before.tolist() == [[0.6, 0.7], [0.5, 0.9]], "a copy"
+
+
+def test_a_client_learns_on_the_model_that_it_trained_last() -> None:
+    """Client 0 trained model 0 last in round 3 and model 1 in round 5; client 2 trained none."""
+    users = np.array([[True, False, False], [True, True, False]])
+    models = ClusterModels([], users, users, np.zeros(2), np.array([3, 5]), 5)
+    assert models.own.tolist() == [1, 1, -1]
