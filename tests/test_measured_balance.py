@@ -39,7 +39,7 @@ def of(trials: pd.DataFrame, choice: dict) -> pd.DataFrame:
     return trials[[json.loads(text) == wanted for text in trials["clustering"]]]
 
 
-def tests_of(trials: pd.DataFrame, metric: str) -> list[float]:
+def p_values(trials: pd.DataFrame, metric: str) -> list[float]:
     free = of(trials, {})
     return [paired_test(differences(of(trials, limit), free, metric)) for limit in LIMITS.values()]
 
@@ -65,10 +65,10 @@ def test_the_sentences(trials: pd.DataFrame, page: str) -> None:
     tenth, price = (of(trials, LIMITS[name]) for name in ("at most a tenth leaves", "price 0.2"))
     kept = [signed(differences(own, free, "smaller"), 1).removeprefix("+") for own in (tenth, price)]
     assert f"its users are {kept[0]} and {kept[1]} more" in page
-    fresh = tests_of(trials[trials["seed"].isin(FRESH)], "mia_auc_worst")
+    fresh = p_values(trials[trials["seed"].isin(FRESH)], "mia_auc_worst")
     corrected = holm(fresh)
     assert f"p = {fresh[1]:.3f} (a tenth) and p = {fresh[3]:.3f} (price 0.2)" in page
     assert f"{corrected[1]:.3f} and {corrected[3]:.3f} after Holm's correction over the four limits" in page
-    assert min(tests_of(trials, "violations")) >= 0.16
+    assert min(p_values(trials, "violations")) >= 0.16
     cost = signed(differences(price, free, "accuracy"), 3).removeprefix("−")
     assert f"a price of 0.2 costs {cost} of accuracy" in page
