@@ -114,9 +114,28 @@ class Config(SlotConfig):
     )
 
 
+def resolve(config: Config, run: Run) -> Config:
+    """Replace ``auto`` in ``pool`` where the server trains on its shadow set first: then those are no non-members."""
+    if config.pool == "auto" and _warmed_up(run):
+        return config.model_copy(update={"pool": "training"})
+    return config
+
+
+def _warmed_up(run: Run) -> bool:
+    return run.aggregation.module.warm_start(run.aggregation.config) is not None
+
+
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
     found = []
+    if config.pool == "matched" and _warmed_up(run):
+        found.append(
+            (
+                "pool",
+                "matched takes records of the server's shadow set, on which it trains before round 1 "
+                "(aggregation.warm_start_epochs); set pool: training, or warm_start_epochs to 0",
+            )
+        )
     if config.replicas % 2:
         found.append(
             ("replicas", f"replicas come in complementary pairs, so their number is even; got {config.replicas}")

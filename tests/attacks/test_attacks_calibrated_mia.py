@@ -243,3 +243,11 @@ def test_an_odd_number_of_replicas_and_methods_that_need_more_are_refused():
     for wrong in (0, 1):
         with pytest.raises(ValueError, match="greater than or equal to 2"):
             Config(replicas=wrong)
+
+
+def test_records_on_which_the_server_warms_up_are_no_nonmembers():
+    warm = {"name": "fedavg", "warm_start_epochs": 2}
+    run = resolve({"rounds": 1, "data": "digits", "model": "mlp", "aggregation": warm, "attacks": ["calibrated_mia"]})
+    assert run.attacks[0].config.pool == "training"
+    ((field, sentence),) = calibrated_mia.problems(Config(pool="matched"), run)
+    assert field == "pool" and "aggregation.warm_start_epochs" in sentence
