@@ -1,6 +1,7 @@
 """The ROC curves of the attacks on models, with logarithmic axes (Carlini et al. 2022): what they find without false alarms.
 
-The curves are made of the scores in ``scores.parquet``, those of the last attacked round.
+The curves are made of the scores in ``scores.parquet``, those of the last attacked round. What attacks on replicas of a
+run found in the run's own model stands beside the other attacks, and what they found in the replicas in a panel of its own.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ ATTACKS = {  # labels, in the order of their colors
     "gap": "gap",
     "maximum": "maximum",
 }
+GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
 PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
 WIDE: dict[str, Any] = {"color": GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
 
@@ -45,20 +47,24 @@ WIDE: dict[str, Any] = {"color": GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1
 def attack_roc(arr: Arrangement) -> Figure | None:
     """ROC curves of membership inference on each model: a panel for each setting and model, a curve for each attack."""
     held = {trial["id"]: found for trial in arr.trials if (found := last_scores(arr, trial))}
+
+    def models(panel: Point, at: Point, hue: Value) -> list[Scores]:
+        return [one for trial in trials_at(arr, panel, at, hue) for one in held.get(trial["id"], ())]
+
     panels = [
         (target, hue, panel, at)
         for panel in arr.panels
         for at in own_positions(arr)
         for hue in arr.hues
-        for target in _targets([held[t["id"]] for t in trials_at(arr, panel, at, hue) if t["id"] in held])
+        for target in _targets(models(panel, at, hue))
     ]
     if not panels:
         return None
-    names = _in_order({attack for found in held.values() for _, attack in found})
+    names = _in_order({attack for found in held.values() for one in found for _, attack in one})
     styles = dict(zip(names, _styles(names), strict=True))
     targets = len({target for target, *_ in panels})
-    several = any(len(trials_at(arr, panel, at, hue)) > 1 for _, hue, panel, at in panels)
-    note = ("lines: mean over seeds at equal false positive rates; " if several else "") + (
+    several = any(len(models(panel, at, hue)) > 1 for _, hue, panel, at in panels)
+    note = ("lines: mean over seeds, and over replicas, at equal false positive rates; " if several else "") + (
         "numbers: area under the curve; a line starts at the false positive rate of one non-member"
     )
     handles = [stroke(_label(name), **style) for name, style in styles.items()]
@@ -69,8 +75,7 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     figure, axes = wrap(arr, sheet, headings, xlabel, ylabel, across)
     lowest = 1.0
     for ax, (target, hue, panel, at) in zip(axes, panels, strict=True):
-        trials = [held[t["id"]] for t in trials_at(arr, panel, at, hue) if t["id"] in held]
-        lowest = min(lowest, _panel(ax, trials, target, styles))
+        lowest = min(lowest, _panel(ax, models(panel, at, hue), target, styles))
     for ax in axes:
         ax.plot([lowest, 1], [lowest, 1], **REFERENCE)
         ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
@@ -78,8 +83,8 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     return figure
 
 
-def last_scores(arr: Arrangement, trial: Row) -> Scores:
-    """The scores of the last round in which each attack of a trial was made.
+def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
+    """The scores of the last round in which each attack of a trial was made: of its own models, then of each replica.
 
     Examples of clients that left the model are not counted, and an attack without members or without non-members, or
     with a score that is not a number, is left out.
@@ -88,16 +93,27 @@ def last_scores(arr: Arrangement, trial: Row) -> Scores:
 
     frame = table_of(arr, trial, "scores", ("attack", "round", "target", "member", "score"))
     if frame is None:
-        return {}
+        return []
     frame = frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
     if "left" in frame:
         frame = frame[~frame["left"].fillna(False).astype(bool)]
-    found: Scores = {}
-    for (target, attack), own in frame.groupby(["target", "attack"], sort=True):
-        score, member = own["score"].to_numpy("float64", na_value=float("nan")), own["member"].to_numpy(bool)
-        if 0 < member.sum() < len(member) and not np.isnan(score).any():
-            found[str(target), str(attack)] = score, member
-    return found
+    own: Scores = {}
+    replicas: list[Scores] = []
+    for (target, attack), rows in frame.groupby(["target", "attack"], sort=True):
+        score, member = rows["score"].to_numpy("float64", na_value=float("nan")), rows["member"].to_numpy(bool)
+        if not 0 < member.sum() < len(member) or np.isnan(score).any():
+            continue
+        if str(target).startswith("replica "):
+            replicas.append({(REPLICAS, str(attack)): (score, member)})
+        else:
+            own[_target(str(target), frame), str(attack)] = score, member
+    return [one for one in (own, *replicas) if one]
+
+
+def _target(target: str, frame: Any) -> str:
+    """The run as a whole is its only model, if it has one."""
+    others = {one for one in frame["target"].unique() if one != RUN and not one.startswith("replica ")}
+    return GLOBAL if target == RUN and others <= {GLOBAL} else target
 
 
 def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
@@ -113,7 +129,7 @@ def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
     return tpr[np.searchsorted(fpr, at * (1 + 1e-12), side="right") - 1]
 
 
-def _panel(ax: Axes, trials: list[Scores], target: str, styles: dict[str, dict[str, Any]]) -> float:
+def _panel(ax: Axes, models: list[Scores], target: str, styles: dict[str, dict[str, Any]]) -> float:
     """Draw the attacks on one model and write their areas. Returns the lowest false positive rate that can be drawn."""
     import numpy as np
 
@@ -121,7 +137,7 @@ def _panel(ax: Axes, trials: list[Scores], target: str, styles: dict[str, dict[s
 
     lowest, areas = 1.0, []
     for name, style in styles.items():
-        found = [scores[target, name] for scores in trials if (target, name) in scores]
+        found = [scores[target, name] for scores in models if (target, name) in scores]
         if not found:
             continue
         first = max(1 / float((~member).sum()) for _, member in found)
@@ -162,6 +178,7 @@ def _label(name: str) -> str:
 
 
 def _heading(arr: Arrangement, target: str, hue: Value, panel: Point, position: Point) -> str:
-    model = "" if target == "global" else f"{target.replace('_', ' ')} model"
+    named = {GLOBAL: "", RUN: "all models", REPLICAS: "replicas"}
+    model = named.get(target, f"{target.replace('_', ' ')} model")
     method = arr.hue_label(hue) if len(arr.hues) > 1 else ""
     return ", ".join(filter(None, (method, place_label(arr, panel, position), model))) or arr.algorithm

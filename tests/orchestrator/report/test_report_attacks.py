@@ -78,6 +78,18 @@ def test_curves_of_seeds_are_averaged_where_all_of_them_can_be_drawn(tmp_path: P
     assert (true[0], true[-1]) == (pytest.approx(0.5), 1)
 
 
+def test_an_attack_on_replicas_has_a_panel_for_them_and_a_curve_beside_the_other_attacks(tmp_path: Path) -> None:
+    halves = {"attack": "calibrated_mia"}
+    found, missed = scores([2.0, 2.0], [1.0] * 10, **halves), scores([1.0, 1.0], [2.0] * 10, **halves)
+    of_run = scores([2.0, 0.5], [1.0] * 10, **halves).assign(target="run")
+    replicas = [one.assign(target=f"replica {k}") for k, one in enumerate((found, missed))]
+    table = pd.concat([scores([2.0, 2.0], [1.0] * 10), of_run, *replicas])
+    own, pooled = figure("attack_roc", planted_scores(tmp_path / "s", [table])).axes
+    assert len(attack_curves(own)) == 2 and "replicas" in pooled.get_title()
+    ((false, true),) = attack_curves(pooled)
+    assert (false.min(), true[0], true[-1]) == (pytest.approx(0.1), pytest.approx(0.5), 1)  # of one all, of one nobody
+
+
 def test_an_attack_that_cannot_be_judged_has_no_curve(tmp_path: Path) -> None:
     for i, table in enumerate((scores([1.0], []), scores([float("nan")], [1.0]), scores([1.0], [0.0])[:0])):
         assert FIGURES["attack_roc"](planted_scores(tmp_path / str(i), [table])) is None

@@ -256,7 +256,7 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
     assert rows["target"] == ["majority"] * 2 + ["minority"] * 2
     assert rows["metric"] == ["balanced_accuracy", "auc"] * 2 and rows["value"] == [0.75, 0.75, 0.5, 0.75]
     assert (rows["low"], rows["high"], rows["chance"]) == ([0.6, None] * 2, [0.8, None] * 2, [0.5, None] * 2)
-    assert as_table(risk_rows.score_columns(examples.audits, names)).to_pydict() == {
+    assert as_table(risk_rows.score_columns(examples, names)).to_pydict() == {
         "attack": ["loss_threshold"] * 3,
         "round": [5] * 3,
         "target": ["majority", "majority", "minority"],
