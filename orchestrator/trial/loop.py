@@ -121,7 +121,7 @@ class Rounds:
         forked = self._noise("canaries") if self.audit.due(state.round) else None
         results = self._train(state.round)
         if results:
-            found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round)
+            found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round, state.attacks)
         # 4. The server records the client statistics, and updates each model with what its clients sent.
         compared = self._learn(results)
         metrics = self._aggregate(results, noise, forked)

@@ -270,7 +270,7 @@ def test_blocks_see_what_all_clients_see_together(noise):
 def test_test_examples_among_the_targets_come_from_their_place():
     data = dealt([6] * 3)
     places = np.array([20, 0, 17, 18, 5, 41])
-    chosen = sia._examples_at(data, places)
+    chosen = sia.examples_at(data, places)
     x, y = np.concatenate([data.train.x, data.test.x]), np.concatenate([data.train.y, data.test.y])
     np.testing.assert_array_equal(chosen.x, x[places])
     np.testing.assert_array_equal(chosen.y, y[places])
