@@ -1,13 +1,17 @@
 """The records that a passive server asks about: members and non-members of every client, the same in all rounds.
 
     members of a client             its own training examples, those that source inference attacks, too
-    outside       its own test and held-out examples, else examples of nobody that wear the client's transform
+    outside       its own held-out and test examples, if non-members were held out from it or there are none of nobody;
+                  else examples of nobody that wear the client's transform
     other_client  members of the other clients: "is this record this client's?" instead of "did anybody train on it?"
 
 The released code of FedMIA draws non-members anew for every client and round. A non-member's scores are then averaged
 over different records, which draws the averages together, and members stand out who are no more exposed than before.
 Here a record is fixed before the first round, so that the score of a non-member is an average over rounds like any
 member's.
+
+A limitation: where clients have labels of their own and non-members are nobody's, a label that a client does not have
+tells that a record is none of its members.
 """
 
 from __future__ import annotations
@@ -135,8 +139,11 @@ def _dressed(data: Federation, rows: Ints, client: int, stream: Stream) -> Examp
 
 
 def _holds_out(data: Federation) -> np.ndarray:
-    """Return whether each client holds out enough examples of its own to be compared with, [clients]."""
-    return _held(data) >= FEWEST_NONMEMBERS
+    """Return whether each client is compared with examples of its own, [clients]."""
+    owners = data.nonmember_owner
+    needs = np.isin(np.arange(data.clients), owners) | ((owners == NOBODY).sum() < FEWEST_NONMEMBERS)
+    found: np.ndarray = needs & (_held(data) >= FEWEST_NONMEMBERS)
+    return found
 
 
 def _held(data: Federation) -> Ints:
