@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -41,6 +42,9 @@ class Config(_targets.Config, Protocol):
     @property
     def compared(self) -> int:
         """Most non-members of a client."""
+
+
+_REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[str, int, int], Examples]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +112,20 @@ def _of_others(config: Config, members: Ints, stream: Stream) -> Ints:
 
 
 def outside(config: Config, data: Federation, stream: Stream) -> Examples:
-    """Return the non-members, ready for the model, in the order that `Places.own` counts them; none of other clients'."""
+    """Return the non-members, ready for the model, in the order that `Places.own` counts them; none of other clients'.
+
+    The examples of the last call are remembered, because to transform them takes longer than to evaluate them.
+    """
+    seed = int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
+    key = config.nonmembers, config.compared, seed
+    known, examples = _REMEMBERED.get(data, (None, None))
+    if known != key or examples is None:
+        examples = _outside(config, data, stream)
+        _REMEMBERED[data] = key, examples
+    return examples
+
+
+def _outside(config: Config, data: Federation, stream: Stream) -> Examples:
     if config.nonmembers == "other_client":
         return data.train[:0]
     size, common = _outsiders(config, data), np.flatnonzero(data.nonmember_owner == NOBODY)

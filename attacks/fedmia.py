@@ -14,6 +14,9 @@ No shadow model is trained: the other clients' models are the reference. A clien
 the same model; if these are fewer than two, with all. ``headline`` names the signal that all columns but ``*_auc`` are
 of. It is fixed by the configuration, because the best of several signals would be a biased choice.
 
+A cost to know: clients whose examples are transformed, or who hold out their own, share no non-member, so that every
+model is evaluated on clients * ``compared`` further examples; otherwise on ``compared``.
+
 Differences from the paper: every client is the target in turn, and not client 0 alone. The distribution over the other
 clients is a Student t of the confidences with moderated variances (``world: student``; `metrics.out_worlds`) instead of
 a normal one of the losses. Non-members are the same in every round, whereas the released code draws them anew.

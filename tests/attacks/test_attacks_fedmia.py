@@ -253,6 +253,8 @@ def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(im
     places, outside = _passive_records.places(config, held, fixed), _passive_records.outside(config, held, fixed)
     assert places.own.shape == (CLIENTS, 30) and len(outside) == 180
     assert sorted(places.own.ravel() - CLIENTS * 5) == list(range(180))
+    other = _passive_records.outside(config, images, lambda *place: stream(1, *place))
+    assert (other.y != _passive_records.outside(config, images, fixed).y).any()  # nothing is remembered of another seed
     dressed = held.prepare(held.nonmembers.x, held.strengths[owners])
     np.testing.assert_array_equal(outside.x, dressed)
     # Nobody's: the same examples for all clients, with the angle of each.
