@@ -25,15 +25,15 @@ def test_the_slow_loop_finds_the_same(m, n, seed):
         auc, variance = slow(members[c], nonmembers[c])
         both = np.concatenate([members[c], nonmembers[c]])
         assert found.auc[c] == pytest.approx(auc) == pytest.approx(membership.auc(both, np.arange(m + n) < m))
-        assert found.covariance[c, c] == pytest.approx(variance, abs=1e-15)
+        assert found.variance[c] == pytest.approx(variance, abs=1e-15)
         assert found.low[c] <= found.auc[c] <= found.high[c]
-    assert found.covariance[0, 1] == 0
+    assert found.apart == pytest.approx(found.variance.mean() ** 0.5)
     assert found.mean == pytest.approx(found.auc.mean())
 
 
 def test_a_tie_counts_one_half():
-    above, below = placements(np.array([1.0, 2.0]), np.array([1.0, 1.0, 3.0, 0.0]))
-    assert above.tolist() == [0.5, 0.75] and below.tolist() == [0.75, 0.75, 0, 1]
+    above, below = placements(np.array([[1.0, 2.0]] * 2), np.array([[1.0, 1.0, 3.0, 0.0]] * 2))
+    assert above.tolist() == [[0.5, 0.75]] * 2 and below.tolist() == [[0.75, 0.75, 0, 1]] * 2
 
 
 def exchangeable(rng, clients, m, n, shared):
@@ -54,11 +54,11 @@ def test_exchangeable_records_are_at_a_half_within_the_intervals_and_as_unequal_
     assert means.mean() == pytest.approx(0.5, abs=4 * means.std() / 20)
     aucs = np.array([one.auc for one in drawn])
     assert aucs.var() == pytest.approx((m + n + 1) / (12 * m * n), rel=0.1)  # the closed form
-    assert np.mean([np.diag(one.covariance).mean() for one in drawn]) == pytest.approx(aucs.var(), rel=0.1)
+    assert np.mean([one.variance.mean() for one in drawn]) == pytest.approx(aucs.var(), rel=0.1)
     inside = np.mean([(one.low <= 0.5) & (one.high >= 0.5) for one in drawn])
     assert 0.92 < inside < 0.97
     assert 0.92 < np.mean([one.mean_low <= 0.5 <= one.mean_high for one in drawn]) < 0.98
-    nulls = [by_chance(one.mean, one.covariance) for one in drawn[:60]]
+    nulls = [by_chance(one.mean, one.apart, clients) for one in drawn[:60]]
     for name, of in (("cov", disparity.cov), ("eod", disparity.eod), ("largest", np.max)):
         difference = np.array([of(one.auc) for one in drawn]).mean() - np.mean([one[name] for one in nulls])
         assert difference == pytest.approx(0, abs=0.07 * np.mean([one[name] for one in nulls])), name
@@ -76,7 +76,7 @@ def test_shared_nonmembers_widen_the_interval_of_the_mean_and_narrow_the_dispari
         measure(members, nonmembers, np.arange(ids.size).reshape(ids.shape)),
     )
     assert shared.mean_high - shared.mean_low > 1.3 * (apart.mean_high - apart.mean_low)
-    assert by_chance(0.5, shared.covariance)["eod"] < by_chance(0.5, apart.covariance)["eod"]
+    assert by_chance(0.5, shared.apart, 8)["eod"] < by_chance(0.5, apart.apart, 8)["eod"]
 
 
 def test_perfect_separation_keeps_an_interval():

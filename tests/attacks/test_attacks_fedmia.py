@@ -12,6 +12,7 @@ from algorithms.interfaces import Outcome
 from attacks import _passive_records, _targets, fedmia, sia
 from attacks.fedmia import Config, conclude, data_problems, observe
 from attacks.interfaces import SeenRound, SeenUpdates
+from attacks.metrics import membership
 from datasets.federation import DataError, Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
@@ -53,6 +54,10 @@ def measured(noise, network, experts):
     return observe(ALL, seen_by(noise, network, experts))
 
 
+def measured_scores(data, observed):
+    return fedmia.round_scores(ALL, observed, _passive_records.places(ALL, data, fixed).records)["fedmia_loss"]
+
+
 # Whether it works
 
 
@@ -68,6 +73,9 @@ def test_clients_who_learn_by_heart_are_given_away_by_every_comparison(noise, me
         == found.metrics["fedmia_loss_auc"]
         == pytest.approx(found.clients["fedmia_auc"].mean())
     )
+    scores = measured_scores(noise, measured)
+    expected = [membership.tpr_at_fpr(own, np.arange(len(own)) < EACH, 0.01) for own in scores]
+    np.testing.assert_allclose(found.clients["fedmia_tpr_at_1_fpr"], expected)
     named = {(one.subject, one.metric): one for one in found.measures}
     assert named["client_2", "fedmia_loss_auc"].value == found.clients["fedmia_auc"][2]
     assert named["clients", "mean_cosine_auc"].low <= found.metrics["mean_cosine_auc"]
