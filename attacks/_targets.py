@@ -59,6 +59,12 @@ def _pool(config: Config, data: Federation, client: int) -> Ints:
     return trained_on if config.pool == "training" else np.concatenate([trained_on, tested_on])
 
 
+def targets_seen(config: Config, seen: SeenUpdates) -> Ints:
+    """Return the `targets` [clients, n] of a round, drawn once for all attacks on the block that ask for as many."""
+    key = "targets", config.targets, config.pool
+    return seen.once(key, lambda: targets(config, seen.data, seen.stream))
+
+
 def examples_at(data: Federation, places: Ints) -> Examples:
     """Return the examples at ``places`` [n], which count the training examples first and then the test examples."""
     trained_on = places < len(data.train)

@@ -155,7 +155,7 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     """
     for _, sentence in data_problems(config, seen.data):
         raise DataError(sentence)
-    members = _targets.targets(config, seen.data, seen.stream).ravel()
+    members = _targets.targets_seen(config, seen).ravel()
     held_out = _passive_records.outside(config, seen.data, seen.stream)
     shared, own = _targets.target_losses(seen, members), _targets.model_losses(seen, held_out)
     found: dict[str, NDArray[Any]] = {"assignment": np.asarray(seen.assignment)}

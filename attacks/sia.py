@@ -28,7 +28,7 @@ from algorithms.core.metric import MINOR, SOURCE, Column, Metric
 from algorithms.interfaces import Metrics, Outcome, Run
 from attacks._source_scores import calibrated
 from attacks._targets import examples_at as examples_at
-from attacks._targets import target_losses
+from attacks._targets import target_losses, targets_seen
 from attacks._targets import targets as targets
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import disparity
@@ -95,7 +95,7 @@ def observe(config: Config, seen: SeenUpdates) -> Doubles:
     Returns:
         [c, clients * n] in nats, owner after owner.
     """
-    return target_losses(seen, targets(config, seen.data, seen.stream).ravel())
+    return target_losses(seen, targets_seen(config, seen).ravel())
 
 
 def guesses(losses: Doubles) -> Ints:
