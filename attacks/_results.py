@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +112,11 @@ class Exposure:
         clients: columns of the clients' table, [clients] each, NaN for clients that did not take part.
         measures: for the researcher; subjects are clients, such as "client_3".
         scores: scores of single examples, each with its target.
+        kept: arrays by name that an attack on updates gets back in its next round; they are saved with the run.
     """
 
     metrics: Mapping[str, float]
     clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
     scores: Scores = field(default_factory=Scores.none)
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ An attack lists its kinds in ``KINDS``; it may have several.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -99,6 +99,7 @@ class SeenUpdates:
         round: the round, 0 the first.
         train_again: ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with
             generators from ``stream(purpose, client)``, and returns its parameters [d]. ``network`` then holds others.
+        memo: what attacks have computed of this block and others may want, too; see `once`.
     """
 
     data: Federation
@@ -111,6 +112,19 @@ class SeenUpdates:
     stream: Stream
     round: int
     train_again: Callable[[int, Callable[[str, int], np.random.Generator]], Floats]
+    memo: dict[Hashable, NDArray[Any]] = field(default_factory=dict)
+
+    def once(self, key: Hashable, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """Return what ``compute`` returns, computed for the first attack on this block that asks for ``key``.
+
+        Args:
+            key: all that the array depends on besides this block.
+            compute: computes the array, which nobody may change afterwards.
+        """
+        if key not in self.memo:
+            self.memo[key] = compute()
+            self.memo[key].setflags(write=False)
+        return self.memo[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +137,7 @@ class SeenRound:
         clients: [k] the ids of the clients that took part.
         round: the round, 0 the first.
         stream: returns generators that are the same in every round.
+        kept: the arrays that the attack's last result asked to keep, by name; empty before its first round.
     """
 
     data: Federation
@@ -130,6 +145,7 @@ class SeenRound:
     clients: Ints
     round: int
     stream: Stream
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 class Attack(AttackContract, ComponentContract, Protocol):
@@ -225,7 +241,7 @@ class UpdateAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def conclude(config: Any, seen: SeenRound) -> Exposure:
-        """Compute the attack's result from the observations of all blocks."""
+        """Compute the attack's result from the observations of all blocks, and from what it kept of earlier rounds."""
 
     @staticmethod
     def trainer(config: Any) -> int | None:

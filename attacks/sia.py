@@ -26,10 +26,14 @@ from pydantic import Field
 
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric
 from algorithms.interfaces import Metrics, Outcome, Run
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
-from attacks.metrics import disparity, membership
+from attacks._source_scores import calibrated
+from attacks._targets import examples_at as examples_at
+from attacks._targets import target_losses, targets_seen
+from attacks._targets import targets as targets
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks.metrics import disparity
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation, Ints
+from datasets.federation import Ints
 
 Doubles = NDArray[np.float64]
 
@@ -77,71 +81,28 @@ class Config(SlotConfig):
         "training",
         description="examples that may be attacked: the client's training examples, or its test examples, too",
     )
+    # The papers compare losses; a model that is better than the others on everything is then everybody's guess.
+    score: Literal["loss", "calibrated"] = Field(
+        "loss",
+        description="what models are compared by: the loss, or the loss relative to the model's others of the class",
+    )
     rounded: bool = Field(False, description="round each client's attack accuracy to two decimals, as released")
-
-
-def targets(config: Config, data: Federation, stream: Stream) -> Ints:
-    """Draw the attacked examples of every client, equally many of each; the draw depends on the seed, not on the round.
-
-    Args:
-        config: the component's fields.
-        data: the federation.
-        stream: returns generators that are the same in every round.
-
-    Returns:
-        [clients, n] positions, which count the training examples first and then the test examples.
-
-    Raises:
-        DataError: a client has no example to attack.
-    """
-    pools = [_pool(config, data, i) for i in range(data.clients)]
-    size = min(config.targets, *map(len, pools))
-    if size < 1:
-        raise DataError(f"source inference needs 1 training example or more of every client of {data.name}")
-    drawn = [stream("attack_targets", i).choice(own, size, replace=False) for i, own in enumerate(pools)]
-    return np.sort(drawn, axis=1)
-
-
-def _pool(config: Config, data: Federation, client: int) -> Ints:
-    trained_on = np.arange(data.offsets[client], data.offsets[client + 1])
-    tested_on = len(data.train) + np.flatnonzero(data.test_owner == client)
-    return trained_on if config.pool == "training" else np.concatenate([trained_on, tested_on])
-
-
-def _examples_at(data: Federation, places: Ints) -> Examples:
-    """Return the examples at ``places`` [n], which count the training examples first and then the test examples."""
-    trained_on = places < len(data.train)
-    x, y = np.empty((len(places), *data.shape), np.float32), np.empty(len(places), np.int64)
-    for part, chosen, start in (data.train, trained_on, 0), (data.test, ~trained_on, len(data.train)):
-        x[chosen], y[chosen] = part.x[places[chosen] - start], part.y[places[chosen] - start]
-    return Examples(x, y)
 
 
 def observe(config: Config, seen: SeenUpdates) -> Doubles:
     """Compute the losses of a block's c models on the targets of all clients.
 
-    The models are used as the server receives them (with each client's own running statistics), in evaluation mode, and
-    all are queried with the same examples in the same order.
-
     Returns:
         [c, clients * n] in nats, owner after owner.
     """
-    from algorithms.core.messages import Weights
-
-    attacked = _examples_at(seen.data, targets(config, seen.data, seen.stream).ravel())
-    losses = np.empty((len(seen.clients), len(attacked)))
-    for row, own, statistics in zip(losses, seen.params, seen.buffers, strict=True):
-        seen.network.load(Weights(own, statistics))
-        # Exact where the probability rounds to 1; otherwise all overfitted models would tie at 0, in favor of the first.
-        row[:] = membership.losses(seen.network.logits(attacked.x), attacked.y)
-    return losses
+    return target_losses(seen, targets_seen(config, seen).ravel())
 
 
 def guesses(losses: Doubles) -> Ints:
     """Guess the source of each example: the model with the lowest loss; among equals, the first.
 
     Args:
-        losses: [models, owners, n] in nats; a model whose loss is NaN is never the guess.
+        losses: [models, owners, n] losses in nats or other scores; a model whose value is NaN is never the guess.
 
     Returns:
         [owners, n] positions of models.
@@ -157,7 +118,11 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     """
     clients, everyone = seen.clients, seen.data.clients
     losses = seen.observed.reshape(len(clients), everyone, -1)[:, clients]
-    hits = guesses(losses) == np.arange(len(clients))[:, None]
+    scores = losses
+    if config.score == "calibrated":
+        labels = examples_at(seen.data, targets(config, seen.data, seen.stream)[clients].ravel()).y
+        scores = calibrated(losses, labels.reshape(len(clients), -1))
+    hits = guesses(scores) == np.arange(len(clients))[:, None]
     n = hits.shape[1]
     found, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
     low, high = disparity.wilson(hits.sum(axis=1), n)

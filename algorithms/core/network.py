@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserW
 
 Floats = NDArray[np.float32]
 AT_ONCE = 1 << 22  # input numbers per forward pass; a network's activations are many times larger
+GRADIENTS_AT_ONCE = 1 << 22  # numbers in the gradients of examples that are taken together
 
 
 class Network:
@@ -32,6 +34,7 @@ class Network:
         grads: [d] float32, to which ``backward`` adds gradients.
         buffers: [b] float32 running statistics.
         random: whether the module draws random numbers in training (dropout); if so, call `reseed` first.
+        dense: whether the module has no convolutions, so that many examples' gradients are best taken together.
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu") -> None:
@@ -46,7 +49,7 @@ class Network:
         with torch.device("meta"):
             self.module: nn.Module = model.module.build(model.config, shape, classes)
         self.device = torch.device(device)
-        self.random = model.module.RANDOM
+        self.random, self.dense = model.module.RANDOM, not model.module.CONVOLUTIONAL
         self.layout, self.buffer_layout = parameter_layout(self.module), buffer_layout(self.module)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
@@ -117,6 +120,37 @@ class Network:
         batch = max(1, min(batch, AT_ONCE // max(1, math.prod(x.shape[1:]))))
         pieces = [self.module(self.inputs(x[at : at + batch])) for at in range(0, len(x), batch)]
         return torch.cat(pieces).float().cpu().numpy()
+
+    def example_gradients(self, x: Floats, y: np.ndarray) -> Iterator[torch.Tensor]:
+        """Yield the gradients of the examples' own cross-entropies in evaluation mode, a few examples at a time.
+
+        Args:
+            x: [n, ...] examples.
+            y: [n] labels.
+
+        Yields:
+            [b, d] gradients; the tensor may be overwritten for the next examples.
+        """
+        from torch.func import functional_call, grad, vmap
+
+        from algorithms.core.cross_entropy import mean_cross_entropy
+
+        self.module.eval()
+        inputs, labels = self.inputs(x), as_tensor(y).to(self.device)
+        if not self.dense:
+            for i in range(len(labels)):
+                self.grads.zero_()
+                mean_cross_entropy(self.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
+                yield self.grads[None]
+            return
+
+        def loss(params: torch.Tensor, one: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            outputs = functional_call(self.module, self.layout.views(params), (one[None],))
+            return mean_cross_entropy(outputs, label[None])
+
+        of_each, size = vmap(grad(loss), in_dims=(None, 0, 0)), max(1, GRADIENTS_AT_ONCE // self.layout.size)
+        for some, their in zip(inputs.split(size), labels.split(size), strict=True):
+            yield of_each(self.params, some, their)
 
 
 def as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,7 @@ FEWEST_NONMEMBERS = 10
 # A false positive rate below 1/n cannot be seen on n non-members: what would be printed is the TPR at rate 0.
 NONMEMBERS_AT_1_FPR = 100
 NONMEMBERS_AT_01_FPR = 1000
+LARGEST_LOSS = 700.0  # nats; beyond, the confidence is minus the loss to all digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,18 @@ def confidences(logits: NDArray[Any], labels: Ints) -> Doubles:
     others[rows, labels] = -np.inf
     with np.errstate(invalid="ignore"):  # the NaN of a diverged model is passed on
         return true - np.logaddexp.reduce(others, axis=1)
+
+
+def confidences_of_losses(losses: Doubles) -> Doubles:
+    """Return the confidences [...] that belong to losses ``-log p_y`` [...], as exact at either end as the losses are.
+
+    NaN and infinity count as `LARGEST_LOSS`, and a loss of 0 as the smallest positive number.
+
+    >>> float(confidences_of_losses(-np.log([0.8]))[0].round(4))
+    1.3863
+    """
+    known = np.clip(np.nan_to_num(losses, nan=LARGEST_LOSS), np.finfo(np.float64).tiny, LARGEST_LOSS)
+    return np.asarray(-known - np.log(-np.expm1(-known)))
 
 
 def losses(logits: NDArray[Any], labels: Ints) -> Doubles:

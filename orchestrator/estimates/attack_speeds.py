@@ -7,6 +7,7 @@ repeats, which may take hours, are counted and multiplied by the seconds of a si
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from algorithms.core.messages import Floats, Ints
-from algorithms.core.network import Network
+from algorithms.core.network import GRADIENTS_AT_ONCE, Network
 from attacks.interfaces import Answers, AttackedModel, Cluster, SeenRound, SeenUpdates
 from datasets.federation import Federation
 from orchestrator.estimates.speeds import Bench, own
@@ -46,6 +47,13 @@ class CountingNetwork(Network):
     def reset(self) -> None:
         """Begin to count anew."""
         self.shown = self.steps = self.learned = self.trainings = self.trained = 0
+
+    def example_gradients(self, x: Floats, y: np.ndarray) -> Iterator[torch.Tensor]:  # noqa: ARG002
+        """Count the examples, as one batch or, with convolutions, as a batch each, and yield zeros [b, d]."""
+        for part in torch.as_tensor(y).split(max(1, GRADIENTS_AT_ONCE // self.layout.size) if self.dense else 1):
+            self.steps += 1
+            self.learned += len(part)
+            yield torch.zeros(len(part), self.layout.size)
 
 
 class _Counter(nn.Module):

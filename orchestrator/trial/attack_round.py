@@ -257,7 +257,11 @@ def risk_signal(run: Run) -> str | None:
 
 
 def conclude_updates(
-    run: Run, data: Federation, results: Sequence[BlockResult], round_: int
+    run: Run,
+    data: Federation,
+    results: Sequence[BlockResult],
+    round_: int,
+    attacks: dict[str, NDArray[Any]],
 ) -> list[tuple[str, int, Exposure]]:
     """Compute the results of the round's attacks on updates from the observations of all blocks.
 
@@ -266,6 +270,7 @@ def conclude_updates(
         data: the federation.
         results: the results of the blocks.
         round_: the round, counted from 0.
+        attacks: what attacks keep from round to round, by ``<attack>.<array>``; it is brought up to date.
 
     Returns:
         For each attack: its name, the rounds that the models were trained for, and the result.
@@ -274,7 +279,10 @@ def conclude_updates(
     fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
     for attack in updates_due(run, round_):
         observed = join_observations([result.observed[attack.name] for result in results])
-        exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed))
+        prefix = f"{attack.name}."
+        kept = {name.removeprefix(prefix): array for name, array in attacks.items() if name.startswith(prefix)}
+        exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, kept))
+        attacks |= {prefix + name: array for name, array in exposure.kept.items()}
         found.append((attack.name, round_ + 1, exposure))
     return found
 

@@ -122,7 +122,7 @@ class Rounds:
         results = self._train(state.round)
         state.history = attack_round.with_round(state.history, state.assignment, results)
         if results:
-            found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round)
+            found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round, state.attacks)
         # 4. The server records the client statistics, and updates each model with what its clients sent.
         compared = self._learn(results)
         metrics = self._aggregate(results, noise, forked)

@@ -40,6 +40,7 @@ class RunState:
         outer: what the caller of the rounds must remember, as JSON values (see `orchestrator.trial.restarts`).
         statistics: client statistics by name (``rho``, ``weight``, ...), [clients] each.
         optimizer_states: arrays of the local optimizers by name, [clients, ...]; empty unless the training keeps them.
+        attacks: what attacks on updates keep from round to round, by ``<attack>.<array>``.
         canaries: the scores of the canaries that audit the release, by name; empty without an audit.
         own_risks: [clients, clusters] risk that each client's own attack last found for every model; empty: none attacks.
         spent: the privacy budget that each round and model spent.
@@ -65,6 +66,7 @@ class RunState:
     outer: dict[str, Any] = field(default_factory=dict)
     statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     optimizer_states: dict[str, NDArray[Any]] = field(default_factory=dict)
+    attacks: dict[str, NDArray[Any]] = field(default_factory=dict)
     canaries: dict[str, NDArray[Any]] = field(default_factory=dict)
     own_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     spent: list[Spending] = field(default_factory=list)
@@ -87,7 +89,7 @@ ARRAYS = (
     "own_risks",
 )
 PLAIN = ("names", "round", "start", "outer", "resumed")
-NAMED = ("statistics", "optimizer_states", "canaries")
+NAMED = ("statistics", "optimizer_states", "attacks", "canaries")
 
 
 def save_state(state: RunState, path: Path) -> None:

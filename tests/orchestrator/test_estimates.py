@@ -223,7 +223,12 @@ def observed_by_all(bench: Bench, attack: Any, network: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "attack", [{"name": "sia", "targets": 5}, {"name": "whitebox_mia", "queries": 10, "mock_updates": 3, "every": 1}]
+    "attack",
+    [
+        {"name": "sia", "targets": 5},
+        {"name": "whitebox_mia", "queries": 10, "mock_updates": 3, "every": 1},
+        {"name": "fedmia", "targets": 5, "signals": "all"},
+    ],
 )
 def test_passes_of_an_attack_are_counted_without_being_made(attack):
     run = a_run(attacks=[attack])
@@ -236,8 +241,11 @@ def test_passes_of_an_attack_are_counted_without_being_made(attack):
     if component.name == "sia":
         assert found.shown == 8 * 8 * 5  # every client's model on 5 examples of every client
         assert isinstance(component.config, sia.Config)
-    else:
+    elif component.name == "whitebox_mia":
         assert found.steps == 8 * 2 * 10  # the trainer's examples are learned from
+    else:
+        records = 8 * (5 + component.config.compared)  # transformed, so that no two clients share a non-member
+        assert (found.shown, found.learned) == (8 * records, len(work.blocks(run, 8)) * records)
 
 
 @pytest.mark.parametrize("trainer", [0, 1, 5])

@@ -45,6 +45,7 @@ def a_state(**changes: Any) -> RunState:
         "outer": {"best": [0.1 + 0.2, 1], "settled": True},
         "statistics": {"rho": np.array([0.5, 0.25, np.nan]), "weight": rng.normal(size=3)},
         "optimizer_states": {"moments": floats(3, 2, 5), "steps": np.array([7, 0, 7])},
+        "attacks": {"fedmia.rounds": np.array([2, 0, 1]), "fedmia.fedmia_loss": rng.normal(size=(3, 5))},
         "spent": [Spending(0, 1, 2, PrivacyEvent(1.5, "poisson", 0.1 + 0.2, 3))],
     }
     return RunState(**{**fields, **changes})

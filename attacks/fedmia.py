@@ -1,0 +1,303 @@
+"""Membership inference by a passive server that compares the clients' updates over rounds (FedMIA, Zhu et al. 2025).
+
+    records of client c: n members and m non-members, fixed before the first round; M_k(x): see `_passive_signals`
+    every attacked round t, for every client c that took part, with all others as the world in which c did not train on x:
+        fedmia_loss           P(M_k(x) < M_c(x)), M the confidence of the trained model           (FedMIA-I)
+        fedmia_cosine         P(M_k(x) < M_c(x)), M = cos(g_x, Delta_k)                           (FedMIA-II)
+        loss_series           -CE(theta_c; x, y)
+        mean_cosine           cos(g_x, Delta_c)                                                   (Li et al. 2023)
+        gradient_difference   2 <Delta_c, g_x> - ||g_x||^2                                        (Li et al. 2023)
+    a record's score is the mean over the attacked rounds in which c took part
+    found: the AUC of each client's n + m records; its mean over clients, largest value, CoV, FI and EOD
+
+No shadow model is trained: the other clients' models are the reference. A client is compared with those who were sent
+the same model; if these are fewer than two, with all. ``headline`` names the signal that all columns but ``*_auc`` are
+of. It is fixed by the configuration, because the best of several signals would be a biased choice.
+
+A cost to know: clients whose examples are transformed, or who hold out their own, share no non-member, so that every
+model is evaluated on clients * ``compared`` further examples; otherwise on ``compared``.
+
+Differences from the paper: every client is the target in turn, and not client 0 alone. The distribution over the other
+clients is a Student t of the confidences with moderated variances (``world: student``; `metrics.out_worlds`) instead of
+a normal one of the losses. Non-members are the same in every round, whereas the released code draws them anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
+from attacks import _passive_records, _passive_signals, _targets
+from attacks._passive_records import data_problems as data_problems
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks.metrics import client_auc, disparity, membership, out_worlds
+from attacks.metrics.out_worlds import World
+from datasets.components import Config as SlotConfig
+from datasets.federation import DataError, Examples, Ints
+
+Doubles = NDArray[np.float64]
+Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"]
+
+KINDS = ("updates",)
+SEES = "updates"
+LABEL = "FedMIA"
+FEWEST_CLIENTS = out_worlds.FEWEST_OTHERS + 1
+BY_LOSSES: tuple[Signal, ...] = ("fedmia_loss", "loss_series")
+BY_GRADIENTS: tuple[Signal, ...] = ("fedmia_cosine", "mean_cosine", "gradient_difference")
+COLUMNS = "fedmia_auc", "fedmia_auc_low", "fedmia_auc_high", "fedmia_tpr_at_1_fpr"  # of the clients' table
+NAN = float("nan")
+
+METRICS = (
+    Metric("fedmia_auc", MEMBERSHIP, "AUC of FedMIA", "lower", live=1, table=Column(1, "FedMIA\nAUC"), chance=0.5),
+    Metric("fedmia_auc_low", MEMBERSHIP, "AUC of FedMIA, low end"),
+    Metric("fedmia_auc_high", MEMBERSHIP, "AUC of FedMIA, high end"),
+    Metric(
+        "fedmia_auc_max",
+        MEMBERSHIP,
+        "largest AUC of a client",
+        "lower",
+        table=Column(3, "FedMIA\nmax", interval=False),
+        chance="fedmia_auc_max_null",
+    ),
+    Metric("fedmia_auc_max_null", MEMBERSHIP, "largest AUC by chance"),
+    Metric(
+        "fedmia_tpr_at_1_fpr",
+        MEMBERSHIP,
+        "TPR of FedMIA at 1 % FPR",
+        "lower",
+        table=Column(4, "FedMIA\nTPR at 1 %"),
+        chance=0.01,
+    ),
+    Metric("fedmia_cov", MEMBERSHIP, "CoV of AUC", "lower", "", chance="fedmia_cov_null"),
+    Metric("fedmia_cov_null", MEMBERSHIP, "CoV of AUC by chance", unit=""),
+    Metric("fedmia_fi", MEMBERSHIP, "FI of AUC", "higher", "", chance="fedmia_fi_null"),
+    Metric("fedmia_fi_null", MEMBERSHIP, "FI of AUC by chance", unit=""),
+    Metric(
+        "fedmia_eod",
+        MEMBERSHIP,
+        "EOD of AUC",
+        "lower",
+        live=4,
+        table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
+        chance="fedmia_eod_null",
+    ),
+    Metric("fedmia_eod_null", MEMBERSHIP, "EOD of AUC by chance"),
+    Metric("fedmia_loss_auc", MEMBERSHIP, "AUC of FedMIA by losses", "lower", chance=0.5),
+    Metric("loss_series_auc", MEMBERSHIP, "AUC of the loss series", "lower", chance=0.5),
+    Metric("fedmia_cosine_auc", MEMBERSHIP, "AUC of FedMIA by cosines", "lower", chance=0.5),
+    Metric("mean_cosine_auc", MEMBERSHIP, "AUC of the mean cosine", "lower", chance=0.5),
+    Metric("gradient_difference_auc", MEMBERSHIP, "AUC of the gradient difference", "lower", chance=0.5),
+)
+
+
+class Config(SlotConfig):
+    """Fields of FedMIA."""
+
+    every: int = Field(1, ge=1, description="rounds from one attack to the next")
+    targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
+    # Beside a client's members, other clients' examples tell who trained on a record, not whether anybody did.
+    nonmembers: Literal["outside", "other_client"] = Field(
+        "outside",
+        description="what members are compared with: examples of nobody's training, or other clients' members",
+    )
+    # A TPR at 1 % needs a hundred; twice as many keep the choice of the threshold from being its largest error.
+    compared: int = Field(
+        200, ge=membership.FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out"
+    )
+    # Losses are those of source inference; gradients cost a backward pass for each record and round.
+    signals: Literal["losses", "all"] = Field("losses", description="whether records' gradients are compared, too")
+    headline: Signal = Field("fedmia_loss", description="the signal that the columns fedmia_* are about")
+    world: World = Field(
+        "student",
+        description="distribution over the other clients: student (moderated variances) or gaussian (published)",
+    )
+
+    @property
+    def pool(self) -> Literal["training"]:
+        """Members are training examples."""
+        return "training"
+
+    @property
+    def measured(self) -> tuple[Signal, ...]:
+        """The signals that are measured."""
+        return BY_LOSSES + (BY_GRADIENTS if self.signals == "all" else ())
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
+    found = []
+    if config.headline not in config.measured:
+        found.append(("headline", f"{config.headline} needs the records' gradients; set signals: all"))
+    clients = run.data.config.clients
+    cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
+    if cohort < FEWEST_CLIENTS:
+        sentence = (
+            f"fedmia compares a client with two or more others; {cohort} of {clients} clients take part in a round"
+        )
+        found.append(("", sentence))
+    return found
+
+
+def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
+    """Measure a block's c updates on the records of all clients.
+
+    Returns:
+        ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c, records], and with
+        gradients ``cosines`` and ``differences`` [c, records]. Records are in the order of `_passive_records.Places`.
+
+    Raises:
+        DataError: too few examples were held out (`data_problems`).
+    """
+    for _, sentence in data_problems(config, seen.data):
+        raise DataError(sentence)
+    members = _targets.targets_seen(config, seen).ravel()
+    held_out = _passive_records.outside(config, seen.data, seen.stream)
+    shared, own = _targets.target_losses(seen, members), _targets.model_losses(seen, held_out)
+    found: dict[str, NDArray[Any]] = {"assignment": np.asarray(seen.assignment)}
+    found |= {"confidences": _passive_signals.confidences(shared, own)}
+    if config.signals == "all":
+        inside = _targets.examples_at(seen.data, members)
+        every = Examples(np.concatenate([inside.x, held_out.x]), np.concatenate([inside.y, held_out.y]))
+        found |= _passive_signals.against_gradients(seen, every)
+    return found
+
+
+def conclude(config: Config, seen: SeenRound) -> Exposure:
+    """Add the round to the scores of earlier rounds, and attack every client that has taken part in an attacked round.
+
+    A round with fewer than three clients does not count, because there is nobody to compare a client with.
+    """
+    places = _passive_records.places(config, seen.data, seen.stream)
+    kept = {name: array.copy() for name, array in seen.kept.items()}
+    if not kept:
+        kept = {"rounds": np.zeros(seen.data.clients, np.int64)}
+        kept |= {signal: np.zeros(places.records.shape) for signal in config.measured}
+    if len(seen.clients) >= FEWEST_CLIENTS:
+        kept["rounds"][seen.clients] += 1
+        for signal, scores in round_scores(config, seen.observed, places.records[seen.clients]).items():
+            kept[signal][seen.clients] += scores
+    return _exposure(config, places, kept)
+
+
+def round_scores(config: Config, observed: dict[str, NDArray[Any]], records: Ints) -> dict[str, Doubles]:
+    """Compute the scores of one round.
+
+    Args:
+        config: the component's fields.
+        observed: what `observe` returns, of all c clients that took part.
+        records: [c, r] the numbers of each client's records.
+
+    Returns:
+        [c, r] scores by signal, the higher the likelier a member.
+    """
+    worlds = observed["assignment"]
+
+    def own(values: Doubles) -> Doubles:
+        return np.take_along_axis(values, records, axis=1)
+
+    def standing(values: Doubles) -> Doubles:
+        return out_worlds.standing(own(values), out_worlds.others(values, records, worlds), config.world)
+
+    confidences = observed["confidences"].astype(np.float64)
+    losses = -np.logaddexp(0.0, -confidences) if config.world == "gaussian" else None
+    found = {
+        "fedmia_loss": standing(confidences if losses is None else losses),
+        "loss_series": -np.logaddexp(0.0, -own(confidences)),
+    }
+    if config.signals == "all":
+        cosines, differences = (observed[name].astype(np.float64) for name in ("cosines", "differences"))
+        found |= {
+            "fedmia_cosine": standing(cosines),
+            "mean_cosine": own(cosines),
+            "gradient_difference": own(differences),
+        }
+    return found
+
+
+def _exposure(config: Config, places: _passive_records.Places, kept: dict[str, NDArray[Any]]) -> Exposure:
+    """Compute the attack's result from the sums of scores over the attacked rounds."""
+    clients, n = np.flatnonzero(kept["rounds"]), places.members.shape[1]
+    names = (one.name for one in METRICS if one.name not in _left_out(config))
+    metrics, columns, measures = (
+        dict.fromkeys(names, NAN),
+        np.full((len(COLUMNS), len(kept["rounds"])), NAN),
+        list[Measure](),
+    )
+    for signal in config.measured if len(clients) else ():
+        scores = kept[signal][clients] / kept["rounds"][clients, None]
+        found = client_auc.measure(scores[:, :n], scores[:, n:], places.examples[clients])
+        name = f"{signal}_auc"
+        metrics[name] = found.mean
+        measures.append(Measure("clients", name, found.mean, found.mean_low, found.mean_high, 0.5))
+        if signal == config.headline:
+            ends = np.stack([found.auc, found.low, found.high])
+            measures += _of_clients(clients, name, ends, 0.5)
+            rates = tprs(scores, n)
+            metrics |= _headline(found, rates)
+            columns[:, clients] = np.concatenate([ends, rates[None]])
+            if not np.isnan(rates).any():
+                wilson = disparity.wilson(rates * n, np.full(len(rates), n))
+                measures += _of_clients(clients, "tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01)
+    return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept)
+
+
+def _of_clients(clients: Ints, metric: str, values: Doubles, chance: float) -> list[Measure]:
+    """Return a measure of each client, given its value, low and high end: ``values`` [3, c]."""
+    rows = zip(clients.tolist(), values.T.tolist(), strict=True)
+    return [Measure(f"client_{i}", metric, value, low, high, chance) for i, (value, low, high) in rows]
+
+
+def _left_out(config: Config) -> set[str]:
+    """Return the metrics of signals that are not measured, which would be empty columns."""
+    return {f"{signal}_auc" for signal in BY_LOSSES + BY_GRADIENTS if signal not in config.measured}
+
+
+def tprs(scores: Doubles, members: int) -> Doubles:
+    """Return the true positive rate at a false positive rate of 1 % of each client, [c].
+
+    It is NaN with fewer than 100 non-members.
+
+    Args:
+        scores: [c, members + non-members].
+        members: the number of members of each client.
+    """
+    inside, outside = scores[:, :members], scores[:, members:]
+    if outside.shape[1] < membership.NONMEMBERS_AT_1_FPR:
+        return np.full(len(scores), NAN)
+    allowed = int(0.01 * outside.shape[1] + 1e-9)
+    refused = -np.partition(-outside, allowed, axis=1)[:, allowed]  # the first non-member too many
+    return np.asarray((inside > refused[:, None]).mean(axis=1))
+
+
+def _headline(found: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
+    """Return the metrics of the headline signal."""
+    null = client_auc.by_chance(found.mean, found.apart, len(found.auc))
+    variation = disparity.cov(found.auc)
+    return {
+        "fedmia_auc": found.mean,
+        "fedmia_auc_low": found.mean_low,
+        "fedmia_auc_high": found.mean_high,
+        "fedmia_auc_max": float(found.auc.max()),
+        "fedmia_auc_max_null": null["largest"],
+        "fedmia_tpr_at_1_fpr": float(rates.mean()),
+        "fedmia_cov": variation,
+        "fedmia_cov_null": null["cov"],
+        "fedmia_fi": disparity.fairness_index(variation),
+        "fedmia_fi_null": null["fi"],
+        "fedmia_eod": disparity.eod(found.auc),
+        "fedmia_eod_null": null["eod"],
+    }
+
+
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return every metric as it was after the last attacked round, whose scores are means over all of them."""
+    reported: Metrics = {}
+    for name in (one.name for one in METRICS if one.name not in _left_out(config)):
+        values = [row[name] for row in outcome.rows if row.get(name) is not None and np.isfinite(row[name])]
+        reported[name] = float(values[-1]) if values else None
+    return reported

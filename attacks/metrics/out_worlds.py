@@ -1,0 +1,113 @@
+"""How unusual one client's model is among those of other clients, for each of many records ("all for one").
+
+In FedMIA (Zhu et al. 2025) the models of all other clients stand for the world in which the target client did not train
+on a record. For target c, M_k(x) being what the attacker measures of client k's update on record x:
+
+    gaussian    m = mean_{k != c} M_k(x)    v = var_{k != c} M_k(x) (ddof 0) + 1e-8
+                standing = Phi((M_c(x) - m) / sqrt(v))                                          as published
+    student     the predictive distribution of a further client's M(x), given n others, their mean m and sum of squares
+                S around it; variances have an inverse-gamma prior whose mean is the pooled one (S / (n - 1), averaged):
+                a_n = 2 + n / 2 - 1/2    b_n = pooled + S / 2    scale^2 = b_n / a_n (1 + 1 / n)
+                standing = T_{2 a_n}((M_c(x) - m) / scale)
+
+``student`` is the predictive of BaVarIA (Brannvall 2026) with a flat prior on means, which is the moderated t of Smyth
+(2004): with nine others a variance of one record alone is off by half, and the records whose variance came out too
+small would head the ranking whether they are members or not. Means are not drawn together, because an easy and a hard
+record have nothing in common. It presupposes that records vary alike, as confidences on the logit scale do and losses
+do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+World = Literal["student", "gaussian"]
+
+SHAPE = 2.0  # of the inverse-gamma prior; the smallest with which its mean, b0 / (a0 - 1), is b0
+FLOOR = 1e-8  # added to a variance, as published
+FEWEST_OTHERS = 2  # with fewer there is no variance
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """What the attacker measured of all clients but one, on the records that this one is judged by.
+
+    Attributes:
+        count: [c] n, the number of others of each target client.
+        mean: [c, r] their mean on each record.
+        squares: [c, r] the sum of squared deviations from it.
+    """
+
+    count: Ints
+    mean: Doubles
+    squares: Doubles
+
+
+def others(values: Doubles, records: Ints, worlds: Ints) -> Others:
+    """Summarize, for every client, the values of the other clients of its world.
+
+    Args:
+        values: [c, R] what was measured of each client's update on each record.
+        records: [c, r] the records that each client is judged by.
+        worlds: [c] the world of each client; if it has fewer than two others in it, all clients are its world.
+    """
+    clients = np.arange(len(values))
+    own = values[clients[:, None], records]
+    members = (worlds == np.unique(worlds)[:, None]).astype(np.float64)  # [worlds, c]
+    found = _left_out(values, members, np.searchsorted(np.unique(worlds), worlds), records, own)
+    alone = found.count < FEWEST_OTHERS
+    if alone.any():
+        whole = _left_out(values, np.ones((1, len(values))), np.zeros(len(values), np.int64), records, own)
+        found = Others(
+            np.where(alone, whole.count, found.count),
+            np.where(alone[:, None], whole.mean, found.mean),
+            np.where(alone[:, None], whole.squares, found.squares),
+        )
+    return found
+
+
+def _left_out(values: Doubles, members: Doubles, world: Ints, records: Ints, own: Doubles) -> Others:
+    """Take each client's own values [c, r] out of the sums over its world, one of ``members`` [worlds, c]."""
+    sizes = members.sum(axis=1)
+    means = members @ values / sizes[:, None]  # [worlds, R]
+    deviations = np.empty_like(values)
+    np.subtract(values, means[world] if len(means) > 1 else means, out=deviations)
+    squares = members @ np.square(deviations, out=deviations)
+    count = (sizes[world] - 1).astype(np.int64)
+    n = np.maximum(count, 1)[:, None]
+    apart = own - means[world[:, None], records]
+    # Without one of n + 1 values: the mean moves by apart / n, the squares shrink by apart^2 (n + 1) / n.
+    left = squares[world[:, None], records] - apart**2 * (n + 1) / n
+    return Others(count, means[world[:, None], records] - apart / n, np.maximum(left, 0))
+
+
+def standing(own: Doubles, world: Others, kind: World) -> Doubles:
+    """Compute the probability that one more of the others would have measured less than the client itself.
+
+    Args:
+        own: [c, r] what was measured of each client's own update, the higher the likelier a member.
+        world: the others of each client.
+        kind: how the distribution over the others is estimated; see above.
+
+    Returns:
+        [c, r] in 0..1, 0.5 on average for clients that are like the others; NaN for one with fewer than two others.
+    """
+    from scipy.special import ndtr, stdtr
+
+    n = np.maximum(world.count, 1)[:, None]
+    if kind == "gaussian":
+        found = ndtr((own - world.mean) / np.sqrt(world.squares / n + FLOOR))
+    else:
+        enough = np.maximum(n - 1, 1)
+        pooled = (world.squares / enough).mean(axis=1, keepdims=True)
+        shape = SHAPE + (n - 1) / 2
+        scale = np.sqrt(np.maximum((pooled + world.squares / 2) / shape * (1 + 1 / n), np.finfo(np.float64).tiny))
+        found = stdtr(2 * shape, (own - world.mean) / scale)
+    return np.where(world.count[:, None] < FEWEST_OTHERS, np.nan, found)

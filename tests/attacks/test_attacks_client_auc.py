@@ -1,0 +1,84 @@
+"""One AUC per client: the value, the variance in its closed form and by simulation, and disparity by chance."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attacks.metrics import disparity, membership
+from attacks.metrics.client_auc import by_chance, measure, placements
+
+
+def slow(members, nonmembers):
+    """AUC and DeLong's variance, pair by pair."""
+    wins = [[1.0 if a > b else 0.5 if a == b else 0.0 for b in nonmembers] for a in members]
+    rows, columns = [np.mean(row) for row in wins], [np.mean(column) for column in zip(*wins, strict=True)]
+    return float(np.mean(rows)), np.var(rows, ddof=1) / len(rows) + np.var(columns, ddof=1) / len(columns)
+
+
+@given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 9999))
+def test_the_slow_loop_finds_the_same(m, n, seed):
+    rng = np.random.default_rng(seed)
+    members, nonmembers = rng.integers(0, 5, (2, m)).astype(float), rng.integers(0, 5, (2, n)).astype(float)
+    found = measure(members, nonmembers, np.arange(2 * (m + n)).reshape(2, -1))
+    for c in range(2):
+        auc, variance = slow(members[c], nonmembers[c])
+        both = np.concatenate([members[c], nonmembers[c]])
+        assert found.auc[c] == pytest.approx(auc) == pytest.approx(membership.auc(both, np.arange(m + n) < m))
+        assert found.variance[c] == pytest.approx(variance, abs=1e-15)
+        assert found.low[c] <= found.auc[c] <= found.high[c]
+    assert found.apart == pytest.approx(found.variance.mean() ** 0.5)
+    assert found.mean == pytest.approx(found.auc.mean())
+
+
+def test_a_tie_counts_one_half():
+    above, below = placements(np.array([[1.0, 2.0]] * 2), np.array([[1.0, 1.0, 3.0, 0.0]] * 2))
+    assert above.tolist() == [[0.5, 0.75]] * 2 and below.tolist() == [[0.75, 0.75, 0, 1]] * 2
+
+
+def exchangeable(rng, clients, m, n, shared):
+    """Scores without any difference; ``shared``: a non-member has a part of its score with all clients."""
+    members = rng.normal(size=(clients, m))
+    common = rng.normal(size=n) if shared else rng.normal(size=(clients, n))
+    nonmembers = (common + rng.normal(size=(clients, n))) / 2**0.5
+    own = np.arange(clients * m).reshape(clients, m)
+    ids = np.tile(np.arange(n), (clients, 1)) if shared else np.arange(clients * n).reshape(clients, n)
+    return members, nonmembers, np.concatenate([own, clients * m + ids], axis=1)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_exchangeable_records_are_at_a_half_within_the_intervals_and_as_unequal_as_by_chance(shared):
+    rng, clients, m, n = np.random.default_rng(1), 8, 30, 50
+    drawn = [measure(*exchangeable(rng, clients, m, n, shared)) for _ in range(400)]
+    means = np.array([one.mean for one in drawn])
+    assert means.mean() == pytest.approx(0.5, abs=4 * means.std() / 20)
+    aucs = np.array([one.auc for one in drawn])
+    assert aucs.var() == pytest.approx((m + n + 1) / (12 * m * n), rel=0.1)  # the closed form
+    assert np.mean([one.variance.mean() for one in drawn]) == pytest.approx(aucs.var(), rel=0.1)
+    inside = np.mean([(one.low <= 0.5) & (one.high >= 0.5) for one in drawn])
+    assert 0.92 < inside < 0.97
+    assert 0.92 < np.mean([one.mean_low <= 0.5 <= one.mean_high for one in drawn]) < 0.98
+    nulls = [by_chance(one.mean, one.apart, clients) for one in drawn[:60]]
+    for name, of in (("cov", disparity.cov), ("eod", disparity.eod), ("largest", np.max)):
+        difference = np.array([of(one.auc) for one in drawn]).mean() - np.mean([one[name] for one in nulls])
+        assert difference == pytest.approx(0, abs=0.07 * np.mean([one[name] for one in nulls])), name
+    variations = [disparity.cov(one.auc) for one in drawn]
+    assert np.mean([one["fi"] for one in nulls]) == pytest.approx(
+        np.mean([1 / (1 + v**2) for v in variations]), abs=2e-3
+    )
+
+
+def test_shared_nonmembers_widen_the_interval_of_the_mean_and_narrow_the_disparity_by_chance():
+    rng = np.random.default_rng(2)
+    members, nonmembers, ids = exchangeable(rng, 8, 30, 50, True)
+    shared, apart = (
+        measure(members, nonmembers, ids),
+        measure(members, nonmembers, np.arange(ids.size).reshape(ids.shape)),
+    )
+    assert shared.mean_high - shared.mean_low > 1.3 * (apart.mean_high - apart.mean_low)
+    assert by_chance(0.5, shared.apart, 8)["eod"] < by_chance(0.5, apart.apart, 8)["eod"]
+
+
+def test_perfect_separation_keeps_an_interval():
+    found = measure(np.full((2, 20), 1.0), np.zeros((2, 30)), np.arange(100).reshape(2, 50))
+    assert found.mean == 1 and found.mean_high == 1 and 0.8 < found.low[0] < 0.9 < found.mean_low < 1

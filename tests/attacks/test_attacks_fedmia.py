@@ -1,0 +1,326 @@
+"""The passive server over rounds: planted memories, exchangeable records, a slow version, and what it keeps."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from algorithms.core.messages import Weights
+from algorithms.interfaces import Outcome
+from attacks import _passive_records, _targets, fedmia, sia
+from attacks.fedmia import Config, conclude, data_problems, observe
+from attacks.interfaces import SeenRound, SeenUpdates
+from attacks.metrics import membership
+from datasets.federation import DataError, Examples
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.run import resolve
+from orchestrator.trial.attack_round import join_observations
+from orchestrator.trial.random_streams import stream
+from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized, network_for
+
+EVERYONE = np.arange(CLIENTS)
+ALL = Config(signals="all", compared=NONMEMBERS)
+
+
+def fixed(purpose, *place):
+    return stream(0, purpose, *place)
+
+
+def start_of(network):
+    """The model from which `memorized` begins."""
+    return network.initial(np.random.default_rng(7))
+
+
+def seen_by(data, network, weights, clients=EVERYONE, sent=None, assignment=None):
+    sent = sent or [start_of(network)]
+    assignment = np.zeros(len(clients), int) if assignment is None else np.asarray(assignment)
+    params, buffers = (np.stack([getattr(weights[i], part) for i in clients]) for part in ("params", "buffers"))
+    return SeenUpdates(data, network, sent, assignment, params, buffers, list(clients), fixed, 0, lambda *_: None)
+
+
+def concluded(config, data, observed, clients=EVERYONE, kept=None):
+    return conclude(config, SeenRound(data, observed, np.asarray(clients), 0, fixed, kept or {}))
+
+
+@pytest.fixture(scope="module")
+def experts(noise, network):
+    return [memorized(network, noise.client(i)) for i in EVERYONE]
+
+
+@pytest.fixture(scope="module")
+def measured(noise, network, experts):
+    return observe(ALL, seen_by(noise, network, experts))
+
+
+def measured_scores(data, observed):
+    return fedmia.round_scores(ALL, observed, _passive_records.places(ALL, data, fixed).records)["fedmia_loss"]
+
+
+# Whether it works
+
+
+def test_clients_who_learn_by_heart_are_given_away_by_every_comparison(noise, measured):
+    found = concluded(ALL, noise, measured)
+    for signal in ("fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine"):
+        assert found.metrics[f"{signal}_auc"] > 0.95, signal
+    assert 0 < found.metrics["gradient_difference_auc"] < 1
+    assert found.metrics["fedmia_tpr_at_1_fpr"] > 0.9
+    assert (found.clients["fedmia_auc"] > 0.95).all() and (found.clients["fedmia_auc_low"] > 0.9).all()
+    assert (
+        found.metrics["fedmia_auc"]
+        == found.metrics["fedmia_loss_auc"]
+        == pytest.approx(found.clients["fedmia_auc"].mean())
+    )
+    scores = measured_scores(noise, measured)
+    expected = [membership.tpr_at_fpr(own, np.arange(len(own)) < EACH, 0.01) for own in scores]
+    np.testing.assert_allclose(found.clients["fedmia_tpr_at_1_fpr"], expected)
+    named = {(one.subject, one.metric): one for one in found.measures}
+    assert named["client_2", "fedmia_loss_auc"].value == found.clients["fedmia_auc"][2]
+    assert named["clients", "mean_cosine_auc"].low <= found.metrics["mean_cosine_auc"]
+
+
+@pytest.mark.parametrize("nonmembers", ["outside", "other_client"])
+def test_where_members_are_like_nonmembers_it_is_at_a_half(noise, network, experts, nonmembers):
+    """Every client's examples are replaced by fresh ones after it was trained, so that nobody has trained on a record."""
+    rng = np.random.default_rng(8)
+    fresh = Examples(rng.normal(size=noise.train.x.shape).astype(np.float32), rng.integers(0, 10, len(noise.train)))
+    config = ALL.model_copy(update={"nonmembers": nonmembers})
+    data = replace(noise, train=fresh)
+    found = concluded(config, data, observe(config, seen_by(data, network, experts)))
+    for one in found.measures:
+        if one.subject == "clients":
+            assert one.low <= 0.5 <= one.high and one.high - one.low < 0.15, one
+    assert found.metrics["fedmia_eod"] == pytest.approx(found.metrics["fedmia_eod_null"], rel=0.6)
+
+
+def test_who_is_exposed_is_who_learned_by_heart(noise, network, experts):
+    """Only client 2 has trained on its examples; the others hold models of examples that belong to nobody."""
+    strange = [memorized(network, noise.nonmembers[40 * i : 40 * i + 40]) for i in range(3)]
+    weights = [*strange[:2], experts[2], strange[2], *strange[:2]]
+    data = replace(noise, nonmembers=noise.nonmembers[120:], nonmember_owner=noise.nonmember_owner[120:])
+    found = concluded(Config(), data, observe(Config(), seen_by(data, network, weights)))
+    exposed = found.clients["fedmia_auc"]
+    assert exposed[2] > 0.95 and (np.delete(exposed, 2) < 0.65).all()
+    assert found.metrics["fedmia_auc_max"] == exposed[2] > found.metrics["fedmia_auc_max_null"] + 0.1
+    assert found.metrics["fedmia_cov"] > 2 * found.metrics["fedmia_cov_null"]
+
+
+# What it computes
+
+
+def test_the_slow_version_finds_the_same(noise, network, experts):
+    """Record by record, with torch's own losses and gradients, as the docstring says it (published distribution)."""
+    config = Config(signals="all", targets=3, compared=10, world="gaussian")
+    start = start_of(network)
+    places = _passive_records.places(config, noise, fixed)
+    inside, outside = noise.train[places.members.ravel()], _passive_records.outside(config, noise, fixed)
+    x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
+    observed = observe(config, seen_by(noise, network, experts, sent=[start]))
+    scores = fedmia.round_scores(config, observed, places.records)
+
+    def loss_and_gradient(weights, r):
+        network.load(weights)
+        network.grads.zero_()
+        outputs = network.module(torch.from_numpy(x[r : r + 1]))
+        loss = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(y[r : r + 1]))
+        loss.backward()
+        return loss.item(), network.grads.numpy().astype(np.float64).copy()
+
+    for c in (0, 4):
+        for position in (0, 2, 3, 12):
+            r = places.records[c, position]
+            losses = np.array([loss_and_gradient(one, r)[0] for one in experts])
+            gradient = loss_and_gradient(start, r)[1]
+            updates = [start.params.astype(np.float64) - one.params for one in experts]
+            cosines = np.array([one @ gradient / np.linalg.norm(one) / np.linalg.norm(gradient) for one in updates])
+            others = np.arange(CLIENTS) != c
+            expected = {"loss_series": -losses[c], "mean_cosine": cosines[c]}
+            expected["gradient_difference"] = 2 * updates[c] @ gradient - gradient @ gradient
+            for name, values in (("fedmia_loss", -losses), ("fedmia_cosine", cosines)):
+                apart = (values[c] - values[others].mean()) / np.sqrt(values[others].var() + 1e-8)
+                expected[name] = stats.norm.cdf(apart)
+            for name, value in expected.items():
+                assert scores[name][c, position] == pytest.approx(value, rel=2e-3, abs=2e-4), name
+
+
+def test_a_client_is_compared_with_those_who_were_sent_the_same_model(noise, network, experts):
+    """Two models of three clients each: what clients of the other model do is of no account."""
+    config, halves = Config(targets=5, compared=20), [0, 0, 0, 1, 1, 1]
+    sent = [network.initial(np.random.default_rng(i)) for i in range(2)]
+    changed = [*experts[:3], *(memorized(network, noise.nonmembers[40 * i : 40 * i + 40]) for i in range(3))]
+    records = _passive_records.places(config, noise, fixed).records
+    one, other = (
+        fedmia.round_scores(config, observe(config, seen_by(noise, network, w, sent=sent, assignment=halves)), records)
+        for w in (experts, changed)
+    )
+    np.testing.assert_array_equal(one["fedmia_loss"][:3], other["fedmia_loss"][:3])
+    assert (one["fedmia_loss"][3:] != other["fedmia_loss"][3:]).any()
+
+
+def test_gradients_of_examples_are_the_same_one_by_one(noise):
+    network = network_for((2000,), hidden=(4,))
+    network.load(network.initial(np.random.default_rng(0)))
+    examples = noise.train[:7]
+    together = torch.cat([part.clone() for part in network.example_gradients(examples.x, examples.y)])
+    network.dense = False
+    apart = torch.cat([part.clone() for part in network.example_gradients(examples.x, examples.y)])
+    torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-6)
+
+
+def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, experts):
+    seen, config = seen_by(noise, network, experts), Config(targets=20, compared=10)
+    shown, logits = [], network.logits
+    try:
+        network.logits = lambda x, *more: shown.append(len(x)) or logits(x, *more)
+        alone = sia.observe(sia.Config(targets=20), seen)
+        found = observe(config, seen)
+    finally:
+        del network.logits
+    assert shown == CLIENTS * [CLIENTS * 20] + CLIENTS * [10]
+    np.testing.assert_allclose(
+        np.logaddexp(0, -found["confidences"][:, : CLIENTS * 20].astype(float)), alone, rtol=1e-5
+    )
+    assert observe(config, seen_by(noise, network, experts))["confidences"].tobytes() == found["confidences"].tobytes()
+
+
+# Over rounds
+
+
+def test_records_are_the_same_in_every_round_and_their_scores_are_averaged(noise, measured):
+    """The released code draws non-members anew in every round, which averages scores of different records."""
+    places = [_passive_records.places(ALL, noise, fixed) for _ in range(2)]
+    np.testing.assert_array_equal(places[0].records, places[1].records)
+    x = [_passive_records.outside(ALL, noise, fixed).x for _ in range(2)]
+    np.testing.assert_array_equal(*x)
+    quiet = {name: np.roll(values, 1, axis=0) if name != "assignment" else values for name, values in measured.items()}
+    first = concluded(ALL, noise, measured)
+    second = concluded(ALL, noise, quiet, kept=first.kept)
+    scores = [fedmia.round_scores(ALL, one, places[0].records)["fedmia_loss"] for one in (measured, quiet)]
+    np.testing.assert_allclose(second.kept["fedmia_loss"], scores[0] + scores[1])
+    assert second.kept["rounds"].tolist() == [2] * CLIENTS
+    assert first.kept["rounds"].tolist() == [1] * CLIENTS  # not changed in place
+    assert 0.5 < second.metrics["fedmia_auc"] < first.metrics["fedmia_auc"]
+
+
+def test_exchangeable_records_stay_at_chance_however_many_rounds_are_averaged(noise):
+    """Models differ on every record in the same way in all rounds. Non-members drawn anew are found less extreme."""
+    config, rng = Config(targets=EACH, compared=NONMEMBERS), np.random.default_rng(0)
+    lasting = rng.normal(size=(CLIENTS, CLIENTS * EACH + NONMEMBERS))
+    rates = {}
+    for drawn_anew in (False, True):
+        kept = {}
+        for _ in range(10):
+            records = np.arange(lasting.shape[1])
+            if drawn_anew:
+                records[CLIENTS * EACH :] = rng.permutation(records[CLIENTS * EACH :])
+            values = (lasting[:, records] + 0.3 * rng.normal(size=lasting.shape)).astype(np.float32)
+            found = concluded(config, noise, {"assignment": np.zeros(CLIENTS, int), "confidences": values}, kept=kept)
+            kept = found.kept
+        assert found.metrics["fedmia_auc_low"] < 0.5 < found.metrics["fedmia_auc_high"]
+        rates[drawn_anew] = found.metrics["fedmia_tpr_at_1_fpr"]
+    assert rates[False] == pytest.approx(0.01, abs=4 * (0.01 / CLIENTS / EACH) ** 0.5)
+    assert rates[True] > 0.1  # the defect of the released code, which this test would see
+
+
+def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, experts, measured):
+    present = np.array([0, 2, 3, 5])
+    partial = observe(ALL, seen_by(noise, network, experts, present))
+    for name, values in measured.items():
+        np.testing.assert_array_equal(partial[name], values[present])
+    found = concluded(ALL, noise, partial, present)
+    assert (
+        np.isnan(found.clients["fedmia_auc"][[1, 4]]).all() and not np.isnan(found.clients["fedmia_auc"][present]).any()
+    )
+    assert {one.subject for one in found.measures} == {"clients", *(f"client_{i}" for i in present)}
+    later = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4, 0])), [1, 4, 0], found.kept)
+    assert later.kept["rounds"].tolist() == [2, 1, 1, 1, 1, 1]
+    assert not np.isnan(later.clients["fedmia_auc"]).any()
+    few = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4], found.kept)
+    assert few.metrics == found.metrics  # two clients are no world for each other
+    nobody = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4])
+    assert np.isnan(list(nobody.metrics.values())).all() and np.isnan(nobody.clients["fedmia_auc"]).all()
+
+
+def test_blocks_see_what_all_clients_see_together(noise, network, experts, measured):
+    pieces = [observe(ALL, seen_by(noise, network, experts, EVERYONE[at : at + 4])) for at in (0, 4)]
+    for name, values in join_observations(pieces).items():
+        np.testing.assert_allclose(values, measured[name], rtol=1e-4, atol=1e-5)
+        if name == "confidences":
+            assert values.tobytes() == measured[name].tobytes()
+
+
+# Which records
+
+
+def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(images):
+    owners = np.repeat(EVERYONE, 30)
+    held = replace(images, nonmembers=images.nonmembers[:180], nonmember_owner=owners)
+    config = Config(targets=5)
+    places, outside = _passive_records.places(config, held, fixed), _passive_records.outside(config, held, fixed)
+    assert places.own.shape == (CLIENTS, 30) and len(outside) == 180
+    assert sorted(places.own.ravel() - CLIENTS * 5) == list(range(180))
+    other = _passive_records.outside(config, images, lambda *place: stream(1, *place))
+    assert (other.y != _passive_records.outside(config, images, fixed).y).any()  # nothing is remembered of another seed
+    dressed = held.prepare(held.nonmembers.x, held.strengths[owners])
+    np.testing.assert_array_equal(outside.x, dressed)
+    # Nobody's: the same examples for all clients, with the angle of each.
+    places, outside = _passive_records.places(config, images, fixed), _passive_records.outside(config, images, fixed)
+    assert places.own.shape == places.same.shape == (CLIENTS, 200) and len(outside) == CLIENTS * 200
+    assert (places.same == places.same[0]).all() and len(np.unique(places.own)) == CLIENTS * 200
+    parts = outside.x.reshape(CLIENTS, 200, -1)
+    assert (parts[0] != parts[1]).any() and (outside.y.reshape(CLIENTS, 200) == outside.y[:200]).all()
+
+
+def test_other_clients_members_are_never_the_clients_own(noise):
+    config = Config(nonmembers="other_client", targets=10, compared=50)
+    places = _passive_records.places(config, noise, fixed)
+    owner = places.own // 10
+    assert (owner != EVERYONE[:, None]).all() and places.own.max() < CLIENTS * 10
+    assert all(len(set(own)) == 50 for own in places.own.tolist())
+    every = Config(nonmembers="other_client", targets=10, compared=1000)
+    assert _passive_records.places(every, noise, fixed).own[0].tolist() == list(range(10, 60))
+    assert len(_passive_records.outside(config, noise, fixed)) == 0
+    np.testing.assert_array_equal(places.members, _targets.targets(sia.Config(targets=10), noise, fixed))
+
+
+# What is refused
+
+
+def test_too_few_nonmembers_are_refused(noise):
+    few = replace(noise, nonmembers=noise.nonmembers[:9], nonmember_owner=noise.nonmember_owner[:9])
+    ((field, sentence),) = data_problems(Config(), few)
+    assert field == "nonmembers" and "10 non-members or more" in sentence and "has 9" in sentence
+    assert not data_problems(Config(), noise) and not data_problems(Config(nonmembers="other_client"), few)
+    with pytest.raises(DataError, match="hold more out"):
+        observe(
+            Config(), replace(seen_by(noise, network_for((2000,)), [Weights(np.zeros(1), np.zeros(0))] * 6), data=few)
+        )
+    ((_, sentence),) = data_problems(Config(nonmembers="other_client", targets=1), noise)
+    assert "raise targets" in sentence
+
+
+@pytest.mark.parametrize(
+    ("fields", "run", "sentence"),
+    [
+        ({"headline": "mean_cosine"}, {}, "set signals: all"),
+        ({}, {"data": {"name": "digits", "clients": 2}}, "two or more others"),
+        ({}, {"participation": "fixed", "participation_rate": 0.1}, "1 of 10 clients"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused(fields, run, sentence):
+    data = {"name": "digits", "clients": 10}
+    with pytest.raises(ConfigError, match=sentence):
+        resolve({"rounds": 1, "data": data, "model": "mlp", "attacks": [{"name": "fedmia", **fields}]} | run)
+
+
+def test_final_metrics_are_those_after_the_last_attacked_round():
+    rows = [
+        {"fedmia_auc": 0.6, "fedmia_eod": 0.2},
+        {"fedmia_auc": 0.7, "fedmia_eod": float("nan")},
+        {"fedmia_auc": None},
+    ]
+    found = fedmia.final_metrics(Config(), None, Outcome(rows, [], np.array([])))
+    assert found["fedmia_auc"] == 0.7 and found["fedmia_eod"] == 0.2 and found["fedmia_cov"] is None
+    assert "mean_cosine_auc" not in found

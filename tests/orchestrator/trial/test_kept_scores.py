@@ -1,0 +1,52 @@
+"""What attacks on updates keep from round to round: over resumptions, restarts, rounds without an attack, and absences."""
+
+import numpy as np
+import pytest
+
+from orchestrator.trial.state import load_state
+from tests.support.planted import clustered, finished, given, left_behind, opened, planted, table
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2)
+ATTACKS = [{"name": "sia"}, {"name": "fedmia", "every": 2, "signals": "all"}]
+PLAIN = given(5, seed=3, attacks=ATTACKS, training={"lr": 0.5})
+RESTARTED = PLAIN | {"clustering": clustered("ifca", restarts=2, restart_rounds=2)}
+SOME = PLAIN | {"participation": "poisson", "participation_rate": 0.6}
+
+
+@pytest.mark.parametrize("run", [PLAIN, RESTARTED, SOME], ids=["plain", "restarts", "poisson"])
+def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_path, run):
+    whole = left_behind(finished(opened(run, tmp_path / "whole", DATA)), tmp_path / "whole")
+    while not (left := opened(run, tmp_path / "left", DATA)).done:
+        left.advance()
+    assert left_behind(left, tmp_path / "left") == whole
+    rows = whole["rounds"].to_pydict()
+    measured = [value is not None and not np.isnan(value) for value in rows["fedmia_auc"]]
+    assert measured == [False, True, False, True, True]
+
+
+def test_scores_are_added_up_over_the_attacked_rounds_of_the_start_that_is_kept(tmp_path):
+    trial, counts = opened(RESTARTED, tmp_path, DATA), []
+    while not trial.done:
+        trial.advance()
+        counts.append(load_state(trial.saved).attacks["fedmia.rounds"].tolist() if trial.state.attacks else [0] * 6)
+    # Two rounds of a start, two of another one, which is better, and its other three. Attacked are rounds 2, 4 and 5.
+    # When the first start is over, what is saved is the beginning of the second.
+    assert [one[0] for one in counts] == [0, 0, 0, 1, 1, 2, 3]
+    assert set(trial.state.attacks) == {
+        f"fedmia.{name}"
+        for name in ("rounds", "fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference")
+    }
+
+
+def test_the_tables_tell_every_clients_exposure(tmp_path):
+    trial = finished(opened(PLAIN, tmp_path, DATA))
+    clients, rounds = table(trial, "clients"), table(trial, "rounds")
+    last = np.array(clients["fedmia_auc"][-6:], float)
+    assert np.isfinite(last).all() and rounds["fedmia_auc"][-1] == pytest.approx(last.mean())
+    assert rounds["fedmia_auc_low"][-1] < rounds["fedmia_auc"][-1] < rounds["fedmia_auc_high"][-1]
+    rows = table(trial, "attacks")
+    own = [i for i, name in enumerate(rows["attack"]) if name == "fedmia" and rows["round"][i] == 5]
+    assert {rows["target"][i] for i in own} == {"clients", *(f"client_{i}" for i in range(6))}
+    assert all(rows["low"][i] <= rows["value"][i] <= rows["high"][i] and rows["chance"][i] == 0.5 for i in own)
