@@ -60,6 +60,7 @@ def observe(
     added = (released - params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
     rows = range(min(LONE, directions.number))
+    assert plan.norm is not None  # only canaries among many may take that of the round
     sent = (np.float32(plan.norm) * directions.one(row) for row in rows)
     beside = privacy.module.noise_beside(privacy.config, received, sent)  # [canaries]
     ratio = beside / told["noise_std"] if told["noise_std"] else np.ones(len(beside))
@@ -77,6 +78,7 @@ def _moves(run: Run, plan: CanaryPlan, directions: Iterable[Floats], now: Round,
     A mean moves alike in all directions.
     """
     weights = clipped_sums.weigh(run, now.sizes[now.received.clients])
+    assert plan.norm is not None
     length, aggregation = plan.norm * float(weights.max() / weights.sum()), run.aggregation
     if aggregation.module.SENSITIVITY == "mean":
         return length

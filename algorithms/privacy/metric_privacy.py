@@ -70,7 +70,7 @@ def problems(config: Config, run: Run) -> Problems:
         return [
             ("", "metric_privacy needs at least two clients to measure a distance between models, got data.clients 1")
         ]
-    return _server_noise.audit_problems(config, run)
+    return _server_noise.audit_problems(config.audit_every, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:

@@ -257,6 +257,74 @@ def test_how_often_is_decided_by_the_sizes_alone():
     assert canary_audit.audit_every(plan, convolutional, 50_186, np.full(40, 256)) == 1
 
 
+# Without a mechanism: canaries as long as the median update
+
+
+def bare(every: int | str = 1, rounds: int = 1, **slots: Any) -> dict[str, Any]:
+    return given(rounds, privacy={"name": "none", "audit_every": every}, **slots)
+
+
+def test_an_audit_of_a_run_without_noise_changes_nothing_not_even_its_id(tmp_path):
+    kept, found = {}, {}
+    for every in (1, 0):
+        trial = ran(bare(every, rounds=3), tmp_path / str(every))
+        kept[every], found[every] = left_behind(trial, tmp_path / str(every)), told(trial)
+    assert kept[1] == kept[0] and not any("audit" in name for name in found[0])
+    for name in found[0].keys() - {"seconds_per_round"}:
+        assert found[1][name] == found[0][name], name
+    assert "audit_verdict" not in found[1] and found[1]["audit_delta"] == 1e-5
+    asked = [resolve(given(3, privacy=privacy)) for privacy in ("none", {"name": "none", "audit_every": "auto"})]
+    assert asked[0].to_dict()["privacy"] == asked[1].to_dict()["privacy"] == {"name": "none"}
+    assert resolve(bare(0)).to_dict()["privacy"] == {"name": "none", "audit_every": 0}
+
+
+def test_without_noise_the_separation_is_that_of_the_median_update(tmp_path):
+    """mu = w C sqrt(d) / |u|: C is the median norm, u the mean update, and w the weight of the largest client."""
+    mus, expected = [], []
+    for seed in range(12):
+        trial = opened(bare(seed=seed), tmp_path / str(seed), DATA)
+        before, norms = trial.rounds.state.models[0].params.copy(), []
+        step = trial.rounds._train
+        trial.rounds._train = lambda round_, norms=norms, step=step: (  # type: ignore[method-assign]
+            norms.extend(results := step(round_)) or results
+        )
+        finished(trial)
+        lengths = np.concatenate([part.norms for result in norms for part in result.parts.values()])
+        update = np.linalg.norm(trial.rounds.state.models[0].params - before)
+        found = told(trial)
+        assert found["audit_norm"] == pytest.approx(np.median(lengths))
+        mus.append(found["audit_mu"])
+        expected.append(20 / 77 * np.median(lengths) * math.sqrt(len(before)) / update)
+    assert np.mean(mus) == pytest.approx(np.mean(expected), rel=0.05)
+    assert found["epsilon_audit"] == pytest.approx(epsilon_gdp(found["audit_mu"], 1e-5))
+
+
+def test_where_no_mean_is_computed_nothing_is_audited_unless_it_is_asked_for():
+    plan = lambda every, name: (run := resolve(bare(every, aggregation=name))).privacy.module.canaries(  # noqa: E731
+        run.privacy.config, run
+    )
+    assert plan("auto", "fedavg").norm is None
+    assert plan("auto", "fedmedian") is plan("auto", "fedyogi") is plan(0, "fedavg") is None
+    assert plan(2, "fedyogi").every == 2
+    with pytest.raises(ConfigError, match="audit_every: must be 0: canaries enter a mean, and fedmedian"):
+        resolve(bare(2, aggregation="fedmedian"))
+
+
+def test_rounds_without_an_update_are_not_audited(tmp_path):
+    """Nobody sends anything that a canary could be like; a clipped canary is hidden by nothing but rounding errors."""
+    still = {"lr": 1e-30}
+    found = told(ran(bare(rounds=2, training=still), tmp_path / "none"))
+    assert not any(name.startswith(("audit", "epsilon")) for name in found)
+    clipped = told(ran(noisy(0.0, rounds=2, training=still), tmp_path / "clip"))
+    assert clipped["epsilon_audit"] > 1e8 and clipped["audit_canaries"] == 256
+
+
+def test_a_run_from_before_there_were_audits_resumes_without_one(tmp_path):
+    trial = opened(bare(rounds=3), tmp_path, DATA)
+    trial.rounds.state.canaries = {}
+    assert "epsilon_audit" not in told(finished(trial))
+
+
 # Metric privacy: one canary at a time
 
 
