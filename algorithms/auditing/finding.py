@@ -188,6 +188,7 @@ def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
         "audit_delta": delta,
         "audit_sees": "releases",
     }
+    told |= _presence(canaries, worst, delta)
     for ending, j in (("", worst), *((f"_cluster_{j}", j) for j in models if len(canaries["audited"]) > 1)):
         own = squares[j] | {"": sum(squares[j].values())}
         for name, square in own.items():
@@ -198,8 +199,26 @@ def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
     return told
 
 
+def _presence(canaries: Mapping[str, Any], j: int, delta: float) -> dict[str, Any]:
+    """Return whom the level of model ``j``'s noise tells most of: who it is, how often it sets the level, and its epsilon."""
+    if "presence" not in canaries or not canaries["set"][j].any():
+        return {}
+    squares, often = canaries["presence"][j] * _skipped(canaries, j), canaries["set"][j]
+    at = int(squares.argmax())
+    found = {
+        "outlier": epsilon_gdp(math.sqrt(squares[at]), delta),
+        "median": epsilon_gdp(math.sqrt(np.median(squares)), delta),
+    }
+    return {
+        "scale_outlier": at,
+        "scale_outlier_rounds": float(often[at] / canaries["audited"][j]),
+        "scale_clients": int((often > 0).sum()),
+        **{f"epsilon_scale_{name}": epsilon for name, epsilon in found.items() if math.isfinite(epsilon)},
+    }
+
+
 def _separation(inside: Doubles, outside: Doubles, unequal: bool) -> Separation:
-    """Return the separation; an infinite one if the canaries that are out are all alike, and those that are in are not like them."""
+    """Return the separation; infinite if the canaries that are out are all alike, and those that are in are not like them."""
     if np.ptp(outside) > 0:
         return separation(inside, outside, unequal)
     return Separation(0.0 if np.array_equal(np.unique(inside), outside[:1]) else math.inf, 0.0)

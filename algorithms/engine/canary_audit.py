@@ -18,9 +18,11 @@ Seen are defects of what the fork has in common with the run: clipping, weights,
 is left out or drawn alike in two rounds, the sampling rate that the account assumes. Not seen are a defect of the stream that
 the run's noise alone comes from (two trials with one seed add the same noise; who knows the seed subtracts it), what training
 makes of a released model, noise that is left out in a few coordinates only, running statistics of batch normalization, and
-what other slots publish. Where nothing is clipped, no clip says how much a client may send; a canary is then as long as the
-median update of the round, and what is found is that of a client like the others. Under a server optimizer that is not linear, canaries weaken each other: the estimate is
+what other slots publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is
 low, and an audit is made only if it is asked for.
+
+Where nothing is clipped, no clip says how much a client may send. A canary is then as long as the median update of the
+round, and what is found is what the models leave of a client that sends as much as the others do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """No protection: updates and models are used as they are.
 
-Nothing is claimed, so an audit by canaries refutes nothing. What it finds is the honest figure beside a claim of other runs: the
-epsilon at delta 1e-5 of what the models leave to be told of a client whose update is as long as the median one and points in
-one random direction (`algorithms.engine.canary_audit`). It is large.
+Nothing is claimed, so an audit by canaries refutes nothing. What it finds is the honest figure beside the claims of other
+runs: the epsilon at delta 1e-5 of what the models leave to be told of a client whose update is as long as the median one
+and points in one random direction (`algorithms.engine.canary_audit`). It is large.
 """
 
 from __future__ import annotations

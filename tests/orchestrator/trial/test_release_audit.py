@@ -359,6 +359,27 @@ def test_an_outlier_is_told_by_the_level_of_the_noise(tmp_path):
     assert found["epsilon_audit"] >= found["epsilon_audit_scale"]
 
 
+def test_the_noise_level_tells_who_the_outlier_is(tmp_path):
+    """One client with a long update, in a federation of alike ones: it sets the level in every round."""
+    data = planted(clients=6, each=[30, 30, 30, 30, 30, 4], minority=1, features=400)
+    trial = finished(opened(distant(training={"lr": 0.05}), tmp_path, data))
+    found, kept = told(trial), trial.state.canaries
+    assert (found["scale_outlier"], found["scale_outlier_rounds"]) == (5, 1.0)
+    assert found["epsilon_scale_outlier"] == pytest.approx(epsilon_gdp(math.sqrt(kept["presence"][0, 5]), 1e-5))
+    assert found["epsilon_scale_outlier"] > 10 > found["epsilon_scale_median"]
+    assert found["scale_clients"] == (kept["set"][0] > 0).sum() >= 2
+
+
+def test_clipping_alone_has_an_audit_of_its_own_and_no_noise_level(tmp_path):
+    """Without noise only the clients' updates hide a direction: mu = w C sqrt(d) / |u|, and the level is told to nobody."""
+    trial = opened(distant(z=0.0, rounds=1), tmp_path, DATA)
+    before = trial.rounds.state.models[0].params.copy()
+    found = told(finished(trial))
+    update = np.linalg.norm(trial.rounds.state.models[0].params - before)
+    assert found["audit_mu"] == pytest.approx(20 / 77 * math.sqrt(len(before)) / update, rel=1e-4)
+    assert not any(name.startswith("scale") for name in found)
+
+
 def test_the_mu_of_a_noise_level_by_simulation():
     """The likelihood ratio of two deviations in d coordinates, which is a function of the sum of squares."""
     d, ratio = 3000, 1.02
