@@ -43,7 +43,10 @@ def record_epsilons(
     for name, rate in FALSE.items():
         if not np.isnan(found.get(name, NAN)):
             told[f"epsilon_record_{name.removeprefix('tpr_')}"] = attacks.of_rates(found[name], rate, *ranges[name])
-    rows = [Measure(subject, name, *map(_finite, (one.epsilon, one.low, one.high)), 0.0) for name, one in told.items()]
+    rows = [
+        Measure(subject, name, _finite(one.epsilon), _finite(one.low), _finite(one.high), chance=0.0)
+        for name, one in told.items()
+    ]
     return [*rows, Measure(subject, "epsilon_record_most", _most(members + nonmembers))]
 
 
