@@ -14,7 +14,7 @@ from orchestrator.report.data import Results
 from orchestrator.report.estimate import FEWEST
 from orchestrator.report.figures.arrangement import Arrangement, Point, arrange
 from orchestrator.report.figures.attack_roc import attack_roc
-from orchestrator.report.figures.audited import audit, noise_level
+from orchestrator.report.figures.audited import audit, audit_example, noise_level
 from orchestrator.report.figures.clients_exposed import CLIENTS_EXPOSED
 from orchestrator.report.figures.curves import convergence, motivation
 from orchestrator.report.figures.drawing import (
@@ -151,6 +151,7 @@ FIGURES: dict[str, Callable[[Arrangement], Figure | None]] = {
     "curvature": curvature,
     "noise": noise,
     "audit": audit,
+    "audit_example": audit_example,
     "noise_level": noise_level,
     "cia": cia,
     "classifier_roc": classifier_roc,
