@@ -210,7 +210,7 @@ def _presence(canaries: Mapping[str, Any], j: int, delta: float) -> dict[str, An
         "median": epsilon_gdp(math.sqrt(np.median(squares)), delta),
     }
     return {
-        "scale_outlier": at,
+        "scale_outlier": f"client_{at}",
         "scale_outlier_rounds": float(often[at] / canaries["audited"][j]),
         "scale_clients": int((often > 0).sum()),
         **{f"epsilon_scale_{name}": epsilon for name, epsilon in found.items() if math.isfinite(epsilon)},

@@ -43,12 +43,14 @@ METRICS = (
     Metric("distance_post_clip", NOISE, "distance after clipping", unit=""),
     Metric("epsilon_audit_direction", NOISE, "audited epsilon, by the direction alone", "lower", "", 2),
     Metric("epsilon_audit_scale", NOISE, "audited epsilon, by the noise level alone", "lower", "", 2),
-    Metric("scale_outlier", NOISE, "client that the noise level tells most of", None, "client", 0),
-    Metric("scale_outlier_rounds", NOISE, "rounds in which it is one of the two that set the noise level"),
-    Metric("scale_clients", NOISE, "clients that set the noise level in some audited round", None, "clients", 0),
+    # ``scale_outlier`` is the name of a client, of which there is no mean.
     Metric(
-        "epsilon_scale_outlier", NOISE, "epsilon of that client's presence, by the noise level alone", "lower", "", 2
+        "scale_outlier_rounds",
+        NOISE,
+        "rounds in which the client told most of is one of the two that set the noise level",
     ),
+    Metric("scale_clients", NOISE, "clients that set the noise level in some audited round", None, "clients", 0),
+    Metric("epsilon_scale_outlier", NOISE, "epsilon of its presence, by the noise level alone", "lower", "", 2),
     Metric(
         "epsilon_scale_median", NOISE, "epsilon of the median client's presence, by the noise level", "lower", "", 2
     ),

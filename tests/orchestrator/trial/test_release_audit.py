@@ -364,7 +364,7 @@ def test_the_noise_level_tells_who_the_outlier_is(tmp_path):
     data = planted(clients=6, each=[30, 30, 30, 30, 30, 4], minority=1, features=400)
     trial = finished(opened(distant(training={"lr": 0.05}), tmp_path, data))
     found, kept = told(trial), trial.state.canaries
-    assert (found["scale_outlier"], found["scale_outlier_rounds"]) == (5, 1.0)
+    assert (found["scale_outlier"], found["scale_outlier_rounds"]) == ("client_5", 1.0)
     assert found["epsilon_scale_outlier"] == pytest.approx(epsilon_gdp(math.sqrt(kept["presence"][0, 5]), 1e-5))
     assert found["epsilon_scale_outlier"] > 10 > found["epsilon_scale_median"]
     assert found["scale_clients"] == (kept["set"][0] > 0).sum() >= 2
