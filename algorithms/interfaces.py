@@ -306,6 +306,11 @@ class PrivacyContract(ComponentContract, Protocol):
         """Return the noise's standard deviation if one more client sent an update, for each of ``others`` [d]."""
         raise TypeError("this component's noise does not depend on updates")
 
+    @staticmethod
+    def noise_without(config: Any, received: ClientUpdates) -> Doubles:
+        """Return the noise's standard deviation [clients] if each client's update were not looked at."""
+        raise TypeError("this component's noise does not depend on updates")
+
 
 class AttackContract(ComponentContract, Protocol):
     """What the components may know of an attack; `attacks.interfaces` has the rest.

@@ -72,6 +72,15 @@ METRICS = (
     Metric("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
     Metric("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
     Metric("cia_epsilon_most", CLIENT, "largest epsilon that so many pairs can certify", unit="", digits=2),
+    # Of a client, and of whoever sees one model: less than a claim, which is for all models, refutes nothing.
+    Metric("cia_epsilon", CLIENT, "CIA epsilon of a replaced client, one model seen", "lower", "", 2),
+    Metric("cia_epsilon_low", CLIENT, "CIA epsilon of a replaced client, low", "lower", "", 2),
+    Metric("cia_epsilon_high", CLIENT, "CIA epsilon of a replaced client, high", "lower", "", 2),
+    Metric("cia_epsilon_certified", CLIENT, "CIA epsilon of a replaced client, certified", "lower", "", 2),
+    Metric("cia_zero_epsilon", CLIENT, "CIA epsilon of a removed client, one model seen", "lower", "", 2),
+    Metric("cia_zero_epsilon_low", CLIENT, "CIA epsilon of a removed client, low", "lower", "", 2),
+    Metric("cia_zero_epsilon_high", CLIENT, "CIA epsilon of a removed client, high", "lower", "", 2),
+    Metric("cia_zero_epsilon_certified", CLIENT, "CIA epsilon of a removed client, certified", "lower", "", 2),
     Metric("cia_stand_in_distinct", CLIENT, "distinct examples of a stand-in"),
 )
 
@@ -288,6 +297,8 @@ def _test(
     if config.interval:
         values["cia_balanced_accuracy"] = paired.balanced_accuracy(ins, outs) if enough else NAN
     values |= _told_apart("cia_zero_auc", ins, scores["zero"], config.interval)
+    values |= _epsilons("cia_epsilon", ins, outs, config.interval)
+    values |= _epsilons("cia_zero_epsilon", ins, scores["zero"], config.interval)
     values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"], config.interval)
     return values | {"cia_pairs": float(len(ins))}
 
@@ -300,3 +311,13 @@ def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray, interval: bool) ->
         ends = paired.interval(ins, outs) if len(ins) >= paired.FEWEST else (NAN, NAN)
         found |= {f"{name}_low": ends[0], f"{name}_high": ends[1]}
     return found
+
+
+def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray, interval: bool) -> dict[str, float]:
+    """Return the epsilon that the pairs come to, what they certify and, if asked for, its interval; NaN if not known."""
+    names = (name, f"{name}_certified", *((f"{name}_low", f"{name}_high") if interval else ()))
+    if len(ins) < 2:
+        return dict.fromkeys(names, NAN)
+    one, proved = paired.epsilon(ins, outs), paired.certified_epsilon(ins, outs)
+    found = dict(zip(names, (one.epsilon, proved, one.low, one.high), strict=False))
+    return {key: value if np.isfinite(value) else NAN for key, value in found.items()}

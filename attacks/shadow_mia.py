@@ -42,6 +42,7 @@ from attacks._shadows import Shadow, ShadowJob, of_role, pool_outputs, train_sha
 from attacks.interfaces import AttackedModel, Audit, Measure, Scores, ShadowWork
 from attacks.metrics import intervals, membership
 from attacks.metrics.membership import Doubles, Outputs
+from attacks.metrics.record_epsilon import record_epsilons
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 
 __all__ = [
@@ -242,6 +243,8 @@ def _list_measures(
     rows += [Measure("maximum", metric, value) for metric, value in membership.worst_case(list(found.values())).items()]
     rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in found]
     members = int(target.member.sum())
+    for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
+        rows += record_epsilons(attack, found[name], ranges[name], members, len(target) - members)
     for attack in (*found, "risk", "maximum"):
         rows += [
             Measure(attack, "members", float(members)),

@@ -40,6 +40,7 @@ from attacks._whitebox_examples import attacked_examples
 from attacks._whitebox_examples import data_problems as data_problems
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import disparity, intervals, membership
+from attacks.metrics.record_epsilon import record_epsilons
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Floats
 
@@ -233,6 +234,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
                     )
                     for metric, value in found.items()
                 ]
+                inside = int(member.sum())
+                measures += record_epsilons(f"client_{client}", found, ranges, inside, len(member) - inside)
     accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))
     if len(accuracies):

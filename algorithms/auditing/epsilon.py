@@ -12,6 +12,8 @@ import math
 
 import numpy as np
 
+LARGEST_MU = 1e100  # beyond it, the search for epsilon no longer converges
+
 
 def epsilon_gdp(mu: float, delta: float) -> float:
     """Compute the epsilon at ``delta`` of a mu-GDP mechanism, such as Gaussian noise of multiplier 1/mu.
@@ -29,9 +31,11 @@ def epsilon_gdp(mu: float, delta: float) -> float:
     from dp_accounting import get_epsilon_gaussian
 
     _check(delta)
+    if math.isnan(mu):
+        return math.nan
     if not mu > 0:
         return 0.0
-    return math.inf if math.isinf(mu) else float(get_epsilon_gaussian(1 / mu, delta))
+    return math.inf if mu > LARGEST_MU else float(get_epsilon_gaussian(1 / mu, delta))
 
 
 def mu_gdp(epsilon: float, delta: float) -> float:

@@ -11,25 +11,26 @@ import numpy as np
 
 from algorithms.auditing import bounds
 from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
-from algorithms.auditing.estimate import separation
+from algorithms.auditing.estimate import Separation, separation
+from algorithms.core.messages import Doubles
 from algorithms.core.metric import MINOR, NOISE, Column, Metric
 
 METRICS = (
     Metric(
         "epsilon_audit",
         NOISE,
-        "audited epsilon",
+        "audited epsilon of a client",
         "lower",
         "",
         2,
         table=Column(2, "epsilon\naudited", 1, interval=False),
     ),
-    Metric("epsilon_audit_low", NOISE, "audited epsilon, lower end of 95 %", "lower", "", 2),
-    Metric("epsilon_audit_high", NOISE, "audited epsilon, upper end of 95 %", "lower", "", 2),
+    Metric("epsilon_audit_low", NOISE, "audited epsilon of a client, lower end of 95 %", "lower", "", 2),
+    Metric("epsilon_audit_high", NOISE, "audited epsilon of a client, upper end of 95 %", "lower", "", 2),
     Metric(
         "epsilon_audit_certified",
         NOISE,
-        "certified epsilon",
+        "certified epsilon of a client",
         "lower",
         "",
         2,
@@ -38,6 +39,9 @@ METRICS = (
     Metric("audit_mu", NOISE, "separation of canaries", "lower", "deviations", 2),
     Metric("audit_canaries", NOISE, "canaries", None, "canaries", 0),
     Metric("audit_rounds", NOISE, "audited rounds", None, "rounds", 0),
+    Metric(
+        "audit_norm", NOISE, "norm of a canary without a clip: that of the median update, mean of rounds", None, "", 3
+    ),
     Metric("audit_delta", NOISE, "delta of the audit", None, "", 6),
 )
 
@@ -102,7 +106,7 @@ def find(
     scores, inside = canaries["scores"][j] / math.sqrt(canaries["squares"][j]), canaries["inside"][j]
     own, unseen = scores[: len(inside)], scores[len(inside) :]
     outside = own[~inside] if opposite else np.concatenate([own[~inside], unseen])
-    found = separation(own[inside], outside, unequal=not sampled)
+    found = _separation(own[inside], outside, unequal=not sampled)
     number, models = len(inside), len(canaries["audited"])
     claimed_mu = mu_gdp(claimed, delta) if claimed else 2.0
     r = bounds.guesses(number, min(claimed_mu, 50.0), delta)
@@ -137,21 +141,25 @@ def metrics(
     }
     if not found:
         return {}
-    worst = max(found.values(), key=lambda one: one.epsilon)
+    at = max(found, key=lambda j: found[j].epsilon)
+    worst = found[at]
     told: dict[str, Any] = {
-        "audit_mu": worst.mu,
+        **({"audit_mu": worst.mu} if math.isfinite(worst.mu) else {}),
         "audit_canaries": int(canaries["inside"].shape[1]),
         "audit_rounds": int(canaries["audited"].sum()),
         "audit_delta": delta,
         "audit_sees": "releases",
         **_epsilons(worst, ""),
     }
+    if "norms" in canaries:
+        told["audit_norm"] = float(canaries["norms"][at] / canaries["audited"][at])
     verdicts = [one.verdict(claimed) for j, one in found.items() if (claimed := claims.get(j)) is not None]
     if verdicts:
         told["audit_verdict"] = next(word for word in (REFUTED, HOLDS, LOOSE) if word in verdicts)
     if models > 1:
         for j, one in found.items():
-            told |= _epsilons(one, f"_cluster_{j}") | {f"audit_mu_cluster_{j}": one.mu}
+            told |= _epsilons(one, f"_cluster_{j}")
+            told |= {f"audit_mu_cluster_{j}": one.mu} if math.isfinite(one.mu) else {}
     return told
 
 
@@ -180,6 +188,7 @@ def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
         "audit_delta": delta,
         "audit_sees": "releases",
     }
+    told |= _presence(canaries, worst, delta)
     for ending, j in (("", worst), *((f"_cluster_{j}", j) for j in models if len(canaries["audited"]) > 1)):
         own = squares[j] | {"": sum(squares[j].values())}
         for name, square in own.items():
@@ -188,6 +197,31 @@ def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
                 {"_".join(filter(None, ("epsilon_audit", name))) + ending: epsilon} if math.isfinite(epsilon) else {}
             )
     return told
+
+
+def _presence(canaries: Mapping[str, Any], j: int, delta: float) -> dict[str, Any]:
+    """Return whom the level of model ``j``'s noise tells most of: who it is, how often it sets the level, and its epsilon."""
+    if "presence" not in canaries or not canaries["set"][j].any():
+        return {}
+    squares, often = canaries["presence"][j] * _skipped(canaries, j), canaries["set"][j]
+    at = int(squares.argmax())
+    found = {
+        "outlier": epsilon_gdp(math.sqrt(squares[at]), delta),
+        "median": epsilon_gdp(math.sqrt(np.median(squares)), delta),
+    }
+    return {
+        "scale_outlier": f"client_{at}",
+        "scale_outlier_rounds": float(often[at] / canaries["audited"][j]),
+        "scale_clients": int((often > 0).sum()),
+        **{f"epsilon_scale_{name}": epsilon for name, epsilon in found.items() if math.isfinite(epsilon)},
+    }
+
+
+def _separation(inside: Doubles, outside: Doubles, unequal: bool) -> Separation:
+    """Return the separation; infinite if the canaries that are out are all alike, and those that are in are not like them."""
+    if np.ptp(outside) > 0:
+        return separation(inside, outside, unequal)
+    return Separation(0.0 if np.array_equal(np.unique(inside), outside[:1]) else math.inf, 0.0)
 
 
 def _skipped(canaries: Mapping[str, Any], j: int) -> float:

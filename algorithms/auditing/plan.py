@@ -12,7 +12,8 @@ class CanaryPlan:
 
     Attributes:
         every: rounds from one audited round to the next; ``auto``: as few as take little time.
-        norm: L2 norm of what a canary sends, so large that clipping bites if they are many.
+        norm: L2 norm of what a canary sends, so large that clipping bites if they are many. None, where nothing is
+            clipped: the median norm of the updates of the round.
         opposite: whether a canary that is out sends the opposite instead of nothing, which is the furthest that a client that
             replaces another can move the release.
         alone: whether canaries take part one at a time, because the noise depends on the updates
@@ -20,6 +21,6 @@ class CanaryPlan:
     """
 
     every: Literal["auto"] | int
-    norm: float
+    norm: float | None
     opposite: bool = False
     alone: bool = False

@@ -20,6 +20,9 @@ the run's noise alone comes from (two trials with one seed add the same noise; w
 makes of a released model, noise that is left out in a few coordinates only, running statistics of batch normalization, and
 what other slots publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is
 low, and an audit is made only if it is asked for.
+
+Where nothing is clipped, no clip says how much a client may send. A canary is then as long as the median update of the
+round, and what is found is what the models leave of a client that sends as much as the others do.
 """
 
 from __future__ import annotations
@@ -85,7 +88,7 @@ class Round:
     sizes: Ints
 
 
-def begin(run: Run, d: int) -> State:
+def begin(run: Run, plan: CanaryPlan, d: int) -> State:
     """Return the scores before the first round, by name: empty if the model has too few parameters."""
     if not (canaries := _number(d)):
         return {}
@@ -96,6 +99,7 @@ def begin(run: Run, d: int) -> State:
         "audited": np.zeros(models, np.int64),
         "released": np.zeros(models, np.int64),
         "inside": np.zeros((models, canaries), bool),
+        **({"norms": np.zeros(models)} if plan.norm is None else {}),
     }
 
 
@@ -122,9 +126,13 @@ def observe(
         rng: draws which canaries take part, as clients are drawn.
 
     Returns:
-        The scores after the round; ``kept`` is not changed.
+        The scores after the round; ``kept`` is not changed. They are the same if a canary's norm follows from the
+        updates, and all of these are zero.
     """
-    m, turn = len(panel.inside), (-1.0) ** int(kept["audited"][j])
+    norm = clipped_sums.median_norm(now.received.norms) if plan.norm is None else plan.norm
+    if not norm > 0:  # nobody sent anything that a canary could be like
+        return kept
+    plan, m, turn = replace(plan, norm=norm), len(panel.inside), (-1.0) ** int(kept["audited"][j])
     sends = np.where(panel.inside, turn, -turn if plan.opposite else 0.0)
     present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
     sends = np.where(np.isin(np.arange(m), present), sends, 0.0)
@@ -139,6 +147,8 @@ def observe(
     after["squares"][j] += (moved / scale) ** 2
     after["audited"][j] += 1
     after["inside"][j] = panel.inside
+    if "norms" in after:
+        after["norms"][j] += norm
     return after
 
 
@@ -160,6 +170,7 @@ def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, ex
     Returns:
         [d] the weighted sum before normalization, and the weight times the clipped norm of a canary.
     """
+    assert plan.norm is not None  # `observe` has put in the round's own
     explicit = np.flatnonzero(sends[:EXPLICIT])
     weight = float(clipped_sums.weigh(run, np.array([examples]))[0])
     moved = weight * plan.norm * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])

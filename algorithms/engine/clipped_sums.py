@@ -26,6 +26,16 @@ def clip(run: Run, updates: Floats) -> tuple[Doubles, Doubles]:
     return norms, scales
 
 
+def median_norm(norms: Doubles) -> float:
+    """Return the median of the finite ``norms`` [clients] above 0; 0 if there are none.
+
+    >>> median_norm(np.array([1.0, 3.0, 0.0, np.nan]))
+    2.0
+    """
+    sent = norms[np.isfinite(norms) & (norms > 0)]
+    return float(np.median(sent)) if len(sent) else 0.0
+
+
 def weigh(run: Run, examples: Ints) -> Doubles:
     """Return the weights [clients], before normalization, of clients with these numbers of ``examples`` [clients]."""
     return run.aggregation.module.weigh(run.aggregation.config, examples)

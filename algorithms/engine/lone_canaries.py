@@ -12,6 +12,13 @@ The noise without canaries is measured in a fork of the round, with noise of its
 shows. What a canary would change is computed by the privacy component from inner products. Both mu are those of two normal
 distributions that differ little, as their log-likelihood ratio is normal if d is large. They add up over rounds. The norm C
 is that of a modest outlier: where distances are taken before clipping, a client may send any length, and turn the noise off.
+
+The level of the noise also tells of the clients that are there. Only the two that lie farthest apart set it: without one of
+them it would be higher, by a factor that follows from the distances of the others. So for every client
+
+    presence    mu^2 = 2 d ln(sd without it / sd)^2, added up over rounds        0 for all who never set the level
+
+in the eyes of somebody who knows everything but whether the client is there, its update's part in the mean left aside.
 """
 
 from __future__ import annotations
@@ -33,17 +40,18 @@ from algorithms.interfaces import Run, State
 LONE = 32  # canaries of a round
 
 
-def begin(run: Run) -> State:
-    """Return what is known before the first round, by name."""
+def begin(run: Run, clients: int) -> State:
+    """Return what is known of ``clients`` before the first round, by name."""
     models = run.clustering.config.clusters
     counts = {name: np.zeros(models, np.int64) for name in ("audited", "released")}
-    return {"direction": np.zeros((models, LONE)), "scale": np.zeros((models, LONE))} | counts
+    of_clients = {"presence": np.zeros((models, clients)), "set": np.zeros((models, clients), np.int64)}
+    return {"direction": np.zeros((models, LONE)), "scale": np.zeros((models, LONE))} | of_clients | counts
 
 
 def observe(
     run: Run, plan: CanaryPlan, kept: State, j: int, directions: Directions, now: Round, noise: Normals | None
 ) -> State:
-    """Return the squared mu of each canary and sign, added up with those of this round.
+    """Return the squared mu of each canary and sign, and of each client's presence, added up with those of this round.
 
     Args:
         run: the components, and their fields.
@@ -58,8 +66,11 @@ def observe(
     params, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, received)
     released, told = privacy.module.release(privacy.config, params, received, noise)
     added = (released - params).astype(np.float64)
+    if not told["noise_std"]:  # then nothing but the clients' own updates hides a direction
+        added = (params - now.model.params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
     rows = range(min(LONE, directions.number))
+    assert plan.norm is not None  # only canaries among many may take that of the round
     sent = (np.float32(plan.norm) * directions.one(row) for row in rows)
     beside = privacy.module.noise_beside(privacy.config, received, sent)  # [canaries]
     ratio = beside / told["noise_std"] if told["noise_std"] else np.ones(len(beside))
@@ -67,6 +78,10 @@ def observe(
     after = {name: array.copy() for name, array in kept.items()}
     after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
     after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
+    if "presence" in after and told["noise_std"] and len(received.clients) > 1:
+        less = privacy.module.noise_without(privacy.config, received) / told["noise_std"]
+        after["presence"][j, received.clients] += 2 * len(params) * np.log(less) ** 2
+        after["set"][j, received.clients] += less != 1
     after["audited"][j] += 1
     return after
 
@@ -77,6 +92,7 @@ def _moves(run: Run, plan: CanaryPlan, directions: Iterable[Floats], now: Round,
     A mean moves alike in all directions.
     """
     weights = clipped_sums.weigh(run, now.sizes[now.received.clients])
+    assert plan.norm is not None
     length, aggregation = plan.norm * float(weights.max() / weights.sum()), run.aggregation
     if aggregation.module.SENSITIVITY == "mean":
         return length

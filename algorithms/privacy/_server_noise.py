@@ -20,6 +20,9 @@ from algorithms.core.metric import MINOR, NOISE, Column, Metric
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Problems, Run
 
+AuditEvery = Literal["auto"] | Annotated[int, Field(ge=0)]
+AUDIT_EVERY = "rounds from one audit by canaries to the next; 0: never; auto: as few as cost 5 %, none without a mean"
+
 METRICS = (
     Metric("epsilon", NOISE, "epsilon", "lower", "", 2, table=Column(1, "epsilon", 1, interval=False)),
     Metric("delta", NOISE, "delta", "lower", "", 5),
@@ -56,10 +59,7 @@ class ServerNoiseConfig(PrivacyConfig):
         "weights", description="how far one client moves the mean: C times the largest weight, or C/n for any weights"
     )
     # In every round where it takes less than 5 % of it; it changes nothing of the run, so it is off by choice alone.
-    audit_every: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
-        "auto",
-        description="rounds from one audit by canaries to the next; 0: never; auto: as few as cost 5 %, none without a mean",
-    )
+    audit_every: AuditEvery = Field("auto", description=AUDIT_EVERY)
 
 
 def resolve_audit(config: ServerNoiseConfig, run: Run) -> dict[str, int]:
@@ -68,13 +68,17 @@ def resolve_audit(config: ServerNoiseConfig, run: Run) -> dict[str, int]:
     Canaries cannot take part if the aggregation reads every client's update, and under a server optimizer they weaken
     each other, so that an estimate would be too low.
     """
-    not_a_mean = run.aggregation.module.NEEDS == "updates" or run.aggregation.module.SENSITIVITY != "mean"
-    return {"audit_every": 0} if config.audit_every == "auto" and not_a_mean else {}
+    return {"audit_every": 0} if config.audit_every == "auto" and not is_a_mean(run) else {}
 
 
-def audit_problems(config: ServerNoiseConfig, run: Run) -> Problems:
-    """Refuse an audit that is asked for where canaries cannot take part."""
-    if config.audit_every in (0, "auto") or run.aggregation.module.NEEDS != "updates":
+def is_a_mean(run: Run) -> bool:
+    """Return whether the new model is a mean of updates, so that canaries find what there is to be found."""
+    return run.aggregation.module.NEEDS == "mean" and run.aggregation.module.SENSITIVITY == "mean"
+
+
+def audit_problems(every: AuditEvery, run: Run) -> Problems:
+    """Refuse an audit that is asked for, in every so many rounds, where canaries cannot take part."""
+    if every in (0, "auto") or run.aggregation.module.NEEDS != "updates":
         return []
     return [("audit_every", f"must be 0: canaries enter a mean, and {run.aggregation.name} reads every update")]
 

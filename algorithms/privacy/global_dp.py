@@ -86,7 +86,7 @@ def problems(config: Config, run: Run) -> Problems:
     if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
         found.append(("divisor", f"{only}; got {config.divisor:g}"))
-    return found + _server_noise.audit_problems(config, run)
+    return found + _server_noise.audit_problems(config.audit_every, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:

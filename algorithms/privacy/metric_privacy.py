@@ -44,6 +44,17 @@ METRICS = (
     Metric("distance_post_clip", NOISE, "distance after clipping", unit=""),
     Metric("epsilon_audit_direction", NOISE, "audited epsilon, by the direction alone", "lower", "", 2),
     Metric("epsilon_audit_scale", NOISE, "audited epsilon, by the noise level alone", "lower", "", 2),
+    # ``scale_outlier`` is the name of a client, of which there is no mean.
+    Metric(
+        "scale_outlier_rounds",
+        NOISE,
+        "rounds in which the client told most of is one of the two that set the noise level",
+    ),
+    Metric("scale_clients", NOISE, "clients that set the noise level in some audited round", None, "clients", 0),
+    Metric("epsilon_scale_outlier", NOISE, "epsilon of its presence, by the noise level alone", "lower", "", 2),
+    Metric(
+        "epsilon_scale_median", NOISE, "epsilon of the median client's presence, by the noise level", "lower", "", 2
+    ),
     Metric("metric_guard", NOISE, "rounds without a distance", "lower", digits=2),
 )
 
@@ -71,7 +82,7 @@ def problems(config: Config, run: Run) -> Problems:
         return [
             ("", "metric_privacy needs at least two clients to measure a distance between models, got data.clients 1")
         ]
-    return _server_noise.audit_problems(config, run)
+    return _server_noise.audit_problems(config.audit_every, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
@@ -107,10 +118,11 @@ def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Float
     ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c> + ||c||^2, for each array.
     """
     assert received.updates is not None  # guaranteed by NEEDS
-    ends = np.cumsum((0, *received.layout.sizes))
-    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
-    factor = received.scales if config.order == "post_clip" else np.ones(len(received.clients))
-    products = scale_products(products, factor)
+    ends, factor, products = (
+        np.cumsum((0, *received.layout.sizes)),
+        _factors(config, received),
+        _products(config, received),
+    )
     alone, squares, found = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
     for other in others:
         pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
@@ -120,6 +132,29 @@ def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Float
         apart = np.sqrt(np.maximum(squares - 2 * inner + own, 0))  # [arrays, clients]
         found.append(max(alone, float(apart.mean(axis=0).max())))
     return config.noise_multiplier / np.array(found) * _server_noise.sensitivity(config, received)
+
+
+def noise_without(config: Config, received: ClientUpdates) -> Doubles:
+    """Return the noise's standard deviation [clients] if each client in turn had no part in the distance.
+
+    Only the two clients that lie farthest apart change it. Where no distance is left, d is 1, as in `release`.
+    """
+    apart, found = distances(_products(config, received)).mean(axis=0), []
+    for i in range(len(apart)):
+        others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
+        found.append(float(others.max(initial=0.0)) or 1.0)
+    return config.noise_multiplier / np.array(found) * _server_noise.sensitivity(config, received)
+
+
+def _products(config: Config, received: ClientUpdates) -> Doubles:
+    """Return the inner products [arrays or layers, clients, clients] of which d is computed."""
+    assert received.updates is not None  # guaranteed by NEEDS
+    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
+    return scale_products(products, _factors(config, received))
+
+
+def _factors(config: Config, received: ClientUpdates) -> Doubles:
+    return received.scales if config.order == "post_clip" else np.ones(len(received.clients))
 
 
 def _by_array(config: Config, received: ClientUpdates, products: Doubles) -> Doubles:

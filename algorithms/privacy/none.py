@@ -1,19 +1,38 @@
-"""No protection: updates and models are used as they are."""
+"""No protection: updates and models are used as they are.
+
+Nothing is claimed, so an audit by canaries refutes nothing. What it finds is the honest figure beside the claims of other
+runs: the epsilon at delta 1e-5 of what the models leave to be told of a client whose update is as long as the median one
+and points in one random direction (`algorithms.engine.canary_audit`). It is large.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from pydantic import Field
 
+from algorithms.auditing import finding
+from algorithms.auditing.plan import CanaryPlan
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
-from algorithms.interfaces import Metrics, Outcome, Run
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
+from algorithms.privacy import _server_noise
 
 NEEDS, NOISY = "mean", False
+METRICS = finding.METRICS
+AUDIT_DELTA = 1e-5  # the default of global_dp; a run without noise has no delta
 
 
 class Config(PrivacyConfig):
-    """No fields of its own; ``noise`` is read if the local training adds noise."""
+    """How often canaries audit the models; ``noise`` is read if the local training adds noise."""
+
+    # It changes nothing of the run, so it is off by choice alone.
+    audit_every: _server_noise.AuditEvery = Field("auto", description=_server_noise.AUDIT_EVERY)
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse an audit that is asked for where canaries cannot take part."""
+    return _server_noise.audit_problems(config.audit_every, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
@@ -26,6 +45,13 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     return params, {}
 
 
+def canaries(config: Config, run: Run) -> CanaryPlan | None:
+    """Return how canaries audit the models, each as long as the round's median update; None if they do not."""
+    auto_off = config.audit_every == "auto" and not _server_noise.is_a_mean(run)
+    return None if auto_off or not config.audit_every else CanaryPlan(config.audit_every, norm=None)
+
+
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return why no client has a guarantee."""
-    return {"guarantee": "none: updates are neither clipped nor noised"}
+    """Return why no client has a guarantee, and what canaries found, beside which there is no claim."""
+    found = finding.metrics(outcome.canaries, AUDIT_DELTA, {}, sampled=run.participation != "all")
+    return {"guarantee": "none: updates are neither clipped nor noised", **found}

@@ -26,8 +26,7 @@ from math import exp, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.auditing.bounds import ALPHA, clopper_pearson
-from algorithms.auditing.epsilon import epsilon_of_rates
+from algorithms.auditing import attacks
 from attacks.metrics.disparity import Z95
 
 Doubles = NDArray[np.float64]
@@ -151,10 +150,14 @@ def balanced_accuracy(ins: Doubles, outs: Doubles) -> float:
     """
     if len(ins) < 4:
         return NAN
-    sign = 1.0 if auc(ins[::2], outs[::2]) >= 0.5 else -1.0
-    ins, outs = sign * ins, sign * outs
-    threshold = _threshold(ins[::2], outs[::2])
-    return float(((ins[1::2] >= threshold).mean() + (outs[1::2] < threshold).mean()) / 2)
+    sign, threshold = _decision(ins[::2], outs[::2])
+    return float(((sign * ins[1::2] >= threshold).mean() + (sign * outs[1::2] < threshold).mean()) / 2)
+
+
+def _decision(ins: Doubles, outs: Doubles) -> tuple[float, float]:
+    """Return the sign by which scores are multiplied, and the lowest that counts as IN then."""
+    sign = 1.0 if auc(ins, outs) >= 0.5 else -1.0
+    return sign, _threshold(sign * ins, sign * outs)
 
 
 def _threshold(ins: Doubles, outs: Doubles) -> float:
@@ -185,5 +188,28 @@ def most_epsilon(k: int) -> float:
     >>> [round(most_epsilon(k), 2) for k in (16, 32, 64, 100, 1000)]
     [1.35, 2.1, 2.82, 3.28, 5.6]
     """
-    missed = clopper_pearson(0, k, ALPHA / 2)
-    return epsilon_of_rates(missed, missed, 0.0)
+    return attacks.most(k)
+
+
+def epsilon(ins: Doubles, outs: Doubles) -> attacks.Estimate:
+    """Estimate the epsilon at delta 1e-5 that the AUC comes to, with its interval from eight pairs on.
+
+    Args:
+        ins: [k] scores under IN, k at least 2.
+        outs: [k] scores under OUT, in the same order.
+    """
+    k = len(ins)
+    low, high = interval(ins, outs) if k >= FEWEST else (NAN, NAN)
+    return attacks.of_auc(auc(ins, outs), low, high, comparisons=k * (k - 1), either_way=True)
+
+
+def certified_epsilon(ins: Doubles, outs: Doubles) -> float:
+    """Compute the epsilon at delta 1e-5 that the pairs certify at 95 %, whatever the scores' distribution.
+
+    Threshold and direction are chosen on every second pair, and errors are counted on the others, so that no more than
+    `most_epsilon` of half the pairs can be certified. It is NaN for fewer than 4 pairs. Arguments as in `epsilon`.
+    """
+    if len(ins) < 4:
+        return NAN
+    sign, threshold = _decision(ins[::2], outs[::2])
+    return attacks.certified(sign * ins[1::2], sign * outs[1::2], np.nextafter(threshold, -np.inf))

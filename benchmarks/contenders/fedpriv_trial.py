@@ -1,9 +1,10 @@
 """fedpriv as a sweep runs it: a Ray session, client actors, and a `Trial` that is advanced round by round.
 
-    python fedpriv_trial.py FOLDER [--run RUN.json] [--data DIR] [--cache DIR]
+    python fedpriv_trial.py FOLDER [--run RUN.json] [--data DIR] [--cache DIR] [--privacy NAME]
 
 FOLDER holds the work of all contenders. With ``--run`` its examples are left alone and the federation is the run's own, dealt
-from the data sets under ``--data``; ``--cache`` is where shadow models are kept.
+from the data sets under ``--data``; ``--cache`` is where shadow models are kept. With ``--privacy`` the work is done under that
+component, and the seconds of its audit by canaries are a part of their own.
 
 What is left out of a sweep: Tune, which calls the trial, and MLflow, which hears of it in another process. What is in it and
 not in the other contenders': the tables, the saved state, and any evaluation that the engine makes between two rounds. The test
@@ -87,6 +88,7 @@ class Clock:
         self.seconds: dict[str, float] = {}
         for name in PARTS:
             setattr(rounds, name, self._timed(name.removeprefix("_"), getattr(rounds, name)))
+        rounds.audit.observe = self._timed("audit", rounds.audit.observe)  # type: ignore[method-assign]
 
     def _timed(self, name: str, part: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
@@ -114,6 +116,7 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     """Start everything, then answer."""
     work = read_work(options.folder)
     described = json.loads(options.run.read_text()) if options.run else given(work, read_examples(options.folder))
+    described |= {"privacy": options.privacy} if options.privacy else {}
     run = resolve(described | {"rounds": ENDLESS, "evaluate_every": ENDLESS})
     resources = Resources(client_actors=work.processes)
     place = placement(resources, run.training.config)
@@ -150,6 +153,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     for option in ("--run", "--data", "--cache"):
         parser.add_argument(option, type=Path)
+    parser.add_argument("--privacy")
     with TemporaryDirectory() as scratch:
         serve_trial(parser.parse_args(), out, Path(scratch))
 

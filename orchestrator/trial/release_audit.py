@@ -26,7 +26,7 @@ class ReleaseAudit:
             d: number of parameters of a model.
             sizes: [clients] numbers of training examples.
         """
-        self.run, self.d = run, d
+        self.run, self.d, self.clients = run, d, len(sizes)
         self.plan = run.privacy.module.canaries(run.privacy.config, run)
         self.every = canary_audit.audit_every(self.plan, run, d, sizes) if self.plan and self.begin() else 0
         self._panels: dict[int, Panel] = {}
@@ -35,7 +35,11 @@ class ReleaseAudit:
         """Return the scores before the first round; empty without an audit."""
         if self.plan is None:
             return {}
-        return lone_canaries.begin(self.run) if self.plan.alone else canary_audit.begin(self.run, self.d)
+        return (
+            lone_canaries.begin(self.run, self.clients)
+            if self.plan.alone
+            else canary_audit.begin(self.run, self.plan, self.d)
+        )
 
     def due(self, round_: int) -> bool:
         """Return whether the releases of round ``round_`` are audited: one in the middle of every ``every`` rounds.
@@ -47,6 +51,8 @@ class ReleaseAudit:
     def observe(self, state: RunState, j: int, now: Round, noise: Normals | None) -> State:
         """Return the canaries' scores after a fork of the round with model ``j``."""
         assert self.plan is not None
+        if not state.canaries:  # the run began under a version that did not audit it
+            return state.canaries
         place = stream(self.run.seed, "canaries", 0, j, 0, CANARIES)
         if self.plan.alone:
             directions = Directions.draw(self.d, place)

@@ -12,6 +12,7 @@ from attacks import cia
 from attacks._cia_worlds import KINDS, Replica, pairs
 from attacks.cia import Config
 from attacks.interfaces import AttackedModel, Cluster
+from attacks.metrics import paired
 from orchestrator.config.run import check, resolve
 from tests.support.planted import given, planted
 
@@ -95,6 +96,18 @@ def test_all_that_the_paired_test_reports_by_hand():
     assert (metrics["cia_auc_nobody"], metrics["cia_auc_nobody_p"]) == (0.5, 1)
     assert metrics["cia_stand_in_distinct"] == 0.5
     assert "cia_federations" not in metrics
+
+
+def test_the_paired_test_has_an_epsilon_and_what_half_of_the_pairs_certify():
+    """Of all pairs told apart: a finite estimate, no upper end, and no more than eight runs of either kind can show."""
+    metrics = compared(Config(rounds=(1,), replicas=16), found(16, {1: SHOWN}))
+    for name in ("cia_epsilon", "cia_zero_epsilon"):
+        assert metrics[f"{name}_low"] < metrics[name] < 30 and np.isnan(metrics[f"{name}_high"])
+        assert metrics[f"{name}_certified"] == pytest.approx(paired.most_epsilon(8), abs=1e-3)
+    hidden = compared(Config(rounds=(1,), replicas=16), found(16, {1: HIDDEN}))
+    assert hidden["cia_epsilon"] == hidden["cia_epsilon_low"] == hidden["cia_epsilon_certified"] == 0
+    one = compared(Config(rounds=(1,), replicas=2, interval=False), found(2, {1: SHOWN}))
+    assert one["cia_epsilon"] > 0 and np.isnan(one["cia_epsilon_certified"]) and "cia_epsilon_low" not in one
 
 
 def test_an_attacker_whose_decision_is_the_wrong_way_round_succeeds():

@@ -1,7 +1,7 @@
 """The list of all figures of a report. Each is a function of an `Arrangement` that returns None without data.
 
 The figures of the IFCA-MIR paper (Figures 1 to 8) are here and in `curves`, those of FinP in `exposure`, and those of
-metric privacy in `protection`. To add a figure, write a function and add it to `FIGURES`.
+metric privacy in `protection`, and those of audits in `audited`. To add a figure, write a function and add it to `FIGURES`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from orchestrator.report.data import Results
 from orchestrator.report.estimate import FEWEST
 from orchestrator.report.figures.arrangement import Arrangement, Point, arrange
 from orchestrator.report.figures.attack_roc import attack_roc
+from orchestrator.report.figures.audited import audit, audit_example, noise_level
 from orchestrator.report.figures.clients_exposed import CLIENTS_EXPOSED
 from orchestrator.report.figures.curves import convergence, motivation
 from orchestrator.report.figures.drawing import (
@@ -149,6 +150,9 @@ FIGURES: dict[str, Callable[[Arrangement], Figure | None]] = {
     "weights": weights,
     "curvature": curvature,
     "noise": noise,
+    "audit": audit,
+    "audit_example": audit_example,
+    "noise_level": noise_level,
     "cia": cia,
     "classifier_roc": classifier_roc,
 }

@@ -10,6 +10,8 @@ from orchestrator.report.values import Value, text
 
 # The columns of trials.parquet that state a guarantee, and whom it protects.
 PROTECTED = {"guarantee": "a client", "guarantee_example": "an example"}
+# An exact claim lies below its 95 % interval with the first probability; what happens with the second refutes it.
+BELOW, SELDOM = 0.025, 0.005
 LOOSE = "loose: canaries show less than half of it, so the analysis allows for more than a random direction can show"
 
 
@@ -21,12 +23,21 @@ def stated(setting: Setting, column: str) -> str:
 def refuted(setting: Setting) -> int:
     """The number of trials of a setting whose canaries refute the claimed epsilon; 0 if the claim stands.
 
-    A trial's own verdict counts, and so do two or more trials in which the 95 % interval of the audited epsilon lies above
-    the claim. In one alone it may by chance: in one of forty, if the claim is exact.
+    A trial's own verdict counts, and so do trials in which the 95 % interval of the audited epsilon lies above the claim, if
+    they are too many for chance: if the claim is exact, one in forty does. That is two of up to four trials, three of up to
+    14, and so on.
     """
-    sure = [text(trial.get("audit_verdict")) == "refuted" for trial in setting.finished]
-    above = [one or _above(trial) for one, trial in zip(sure, setting.finished, strict=True)]
-    return sum(above) if any(sure) or sum(above) > 1 else 0
+    audits = [trial for trial in setting.finished if text(trial.get("audit_verdict"))]
+    sure = [text(trial.get("audit_verdict")) == "refuted" for trial in audits]
+    above = [one or _above(trial) for one, trial in zip(sure, audits, strict=True)]
+    return sum(above) if any(sure) or _too_many(sum(above), len(above)) else 0
+
+
+def _too_many(count: int, trials: int) -> bool:
+    """Whether so many of the trials of an exact claim lie below their intervals in one setting of 200 at most."""
+    from scipy.special import bdtrc
+
+    return count > 1 and float(bdtrc(count - 1, trials, BELOW)) < SELDOM
 
 
 def audited(setting: Setting) -> str:
@@ -51,9 +62,14 @@ def _above(trial: Mapping[str, Value]) -> bool:
     return isinstance(low, int | float) and isinstance(claimed, int | float) and low > claimed
 
 
+def protects_clients(results: Results) -> bool:
+    """Whether a trial has a mechanism that is to protect clients, beside which an audited epsilon says something."""
+    return bool({text(trial.get("privacy.name")) for trial in results.trials} - {"none", ""})
+
+
 def guarantee_columns(results: Results) -> list[str]:
     """The columns of guarantees to show: none if no setting protects anybody by noise."""
-    protecting = {text(trial.get("privacy.name")) for trial in results.trials} - {"none", ""}
+    protecting = protects_clients(results)
     having = [name for name in PROTECTED if any(stated(setting, name) for setting in results.settings)]
     return having if protecting or "guarantee_example" in having else []
 

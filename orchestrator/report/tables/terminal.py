@@ -27,7 +27,7 @@ from orchestrator.report.tables.context import (
     joined_by_text,
     shown_beside,
 )
-from orchestrator.report.tables.guarantees import guarantee_lines, refuted, trial_notes
+from orchestrator.report.tables.guarantees import guarantee_lines, protects_clients, refuted, trial_notes
 from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 GAP = 2
 REFUTED = "bold red"
+AUDITED = "epsilon_audit"
 GUESS = ", 0.5 is guessing"
 
 # Zhao et al. (2025) have names for FinP's client and server parts, which are two slots here.
@@ -90,7 +91,7 @@ def summary_table(
 
 def _style(setting: Setting, column: Shown) -> str:
     """Red for the audited epsilon of a setting whose claimed one is refuted."""
-    return REFUTED if column.metrics[0].startswith("epsilon_audit") and refuted(setting) else ""
+    return REFUTED if column.metrics[0].startswith(AUDITED) and refuted(setting) else ""
 
 
 def _in_red(caption: Text) -> Text:
@@ -102,6 +103,8 @@ def _in_red(caption: Text) -> Text:
 def _columns(found: Results) -> list[Shown]:
     measured = [name for name in found.metrics if any(setting.measured(name) for setting in found.settings)]
     beside = shown_beside(measured)
+    if not protects_clients(found):  # nobody compares what canaries find where nothing is claimed
+        beside |= {name for name in measured if name.startswith(AUDITED)}
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
     columns = [replace(column, heading=_with_round(column, found)) for column in columns]
     return [
@@ -246,7 +249,11 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
     if "epsilon" in shown:
         lines.append(f"epsilon: for one client{_at_delta(found, 'delta')}, {DASH} if there is no guarantee")
     if "epsilon_audit" in shown:
-        lines.append("epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate")
+        lines.append(
+            "epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate for one client"
+            + "; without a clip: one as long as the median update"
+            * any(s.measured("audit_norm") for s in found.settings)
+        )
     if "epsilon_example" in shown:
         lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}")
     if "cia_difference" in shown or "cia_auc" in shown:

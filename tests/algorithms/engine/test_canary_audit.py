@@ -26,7 +26,7 @@ def audited(z: float, d: int, repetition: int) -> finding.Finding:
     model = Weights(own(1).normal(size=d).astype(np.float32), np.zeros(0, np.float32))
     now = canary_audit.Round({}, model, received, np.full(CLIENTS, 30))
     panel = canary_audit.Panel.draw(d, own(2))
-    noise, kept = server.draw_noise(run, d, own(3)), canary_audit.begin(run, d)
+    noise, kept = server.draw_noise(run, d, own(3)), canary_audit.begin(run, plan, d)
     kept = canary_audit.released(canary_audit.observe(run, plan, kept, 0, panel, now, noise, own(4)), 0)
     found = finding.find(kept, 0, 1e-5, epsilon_gdp(1 / z, 1e-5), opposite=False, sampled=False)
     assert found is not None
@@ -55,7 +55,7 @@ def test_a_fork_changes_nothing_that_it_is_given():
         np.arange(2), np.full(2, 0.5), mean.copy(), np.zeros(0), norms=np.ones(2), scales=np.ones(2)
     )
     now = canary_audit.Round({}, Weights(params.copy(), np.zeros(0, np.float32)), received, np.array([5, 7]))
-    kept = canary_audit.begin(run, d)
+    kept = canary_audit.begin(run, plan, d)
     panel = canary_audit.Panel.draw(d, rng)
     after = canary_audit.observe(run, plan, kept, 0, panel, now, server.draw_noise(run, d, rng), rng)
     assert (now.received.mean == mean).all() and (now.model.params == params).all()

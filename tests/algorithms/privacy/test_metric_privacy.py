@@ -150,3 +150,25 @@ def test_the_noise_beside_a_canary_is_that_of_a_release_in_which_it_takes_part(a
         _, joined = released(config, np.vstack([sent, other]))
         assert beside == pytest.approx(alone["noise_std"] * alone["distance"] / joined["distance"], rel=1e-6)
     assert (found < alone["noise_std"] * (1 - 1e-3)).any() == (size == 3.0)
+
+
+@pytest.mark.parametrize("arrays", ["arrays", "layers"])
+@pytest.mark.parametrize("order", ["pre_clip", "post_clip"])
+def test_the_noise_without_a_client_is_that_of_a_release_in_which_it_has_no_part(arrays, order):
+    """By the component's own code on the others' updates; the two that lie farthest apart alone make a difference."""
+    config = Config(clip=3.0, arrays=arrays, order=order, noise_multiplier=2.0)
+    sent = updates(6, size=2.0)
+    _, whole = released(config, sent)
+    found = metric_privacy.noise_without(config, received(metric_privacy, config, sent))
+    for i, without in enumerate(found):
+        _, less = released(config, np.delete(sent, i, axis=0))
+        assert without == pytest.approx(whole["noise_std"] * whole["distance"] / less["distance"], rel=1e-6)
+    assert 1 <= (found != whole["noise_std"]).sum() <= 2
+
+
+def test_without_one_of_two_clients_there_is_no_distance():
+    config = Config(clip=3.0, noise_multiplier=2.0)
+    sent = updates(2, size=2.0)
+    _, whole = released(config, sent)
+    found = metric_privacy.noise_without(config, received(metric_privacy, config, sent))
+    assert found == pytest.approx(whole["noise_std"] * whole["distance"])

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 from rich.console import Console
 
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.tables.guarantees import audit_lines, guarantee_lines, trial_notes
+from orchestrator.report.tables.guarantees import _too_many, audit_lines, guarantee_lines, trial_notes
 from orchestrator.report.tables.summary import summary_markdown
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.trial.outcome import SECRET
@@ -110,6 +112,31 @@ def test_an_interval_above_an_exact_claim_refutes_it_only_in_two_runs():
     assert "not refuted" in audit_lines(read(once))[0]
     twice = [*once, audit("not refuted", 3, low=4.6)]
     assert "refuted in 2 of 4 runs" in audit_lines(read(twice))[0] and "not refuted" not in audit_lines(read(twice))[0]
+
+
+@pytest.mark.parametrize(("trials", "above", "chance"), [(20, 2, True), (20, 3, True), (20, 4, False), (5, 3, False)])
+def test_more_runs_of_an_exact_claim_may_lie_above_it_by_chance(trials, above, chance):
+    """Of 20 runs of an exact claim, two or more lie above it in one sweep of eleven: they refute nothing."""
+    audits = [audit("not refuted", seed, low=4.5 if seed < above else 3.0) for seed in range(trials)]
+    assert ("not refuted" in audit_lines(read(audits))[0]) == chance
+
+
+def test_how_often_an_exact_claim_is_refuted_by_its_intervals():
+    """By simulation of runs whose intervals lie above the claim with probability 0.025."""
+    rng = np.random.default_rng(0)
+    for trials in (2, 5, 10, 20):
+        seen = np.bincount(rng.binomial(trials, 0.025, 100_000), minlength=trials + 1) / 100_000
+        wrong = sum(seen[count] for count in range(trials + 1) if _too_many(count, trials))
+        assert wrong < 0.0055
+
+
+def test_what_canaries_find_without_a_mechanism_has_no_column_on_the_terminal():
+    """The figure of a run without noise is in the summary; beside a mechanism, it is in the table, too."""
+    bare = trial("none", epsilon_audit=5400.0, audit_norm=0.7)
+    assert "epsilon" not in printed([bare]) and "5400" in summary_markdown(read([bare]))
+    both = printed([bare, audit("not refuted")])
+    assert "5400" in both and "as long as the median update" in both
+    assert "median update" not in printed([audit("not refuted")])
 
 
 def test_a_loose_claim_is_called_so_and_without_an_audit_nothing_is_said():

@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from algorithms.auditing.epsilon import epsilon_gdp, mu_of_auc
 from algorithms.core.noise import Normals
 from algorithms.engine import canary_audit, clipped_sums
-from algorithms.interfaces import Outcome
 from algorithms.privacy import _server_noise, global_dp
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from orchestrator.trial import loop
-from orchestrator.trial.metric_rows import final_metrics
 from orchestrator.trial.random_streams import run_stream
-from orchestrator.trial.restarts import Trial
-from tests.support.planted import clustered, finished, given, left_behind, opened, planted
+from tests.support.audited import DATA, no_noise, noisy, ran, told
+from tests.support.planted import clustered, finished, left_behind, opened, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2, features=400)
-
-
-def noisy(
-    z: float = 1.0, rounds: int = 3, seed: int = 0, privacy: dict[str, Any] | None = None, **slots: Any
-) -> dict[str, Any]:
-    fields = {"name": "global_dp", "clip": 1.0, "noise_multiplier": z, "audit_every": 1} | (privacy or {})
-    return given(rounds, seed=seed, privacy=fields, **slots)
-
-
-def ran(run: dict[str, Any], folder: Path) -> Trial:
-    return finished(opened(run, folder, DATA))
-
-
-def told(trial: Trial) -> dict[str, Any]:
-    rows, state = trial.parts.read("rounds").to_pylist(), trial.state
-    return final_metrics(trial.run, Outcome(rows, state.spent, trial.data.sizes, state.canaries))
 
 
 def test_an_audit_changes_nothing_else(tmp_path):
@@ -105,10 +83,6 @@ def test_explicit_canaries_pass_the_clients_code_and_add_up_to_the_same(monkeypa
 # Planted defects
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def no_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_server_noise, "add_noise", lambda params, sd, noise: params.copy())
 
 
 def half_the_noise(patch: pytest.MonkeyPatch) -> None:
@@ -255,66 +229,3 @@ def test_how_often_is_decided_by_the_sizes_alone():
     assert often(6_500_000, 4, 100) == 30 > often(6_500_000, 4, 1000) == 3
     convolutional = resolve(noisy(privacy={"audit_every": "auto"}, model="mnist_cnn", rounds=1))
     assert canary_audit.audit_every(plan, convolutional, 50_186, np.full(40, 256)) == 1
-
-
-# Metric privacy: one canary at a time
-
-
-def distant(z: float = 1.0, rounds: int = 3, clip: float = 1.0, every: int = 1, **slots: Any) -> dict[str, Any]:
-    fields = {"name": "metric_privacy", "clip": clip, "noise_multiplier": z, "audit_every": every}
-    return given(rounds, privacy=fields, **slots)
-
-
-def test_an_audit_of_metric_privacy_changes_nothing_and_claims_nothing(tmp_path):
-    kept, found = {}, {}
-    for every in (1, 0):
-        trial = ran(distant(every=every), tmp_path / str(every))
-        kept[every], found[every] = left_behind(trial, tmp_path / str(every)), told(trial)
-    assert kept[1] == kept[0] and "epsilon_audit" not in found[0]
-    assert found[1]["epsilon"] is None and "audit_verdict" not in found[1]
-    assert found[1]["guarantee"].startswith("none: the noise depends on the distance")
-    assert found[1]["audit_canaries"] == 32 and found[1]["audit_rounds"] == 3
-
-
-def test_canaries_that_change_no_distance_are_told_by_their_direction_alone(tmp_path):
-    trial = ran(distant(clip=0.01), tmp_path)  # far shorter than the clients' updates, which are taken as they come
-    found, rows = told(trial), trial.parts.read("rounds").to_pylist()
-    mu = math.sqrt(sum((20 / 77 * 0.01 / row["noise_std"]) ** 2 for row in rows))
-    assert found["epsilon_audit_scale"] == 0
-    assert found["audit_mu"] == pytest.approx(mu, rel=0.1)
-    assert found["epsilon_audit"] == found["epsilon_audit_direction"] == pytest.approx(epsilon_gdp(mu, 1e-5), rel=0.15)
-
-
-def test_an_outlier_is_told_by_the_level_of_the_noise(tmp_path):
-    found = told(ran(distant(z=100.0, rounds=1, clip=20.0), tmp_path))
-    assert found["epsilon_audit_scale"] > 10 * found["epsilon_audit_direction"]
-    assert found["epsilon_audit"] >= found["epsilon_audit_scale"]
-
-
-def test_the_mu_of_a_noise_level_by_simulation():
-    """The likelihood ratio of two deviations in d coordinates, which is a function of the sum of squares."""
-    d, ratio = 3000, 1.02
-    squares = np.random.default_rng(0).chisquare(d, (2, 4000))
-    auc = (ratio**2 * squares[0][:, None] > squares[1]).mean()
-    assert mu_of_auc(auc) == pytest.approx(math.sqrt(2 * d) * math.log(ratio), rel=0.04)
-
-
-def test_noise_that_metric_privacy_leaves_out_shows(tmp_path, monkeypatch):
-    right = told(ran(distant(), tmp_path / "right"))["audit_mu"]
-    no_noise(monkeypatch)
-    assert told(ran(distant(), tmp_path / "wrong"))["audit_mu"] > 1e3 * right
-
-
-def test_a_resumed_audit_of_metric_privacy_ends_the_same(tmp_path):
-    whole = ran(distant(), tmp_path / "whole")
-    for _ in range(3):
-        opened(distant(), tmp_path / "left", DATA).advance()
-    again = opened(distant(), tmp_path / "left", DATA)
-    assert told(again)["audit_mu"] == told(whole)["audit_mu"]
-
-
-def test_a_server_optimizer_moves_by_what_it_makes_of_the_canary(tmp_path):
-    slow = ran(distant(rounds=1, aggregation={"name": "fedavgm", "lr": 0.5, "warm_start_epochs": 0}), tmp_path / "half")
-    plain = ran(distant(rounds=1), tmp_path / "plain")
-    half, whole = (trial.state.canaries["direction"].mean() for trial in (slow, plain))
-    assert half == pytest.approx(whole / 4, rel=0.2)

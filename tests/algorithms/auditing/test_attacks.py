@@ -1,0 +1,91 @@
+"""The epsilon of an attack's success: closed forms by simulation, what is certified, and what never can be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from algorithms.auditing import attacks
+from attacks.metrics import membership, paired
+from attacks.metrics.intervals import intervals
+from attacks.metrics.record_epsilon import record_epsilons
+
+EXACT = {0.5: 9.9973, 1.0: 4.3772, 2.0: 1.9931, 4.0: 0.9263}  # at delta 1e-5
+
+
+@pytest.mark.parametrize(("z", "epsilon"), EXACT.items())
+def test_scores_of_a_gaussian_mechanism_come_to_its_epsilon(z, epsilon):
+    rng = np.random.default_rng(3)
+    member = np.arange(80_000) < 40_000
+    scores = rng.normal(member / z, 1)
+    assert attacks.of_auc(membership.auc(scores, member)).epsilon == pytest.approx(epsilon, rel=0.1)
+    rate = membership.tpr_at_fpr(scores, member, 0.01)
+    assert attacks.of_rates(rate, 0.01).epsilon == pytest.approx(epsilon, rel=0.1)
+
+
+def test_an_attack_below_chance_counts_only_if_it_may_decide_the_other_way_round():
+    assert attacks.of_auc(0.3, 0.2, 0.4).epsilon == 0.0
+    turned, plain = attacks.of_auc(0.3, 0.2, 0.45, either_way=True), attacks.of_auc(0.7, 0.55, 0.8, either_way=True)
+    assert (turned.epsilon, turned.low, turned.high) == pytest.approx((plain.epsilon, plain.low, plain.high))
+    both = attacks.of_auc(0.52, 0.3, 0.7, either_way=True)
+    assert both.low == 0.0 and both.high == pytest.approx(attacks.of_auc(0.7).epsilon)
+
+
+def test_a_perfect_attack_has_a_finite_estimate_and_no_upper_end():
+    found = attacks.of_auc(1.0, 0.8, 1.0, comparisons=240)
+    assert found.low < found.epsilon < found.high == math.inf
+    assert attacks.of_auc(1.0).epsilon == math.inf
+
+
+def test_what_pairs_certify_is_below_the_truth_and_below_what_half_of_them_can():
+    """Of 200 repetitions of a Gaussian mechanism with shared randomness in the pairs, 5 % may exceed the truth."""
+    truth, found = EXACT[1.0], []
+    for repetition in range(200):
+        rng = np.random.default_rng([5, repetition])
+        shared = rng.normal(size=32)
+        ins, outs = (0.8 * shared + 0.6 * rng.normal(size=32) + mean for mean in (1.0, 0.0))
+        found.append(paired.certified_epsilon(ins, outs))
+    assert np.mean(np.array(found) > truth) <= 0.05
+    assert max(found) <= attacks.most(16)
+    far = np.arange(32.0)
+    assert paired.certified_epsilon(far + 100, far) == pytest.approx(attacks.most(16), abs=1e-3)
+    assert paired.certified_epsilon(far, far + 100) == pytest.approx(attacks.most(16), abs=1e-3)
+
+
+def test_the_estimate_of_pairs_has_an_interval_that_holds_the_truth():
+    truth, held, middles = EXACT[1.0], 0, []
+    for repetition in range(100):
+        rng = np.random.default_rng([6, repetition])
+        one = paired.epsilon(rng.normal(1, 1, 32), rng.normal(0, 1, 32))
+        held += one.low <= truth <= one.high
+        middles.append(one.epsilon)
+    assert held >= 90 and np.median(middles) == pytest.approx(truth, rel=0.1)
+
+
+def test_pairs_that_nothing_tells_apart_have_an_epsilon_of_0_in_their_interval():
+    rng = np.random.default_rng(0)
+    one = paired.epsilon(rng.normal(size=16), rng.normal(size=16))
+    assert one.low == 0.0 and paired.certified_epsilon(np.ones(16), np.ones(16)) == 0.0
+
+
+def test_the_measures_of_a_membership_attack_are_those_of_an_example():
+    rng = np.random.default_rng(0)
+    member = np.arange(600) < 300
+    scores = rng.normal(member * 1.0, 1) - 0.5
+    found, ranges = membership.measure(scores, member), intervals(scores, member, rng)
+    rows = {one.metric: one for one in record_epsilons("risk", found, ranges, 300, 300)}
+    assert list(rows) == ["epsilon_record", "epsilon_record_at_1_fpr", "epsilon_record_most"]  # too few for 0.1 %
+    one = rows["epsilon_record"]
+    assert one.low < one.value < one.high and one.chance == 0.0
+    assert one.value == pytest.approx(attacks.of_auc(found["auc"]).epsilon)
+    certain = 0.05 ** (1 / 600)  # with which 600 guesses may all be right; delta takes a little of it
+    assert rows["epsilon_record_most"].value == pytest.approx(math.log(certain / (1 - certain)), abs=0.03)
+
+
+def test_without_examples_the_measures_are_missing_and_not_an_error():
+    nothing = dict.fromkeys(membership.MEASURES, math.nan)
+    rows = record_epsilons("risk", nothing, dict.fromkeys(membership.MEASURES, (math.nan, math.nan)), 0, 0)
+    assert [one.metric for one in rows] == ["epsilon_record", "epsilon_record_most"]
+    assert all(math.isnan(one.value) for one in rows)

@@ -1,0 +1,87 @@
+"""The figures of audits: what they show, from numbers known beforehand, and when there is nothing to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from orchestrator.report.data import results, rows
+from orchestrator.report.figures.arrangement import arrange
+from orchestrator.report.figures.audited import RED, audit, audit_example, noise_level
+from tests.support.arranged import arranged
+from tests.support.figure_texts import texts, unreadable
+
+
+def claimed(epsilon: float | None, found: float, seed: int = 0, verdict: str = "not refuted") -> dict[str, Any]:
+    ends = {"epsilon_audit_low": 0.8 * found, "epsilon_audit_high": 1.2 * found, "epsilon_audit_certified": 0.3 * found}
+    told = {"epsilon": epsilon, "epsilon_audit": found, "audit_verdict": verdict}
+    return {"privacy.name": "global_dp", "privacy.noise_multiplier": 1.0, "seed": seed, **told, **ends}
+
+
+def points(ax: Any, color: str | None = None) -> set[tuple[float, float]]:
+    """The single marks of a panel, without the ends of bars, which are as small as bars are wide."""
+    lines = [line for line in ax.lines if len(line.get_xdata()) == 1 and color in (None, line.get_color())]
+    lines = [line for line in lines if line.get_markersize() > 4]
+    return {(round(float(line.get_xdata()[0]), 3), round(float(line.get_ydata()[0]), 3)) for line in lines}
+
+
+def test_a_run_is_where_its_claim_and_its_audit_put_it() -> None:
+    """With the diagonal, the certified bound below it, and a ring around what is refuted."""
+    drawn = audit(arranged([claimed(4.4, 4.2), claimed(2.0, 30.0, verdict="refuted"), claimed(None, 5000.0)]))
+    assert drawn is not None
+    (ax,) = (one for one in drawn.axes if one.get_visible())
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log") and ax.get_xlim() == ax.get_ylim()
+    found = points(ax)
+    assert {y for _, y in found} == {4.2, 30.0, 1.26, 9.0}  # without the run that claims nothing
+    assert {y for _, y in points(ax, RED)} == {30.0}
+    assert "claim refuted" in texts(drawn) and "certified with 95 %" in texts(drawn)
+    assert unreadable(drawn) == ([], [])
+
+
+def test_claims_that_stand_have_no_ring_and_no_entry_for_it() -> None:
+    drawn = audit(arranged([claimed(4.4, 4.2, seed) for seed in range(3)]))
+    assert drawn is not None and "refuted" not in texts(drawn)
+
+
+def test_an_estimate_of_zero_is_marked_at_the_lower_end() -> None:
+    drawn = audit(arranged([claimed(4.4, 4.2), claimed(4.4, 0.0, 1)]))
+    assert drawn is not None and "estimate 0" in texts(drawn)
+
+
+@pytest.mark.parametrize("draw", [audit, audit_example, noise_level])
+def test_without_a_claim_or_an_audit_there_is_no_figure(draw) -> None:
+    assert draw(arranged([{"privacy.name": "none", "epsilon_audit": 5000.0, "accuracy": 0.9}])) is None
+    assert draw(arranged([{"privacy.name": "global_dp", "epsilon": 5.0, "accuracy": 0.9}])) is None
+    assert draw(arranged([{"training.name": "dp_sgd", "epsilon_example": 5.0, "epsilon_audit": 900.0}])) is None
+
+
+def test_an_example_is_held_against_the_attack_on_the_final_model(tmp_path: Path) -> None:
+    """Not against canaries, which are clients; of several models, against the one that leaves most."""
+    trial = {"id": "a", "status": "finished", "seed": 0, "training.name": "dp_sgd", "epsilon_example": 8.0}
+    folder = tmp_path / "trials" / "a"
+    folder.mkdir(parents=True)
+    table = [("risk", 5, 9.0), ("risk", 10, 0.7), ("risk", 10, 0.4), ("maximum", 10, 3.0)]
+    columns = {"metric": "epsilon_record", "low": 0.1, "high": 1.0}
+    frame = pd.DataFrame([{"attack": a, "round": r, "value": v, **columns} for a, r, v in table])
+    frame.to_parquet(folder / "attacks.parquet")
+    arr = arrange(results(tmp_path, rows([trial | {"epsilon_audit": 900.0}]), (), {}))
+    assert arr is not None
+    drawn = audit_example(arr)
+    assert drawn is not None and audit(arr) is None
+    (ax,) = (one for one in drawn.axes if one.get_visible())
+    assert points(ax) == {(8.0, 0.7)}
+    assert unreadable(drawn) == ([], [])
+
+
+def test_the_noise_level_shows_the_outlier_beside_the_canary() -> None:
+    told = {"epsilon_audit": 5.0, "epsilon_audit_direction": 4.0, "epsilon_audit_scale": 0.0}
+    told |= {"epsilon_scale_outlier": 700.0, "epsilon_scale_median": 0.0}
+    drawn = noise_level(arranged([{"privacy.name": "metric_privacy", "seed": seed, **told} for seed in range(2)]))
+    assert drawn is not None
+    (ax,) = (one for one in drawn.axes if one.get_visible())
+    assert ax.get_ylim()[0] == 0 and ax.get_ylim()[1] > 700
+    assert {float(y) for mark in ax.collections for _, y in mark.get_offsets()} == {0.0, 4.0, 700.0}
+    assert "median client" in texts(drawn) and unreadable(drawn) == ([], [])
