@@ -32,6 +32,7 @@ from attacks._targets import target_losses, targets_seen
 from attacks._targets import targets as targets
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import disparity
+from datasets.components import ADDED_LATER
 from datasets.components import Config as SlotConfig
 from datasets.federation import Ints
 
@@ -85,6 +86,7 @@ class Config(SlotConfig):
     score: Literal["loss", "calibrated"] = Field(
         "loss",
         description="what models are compared by: the loss, or the loss relative to the model's others of the class",
+        json_schema_extra=ADDED_LATER,
     )
     rounded: bool = Field(False, description="round each client's attack accuracy to two decimals, as released")
 
