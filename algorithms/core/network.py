@@ -49,7 +49,8 @@ class Network:
         with torch.device("meta"):
             self.module: nn.Module = model.module.build(model.config, shape, classes)
         self.device = torch.device(device)
-        self.random, self.dense = model.module.RANDOM, not model.module.CONVOLUTIONAL
+        self.random = model.module.RANDOM
+        self.dense = not any(isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules())
         self.layout, self.buffer_layout = parameter_layout(self.module), buffer_layout(self.module)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)

@@ -257,7 +257,7 @@ def test_blocks_see_what_all_clients_see_together(noise, network, experts, measu
 def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(images):
     owners = np.repeat(EVERYONE, 30)
     held = replace(images, nonmembers=images.nonmembers[:180], nonmember_owner=owners)
-    config = Config(targets=5)
+    config = Config(targets=5, compared=200)
     places, outside = _passive_records.places(config, held, fixed), _passive_records.outside(config, held, fixed)
     assert places.own.shape == (CLIENTS, 30) and len(outside) == 180
     assert sorted(places.own.ravel() - CLIENTS * 5) == list(range(180))
