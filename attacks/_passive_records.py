@@ -10,8 +10,8 @@ over different records, which draws the averages together, and members stand out
 Here a record is fixed before the first round, so that the score of a non-member is an average over rounds like any
 member's.
 
-A limitation: where clients have labels of their own and non-members are nobody's, a label that a client does not have
-tells that a record is none of its members.
+Where clients have labels of their own and non-members are nobody's, a label would tell that a record is none of a
+client's. So what is measured takes non-members as if they had the client's labels (`metrics.client_auc`).
 """
 
 from __future__ import annotations
@@ -93,6 +93,12 @@ def places(config: Config, data: Federation, stream: Stream) -> Places:
     own = np.tile(common, (data.clients, 1)) if _shared(data) else each
     same = np.where(holding[:, None], size + each, common)
     return Places(members, members.size + own, members.size + same)
+
+
+def labels(config: Config, data: Federation, stream: Stream, places: Places) -> Ints:
+    """Return the labels of every client's records, members first, [clients, n + m]."""
+    every = np.concatenate([data.train.y[places.members.ravel()], outside(config, data, stream).y])
+    return every[places.records]
 
 
 def _shared(data: Federation) -> bool:

@@ -8,7 +8,8 @@
         mean_cosine           cos(g_x, Delta_c)                                                   (Li et al. 2023)
         gradient_difference   2 <Delta_c, g_x> - ||g_x||^2                                        (Li et al. 2023)
     a record's score is the mean over the attacked rounds in which c took part
-    found: the AUC of each client's n + m records; its mean over clients, largest value, CoV, FI and EOD
+    found: the AUC of each client's n + m records, as if non-members had the members' labels (`metrics.client_auc`);
+           its mean over clients, largest value, CoV, FI and EOD
 
 No shadow model is trained: the other clients' models are the reference. A client is compared with those who were sent
 the same model; if these are fewer than two, with all. ``headline`` names the signal that all columns but ``*_auc`` are
@@ -181,7 +182,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         kept["rounds"][seen.clients] += 1
         for signal, scores in round_scores(config, seen.observed, places.records[seen.clients]).items():
             kept[signal][seen.clients] += scores
-    return _exposure(config, places, kept)
+    return _exposure(config, places, _passive_records.labels(config, seen.data, seen.stream, places), kept)
 
 
 def round_scores(config: Config, observed: dict[str, NDArray[Any]], records: Ints) -> dict[str, Doubles]:
@@ -219,9 +220,10 @@ def round_scores(config: Config, observed: dict[str, NDArray[Any]], records: Int
     return found
 
 
-def _exposure(config: Config, places: _passive_records.Places, kept: dict[str, NDArray[Any]]) -> Exposure:
-    """Compute the attack's result from the sums of scores over the attacked rounds."""
+def _exposure(config: Config, places: _passive_records.Places, labels: Ints, kept: dict[str, NDArray[Any]]) -> Exposure:
+    """Compute the attack's result from the sums of scores over the attacked rounds and the records' labels."""
     clients, n = np.flatnonzero(kept["rounds"]), places.members.shape[1]
+    labels = labels[clients]
     names = (one.name for one in METRICS if one.name not in _left_out(config))
     metrics, columns, measures = (
         dict.fromkeys(names, NAN),
@@ -230,17 +232,17 @@ def _exposure(config: Config, places: _passive_records.Places, kept: dict[str, N
     )
     for signal in config.measured if len(clients) else ():
         scores = kept[signal][clients] / kept["rounds"][clients, None]
-        found = client_auc.measure(scores[:, :n], scores[:, n:], places.examples[clients])
+        found = client_auc.measure(scores[:, :n], scores[:, n:], places.examples[clients], labels)
         name = f"{signal}_auc"
         metrics[name] = found.mean
         measures.append(Measure("clients", name, found.mean, found.mean_low, found.mean_high, 0.5))
         if signal == config.headline:
             ends = np.stack([found.auc, found.low, found.high])
             measures += _of_clients(clients, name, ends, 0.5)
-            rates = tprs(scores, n)
+            rates = tprs(scores, labels, n)
             metrics |= _headline(found, rates)
             columns[:, clients] = np.concatenate([ends, rates[None]])
-            if not np.isnan(rates).any():
+            if not np.isnan(rates).all():
                 wilson = disparity.wilson(rates * n, np.full(len(rates), n))
                 measures += _of_clients(clients, "tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01)
     return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=kept)
@@ -257,39 +259,47 @@ def _left_out(config: Config) -> set[str]:
     return {f"{signal}_auc" for signal in BY_LOSSES + BY_GRADIENTS if signal not in config.measured}
 
 
-def tprs(scores: Doubles, members: int) -> Doubles:
-    """Return the true positive rate at a false positive rate of 1 % of each client, [c].
+def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
+    """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass, [c].
 
-    It is NaN with fewer than 100 non-members.
+    A client's non-members count as if they had the labels of its members. One client's alone would be too few for a
+    threshold. NaN if all non-members together are worth fewer than 100 of equal weight (Kish 1965).
 
     Args:
         scores: [c, members + non-members].
+        labels: [c, members + non-members].
         members: the number of members of each client.
     """
-    inside, outside = scores[:, :members], scores[:, members:]
-    if outside.shape[1] < membership.NONMEMBERS_AT_1_FPR:
+    u, w = client_auc.weights(labels, members)
+    outside, weight = scores[:, members:].ravel(), w.ravel()
+    if weight.sum() ** 2 < membership.NONMEMBERS_AT_1_FPR * np.square(weight).sum() or not weight.any():
         return np.full(len(scores), NAN)
-    allowed = int(0.01 * outside.shape[1] + 1e-9)
-    refused = -np.partition(-outside, allowed, axis=1)[:, allowed]  # the first non-member too many
-    return np.asarray((inside > refused[:, None]).mean(axis=1))
+    order = np.argsort(-outside, kind="stable")
+    passed = np.cumsum(weight[order]) / weight.sum()
+    refused = outside[order][np.argmax(passed > 0.01)]  # the first non-member too many
+    found = (u * (scores[:, :members] > refused)).sum(axis=1)
+    return np.where(u.any(axis=1), found, NAN)
 
 
 def _headline(found: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
     """Return the metrics of the headline signal."""
-    null = client_auc.by_chance(found.mean, found.apart, len(found.auc))
-    variation = disparity.cov(found.auc)
+    aucs = found.auc[~np.isnan(found.auc)]
+    if not len(aucs):
+        return {}
+    null = client_auc.by_chance(found.mean, found.apart, len(aucs))
+    variation = disparity.cov(aucs)
     return {
         "fedmia_auc": found.mean,
         "fedmia_auc_low": found.mean_low,
         "fedmia_auc_high": found.mean_high,
-        "fedmia_auc_max": float(found.auc.max()),
+        "fedmia_auc_max": float(aucs.max()),
         "fedmia_auc_max_null": null["largest"],
-        "fedmia_tpr_at_1_fpr": float(rates.mean()),
+        "fedmia_tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)),
         "fedmia_cov": variation,
         "fedmia_cov_null": null["cov"],
         "fedmia_fi": disparity.fairness_index(variation),
         "fedmia_fi_null": null["fi"],
-        "fedmia_eod": disparity.eod(found.auc),
+        "fedmia_eod": disparity.eod(aucs),
         "fedmia_eod_null": null["eod"],
     }
 

@@ -1,17 +1,24 @@
 """One AUC per client: its interval, the mean over clients, and how unequal AUCs are by chance.
 
-For client c with m members and n non-members (DeLong et al. 1988), s being the scores and ties counting one half:
+Members and non-members are compared as if they had the same labels: else an attack would find whoever has a client's
+labels. For client c, member i has the weight u_i, the same for all whose label a non-member has, and non-member j with
+label y has w_j = (share of members with y) / (number of non-members with y). With scores s, ties counting one half:
 
-    V10_i = share of non-members below member i        V01_j = share of members above non-member j
-    AUC_c = mean_i V10_i = mean_j V01_j                var AUC_c = var(V10) / m + var(V01) / n          (ddof 1)
+    V10_i = share (by w) of non-members below member i     V01_j = share (by u) of members above non-member j
+    AUC_c = sum_i u_i V10_i = sum_j w_j V01_j
+    var AUC_c = sum_i u_i^2 (V10_i - mean of its label)^2 + sum_j w_j^2 (V01_j - mean of its label)^2    (unbiased)
+
+Without labels this is DeLong's (1988) variance. What differs between labels is no chance, because members and
+non-members have them in the same shares.
 
 The same record may be a non-member of many clients, whose AUCs then rise and fall together. So the variance of the mean
-is the sum over records of their squared influence on it, the sum of (V10_i - AUC_c) / m and (V01_j - AUC_c) / n over all
+is the sum over records of their squared influence on it, the sum of u_i (V10_i - mean) and w_j (V01_j - mean) over all
 clients and roles, divided by the number of clients. Without shared records it is sum_c var AUC_c / clients^2.
 
 By chance, if all clients were equally exposed, their AUCs would be normal around the same mean, with the mean variance
 and the mean covariance of the measured ones. What all share moves no client from another: the deviation that counts is
-the root of variance less covariance. Under exchangeability var AUC_c is (m + n + 1) / (12 m n) on average.
+the root of variance less covariance. Under exchangeability and without labels var AUC_c is (m + n + 1) / (12 m n) on
+average.
 """
 
 from __future__ import annotations
@@ -29,6 +36,7 @@ Ints = NDArray[np.int64]
 
 NAN = float("nan")
 DRAWS = 4000  # simulated federations
+ROUNDING = 1e-20  # below, a variance is rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,42 +64,88 @@ class ClientAucs:
     apart: float
 
 
-def measure(members: Doubles, nonmembers: Doubles, records: Ints) -> ClientAucs:
+def measure(members: Doubles, nonmembers: Doubles, records: Ints, labels: Ints | None = None) -> ClientAucs:
     """Compute every client's AUC and the mean, with intervals over records.
 
     An AUC of 0 or 1 has no variance; its interval is Wilson's for ``min(m, n)`` pairs, as in
-    `attacks.metrics.intervals`.
+    `attacks.metrics.intervals`. Clients of whose labels no non-member has any are left out of the mean; theirs is NaN.
 
     Args:
         members: [c, m] scores, none of them NaN.
         nonmembers: [c, n] scores.
         records: [c, m + n] the number of each record, members first; equal numbers are the same record.
+        labels: [c, m + n] their labels; None: all have the same.
 
     >>> found = measure(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]), np.arange(4)[None])
     >>> found.mean
     0.75
     """
-    (clients, m), n = members.shape, nonmembers.shape[1]
-    above, below = placements(members, nonmembers)
-    auc = above.mean(axis=1)
-    parts = (above - auc[:, None]) / m * _corrected(m), (below - auc[:, None]) / n * _corrected(n)
-    influence = np.concatenate(parts, axis=1)
-    variance = np.square(influence).sum(axis=1)
+    m, n = members.shape[1], nonmembers.shape[1]
+    labels = np.zeros(records.shape, np.int64) if labels is None else labels
+    u, w = weights(labels, m)
+    known = u.any(axis=1)
+    above, below = placements(members, nonmembers, u, w)
+    auc = np.where(known, (u * above).sum(axis=1), NAN)
+    influence = np.concatenate(
+        [u * _deviations(above, labels[:, :m], u), w * _deviations(below, labels[:, m:], w)], axis=1
+    )
+    variance = np.where(known, np.square(influence).sum(axis=1), NAN)
     of_sum = float(np.square(np.bincount(records.ravel(), weights=influence.ravel())).sum())
-    covariance = (of_sum - variance.sum()) / max(clients * (clients - 1), 1)
+    count = max(int(known.sum()), 1)
+    covariance = (of_sum - np.nansum(variance)) / max(count * (count - 1), 1)
     low, high = _ends(auc, variance, min(m, n))
-    mean = float(auc.mean())
-    ends = _ends(np.array([mean]), np.array([of_sum / clients**2]), min(m, n) * clients)
-    apart = float(np.sqrt(max(variance.mean() - covariance, 0)))
+    mean = float(auc[known].mean()) if known.any() else NAN
+    ends = _ends(np.array([mean]), np.array([of_sum / count**2]), min(m, n) * count)
+    apart = float(np.sqrt(max(variance[known].mean() - covariance, 0))) if known.any() else NAN
     return ClientAucs(auc, low, high, mean, float(ends[0][0]), float(ends[1][0]), variance, apart)
 
 
-def _corrected(count: int) -> float:
-    """Return what makes the mean square of ``count`` deviations from their mean an unbiased variance."""
-    return float(np.sqrt(count / max(count - 1, 1)))
+def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
+    """Return weights that give members and non-members of each client the same shares of labels.
+
+    Args:
+        labels: [c, m + n] labels of the records, members first.
+        members: m.
+
+    Returns:
+        Weights of members [c, m], 0 for one whose label no non-member has, and of non-members [c, n]; each adds up to
+        1, or to 0 if members and non-members have no label in common.
+
+    >>> [part.round(2).tolist() for part in weights(np.array([[0, 0, 1, 0, 1, 1, 2]]), 3)]
+    [[[0.33, 0.33, 0.33]], [[0.67, 0.17, 0.17, 0.0]]]
+    """
+    inside, outside = (_counts(part, int(labels.max()) + 1) for part in (labels[:, :members], labels[:, members:]))
+    shared = (inside > 0) & (outside > 0)
+    total = np.maximum((inside * shared).sum(axis=1, keepdims=True), 1)
+    of_member = shared / total
+    of_other = np.where(shared, inside / total / np.maximum(outside, 1), 0.0)
+    rows = np.arange(len(labels))[:, None]
+    return of_member[rows, labels[:, :members]], of_other[rows, labels[:, members:]]
 
 
-def placements(members: Doubles, nonmembers: Doubles) -> tuple[Doubles, Doubles]:
+def _counts(labels: Ints, kinds: int) -> Ints:
+    """Return how many records of each client have each label, [c, kinds]."""
+    flat = labels + kinds * np.arange(len(labels))[:, None]
+    return np.bincount(flat.ravel(), minlength=kinds * len(labels)).reshape(len(labels), kinds)
+
+
+def _deviations(values: Doubles, labels: Ints, weight: Doubles) -> Doubles:
+    """Return each record's deviation from the mean of its client and label, as large as makes their square unbiased.
+
+    A record that is alone with its label has no such deviation; it gets the one from its client's mean.
+    """
+    kinds = int(labels.max()) + 1
+    counts = _counts(labels, kinds).ravel()
+    flat = labels + kinds * np.arange(len(labels))[:, None]
+    means = np.bincount(flat.ravel(), weights=values.ravel(), minlength=len(counts)) / np.maximum(counts, 1)
+    number = counts[flat]
+    overall = (weight * values).sum(axis=1, keepdims=True)
+    return np.where(number > 1, (values - means[flat]) * np.sqrt(number / np.maximum(number - 1, 1)), values - overall)
+
+
+def placements(
+    members: Doubles, nonmembers: Doubles, u: Doubles | None = None, w: Doubles | None = None
+) -> tuple[Doubles, Doubles]:
     """Return the share of non-members below each member [c, m], and the share of members above each non-member [c, n].
 
     A tie counts one half.
@@ -99,26 +153,33 @@ def placements(members: Doubles, nonmembers: Doubles) -> tuple[Doubles, Doubles]
     Args:
         members: [c, m] scores of each client.
         nonmembers: [c, n] scores.
+        u: [c, m] weights of the members, by which shares are taken; None: equal ones.
+        w: [c, n] weights of the non-members.
     """
     (clients, m), n = members.shape, nonmembers.shape[1]
+    u = np.full((clients, m), 1 / m) if u is None else u
+    w = np.full((clients, n), 1 / n) if w is None else w
     scores = np.concatenate([members, nonmembers], axis=1)
     order = np.argsort(scores, axis=1)
     ordered = np.take_along_axis(scores, order, axis=1)
     fresh = np.concatenate([np.ones((clients, 1), bool), ordered[:, 1:] != ordered[:, :-1]], axis=1)
-    # Scores become integers, equal ones the same, and those of each client larger than those of the one before.
-    ranks = np.empty(order.shape, np.int64)
-    np.put_along_axis(ranks, order, np.cumsum(fresh).reshape(fresh.shape), axis=1)
-    size, first = int(ranks.max()) + 2, np.arange(clients)[:, None]
-    counts = [np.bincount(part.ravel(), minlength=size) for part in (ranks[:, :m], ranks[:, m:])]
-    inside, outside = (np.cumsum(count) - count / 2 for count in counts)  # half of the equal ones count as below
-    above = (outside[ranks[:, :m]] - first * n) / n
-    return above, 1 - (inside[ranks[:, m:]] - first * m) / m
+    ranks = np.empty(order.shape, np.int64)  # equal scores have equal ranks
+    np.put_along_axis(ranks, order, np.cumsum(fresh, axis=1) - 1, axis=1)
+    held = np.zeros((2, clients, m + n))
+    rows = np.arange(clients)[:, None]
+    for shares, part, weight in zip(held, (ranks[:, :m], ranks[:, m:]), (u, w), strict=True):
+        np.add.at(shares, (rows, part), weight)
+    inside, outside = (
+        np.cumsum(shares, axis=1) - shares / 2 for shares in held
+    )  # half of the equal ones count as below
+    total = u.sum(axis=1, keepdims=True)
+    return outside[rows, ranks[:, :m]], total - inside[rows, ranks[:, m:]]
 
 
 def _ends(values: Doubles, variances: Doubles, trials: int) -> tuple[Doubles, Doubles]:
     reach = disparity.Z95 * np.sqrt(variances)
     low, high = np.clip(values - reach, 0, 1), np.clip(values + reach, 0, 1)
-    extreme = variances <= 0
+    extreme = variances < ROUNDING
     wilson = disparity.wilson(values * trials, np.full(len(values), trials))
     return np.where(extreme, np.minimum(wilson[0], values), low), np.where(extreme, np.maximum(wilson[1], values), high)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.metrics import disparity, membership
-from attacks.metrics.client_auc import by_chance, measure, placements
+from attacks.metrics.client_auc import by_chance, measure, placements, weights
 
 
 def slow(members, nonmembers):
@@ -82,3 +82,47 @@ def test_shared_nonmembers_widen_the_interval_of_the_mean_and_narrow_the_dispari
 def test_perfect_separation_keeps_an_interval():
     found = measure(np.full((2, 20), 1.0), np.zeros((2, 30)), np.arange(100).reshape(2, 50))
     assert found.mean == 1 and found.mean_high == 1 and 0.8 < found.low[0] < 0.9 < found.mean_low < 1
+
+
+# Labels
+
+
+def skewed(rng, clients, m, n):
+    """Scores that follow from the label alone; a client has mostly one label, non-members have all alike."""
+    members = np.where(
+        rng.random((clients, m)) < 0.7, np.arange(clients)[:, None] % 5, rng.integers(0, 5, (clients, m))
+    )
+    labels = np.concatenate([members, rng.integers(0, 5, (clients, n))], axis=1)
+    scores = 3.0 * (labels == np.arange(clients)[:, None] % 5) + rng.normal(size=labels.shape)
+    return scores[:, :m], scores[:, m:], np.arange(clients * (m + n)).reshape(clients, -1), labels
+
+
+def test_labels_that_a_client_has_more_of_tell_nothing():
+    rng, clients, m, n = np.random.default_rng(5), 8, 30, 60
+    drawn = [skewed(rng, clients, m, n) for _ in range(300)]
+    blind = [measure(*one[:3]).mean for one in drawn]
+    found = [measure(*one) for one in drawn]
+    assert np.mean(blind) > 0.75  # what is found if labels are left out of account
+    means = np.array([one.mean for one in found])
+    assert means.mean() == pytest.approx(0.5, abs=4 * means.std() / 300**0.5)
+    aucs = np.array([one.auc for one in found])
+    assert np.mean([one.variance.mean() for one in found]) == pytest.approx(aucs.var(), rel=0.15)
+    assert 0.92 < np.mean([(one.low <= 0.5) & (one.high >= 0.5) for one in found]) < 0.98
+    assert 0.92 < np.mean([one.mean_low <= 0.5 <= one.mean_high for one in found]) < 0.98
+
+
+@given(st.integers(0, 9999))
+def test_a_weighted_auc_is_that_of_pairs_drawn_with_these_weights(seed):
+    rng = np.random.default_rng(seed)
+    labels, scores = rng.integers(0, 3, (2, 11)), rng.integers(0, 4, (2, 11)).astype(float)
+    found, (u, w) = measure(scores[:, :5], scores[:, 5:], np.arange(22).reshape(2, -1), labels), weights(labels, 5)
+    for c in range(2):
+        wins = [[1.0 if a > b else 0.5 if a == b else 0.0 for b in scores[c, 5:]] for a in scores[c, :5]]
+        known = np.isin(labels[c, :5], labels[c, 5:])
+        assert u[c].sum() == pytest.approx(float(known.any())) == pytest.approx(w[c].sum())
+        if known.any():
+            assert found.auc[c] == pytest.approx(u[c] @ np.array(wins) @ w[c])
+            for label in range(3):
+                assert u[c][labels[c, :5] == label].sum() == pytest.approx(w[c][labels[c, 5:] == label].sum())
+        else:
+            assert np.isnan(found.auc[c])

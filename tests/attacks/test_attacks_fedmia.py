@@ -324,3 +324,38 @@ def test_final_metrics_are_those_after_the_last_attacked_round():
     found = fedmia.final_metrics(Config(), None, Outcome(rows, [], np.array([])))
     assert found["fedmia_auc"] == 0.7 and found["fedmia_eod"] == 0.2 and found["fedmia_cov"] is None
     assert "mean_cosine_auc" not in found
+
+
+# Labels
+
+
+def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_passes():
+    rng = np.random.default_rng(3)
+    scores, labels = rng.normal(size=(20, 300)), rng.integers(0, 4, (20, 300))
+    found = [fedmia.tprs(rng.normal(size=(20, 300)), labels, 100) for _ in range(200)]
+    assert np.mean(found) == pytest.approx(0.01, abs=4 * np.std(found) / 4000**0.5 + 0.0005)
+    same = np.zeros((20, 300), int)
+    limit = np.sort(scores[:, 100:].ravel())[::-1][40]  # 1 % of 4000
+    np.testing.assert_allclose(fedmia.tprs(scores, same, 100), (scores[:, :100] > limit).mean(axis=1))
+    assert np.isnan(fedmia.tprs(scores[:1, :150], same[:1, :150], 100)).all()
+
+
+def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
+    """What is measured depends on a record's label and on the client alone, not on membership."""
+    rng, n = np.random.default_rng(4), min(EACH, 20)
+    skewed = replace(
+        noise,
+        train=Examples(
+            noise.train.x, np.where(rng.random(len(noise.train)) < 0.8, noise.owner() % 3, noise.train.y % 3)
+        ),
+        nonmembers=Examples(noise.nonmembers.x, noise.nonmembers.y % 3),
+    )
+    config = Config(targets=n, compared=NONMEMBERS)
+    places = _passive_records.places(config, skewed, fixed)
+    labels = _passive_records.labels(config, skewed, fixed, places)
+    of_records = np.zeros(CLIENTS * n + NONMEMBERS, int)
+    of_records[places.records.ravel()] = labels.ravel()
+    values = 4.0 * (of_records == EVERYONE[:, None] % 3) + rng.normal(size=(CLIENTS, len(of_records)))
+    observed = {"assignment": np.zeros(CLIENTS, int), "confidences": values.astype(np.float32)}
+    found = concluded(config, skewed, observed).metrics
+    assert found["fedmia_auc_low"] < 0.5 < found["fedmia_auc_high"]
