@@ -65,6 +65,21 @@ MEMBERSHIP = Inference(
     "risk",
     worst="risk_worst_client_null",
 )
+CALIBRATED = Inference(
+    "Calibrated membership inference on each client's records, mean over replicas",
+    "AUC (fraction)",
+    "calibrated_auc",
+    worst="calibrated_auc_worst_client_null",
+)
+PASSIVE = Inference(
+    "FedMIA on each client's updates",
+    "AUC (fraction)",
+    "fedmia_auc",
+    "fedmia_auc_low",
+    "fedmia_auc_high",
+    "95 % interval over one run's records",
+    worst="fedmia_auc_max_null",
+)
 WHITEBOX = Inference(
     "White-box membership inference against each client", "attack accuracy (fraction)", "whitebox_accuracy"
 )
@@ -141,6 +156,8 @@ def clients_exposed(arr: Arrangement, attack: Inference) -> Figure | None:
 
 CLIENTS_EXPOSED: dict[str, Callable[[Arrangement], Figure | None]] = {
     "clients_exposed_membership": partial(clients_exposed, attack=MEMBERSHIP),
+    "clients_exposed_calibrated": partial(clients_exposed, attack=CALIBRATED),
+    "clients_exposed_fedmia": partial(clients_exposed, attack=PASSIVE),
     "clients_exposed_whitebox": partial(clients_exposed, attack=WHITEBOX),
     "clients_exposed_source": partial(clients_exposed, attack=SOURCE),
     "clients_exposed_client": partial(clients_exposed, attack=CLIENT),

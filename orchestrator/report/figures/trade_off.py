@@ -59,11 +59,19 @@ class Risk:
     logarithmic: bool = False
 
 
+FEDMIA = Risk("fedmia_auc", "FedMIA on the updates, AUC")
 # By kind of attack, with its family of metrics: the risks shown side by side are the first line whose first was measured.
+# Calibrated attacks come first, because those without calibration find less.
 RISKS: tuple[tuple[str, tuple[tuple[Risk, ...], ...]], ...] = (
     (
         MEMBERSHIP,
         (
+            (
+                Risk("calibrated_auc_minority", "calibrated attack, AUC, minority clients", ("accuracy_minority",)),
+                Risk("calibrated_auc_majority", "calibrated attack, AUC, majority clients", ("accuracy_majority",)),
+                FEDMIA,
+            ),
+            (Risk("calibrated_auc", "calibrated attack on the models, AUC"), FEDMIA),
             (
                 Risk("risk_minority", "attack accuracy, minority clients", ("accuracy_minority",)),
                 Risk("risk_majority", "attack accuracy, majority clients", ("accuracy_majority",)),
@@ -80,6 +88,7 @@ RISKS: tuple[tuple[str, tuple[tuple[Risk, ...], ...]], ...] = (
             (Risk("mia_accuracy_global", "attack accuracy, global model"),),
         ),
     ),
+    (MEMBERSHIP, ((FEDMIA,),)),
     (MEMBERSHIP, ((Risk("whitebox_accuracy", "white-box attack, mean accuracy"),),)),
     (
         SOURCE,
@@ -125,10 +134,11 @@ def trade_off(arr: Arrangement) -> Figure | None:
 
 def risks(arr: Arrangement) -> list[tuple[Risk, ...]]:
     """The risks that a sweep measured, side by side for each kind of attack; empty if it measured none."""
-    rows, seen = [], set()
+    rows, seen = list[tuple[Risk, ...]](), set()
     for family, lines in RISKS:
         line = next((line for line in lines if measured(arr, line[0].name)), ())
-        rows.append(tuple(risk for risk in line if measured(arr, risk.name) and _accuracy(arr, risk)))
+        new = [risk for risk in line if not any(risk in row for row in rows)]
+        rows.append(tuple(risk for risk in new if measured(arr, risk.name) and _accuracy(arr, risk)))
         seen |= {family} if rows[-1] else set()
     for family in dict.fromkeys(family for family, _ in RISKS if family not in seen):
         other = [metric(name) for name in arr.results.metrics if metric(name).family == family and measured(arr, name)]
