@@ -48,7 +48,7 @@ def variants(path: Path) -> dict[str, list[str]]:
 
 
 # Examples of a client on average, where it is not said how many there should be.
-DEALT = {"alzheimer": 1024, "cifar10": 2500, "har": 150}
+DEALT = {"alzheimer": 1024, "cifar10": 2500, "digits": 110, "har": 150}
 
 
 def cost(sweep: Sweep) -> int:
