@@ -256,6 +256,16 @@ def risk_signal(run: Run) -> str | None:
     return named or next((attack.name for attack in run.attacks if attack.module.RISK), None)
 
 
+def risk_known(run: Run, state: RunState) -> bool:
+    """Return whether clients know the risk of a model, so that it may count in their choice.
+
+    It is the risk that the server measured or, where clients choose by their own attacks (``risk_from: own``), one that
+    such an attack found.
+    """
+    own = getattr(run.clustering.config, "risk_from", "server") == "own"
+    return bool(np.isfinite(state.own_risks if own else state.measured_risks).any())
+
+
 def conclude_updates(
     run: Run,
     data: Federation,
