@@ -40,6 +40,7 @@ def shadow_jobs(
         )
     shares = client_sizes(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
     holders, sizes = clients[shares > 0], shares[shares > 0]
+    took_part = None if cluster.took_part is None or not federated else cluster.took_part[:, shares > 0]
 
     def seed(purpose: str, *numbers: int) -> int:
         return seed_for(purpose, *numbers, *clients.tolist())
@@ -61,6 +62,7 @@ def shadow_jobs(
             max_epochs=0 if federated else config.max_epochs,
             seed=seed("shadow_training", k),
             role="shadow" if k < config.shadows else "probe",
+            took_part=took_part,
         )
 
     return tuple(job(k) for k in range(config.shadows + (config.signal == "server_only")))

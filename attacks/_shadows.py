@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 
 from algorithms.interfaces import Run
-from attacks.metrics.membership import Outputs
+from attacks.metrics.membership import Bools, Outputs
 from datasets.federation import Examples, Federation, Floats, Ints
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class ShadowJob:
         max_epochs: ... or after this many epochs.
         seed: seed of everything random.
         role: a "shadow" trains the attack; a "probe" instead shows how well the attack does without any client's data.
+        took_part: [rounds, clients] who trains in which round of the shadow federation, so that each member is trained
+            on as those of the attacked model are; None: as the run samples clients.
     """
 
     members: Ints
@@ -56,6 +58,7 @@ class ShadowJob:
     max_epochs: int
     seed: int
     role: Role = "shadow"
+    took_part: Bools | None = None
 
     def key(self, extra: str) -> str:
         """Return a hexadecimal digest of the job and of ``extra``.
@@ -69,6 +72,8 @@ class ShadowJob:
         for array in self.members, self.nonmembers, self.sizes:
             digest.update(np.ascontiguousarray(array, np.int64).tobytes())
         digest.update(np.ascontiguousarray(self.strengths, np.float32).tobytes())
+        if self.took_part is not None:
+            digest.update(repr(self.took_part.shape).encode() + np.packbits(self.took_part).tobytes())
         return digest.hexdigest()
 
 
@@ -130,7 +135,7 @@ def _train_federation(job: ShadowJob, members: Examples, data: Federation, netwo
         shadow=data.shadow[unused if len(unused) else job.members],
     )
     stream = lambda purpose, *place: np.random.default_rng([job.seed, crc32(purpose.encode()), *place])  # noqa: E731
-    network.load(train_model(run, imitation, network, job.rounds, stream))
+    network.load(train_model(run, imitation, network, job.rounds, stream, job.took_part))
     return job.rounds * run.training.config.epochs
 
 

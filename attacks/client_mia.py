@@ -19,7 +19,9 @@ threshold, it is lower.
 
 Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
 loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a
-model of which it knows nothing is a guess, 0.5, in its own choice (``risk_from: own`` of ifca_mir).
+model of which it knows nothing is a guess, 0.5, in its own choice (``risk_from: own`` of ifca_mir). Where clients are
+absent from rounds, the members of theta_j are the records of those who have trained it at least once and no other model
+since, and a client attacks as soon as it has trained a model itself.
 """
 
 from __future__ import annotations
@@ -117,9 +119,12 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     for _, sentence in data_problems(config, data):
         raise DataError(sentence)
     who = attackers(config, data, stream)
+    if model.own is not None:  # whoever has not trained a model yet has none to learn from
+        who = who[model.own[who] >= 0]
     asking, choosing, resampling = model.rng.spawn(3)
     outputs, owner = _ask(config, model, reserved(config, data, stream), asking)
-    thresholds = np.stack([_learned(config, model, client, stream) for client in who.tolist()])
+    learned = [_learned(config, model, client, stream) for client in who.tolist()]
+    thresholds = np.stack(learned) if learned else np.empty((0, data.classes))
     scores = thresholds[:, outputs.labels] - membership.losses(outputs.logits, outputs.labels)
     asked = owner[None, :] != who[:, None]
     told = _told(config, outputs.member, choosing)

@@ -48,14 +48,18 @@ class Cluster:
     Attributes:
         data: the federation.
         number: the number of the model.
-        clients: ids of the clients that train the model; if nobody does, of those who did so last.
+        clients: ids of the clients that have trained this model and no other one since, also if they were absent in the
+            last rounds; if there are none, of those who were the last. Their records are the model's members.
         left: ids of the clients that use another model now, although they had chosen this one before risk counted.
+        took_part: [rounds, clients of the model] whether the client trained the model in the round; None: nobody was
+            ever absent, and the model counts as trained by all of them in all rounds.
     """
 
     data: Federation
     number: int
     clients: Ints
     left: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    took_part: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,7 @@ class AttackedModel:
         shadows: the results of `ModelAttack.train_shadow`, in the order of the attack's jobs.
         rng: the generator of this model and round.
         sent: all models as they are sent out; empty: only this one is known.
-        own: [clients] the number of the model that each client trained last; None: all trained this one.
+        own: [clients] the number of the model that each client trained last, -1: none; None: all trained this one.
         stream: returns generators that are the same for all models and in every round.
     """
 

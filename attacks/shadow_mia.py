@@ -22,6 +22,10 @@ shadow_mia``), which can be below that of a threshold and even of the gap betwee
 default the risk is that of the strongest attack. It also stops training shadow models at an accuracy
 (``shadow_training: accuracy``); such models are less confident than a model that was at 100 % for many rounds.
 
+Members of theta_j are records of clients that have trained it at least once and no other model since. Where clients are
+absent from rounds, one that took part some rounds ago is still a member, and one that has not taken part yet is none;
+the clients of a shadow federation take part in the rounds in which those of theta_j did.
+
 The strongest attack is chosen without a look at theta_j: each attack is fitted on all shadow models but one, and judged
 on that one. So the choice makes the result no better than it is, unlike ``maximum`` in the tables.
 """

@@ -10,8 +10,9 @@
                                     at most most_leaving clients leave a model, those with the largest gain in cost
 
 The last two lines are no part of the algorithm but what the paper names as future work: whoever leaves a small model
-makes it smaller, and so riskier for those who stay. They apply as soon as risk counts, not while clients are sorted by
-loss alone. Without them (the default) the algorithm is as printed.
+makes it smaller, and so riskier for those who stay. They apply as soon as risk counts (the server has measured one or,
+with ``risk_from: own``, a client has found one), not while clients are sorted by loss alone. Without them (the default)
+the algorithm is as printed.
 
 Differences from the paper: it does not say how a client's beta follows from its tolerance tau, nor on which scale nats
 and accuracies are added. Both are options here; by default, beta falls from 1 at the lowest tau to 0 at the highest, so

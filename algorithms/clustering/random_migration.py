@@ -3,6 +3,10 @@
     each round:  m_ab <- number of clients that choose model a by loss and model b by loss and risk (IFCA-MIR)
                  for all a, b: of the clients that choose a by loss, m_ab random ones use b instead
 
+    where leaving is limited (most_leaving, leaving_price), both choices and the draw keep to it:
+                 choice by loss: that of IFCA-MIR's rule with beta = 0, so within the same cap and at the same price
+                 m_pab, and the draw, for the clients that used model p last alone; so as many leave p as by the rule
+
 Whatever remains of IFCA-MIR's effect under this control is due to the number of clients that move, and not to who they
 are. The rule is applied to the control's own models, which differ from those of a run of IFCA-MIR, so the numbers of
 moves differ as well; compare them. The order in which clients are drawn is the same in every round, so that a client
@@ -12,6 +16,7 @@ that moved tends to stay.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -37,20 +42,24 @@ def preferences(config: Config, clients: int, rng: np.random.Generator) -> Prefe
 
 
 def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
-    """Choose by loss, then move as many random clients as IFCA-MIR would move.
+    """Choose by loss, then move as many random clients as IFCA-MIR would move because of risk.
 
     Returns:
-        The chosen model [clients], and the losses in nats as costs [clients, clusters]. A client that is moved has no
-        other choice: the other models cost it infinity.
+        The chosen model [clients], and the losses in nats as costs [clients, clusters]. A client that does not use the
+        model with its lowest loss has no other choice: the other models cost it infinity.
     """
-    by_loss = cheapest(view.losses, view.losses, view.previous)
+    by_loss, _ = ifca_mir.choose(config, view, replace(preferences, beta=np.zeros(len(view.losses))))
     by_risk, _ = ifca_mir.choose(config, view, preferences)
-    chosen, models = by_loss.copy(), range(view.losses.shape[1])
+    chosen, models = by_loss.copy(), np.arange(view.losses.shape[1])
     order = np.arange(len(by_loss)) if preferences.turn is None else np.argsort(preferences.turn)
-    for a in models:
-        waiting = order[by_loss[order] == a]
-        for b in models:
-            count = int(((by_loss == a) & (by_risk == b)).sum()) if a != b else 0
+    limited = config.most_leaving != "all" or config.leaving_price > 0
+    alike = view.previous if limited else np.zeros(len(by_loss), np.int64)
+    for before, a in product(np.unique(alike), models):
+        those = (alike == before) & (by_loss == a)
+        waiting = order[those[order]]
+        for b in models[models != a]:
+            count = int((those & (by_risk == b)).sum())
             chosen[waiting[:count]], waiting = b, waiting[count:]
-    forced = (chosen != by_loss)[:, None] & (chosen[:, None] != np.arange(len(models)))
+    preferred = cheapest(view.losses, view.losses, view.previous)
+    forced = (chosen != preferred)[:, None] & (chosen[:, None] != models)
     return chosen, np.where(forced, np.inf, view.losses)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.core.messages import Doubles, Ints, PartialSum, Weights, empty_updates, gather
 from algorithms.core.network import Network
@@ -26,7 +27,14 @@ Stream = Callable[..., np.random.Generator]
 ABSENT = -1  # in place of the number of its model, for a client that does not take part in a round
 
 
-def train_model(run: Run, data: Federation, network: Network, rounds: int, stream: Stream) -> Weights:
+def train_model(
+    run: Run,
+    data: Federation,
+    network: Network,
+    rounds: int,
+    stream: Stream,
+    took_part: NDArray[np.bool_] | None = None,
+) -> Weights:
     """Train one model on all clients of a federation, from its initial weights.
 
     Args:
@@ -35,6 +43,7 @@ def train_model(run: Run, data: Federation, network: Network, rounds: int, strea
         network: the module to train with.
         rounds: number of rounds.
         stream: ``stream(purpose, *place)`` returns a random generator; the place is the round, then the client.
+        took_part: [rounds, clients] who takes part in which round; None: as the run samples clients.
 
     Returns:
         The model after the last round.
@@ -45,7 +54,9 @@ def train_model(run: Run, data: Federation, network: Network, rounds: int, strea
     network.load(network.initial(stream("initial_weights")))
     model = work.pretrain(run, data, network, stream("pretraining"))
     history = np.full((rounds, data.clients), ABSENT)
-    for round_, present in enumerate(history):
+    if took_part is not None:
+        history[took_part] = 0
+    for round_, present in enumerate(history) if took_part is None else ():
         rng = stream("participation", round_)
         present[server.sample_cohort(run.participation, run.participation_rate, data.clients, rng)] = 0
     unnumbered = lambda purpose, *place: stream(purpose, *(place[:1] if purpose == "noise" else place))  # noqa: E731

@@ -190,10 +190,11 @@ def _config(
 def _settle(run: Run, slots: Sequence[Slot]) -> tuple[Run | None, list[ConfigProblem]]:
     """Let every component resolve its ``auto`` values and check the run.
 
-    First each component's ``resolve`` is called, in the order of ``slots``, with the run so far; then each component's
-    ``problems``, with the complete run. A component of an inner slot checks the component around it instead of the run.
-    A ValueError becomes a problem of the component as a whole. A field that no component reads is a problem, too, but
-    does not invalidate the run, because another trial of the sweep may read the field.
+    First each component's ``resolve`` is called, in the order of ``slots``, with the run so far; then, if all could
+    be resolved, each component's ``problems``, with the complete run. What the server sees is checked in any case. A
+    component of an inner slot checks the component around it instead of the run. A ValueError becomes a problem of the
+    component as a whole. A field that no component reads is a problem, too, but does not invalidate the run, because
+    another trial of the sweep may read the field.
     """
     problems: list[ConfigProblem] = []
     for key, component in chosen_components(run, slots):
@@ -208,7 +209,7 @@ def _settle(run: Run, slots: Sequence[Slot]) -> tuple[Run | None, list[ConfigPro
             problems += _component_problems(run, key, component, slots)
         except ValueError as error:
             problems += _translate_error(error, key, component)
-    problems = problems or sight_problems(run, slots)
+    problems += sight_problems(run, slots)
     if problems:
         return None, problems
     return _without_unread(run, slots)

@@ -54,11 +54,13 @@ class ClusterModels:
 
     Attributes:
         weights: those of all models, also of those without clients.
-        users: [clusters, clients] whether a client trained the model last, among those who did.
+        users: [clusters, clients] whether a client trained the model last (`last_users`).
         left: [clusters, clients] whether a client chose the model before risk counted, and uses another one now.
         accuracies: [clusters] training accuracy of each model.
         trained_rounds: [clusters] the number of rounds after the last one in which clients trained each model.
         round: the number of rounds of the run so far.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part; empty: all
+            took part in all rounds.
     """
 
     weights: list[Weights]
@@ -67,6 +69,7 @@ class ClusterModels:
     accuracies: NDArray[np.float64]
     trained_rounds: Ints
     round: int
+    history: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
 
     @property
     def clusters(self) -> list[int]:
@@ -83,7 +86,11 @@ class ClusterModels:
 
     def cluster(self, data: Federation, number: int) -> Cluster:
         """Return one of the models with its clients."""
-        return Cluster(data, number, np.flatnonzero(self.users[number]), np.flatnonzero(self.left[number]))
+        clients, left = np.flatnonzero(self.users[number]), np.flatnonzero(self.left[number])
+        if not (self.history < 0).any():
+            return Cluster(data, number, clients, left)
+        took_part = self.history[: self.trained_rounds[number], clients] == number
+        return Cluster(data, number, clients, left, took_part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,41 +181,64 @@ def with_round(history: NDArray[np.int16], assignment: Ints, results: Sequence[B
     return np.vstack([history.reshape(-1, len(assignment)), row])
 
 
-def last_users(users: NDArray[np.bool_], assignment: Ints) -> NDArray[np.bool_]:
-    """Return who trained each model last, [clusters, clients], if clients now train the models of ``assignment``.
-
-    A model that nobody trains keeps its last users.
+def trained_last(history: NDArray[np.int16], clients: int) -> Ints:
+    """Return the model that each client trained last, [clients]; -1: it has not taken part in any round.
 
     Args:
-        users: [clusters, clients] who trained each model last before.
-        assignment: [clients] the model of each client.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+        clients: number of clients.
     """
-    now = assignment == np.arange(len(users))[:, None]
+    if not len(history):
+        return np.full(clients, -1, np.int64)
+    back = (history[::-1] >= 0).argmax(axis=0)  # rounds since the last one of each client; 0 also where there is none
+    found: Ints = history[len(history) - 1 - back, np.arange(clients)].astype(np.int64)
+    return found
+
+
+def last_users(users: NDArray[np.bool_], history: NDArray[np.int16]) -> NDArray[np.bool_]:
+    """Return which clients have the model as the one that they trained last, [clusters, clients].
+
+    A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its records are
+    still in that model, and in no other one. A model that all its clients have left keeps its last users.
+
+    Args:
+        users: [clusters, clients] the same before the last round.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+    """
+    now = trained_last(history, users.shape[1]) == np.arange(len(users))[:, None]
     found: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
     return found
 
 
-def last_rounds(trained_rounds: Ints, assignment: Ints, rounds: int) -> Ints:
-    """Return after how many rounds each model was trained last, [clusters], if ``assignment`` is trained now.
+def last_rounds(trained_rounds: Ints, history: NDArray[np.int16]) -> Ints:
+    """Return after how many rounds each model was trained last, [clusters].
 
     Args:
-        trained_rounds: [clusters] the same before.
-        assignment: [clients] the model of each client.
-        rounds: the number of rounds, with the one at hand.
+        trained_rounds: [clusters] the same before the last round.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
     """
-    found: Ints = np.where(np.isin(np.arange(len(trained_rounds)), assignment), rounds, trained_rounds)
+    found: Ints = np.where(np.isin(np.arange(len(trained_rounds)), history[-1]), len(history), trained_rounds)
     return found
 
 
-def clients_that_left(reference: Ints, assignment: Ints, clusters: int) -> NDArray[np.bool_]:
+def clients_that_left(
+    reference: Ints, assignment: Ints, history: NDArray[np.int16], clusters: int
+) -> NDArray[np.bool_]:
     """Return whether each client had chosen a model before risk counted and uses another one now, [clusters, clients].
+
+    Where clients may be absent, a client has left a model if it has trained this one, and then another one.
 
     Args:
         reference: [clients] the model chosen before risk counted; -1: risk does not count yet.
         assignment: [clients] the model used now.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
         clusters: number of models.
     """
-    left: NDArray[np.bool_] = (reference == np.arange(clusters)[:, None]) & (reference != assignment)
+    numbers = np.arange(clusters)[:, None]
+    left: NDArray[np.bool_] = (reference == numbers) & (reference != assignment)
+    if (history < 0).any():
+        trained = np.stack([(history == j).any(axis=0) for j in range(clusters)])
+        left &= trained & (trained_last(history, len(assignment)) != numbers)
     return left
 
 
@@ -254,6 +284,16 @@ def risk_signal(run: Run) -> str | None:
     """
     named = run.clustering.module.risk_signal(run.clustering.config)
     return named or next((attack.name for attack in run.attacks if attack.module.RISK), None)
+
+
+def risk_known(run: Run, state: RunState) -> bool:
+    """Return whether clients know the risk of a model, so that it may count in their choice.
+
+    It is the risk that the server measured or, where clients choose by their own attacks (``risk_from: own``), one that
+    such an attack found.
+    """
+    own = getattr(run.clustering.config, "risk_from", "server") == "own"
+    return bool(np.isfinite(state.own_risks if own else state.measured_risks).any())
 
 
 def conclude_updates(

@@ -115,12 +115,12 @@ class Rounds:
         # 2. Every client chooses a model,
         self._choose(state.round)
         # 3. those that take part train it on their own examples, and their updates are attacked, too.
-        state.users = attack_round.last_users(state.users, state.assignment)
-        state.trained_rounds = attack_round.last_rounds(state.trained_rounds, state.assignment, state.round + 1)
         noise = self._noise()
         forked = self._noise("canaries") if self.audit.due(state.round) else None
         results = self._train(state.round)
         state.history = attack_round.with_round(state.history, state.assignment, results)
+        state.users = attack_round.last_users(state.users, state.history)
+        state.trained_rounds = attack_round.last_rounds(state.trained_rounds, state.history)
         if results:
             found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round, state.attacks)
         # 4. The server records the client statistics, and updates each model with what its clients sent.
@@ -165,12 +165,12 @@ class Rounds:
     def _attack(self, round_: int) -> Findings:
         """Make the attacks on models that are due before round ``round_``, and publish the risks."""
         state, signal = self.state, attack_round.risk_signal(self.run)
-        found = Findings(assignment=state.assignment)
+        found = Findings(attack_round.trained_last(state.history, self.data.clients))
         for attack in attack_round.models_due(self.run, round_):
             accuracies = metric_rows.cluster_accuracies(state.accuracies, state.users)
-            left = attack_round.clients_that_left(state.reference, state.assignment, len(state.models))
+            left = attack_round.clients_that_left(state.reference, state.assignment, state.history, len(state.models))
             models = attack_round.ClusterModels(
-                state.models, state.users, left, accuracies, state.trained_rounds, round_
+                state.models, state.users, left, accuracies, state.trained_rounds, round_, state.history
             )
             audits = self.around.tasks.audit(self.setup, self.run, attack, self.data, models)
             for cluster, audit in audits.items():

@@ -16,7 +16,7 @@ from algorithms.core.choices import View, random_partition
 from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Run
 from orchestrator.results.tables import Parts
-from orchestrator.trial import metric_rows
+from orchestrator.trial import attack_round, metric_rows
 from orchestrator.trial.loop import DivergenceError, Rounds, Surroundings
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.state import RunState, load_state, save_state
@@ -131,7 +131,7 @@ class Trial:
             return random_partition(clustering.config.clusters, self.data.clients, rng), view.losses
         # During the comparison, risk does not count, so that every algorithm compares the same initializations.
         neutral = replace(self.preferences, beta=np.zeros(self.data.clients))
-        measured = bool(np.isfinite(self.state.measured_risks).any())
+        measured = attack_round.risk_known(self.run, self.state)
         by_loss, view = replace(view, risk_counts=False), replace(view, risk_counts=measured)
         if self.comparing:
             return clustering.module.choose(clustering.config, by_loss, neutral)

@@ -29,7 +29,8 @@ class RunState:
         selection: [clients, clusters] the losses by which clients choose.
         assignment: [clients] model of each client, -1 before the first choice.
         reference: [clients] the model that each client chose by loss alone when risk began to count; -1 before.
-        users: [clusters, clients] whether a client trained the model last, among those who did.
+        users: [clusters, clients] whether this is the model that the client trained last; a model that all its clients
+            have left keeps those who were the last.
         trained_rounds: [clusters] the number of rounds after the last one in which clients trained the model.
         published_risks: [clusters] attack accuracy last published to the clients.
         measured_risks: [clusters] attack accuracy last measured, NaN before the first attack.

@@ -151,6 +151,16 @@ def test_some_attackers_are_drawn_once_and_the_others_find_nothing(noise, networ
     assert attackers(Config(attackers=99), noise, streams()).tolist() == list(range(CLIENTS))
 
 
+def test_who_has_trained_no_model_yet_does_not_attack(noise, network):
+    weights = memorized(network, noise.train[: 3 * EACH])
+    own = np.array([0, 0, -1, -1, -1, -1])
+    found = attacked(Config(**FIXED), noise, network, weights, sent=[weights], own=own)
+    assert np.flatnonzero(~np.isnan(found.own_risks)).tolist() == [0, 1]
+    assert value(found, "client_mia", "attackers") == 2
+    nobody = attacked(Config(**FIXED), noise, network, weights, sent=[weights], own=np.full(CLIENTS, -1))
+    assert np.isnan(nobody.own_risks).all() and np.isnan(list(nobody.metrics.values())).all()
+
+
 def test_choosing_by_the_own_attack_uses_other_examples_than_the_report(noise, network):
     weights = memorized(network, noise.train[: 3 * EACH])
     whole, halved = (attacked(Config(published_share=s), noise, network, weights) for s in (0.0, 0.5))

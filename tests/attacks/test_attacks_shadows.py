@@ -216,3 +216,27 @@ def _part_of(data, clients):
         "strengths": data.strengths[clients],
         "example_strengths": data.example_strengths[rows],
     }
+
+
+def test_the_clients_of_a_shadow_take_part_when_those_of_the_model_did(noise, network):
+    """Each of its members is trained on, and a model whose clients were all present has the jobs that it always had."""
+    present = np.array([[True, False, True], [False, True, False]])
+    cluster = cluster_of(noise, 0)
+    always = shadow_jobs(Config(shadows=1), cluster, 0.9, 2, seeds())[0]
+    absent = shadow_jobs(Config(shadows=1), replace(cluster, took_part=present), 0.9, 2, seeds())[0]
+    assert always.took_part is None and absent.took_part.tolist() == present.tolist()
+    assert len({always.key("toy"), absent.key("toy"), replace(absent, took_part=~present).key("toy")}) == 3
+    assert shadow_jobs(Config(**ALONE), replace(cluster, took_part=present), 0.9, 2, seeds())[0].took_part is None
+    nobody = replace(absent, took_part=np.zeros((2, 3), bool))
+    everybody = replace(absent, took_part=np.ones((2, 3), bool))
+    trained = {
+        name: train_shadow(job, noise, network, RUN)
+        for name, job in {"always": always, "every": everybody, "none": nobody, "some": absent}.items()
+    }
+    assert trained["every"].logits.tobytes() == trained["always"].logits.tobytes()
+    assert trained["none"].accuracy < 0.3 < trained["some"].accuracy
+    # Only the client that is present is learned by heart.
+    one = train_shadow(replace(absent, took_part=np.array([[True, False, False]] * 2)), noise, network, RUN)
+    right = one.logits.argmax(axis=1) == one.labels
+    held = absent.sizes[0]
+    assert right[:held].mean() > 0.8 > 0.4 > right[held : absent.sizes.sum()].mean()

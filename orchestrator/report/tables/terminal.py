@@ -210,7 +210,7 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
     elif len(counts(found.trials)) > 1:
         lines[0] += "; only finished trials count"
     lines += _reading(found, {name for column in columns for name in column.metrics})
-    lines += [_attacks(found), adversary_sentence(found)]
+    lines.append(_attacks(found))
     lines += [guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
     lines += [*guarantee_lines(found), *(f"note: {one}" for one in trial_notes(found.trials))]
     foreign = foreign_models_by_setting(found)
@@ -218,6 +218,7 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
     lines += (
         [f"and {len(foreign) - MOST_SETTINGS} more such notes in summary.md"] if len(foreign) > MOST_SETTINGS else []
     )
+    lines.append(adversary_sentence(found))
     if left_out:
         names = ", ".join(column.heading.replace("\n", " ") for column in left_out)
         lines.append(f"in the report but too wide for this terminal: {names}")

@@ -188,3 +188,60 @@ def test_random_migration_moves_no_more_than_the_rule_with_its_cap():
 def test_what_is_no_cap_is_refused(wrong):
     with pytest.raises(ValidationError):
         Config(most_leaving=wrong)
+
+
+def test_by_hand_random_migration_keeps_the_cap_and_the_price():
+    """All would leave by loss, whom nobody lets; so risk moves nobody either, whoever is first in turn."""
+    seen = view([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]], [0, 0, 1, 1])
+    same = view([[0.9, 0.1]] * 4, [0, 0, 1, 1])
+    preferences = Preferences(np.full(4, 0.6), np.zeros(4), turn=np.array([2, 3, 0, 1]))
+    for limits in ({"most_leaving": 0}, {"leaving_price": 100}):
+        for one in (seen, same):
+            found, costs = random_migration.choose(random_migration.Config(**limits), one, preferences)
+            assert found.tolist() == [0, 0, 1, 1]
+            assert (costs.argmin(axis=1) == found).all()
+
+
+@fast
+@given(
+    seeds, limits, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from(["raw", "normalized"]), st.sampled_from([0, 1, 3])
+)
+def test_of_each_model_as_many_leave_at_random_as_by_the_rule(seed, most, price, scale, turns):
+    """And as many come to each other model; only who they are differs."""
+    rng, clients, models = np.random.default_rng(seed), 12, 3
+    losses, risks = rng.integers(0, 4, (clients, models)) / 4 * 3, 0.5 + rng.integers(0, 4, models) / 8
+    seen = view(losses, rng.integers(-1, models, clients), risks)
+    turn = rng.permutation(clients) if turns else None
+    preferences = Preferences(np.full(clients, 0.6), rng.integers(0, 3, clients) / 2, turn)
+    config = random_migration.Config(most_leaving=most, leaving_price=price, scale=scale)
+    found, costs = random_migration.choose(config, seen, preferences)
+    rule, _ = ifca_mir.choose(config, seen, preferences)
+    assert np.bincount(found, minlength=models).tolist() == np.bincount(rule, minlength=models).tolist()
+    if most != "all" or price:
+        for model in range(-1, models):
+            users = seen.previous == model
+            assert sorted(found[users].tolist()) == sorted(rule[users].tolist())
+    assert (costs[np.arange(clients), found] == costs.min(axis=1)).all()
+
+
+@fast
+@given(seeds)
+def test_without_limits_the_control_moves_whom_it_always_did(seed):
+    rng, clients, models = np.random.default_rng(seed), 12, 3
+    losses, risks = rng.integers(0, 4, (clients, models)) / 4 * 3, 0.5 + rng.integers(0, 4, models) / 8
+    seen = view(losses, rng.integers(-1, models, clients), risks)
+    preferences = Preferences(np.full(clients, 0.6), rng.integers(0, 3, clients) / 2, rng.permutation(clients))
+    rule, _ = ifca_mir.choose(Config(), seen, preferences)
+    by_loss = [min(range(models), key=lambda j: (losses[i, j], j != seen.previous[i], j)) for i in range(clients)]
+    expected, turn = list(by_loss), preferences.turn.tolist()
+    for a in range(models):
+        waiting = sorted((i for i in range(clients) if by_loss[i] == a), key=lambda i: turn[i])
+        for b in range(models):
+            for _ in range(sum(by_loss[i] == a and rule[i] == b for i in range(clients)) if a != b else 0):
+                expected[waiting.pop(0)] = b
+    for scale in ("raw", "normalized"):
+        config = random_migration.Config(scale=scale)
+        if scale == "raw":
+            assert random_migration.choose(config, seen, preferences)[0].tolist() == expected
+        neutral = replace(preferences, beta=np.zeros(clients))
+        assert random_migration.choose(config, seen, neutral)[0].tolist() == by_loss

@@ -121,3 +121,9 @@ def test_the_defaults_of_fields_that_were_added_later_are_not_part_of_the_id(nam
 def test_what_is_unknown_is_refused():
     (problem,) = refused(server_sees="nothing")
     assert "server_sees: must be one of 'updates', 'sum', 'models', got 'nothing'" in problem
+
+
+def test_what_the_server_cannot_see_is_refused_together_with_all_else():
+    """Here a clustering that lacks its attack, and an attack that needs every client's update."""
+    found = refused(server_sees="sum", clustering="ifca_mir", attacks=["sia"])
+    assert [one.split(":")[0] for one in found] == ["clustering.signal", "attacks.0"], found

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.model_use import foreign_models
-from orchestrator.trial.attack_round import clients_that_left, last_users
+from orchestrator.trial.attack_round import ClusterModels, clients_that_left, last_rounds, last_users, trained_last
 from tests.support.planted import ATTACK, PlannedShadows, clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -100,12 +100,68 @@ def test_an_emptied_model_is_attacked_on_the_records_of_those_who_used_it_last(t
 
 
 def test_users_of_a_model_are_those_who_trained_it_last() -> None:
-    users = last_users(np.zeros((3, 4), bool), np.array([0, 0, 1, 1]))
+    history = np.array([[0, 0, 1, 1], [0, 0, 0, 0]], np.int16)
+    users = last_users(np.zeros((3, 4), bool), history[:1])
     assert users.tolist() == [[True, True, False, False], [False, False, True, True], [False] * 4]
-    users = last_users(users, np.array([0, 0, 0, 0]))
+    users = last_users(users, history)
     assert users.tolist() == [[True] * 4, [False, False, True, True], [False] * 4]
-    left = clients_that_left(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]), 2)
+    left = clients_that_left(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]), history[:1], 2)
     assert left.tolist() == [[False] * 4, [False, True, False, False]]
+
+
+def test_who_was_absent_stays_where_it_trained_last() -> None:
+    """Client 0 trains model 0 and is absent then; 1 trains it and then model 1; 2 comes late; 3 never comes."""
+    history = np.array([[0, 0, -1, -1], [-1, 1, 1, -1], [-1, -1, 1, -1]], np.int16)
+    users, rounds = np.zeros((2, 4), bool), np.zeros(2, np.int64)
+    for done in range(3):
+        users, rounds = last_users(users, history[: done + 1]), last_rounds(rounds, history[: done + 1])
+    assert users.tolist() == [[True, False, False, False], [False, True, True, False]]
+    assert rounds.tolist() == [1, 3]
+    assert trained_last(history, 4).tolist() == [0, 1, 1, -1]
+    assert trained_last(np.empty((0, 0), np.int16), 4).tolist() == [-1] * 4
+    # By loss all chose model 0, and now all use 1: only client 1 has trained both.
+    left = clients_that_left(np.zeros(4, np.int64), np.ones(4, np.int64), history, 2)
+    assert left.tolist() == [[False, True, False, False], [False] * 4]
+    models = ClusterModels([], users, left, np.zeros(2), rounds, 3, history)
+    assert models.own.tolist() == [0, 1, 1, -1]
+    first, second = (models.cluster(DATA, number) for number in (0, 1))
+    assert (first.clients.tolist(), first.took_part.tolist()) == ([0], [[True]])
+    assert (second.clients.tolist(), second.took_part.tolist()) == (
+        [1, 2],
+        [[False, False], [True, True], [False, True]],
+    )
+    # Where nobody is ever absent, who trained when is not asked.
+    assert ClusterModels([], users, left, np.zeros(2), rounds, 3, np.abs(history)).cluster(DATA, 0).took_part is None
+
+
+def test_an_emptied_model_keeps_who_left_it_last_where_clients_are_absent() -> None:
+    history = np.array([[0, 0, 1, -1], [1, -1, -1, -1], [-1, 1, -1, 1]], np.int16)
+    users = np.zeros((2, 4), bool)
+    for done in range(3):
+        users = last_users(users, history[: done + 1])
+    assert users.tolist() == [[False, True, False, False], [True] * 4]
+
+
+@pytest.mark.parametrize(
+    ("participation", "rate", "rounds"), [("fixed", 0.1, 1), ("fixed", 0.1, 3), ("poisson", 0.04, 3)]
+)
+def test_no_record_that_nobody_trained_on_is_a_member(
+    tmp_path: Path, participation: str, rate: float, rounds: int
+) -> None:
+    """One model and few clients per round; in the first round of the last run, there is none."""
+    attacks = [ATTACK | {"every": 1, "queries": 2000, "published_share": 0}, {"name": "client_mia", "every": 1}]
+    run = given(rounds, participation=participation, participation_rate=rate, attacks=attacks, training={"lr": 0.1})
+    trial = finished(opened(run, tmp_path, DATA))
+    history, seen = trial.state.history, table(trial, "scores")
+    for done in range(1, rounds + 1):
+        there = np.flatnonzero((history[:done] >= 0).any(axis=0)).tolist()
+        assert len(there) < 20
+        rows = zip(seen["round"], seen["client"], seen["member"], strict=True)
+        assert {client for at, client, member in rows if at == done and member} == set(there)
+    there = (history >= 0).any(axis=0)
+    assert trial.state.users.tolist() == [there.tolist()]
+    risks = trial.state.own_risks
+    assert not np.isfinite(risks[~there]).any(), "who has trained nothing has nothing to learn from"
 
 
 def test_the_exposure_of_those_who_moved_follows_from_the_scores(tmp_path: Path) -> None:
@@ -138,3 +194,12 @@ def test_the_exposure_of_those_who_moved_follows_from_the_scores(tmp_path: Path)
     clients = table(trial, "clients")
     tpr = own[own["member"]].groupby("client")["score"].apply(lambda s: (s >= 0).mean())
     assert clients["risk_tpr"][-20:] == pytest.approx(tpr.reindex(range(20)).tolist())
+
+
+def test_a_run_in_which_nobody_took_part_has_no_member_to_attack(tmp_path: Path) -> None:
+    attacks = [ATTACK | {"every": 1}, {"name": "client_mia", "every": 1}]
+    run = given(3, participation="poisson", participation_rate=0.04, attacks=attacks, seed=1)
+    trial = finished(opened(run, tmp_path, DATA))
+    assert (trial.state.history < 0).all() and not trial.state.users.any()
+    rows = table(trial, "rounds")
+    assert len(rows["round"]) == 3 and "mia_accuracy" not in rows and "client_mia_auc" not in rows

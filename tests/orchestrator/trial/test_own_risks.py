@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.trial.attack_round import ClusterModels, Findings, own_risks
-from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
+from tests.support.planted import ATTACK, by_round, clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -80,3 +80,25 @@ def test_a_client_learns_on_the_model_that_it_trained_last() -> None:
     users = np.array([[True, False, False], [True, True, False]])
     models = ClusterModels([], users, users, np.zeros(2), np.array([3, 5]), 5)
     assert models.own.tolist() == [1, 1, -1]
+
+
+def test_risk_counts_once_a_client_knows_one_where_each_chooses_by_its_own(tmp_path: Path) -> None:
+    """The server measures after the last round only; clients attack after every round and choose by what they find."""
+    clustering = clustered("ifca_mir", preference="constant", beta=1.0, risk_from="own", most_leaving=0)
+    attacks = [ATTACK | {"every": 50}, OWN | {"every": 1}]
+    trial = opened(given(4, clustering=clustering, attacks=attacks, training={"lr": 0.1}), tmp_path, DATA)
+    trial.advance()
+    first = trial.state.assignment.copy()
+    assert not np.isfinite(trial.state.own_risks).any() and (trial.state.reference < 0).all()
+    finished(trial)
+    assert (by_round(trial, "cluster") == first).all(), "nobody may leave a model once risk counts"
+    assert (trial.state.reference >= 0).all()
+
+
+def test_a_risk_that_only_the_server_knows_does_not_count_where_clients_choose_by_their_own(tmp_path: Path) -> None:
+    clustering = clustered("ifca_mir", preference="constant", beta=1.0, risk_from="own", most_leaving=0)
+    attacks = [ATTACK | {"every": 1}, OWN | {"every": 50}]
+    trial = opened(given(3, clustering=clustering, attacks=attacks, training={"lr": 0.1}), tmp_path, DATA)
+    finished(trial)
+    assert np.isfinite(trial.state.measured_risks).any()
+    assert (trial.state.reference < 0).all()
