@@ -1,8 +1,9 @@
 """The epsilon of an example that a membership attack's success comes to, as measures beside its AUC.
 
-It is the epsilon at delta 1e-5 of one example, averaged over the attacked ones, to be held against the claim for an example
-(``epsilon_example``) and not against that for a client. It is an estimate and certifies nothing: one model was trained, and
-no coin decided on its examples. ``epsilon_record_most`` says what so many examples could certify if coins had.
+It is the epsilon at delta 1e-5 of one example, averaged over the attacked ones, to be held against the claim for an
+example (``epsilon_example``) at the same delta, and not against that for a client. It is an estimate and certifies
+nothing: one model was trained, and no coin decided on its examples. ``epsilon_record_most`` says what so many examples
+could certify if coins had.
 """
 
 from __future__ import annotations
