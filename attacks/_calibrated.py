@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attacks._results import Exposure, Measure, Scores
 from attacks._training import Answers
 from attacks.metrics import calibrated, intervals, targets
-from attacks.metrics.membership import NAN, Bools, Doubles, Ints
+from attacks.metrics.membership import LIMITS, NAN, Bools, Doubles, Ints
 from attacks.metrics.targets import Estimate, Targets
 
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
@@ -43,7 +43,7 @@ class Found:
 
 def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
     """Return the attack's result; see `attacks.calibrated_mia.judge`."""
-    drawing, resampling, chance = rng.spawn(3)
+    drawing, resampling, guessing = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
     finite = np.isfinite(answers.confidence).all(axis=1).reshape(-1, 2).all(axis=1).repeat(2)
     if finite.sum() < min(2 * FEWEST_PAIRS, len(finite)):
@@ -57,13 +57,14 @@ def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Expo
     head = _headline(found, chosen)
     best = max(set(chosen[:-1]), key=chosen[:-1].count)
     summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
-    metrics = _metrics(*summaries["headline"]) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
+    chance = head.replicas.by_chance(), head.run.by_chance()
+    metrics = _metrics(*summaries["headline"], *chance) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
     own = of_clients(head.replicas, seen.owner, clients)
     worst = {
         "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
-        "calibrated_auc_worst_client_null": seen.worst_by_chance(best, config.variance, clients, chance),
+        "calibrated_auc_worst_client_null": seen.worst_by_chance(best, config.variance, clients, guessing),
     }
-    measures = [one for name, two in summaries.items() for one in _measures(name, *two)]
+    measures = [one for name, two in summaries.items() for one in _measures(name, two, chance)]
     measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
     measures += [Measure("run_headline", f"is_{one}", float(chosen[-1] == one)) for one in methods]
     sizes = {"records": float(len(rows)), "replicas": float(len(seen.phi)), "replica_size": _replica_size(answers)}
@@ -108,7 +109,9 @@ class _Seen:
         pairs = np.arange(len(self.phi)) // 2
         replicas = targets.decide(crossed, crossed, self.inside, self.kind, pairs)
         run = targets.decide(of_run, crossed, self.inside, self.kind)
-        return Found(Targets(*replicas, self.inside), Targets(*run, self.trained))
+        passing = targets.passing(len(self.phi), self.inside, self.kind, pairs)
+        of_run_passing = targets.passing(1, self.inside, self.kind)
+        return Found(Targets(*replicas, self.inside, passing), Targets(*run, self.trained, of_run_passing))
 
     def chosen(self, methods: list[str], variance: calibrated.Variance) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
@@ -170,7 +173,7 @@ def _headline(found: Mapping[str, Found], chosen: list[str]) -> Found:
     picked = [found[name].replicas for name in chosen[:-1]]
     scores = np.stack([one.scores[k] for k, one in enumerate(picked)])
     strict = np.stack([one.strict[k] for k, one in enumerate(picked)])
-    return Found(Targets(scores, strict, first.member), found[chosen[-1]].run)
+    return Found(Targets(scores, strict, first.member, first.passing), found[chosen[-1]].run)
 
 
 def summary(
@@ -183,10 +186,17 @@ def summary(
     return replicas, run
 
 
-def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
-    """Return the columns of the headline."""
+def _metrics(
+    replicas: Mapping[str, Estimate],
+    run: Mapping[str, Estimate],
+    by_chance: Mapping[str, float],
+    run_by_chance: Mapping[str, float],
+) -> dict[str, float]:
+    """Return the columns of the headline, with what guessing gives where it depends on the number of non-members."""
     names = "auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *targets.PRIORS
     metrics = {f"calibrated_{name}": replicas[name][0] for name in names}
+    metrics |= {f"calibrated_{name}_null": by_chance[name] for name in LIMITS}
+    metrics["calibrated_run_tpr_at_1_fpr_null"] = run_by_chance["tpr_at_1_fpr"]
     for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
         ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
         metrics |= dict(zip(ends, rows["auc"], strict=True)) | {f"{kind}_tpr_at_1_fpr": rows["tpr_at_1_fpr"][0]}
@@ -214,11 +224,13 @@ def of_run(found: Targets, rng: np.random.Generator | None = None) -> dict[str, 
     return {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
 
 
-def _measures(name: str, replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> list[Measure]:
+def _measures(
+    name: str, found: tuple[Mapping[str, Estimate], ...], by_chance: tuple[Mapping[str, float], ...]
+) -> list[Measure]:
     """Return the rows of one method: over replicas, and for the run's own model."""
     return [
-        Measure(subject, metric, *estimate, chance=targets.CHANCE.get("auc" if "auc" in metric else metric, NAN))
-        for subject, rows in ((name, replicas), (f"run_{name}", run))
+        Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
+        for subject, rows, chance in zip((name, f"run_{name}"), found, by_chance, strict=True)
         for metric, estimate in rows.items()
     ]
 

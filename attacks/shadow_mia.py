@@ -72,15 +72,17 @@ METRICS = (
     Metric(
         "mia_auc_worst", MEMBERSHIP, "MIA AUC, worst model", "lower", chance=0.5, table=Column(AFTER_RISK, "MIA\nAUC")
     ),
-    Metric("mia_tpr_at_1_fpr", MEMBERSHIP, "TPR at 1 % FPR, mean model", "lower", chance=0.01),
+    Metric("mia_tpr_at_1_fpr", MEMBERSHIP, "TPR at 1 % FPR, mean model", "lower", chance="mia_tpr_at_1_fpr_null"),
+    Metric("mia_tpr_at_1_fpr_null", MEMBERSHIP, "TPR at 1 % FPR by chance, mean model"),
     Metric(
         "mia_tpr_at_1_fpr_worst",
         MEMBERSHIP,
         "TPR at 1 % FPR, worst model",
         "lower",
-        chance=0.01,
+        chance="mia_tpr_at_1_fpr_null_worst",
         table=Column(AFTER_RISK, "TPR at\n1 % FPR"),
     ),
+    Metric("mia_tpr_at_1_fpr_null_worst", MEMBERSHIP, "TPR at 1 % FPR by chance, model with the highest"),
 )
 PARTS = 2  # into which the examples of a single shadow model are divided
 STOPS_EARLY = 0.5  # share of its most epochs after which a single model is accurate enough, by assumption
@@ -167,11 +169,13 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     if told is not None:
         published = membership.measure(fitted[chosen](told), told.member)["balanced_accuracy"]
     ranges = {name: intervals.intervals(score[here], target.member, resampling) for name, score in scores.items()}
+    rate, outside = found[chosen]["tpr_at_1_fpr"], int((~target.member).sum())
+    null = membership.NAN if np.isnan(rate) else membership.tpr_by_chance(outside, 0.01)
     return Audit(
         published,
         _list_measures(found, ranges, chosen, target, model.shadows),
         _table(scores, answers),
-        metrics={f"mia_{name}": found[chosen][name] for name in ("auc", "tpr_at_1_fpr")},
+        metrics={"mia_auc": found[chosen]["auc"], "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
         measured_risk=measured,
         chosen=chosen,
     )
@@ -239,14 +243,15 @@ def _list_measures(
     high because it is chosen with a look at the result.
     """
     rows = []
+    members = int(target.member.sum())
+    chance = membership.by_chance(len(target) - members)
     for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
         rows += [
-            Measure(attack, metric, value, *ranges[name][metric], membership.CHANCE.get(metric, membership.NAN))
+            Measure(attack, metric, value, *ranges[name][metric], chance.get(metric, membership.NAN))
             for metric, value in found[name].items()
         ]
     rows += [Measure("maximum", metric, value) for metric, value in membership.worst_case(list(found.values())).items()]
     rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in found]
-    members = int(target.member.sum())
     for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
         rows += record_epsilons(attack, found[name], ranges[name], members, len(target) - members)
     for attack in (*found, "risk", "maximum"):

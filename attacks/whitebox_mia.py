@@ -224,17 +224,12 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
                 found = membership.measure(score, member)
                 ranges = intervals.intervals(score, member, seen.stream("resampling", client, seen.round))
                 accuracy[client] = found["balanced_accuracy"]
+                inside = int(member.sum())
+                chance = membership.by_chance(len(member) - inside)
                 measures += [
-                    Measure(
-                        f"client_{client}",
-                        metric,
-                        value,
-                        *ranges[metric],
-                        membership.CHANCE.get(metric, membership.NAN),
-                    )
+                    Measure(f"client_{client}", metric, value, *ranges[metric], chance.get(metric, membership.NAN))
                     for metric, value in found.items()
                 ]
-                inside = int(member.sum())
                 measures += record_epsilons(f"client_{client}", found, ranges, inside, len(member) - inside)
     accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))

@@ -19,7 +19,7 @@ from algorithms.auditing import bounds
 from algorithms.auditing.epsilon import epsilon_gdp, epsilon_of_rates, mu_of_auc, mu_of_rates
 from algorithms.core.messages import Doubles
 
-DELTA = 1e-5  # the default of global_dp and dp_sgd
+DELTA = 1e-5  # of all epsilons that attacks store; the default of global_dp and dp_sgd, whose claims may have another
 
 
 @dataclass(frozen=True)

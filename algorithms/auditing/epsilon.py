@@ -12,6 +12,8 @@ import math
 
 import numpy as np
 
+from algorithms.core.messages import Doubles
+
 LARGEST_MU = 1e100  # beyond it, the search for epsilon no longer converges
 
 
@@ -36,6 +38,30 @@ def epsilon_gdp(mu: float, delta: float) -> float:
     if not mu > 0:
         return 0.0
     return math.inf if mu > LARGEST_MU else float(get_epsilon_gaussian(1 / mu, delta))
+
+
+def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
+    """Compute `epsilon_gdp` of many mu [...] at once, by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8).
+
+    Args:
+        mu: [...] separations, not NaN; infinity gives infinity.
+        delta: the delta of the guarantee, above 0 and below 1.
+
+    Raises:
+        ValueError: ``delta`` is not above 0 and below 1.
+    """
+    from scipy.special import log_ndtr
+
+    _check(delta)
+    known = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
+    low, high = np.zeros_like(known), known**2 / 2 + known * math.sqrt(2 * math.log(1 / delta))
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = log_ndtr(known / 2 - middle / known)
+        less = middle + log_ndtr(-known / 2 - middle / known) - above  # below 0
+        too_low = above + np.log(-np.expm1(np.minimum(less, -1e-300))) > math.log(delta)
+        low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
+    return np.where(mu > 0, np.where(mu < LARGEST_MU, high, np.inf), 0.0)
 
 
 def mu_gdp(epsilon: float, delta: float) -> float:

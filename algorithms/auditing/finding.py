@@ -188,7 +188,7 @@ def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
         "audit_delta": delta,
         "audit_sees": "releases",
     }
-    told |= _presence(canaries, worst, delta)
+    told |= _presence(canaries, delta)
     for ending, j in (("", worst), *((f"_cluster_{j}", j) for j in models if len(canaries["audited"]) > 1)):
         own = squares[j] | {"": sum(squares[j].values())}
         for name, square in own.items():
@@ -199,15 +199,25 @@ def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
     return told
 
 
-def _presence(canaries: Mapping[str, Any], j: int, delta: float) -> dict[str, Any]:
-    """Return whom the level of model ``j``'s noise tells most of: who it is, how often it sets the level, and its epsilon."""
-    if "presence" not in canaries or not canaries["set"][j].any():
+def _presence(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
+    """Return whom the level of a model's noise tells most of: who it is, how often it sets the level, and its epsilon.
+
+    Of several models, it is the one whose level tells most of a client. The median is that of the clients that were there
+    in some audited round of this model.
+    """
+    if "there" not in canaries or not canaries["set"].any():  # the former is missing if an older version began the run
         return {}
-    squares, often = canaries["presence"][j] * _skipped(canaries, j), canaries["set"][j]
+    every = {
+        j: canaries["presence"][j] * _skipped(canaries, j)
+        for j in range(len(canaries["set"]))
+        if canaries["set"][j].any()
+    }
+    j = max(every, key=lambda j: float(every[j].max()))
+    squares, often = every[j], canaries["set"][j]
     at = int(squares.argmax())
     found = {
         "outlier": epsilon_gdp(math.sqrt(squares[at]), delta),
-        "median": epsilon_gdp(math.sqrt(np.median(squares)), delta),
+        "median": epsilon_gdp(math.sqrt(np.median(squares[canaries["there"][j] > 0])), delta),
     }
     return {
         "scale_outlier": f"client_{at}",

@@ -18,7 +18,8 @@ them it would be higher, by a factor that follows from the distances of the othe
 
     presence    mu^2 = 2 d ln(sd without it / sd)^2, added up over rounds        0 for all who never set the level
 
-in the eyes of somebody who knows everything but whether the client is there, its update's part in the mean left aside.
+in the eyes of somebody who knows everything but whether the client is there, its update's part in the mean left aside. Of
+every model it is counted in how many rounds a client was there, because one that never was has nothing to be told.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def begin(run: Run, clients: int) -> State:
     """Return what is known of ``clients`` before the first round, by name."""
     models = run.clustering.config.clusters
     counts = {name: np.zeros(models, np.int64) for name in ("audited", "released")}
-    of_clients = {"presence": np.zeros((models, clients)), "set": np.zeros((models, clients), np.int64)}
-    return {"direction": np.zeros((models, LONE)), "scale": np.zeros((models, LONE))} | of_clients | counts
+    of_clients = {name: np.zeros((models, clients), np.int64) for name in ("set", "there")}
+    squares = {"direction": np.zeros((models, LONE)), "scale": np.zeros((models, LONE))}
+    return squares | {"presence": np.zeros((models, clients))} | of_clients | counts
 
 
 def observe(
@@ -78,10 +80,11 @@ def observe(
     after = {name: array.copy() for name, array in kept.items()}
     after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
     after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
-    if "presence" in after and told["noise_std"] and len(received.clients) > 1:
+    if "there" in after and told["noise_std"] and len(received.clients) > 1:
         less = privacy.module.noise_without(privacy.config, received) / told["noise_std"]
         after["presence"][j, received.clients] += 2 * len(params) * np.log(less) ** 2
         after["set"][j, received.clients] += less != 1
+        after["there"][j, received.clients] += 1
     after["audited"][j] += 1
     return after
 

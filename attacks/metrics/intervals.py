@@ -25,12 +25,11 @@ from math import hypot
 import numpy as np
 
 from attacks.metrics import disparity
-from attacks.metrics.membership import MEASURES, NAN, Bools, Doubles, Ints, measure
+from attacks.metrics.membership import LIMITS, MEASURES, NAN, Bools, Doubles, Ints, measure
 
 Interval = tuple[float, float]
 
 CHUNK = 2**18  # copies of examples that are held at a time, so that they stay in the processor's cache
-LIMITS = {"tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,11 @@ Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-# What guessing gives; the two rates of a decision depend on how often it says "member".
+# What guessing gives with very many non-members (with few: `by_chance`); the two rates of a decision depend on how often it
+# says "member".
 CHANCE = {"balanced_accuracy": 0.5, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
 MEASURES = ("balanced_accuracy", "tpr", "tnr", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
+LIMITS = {"tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}  # the largest false positive rate of each
 NAN = float("nan")
 # With fewer non-members, no rate is known well enough to be called the success of an attack.
 FEWEST_NONMEMBERS = 10
@@ -209,6 +211,28 @@ def tpr_at_fpr(scores: Doubles, member: Bools, limit: float) -> float:
     """
     fpr, tpr = roc(scores, member)
     return float(tpr[fpr <= limit].max())
+
+
+def tpr_by_chance(nonmembers: int, limit: float) -> float:
+    """Return the expected `tpr_at_fpr` of scores that do not depend on membership, and are all different.
+
+    The threshold is the (k + 1)-th highest of n non-members, k = floor(limit n), and any other score is above it with
+    probability (k + 1) / (n + 1), whatever the scores' distribution. This is also the expected false positive rate of
+    that threshold on other non-members; ``limit`` is only what is seen on these. Ties lower it.
+
+    Args:
+        nonmembers: n; with 0, the result is NaN.
+        limit: the largest false positive rate that is seen, at least 0 and below 1.
+
+    >>> [round(tpr_by_chance(n, 0.01), 4) for n in (100, 199, 10_000)]
+    [0.0198, 0.01, 0.0101]
+    """
+    return (int(limit * nonmembers + 1e-9) + 1) / (nonmembers + 1) if nonmembers else NAN
+
+
+def by_chance(nonmembers: int) -> dict[str, float]:
+    """Return what guessing gives against so many non-members, for each of `MEASURES` that depends on nothing else."""
+    return CHANCE | {name: tpr_by_chance(nonmembers, limit) for name, limit in LIMITS.items()}
 
 
 def rates(said: Bools, member: Bools) -> tuple[float, float]:

@@ -34,7 +34,6 @@ LOW_FPR = 0.01
 PRIORS = {"precision_at_prior_1": 0.01, "precision_at_prior_10": 0.1}
 STRICT = ("tpr_set_to_1", "fpr_set_to_1")  # rates at the threshold that other targets set for an FPR of 1 %
 MEASURES = ("auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *STRICT)
-CHANCE = membership.CHANCE | dict.fromkeys(STRICT, LOW_FPR) | PRIORS
 Estimate = tuple[float, float, float]
 """A value and the ends of its 95 % interval, which are NaN where there is none."""
 
@@ -47,15 +46,19 @@ class Targets:
         scores: [targets, n] 0 or more is the decision "member".
         strict: [targets, n] the decision at the threshold that 1 % of other targets' non-members pass.
         member: [targets, n] whether the target was trained on the record.
+        passing: [targets, n] the probability of the decision in ``strict`` by chance, as `passing` returns it; None: not
+            known.
     """
 
     scores: Doubles
     strict: Bools
     member: Bools
+    passing: Doubles | None = None
 
     def of(self, records: Bools | Ints) -> Targets:
         """Return the scores of some records only."""
-        return Targets(self.scores[:, records], self.strict[:, records], self.member[:, records])
+        passing = None if self.passing is None else self.passing[:, records]
+        return Targets(self.scores[:, records], self.strict[:, records], self.member[:, records], passing)
 
     def measures(self) -> dict[str, Doubles]:
         """Return every measure of `MEASURES` of each target, [targets]; NaN where the records do not suffice."""
@@ -64,6 +67,22 @@ class Targets:
         found["auc"] = aucs(self.scores, self.member)  # of however few records, because targets are averaged
         tpr, fpr = (_share(self.strict & side, side) for side in (self.member, ~self.member))
         return found | dict(zip(STRICT, (tpr, fpr), strict=True))
+
+    def by_chance(self) -> dict[str, float]:
+        """Return what guessing gives, of every measure that `estimates` returns: the mean over targets.
+
+        A TPR at a small false positive rate depends on the number of non-members (`membership.tpr_by_chance`), and the
+        rates at a threshold of other targets on the number of theirs.
+        """
+        outside = (~self.member).sum(axis=1)
+        found = membership.by_chance(0) | PRIORS
+        for name, limit in membership.LIMITS.items():
+            each = np.array([membership.tpr_by_chance(int(n), limit) for n in outside])
+            each[(outside < round(1 / limit)) | ~self.member.any(axis=1)] = NAN  # as `membership.measure` does
+            found[name] = over_targets(each)[0] if len(each) > 1 else float(each[0])
+        for name, side in zip(STRICT, (self.member, ~self.member), strict=True):
+            found[name] = NAN if self.passing is None or not side.any() else float(self.passing[side].mean())
+        return found
 
     def estimates(self) -> dict[str, Estimate]:
         """Return the mean of every measure over targets, and the precision at each of `PRIORS`, with intervals."""
@@ -157,17 +176,44 @@ def decide(
         [targets, n] shifted scores, and the decisions at the threshold that 1 % of non-members pass.
     """
     shifted, strict = np.empty_like(scores), np.empty(scores.shape, bool)
-    count = len(own) // 2
     for target in range(len(scores)):
-        pair = -1 if pairs is None else int(pairs[target])
-        others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
-        replicas = [2 * one + side for one in others for side in (0, 1)] or [2 * pair + 1 - target % 2]
+        replicas = _rehearsing(target, len(own), pairs)
         for one in np.unique(kind):
             here = kind == one
             seen, said = own[np.ix_(replicas, here)].ravel(), member[np.ix_(replicas, here)].ravel()
             shifted[target, here] = scores[target, here] - membership.best_threshold(seen, said)
             strict[target, here] = scores[target, here] > passed_by(seen[~said], LOW_FPR)
     return shifted, strict
+
+
+def passing(targets: int, member: Bools, kind: Ints, pairs: Ints | None = None) -> Doubles:
+    """Return the probability that a record passes the second threshold of `decide` if scores tell nothing.
+
+    It is not quite 1 %, because the threshold is one of finitely many scores (`membership.tpr_by_chance`).
+
+    Args:
+        targets: number of the targets to be judged.
+        member: as in `decide`.
+        kind: as in `decide`.
+        pairs: as in `decide`.
+
+    Returns:
+        [targets, n].
+    """
+    found = np.empty((targets, len(kind)))
+    for target in range(targets):
+        replicas = _rehearsing(target, len(member), pairs)
+        for one in np.unique(kind):
+            outside = int((~member[np.ix_(replicas, kind == one)]).sum())
+            found[target, kind == one] = membership.tpr_by_chance(outside, LOW_FPR)
+    return found
+
+
+def _rehearsing(target: int, replicas: int, pairs: Ints | None) -> list[int]:
+    """Return the replicas that set the thresholds of a target."""
+    count, pair = replicas // 2, -1 if pairs is None else int(pairs[target])
+    others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
+    return [2 * one + side for one in others for side in (0, 1)] or [2 * pair + 1 - target % 2]
 
 
 def passed_by(nonmembers: Doubles, share: float) -> float:

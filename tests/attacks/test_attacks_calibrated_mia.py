@@ -91,6 +91,22 @@ def test_exchangeable_records_are_at_chance_within_the_interval():
     assert 3 <= worse <= 17  # the worst of six clients is as bad as chance would have it
 
 
+def test_rates_of_exchangeable_records_are_what_is_stated_by_chance():
+    """With 150 non-members the threshold is the second highest, or another replica's: more than 1 % are above it."""
+    found = [judged(answers(seed, replicas=8, clients=6, each=50), method="loss") for seed in range(30)]
+    for subject in ("loss", "run_loss"):
+        for metric in ("tpr_at_1_fpr", "tpr_set_to_1", "fpr_set_to_1"):
+            rows = [measure(one, subject, metric) for one in found]
+            values, chance = np.array([one.value for one in rows]), rows[0].chance
+            assert abs(values.mean() - chance) < 3 * values.std(ddof=1) / np.sqrt(len(values)), (subject, metric)
+    assert (
+        measure(found[0], "loss", "tpr_at_1_fpr").chance == found[0].metrics["calibrated_tpr_at_1_fpr_null"] == 2 / 151
+    )
+    assert found[0].metrics["calibrated_run_tpr_at_1_fpr_null"] == 2 / 151
+    assert measure(found[0], "loss", "fpr_set_to_1").chance == pytest.approx(10 / 901)  # the others' 6 x 150
+    assert np.isnan(found[0].metrics["calibrated_tpr_at_01_fpr_null"])
+
+
 def test_the_best_method_is_chosen_without_a_look_at_the_target():
     """Of many methods that find nothing, the best on the target itself would be above 0.5 on average."""
     ours, best = [], []
@@ -133,7 +149,8 @@ def test_calibration_finds_more_than_the_loss_and_says_which_method_counts():
 
 def test_every_measure_has_its_value_by_chance_and_intervals_hold_it():
     found = judged(answers(lift=1.0, models=2))
-    for metric, chance in {"auc": 0.5, "auc_minority": 0.5, "auc_model_majority": 0.5, "tpr_at_1_fpr": 0.01}.items():
+    chances = {"auc": 0.5, "auc_minority": 0.5, "auc_model_majority": 0.5, "tpr_at_1_fpr": 3 / 201}  # 200 non-members
+    for metric, chance in chances.items():
         one = measure(found, "lira", metric)
         assert one.chance == chance and one.low <= one.value <= one.high
     assert measure(found, "headline", "precision_at_prior_1").chance == 0.01

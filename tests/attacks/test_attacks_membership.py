@@ -207,3 +207,19 @@ def test_rates_of_clients_are_those_of_their_own_examples(rows):
         if own.any():
             expected = membership.rates(said[own], member[own])
         assert (tpr[i], tnr[i]) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(("nonmembers", "limit"), [(100, 0.01), (150, 0.01), (199, 0.01), (1000, 0.001), (30, 0.1)])
+def test_a_tpr_at_a_small_fpr_by_chance_is_that_of_exchangeable_scores(nonmembers, limit):
+    rng, member = np.random.default_rng(nonmembers), np.arange(50 + nonmembers) < 50
+    found = np.array([membership.tpr_at_fpr(rng.random(len(member)), member, limit) for _ in range(4000)])
+    expected = membership.tpr_by_chance(nonmembers, limit)
+    assert found.mean() == pytest.approx(expected, abs=3.5 * found.std() / np.sqrt(len(found)))
+    if nonmembers == 100:
+        assert expected == 2 / 101 > 0.0195  # nearly twice the false positive rate that is seen
+
+
+def test_by_chance_is_what_it_is_against_very_many_nonmembers_or_against_none():
+    assert membership.by_chance(10**7) == pytest.approx(membership.CHANCE, rel=1e-3)
+    assert np.isnan(membership.tpr_by_chance(0, 0.01)) and membership.by_chance(0)["auc"] == 0.5
+    assert membership.tpr_by_chance(2900, 0.01) == 30 / 2901  # 0.01 x 2900 is below 29 in floating point

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from algorithms.auditing.attacks import DELTA
+from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
 from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.figures.drawing import (
     REFERENCE,
@@ -80,7 +82,7 @@ def audit(arr: Arrangement) -> Figure | None:
 
 
 def audit_example(arr: Arrangement) -> Figure | None:
-    """The epsilon of an example that a membership attack's AUC comes to over the one that DP-SGD claims."""
+    """The epsilon of an example that a membership attack's AUC comes to over the one that DP-SGD claims, at its delta."""
     found = {}
     for trial in arr.trials if measured(arr, "epsilon_example") else ():
         table = table_of(arr, trial, "attacks", ("attack", "round", "metric", "value", "low", "high"))
@@ -90,13 +92,21 @@ def audit_example(arr: Arrangement) -> Figure | None:
         rows = rows[rows["round"] == rows["round"].max()]
         if len(rows):
             worst = rows.loc[rows["value"].fillna(-1).idxmax()]
-            ends = [float(worst[name]) for name in ("value", "low", "high")]
+            ends = [_at_delta_of(trial, float(worst[name])) for name in ("value", "low", "high")]
             found[trial["id"]] = _audited([_number(trial, "epsilon_example"), *ends])
     note = (
         "points: the estimate from the AUC of the attack on the final model of one run; bars: its 95 % interval over examples; "
-        "the claim is for all rounds and any attack, so below the line is no proof"
+        "both at the delta of the claim; the claim is for all rounds and any attack, so below the line is no proof"
     )
     return _against(arr, found, "Claimed epsilon of an example, and what a membership attack finds", note)
+
+
+def _at_delta_of(trial: Row, epsilon: float) -> float:
+    """Return an attack's epsilon, which is stored at delta 1e-5, at the delta of the trial's claim."""
+    delta = _number(trial, "delta_example")
+    if math.isnan(delta) or delta == DELTA or not math.isfinite(epsilon):
+        return epsilon
+    return epsilon_gdp(mu_gdp(epsilon, DELTA), delta) if epsilon else 0.0
 
 
 def _audited(numbers: Sequence[float]) -> Audited:

@@ -10,7 +10,7 @@ import pytest
 from algorithms.auditing import attacks
 from attacks.metrics import membership, paired
 from attacks.metrics.intervals import intervals
-from attacks.metrics.record_epsilon import record_epsilons
+from attacks.metrics.record_epsilon import of_auc_by_chance, of_tpr_by_chance, record_epsilons
 
 EXACT = {0.5: 9.9973, 1.0: 4.3772, 2.0: 1.9931, 4.0: 0.9263}  # at delta 1e-5
 
@@ -78,8 +78,11 @@ def test_the_measures_of_a_membership_attack_are_those_of_an_example():
     rows = {one.metric: one for one in record_epsilons("risk", found, ranges, 300, 300)}
     assert list(rows) == ["epsilon_record", "epsilon_record_at_1_fpr", "epsilon_record_most"]  # too few for 0.1 %
     one = rows["epsilon_record"]
-    assert one.low < one.value < one.high and one.chance == 0.0
+    assert one.low < one.value < one.high and one.chance == of_auc_by_chance(300, 300)
     assert one.value == pytest.approx(attacks.of_auc(found["auc"]).epsilon)
+    strict = rows["epsilon_record_at_1_fpr"]  # at the expected false positive rate: 3 of 300 may be above the threshold
+    assert strict.value == pytest.approx(attacks.of_rates(found["tpr_at_1_fpr"], 4 / 301).epsilon)
+    assert strict.chance == of_tpr_by_chance(300, 300, 0.01)
     certain = 0.05 ** (1 / 600)  # with which 600 guesses may all be right; delta takes a little of it
     assert rows["epsilon_record_most"].value == pytest.approx(math.log(certain / (1 - certain)), abs=0.03)
 
@@ -89,3 +92,28 @@ def test_without_examples_the_measures_are_missing_and_not_an_error():
     rows = record_epsilons("risk", nothing, dict.fromkeys(membership.MEASURES, (math.nan, math.nan)), 0, 0)
     assert [one.metric for one in rows] == ["epsilon_record", "epsilon_record_most"]
     assert all(math.isnan(one.value) for one in rows)
+
+
+@pytest.mark.parametrize(("members", "nonmembers"), [(100, 100), (200, 200), (30, 150), (8, 120), (2, 100)])
+def test_the_epsilon_of_an_example_by_chance_is_the_mean_over_exchangeable_scores(members, nonmembers):
+    """Through the measures, as a run has them; an estimate is never below 0, so its mean is above."""
+    rng, member = np.random.default_rng(members), np.arange(members + nonmembers) < members
+    nowhere, values, chance = dict.fromkeys(membership.MEASURES, (math.nan, math.nan)), {}, {}
+    for _ in range(400):
+        found = membership.measure(rng.random(len(member)), member)
+        for one in record_epsilons("risk", found, nowhere, members, nonmembers)[:2]:
+            values.setdefault(one.metric, []).append(one.value)
+            chance[one.metric] = one.chance
+    assert list(values) == ["epsilon_record", "epsilon_record_at_1_fpr"]
+    for metric, all_of_them in values.items():
+        known = np.array([one for one in all_of_them if not math.isnan(one)])
+        assert chance[metric] > 0.1
+        assert abs(known.mean() - chance[metric]) < 3.5 * known.std() / np.sqrt(len(known)), metric
+
+
+def test_an_epsilon_by_chance_is_the_same_either_way_and_falls_with_the_number_of_examples():
+    drawn, normal = of_auc_by_chance(19, 400), of_auc_by_chance(20, 400)
+    assert of_auc_by_chance(400, 20) == normal < drawn < 1.06 * normal  # from one formula to the other
+    assert of_auc_by_chance(400, 19) == drawn
+    assert of_auc_by_chance(20_000, 20_000) < 0.02 and of_tpr_by_chance(20_000, 20_000, 0.01) < 0.05
+    assert math.isnan(of_auc_by_chance(0, 50)) and math.isnan(of_tpr_by_chance(1, 100, 0.01))

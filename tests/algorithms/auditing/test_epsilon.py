@@ -14,6 +14,7 @@ from algorithms.auditing.epsilon import (
     epsilon_gdp,
     epsilon_of_rates,
     epsilon_two_gaussians,
+    epsilons_gdp,
     mu_gdp,
     mu_of_auc,
     mu_of_rates,
@@ -112,3 +113,10 @@ def test_what_cannot_be_told_has_no_epsilon_and_what_is_certain_has_no_limit():
     assert epsilon_gdp(0.0, 1e-5) == epsilon_gdp(-1.0, 1e-5) == 0
     assert epsilon_gdp(math.inf, 1e-5) == epsilon_of_rates(0.0, 0.5, 0.0) == math.inf
     assert epsilon_of_rates(0.6, 0.6, 0.0) == epsilon_of_rates(0.2, 1.0, 0.0) == 0
+
+
+@pytest.mark.parametrize("delta", [1e-8, 1e-5, 0.3])
+def test_many_epsilons_at_once_are_those_one_by_one(delta):
+    mu = np.array([-math.inf, -1.0, 0.0, 1e-6, 1e-3, 0.1, 1.0, 5.0, 30.0, 1e4, 1e101, math.inf])
+    expected = [epsilon_gdp(float(one), delta) for one in mu]
+    np.testing.assert_allclose(epsilons_gdp(mu, delta), expected, rtol=1e-6, atol=1e-9)

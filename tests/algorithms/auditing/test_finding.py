@@ -37,3 +37,36 @@ def test_canaries_that_change_nothing_at_all_are_not_told():
 @pytest.mark.parametrize(("mu", "epsilon"), [(1e37, 5e73), (1e160, math.inf), (math.nan, math.nan)])
 def test_a_separation_beyond_all_bounds_has_an_epsilon(mu, epsilon):
     assert epsilon_gdp(mu, 1e-5) == pytest.approx(epsilon, nan_ok=True)
+
+
+def told_by_level(presence: list[list[float]], there: list[list[int]]) -> dict[str, np.ndarray]:
+    """Canaries one at a time of two models, of which the first leaves more to be told of a canary."""
+    counts = {name: np.array([2, 2]) for name in ("audited", "released")}
+    squares = {"direction": np.array([[9.0], [1.0]]), "scale": np.zeros((2, 1)), "presence": np.array(presence)}
+    return squares | counts | {"set": (np.array(presence) > 0).astype(np.int64), "there": np.array(there)}
+
+
+def test_the_median_client_is_one_that_was_there():
+    """Three of eight clients used the model; the five others, with 0, would make the median 0."""
+    found = finding.lone_metrics(
+        told_by_level([[16.0, 4.0, 1.0] + [0.0] * 5, [0.0] * 8], [[2, 1, 2] + [0] * 5, [0] * 8]), 1e-5
+    )
+    assert found["epsilon_scale_median"] == pytest.approx(epsilon_gdp(2.0, 1e-5))
+    assert found["epsilon_scale_outlier"] == pytest.approx(epsilon_gdp(4.0, 1e-5)) and found["scale_clients"] == 3
+
+
+def test_the_outlier_is_of_the_model_whose_noise_tells_most_of_a_client():
+    """Not of the model that leaves most to be told of a canary."""
+    kept = told_by_level([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 25.0]], [[2, 2, 0, 0], [0, 0, 2, 2]])
+    found = finding.lone_metrics(kept, 1e-5)
+    assert (found["scale_outlier"], found["scale_clients"]) == ("client_3", 2)
+    assert found["epsilon_scale_outlier"] == pytest.approx(epsilon_gdp(5.0, 1e-5))
+    assert found["epsilon_scale_median"] == pytest.approx(epsilon_gdp(math.sqrt(13), 1e-5))
+    assert found["epsilon_audit"] == pytest.approx(epsilon_gdp(3.0, 1e-5))
+
+
+def test_a_run_that_an_older_version_began_has_no_numbers_of_its_clients():
+    kept = told_by_level([[1.0, 1.0], [0.0, 0.0]], [[2, 2], [0, 0]])
+    del kept["there"]
+    found = finding.lone_metrics(kept, 1e-5)
+    assert found["epsilon_audit"] > 0 and not any("scale_" in name and "audit" not in name for name in found)

@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from algorithms.auditing import attacks
+from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
 from orchestrator.report.data import results, rows
 from orchestrator.report.figures.arrangement import arrange
 from orchestrator.report.figures.audited import RED, audit, audit_example, noise_level
@@ -58,22 +60,38 @@ def test_without_a_claim_or_an_audit_there_is_no_figure(draw) -> None:
     assert draw(arranged([{"training.name": "dp_sgd", "epsilon_example": 5.0, "epsilon_audit": 900.0}])) is None
 
 
-def test_an_example_is_held_against_the_attack_on_the_final_model(tmp_path: Path) -> None:
-    """Not against canaries, which are clients; of several models, against the one that leaves most."""
-    trial = {"id": "a", "status": "finished", "seed": 0, "training.name": "dp_sgd", "epsilon_example": 8.0}
-    folder = tmp_path / "trials" / "a"
-    folder.mkdir(parents=True)
-    table = [("risk", 5, 9.0), ("risk", 10, 0.7), ("risk", 10, 0.4), ("maximum", 10, 3.0)]
+def attacked(folder: Path, table: list[tuple[str, int, float]], **told: Any) -> Any:
+    """The figure of one trial of DP-SGD whose attack found ``table``: subject, round and epsilon of a record."""
+    trial = {"id": "a", "status": "finished", "seed": 0, "training.name": "dp_sgd", "epsilon_example": 8.0, **told}
+    own = folder / "trials" / "a"
+    own.mkdir(parents=True)
     columns = {"metric": "epsilon_record", "low": 0.1, "high": 1.0}
     frame = pd.DataFrame([{"attack": a, "round": r, "value": v, **columns} for a, r, v in table])
-    frame.to_parquet(folder / "attacks.parquet")
-    arr = arrange(results(tmp_path, rows([trial | {"epsilon_audit": 900.0}]), (), {}))
-    assert arr is not None
+    frame.to_parquet(own / "attacks.parquet")
+    arr = arrange(results(folder, rows([trial | {"epsilon_audit": 900.0}]), (), {}))
+    assert arr is not None and audit(arr) is None
     drawn = audit_example(arr)
-    assert drawn is not None and audit(arr) is None
+    assert drawn is not None and unreadable(drawn) == ([], [])
     (ax,) = (one for one in drawn.axes if one.get_visible())
-    assert points(ax) == {(8.0, 0.7)}
-    assert unreadable(drawn) == ([], [])
+    return ax
+
+
+def test_an_example_is_held_against_the_attack_on_the_final_model(tmp_path: Path) -> None:
+    """Not against canaries, which are clients; of several models, against the one that leaves most."""
+    table = [("risk", 5, 9.0), ("risk", 10, 0.7), ("risk", 10, 0.4), ("maximum", 10, 3.0)]
+    assert points(attacked(tmp_path, table)) == {(8.0, 0.7)}
+
+
+@pytest.mark.parametrize("delta", [1e-7, 1e-5, 1e-3])
+def test_an_attack_is_held_against_a_claim_at_the_delta_of_the_claim(tmp_path: Path, delta: float) -> None:
+    """The stored epsilon of the AUC is at delta 1e-5; at another delta it is that of the same AUC."""
+    stored, (low, high) = attacks.of_auc(0.76).epsilon, (0.1, 1.0)
+    ax = attacked(tmp_path, [("risk", 10, stored)], delta_example=delta)
+    expected = attacks.of_auc(0.76, delta=delta).epsilon
+    assert points(ax) == {(8.0, round(expected, 3))}
+    ends = {float(y) for bar in ax.containers for y in bar.lines[2][0].get_segments()[0][:, 1]}
+    (lower, upper) = (epsilon_gdp(mu_gdp(end, 1e-5), delta) for end in (low, high))
+    assert max(ends) == pytest.approx(max(upper, expected)) and min(ends) == pytest.approx(max(lower, ax.get_ylim()[0]))
 
 
 def test_the_noise_level_shows_the_outlier_beside_the_canary() -> None:

@@ -127,6 +127,7 @@ def test_the_noise_level_tells_who_the_outlier_is(tmp_path):
     assert found["epsilon_scale_outlier"] == pytest.approx(epsilon_gdp(math.sqrt(kept["presence"][0, 5]), 1e-5))
     assert found["epsilon_scale_outlier"] > 10 > found["epsilon_scale_median"]
     assert found["scale_clients"] == (kept["set"][0] > 0).sum() >= 2
+    assert kept["there"].tolist() == [[3] * 6]  # rounds
 
 
 def test_clipping_alone_has_an_audit_of_its_own_and_no_noise_level(tmp_path):
