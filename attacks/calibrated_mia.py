@@ -100,7 +100,8 @@ class Config(SlotConfig):
     # Replicas that are smaller than the run overfit more.
     pool: Literal["auto", "matched", "training"] = Field(
         "auto",
-        description="held-back records in a client's pool: what there is, exactly as many as it trains on, or none",
+        description="held-back records in a client's pool: what there is (of other people: none), exactly as many as it "
+        "trains on, or none",
     )
     method: Literal["best"] | Method = Field(
         "best",
