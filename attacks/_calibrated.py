@@ -185,11 +185,12 @@ def summary(
 
 def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
     """Return the columns of the headline."""
-    names = "auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *targets.PRIORS
+    names = "auc", "balanced_accuracy", *targets.PRIORS
     metrics = {f"calibrated_{name}": replicas[name][0] for name in names}
     for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
         ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
-        metrics |= dict(zip(ends, rows["auc"], strict=True)) | {f"{kind}_tpr_at_1_fpr": rows["tpr_at_1_fpr"][0]}
+        metrics |= dict(zip(ends, rows["auc"], strict=True))
+        metrics |= {f"{kind}_{name}_fpr": rows[name][0] for name in targets.STRICT}
         for name in rows:
             if name.startswith("auc_model_"):
                 metrics[f"{kind}_model_auc_{name.removeprefix('auc_model_')}"] = rows[name][0]
@@ -250,7 +251,7 @@ def _largest(values: NDArray[np.float64]) -> float:
 
 def _nothing(answers: Answers, clients: int) -> Exposure:
     """Return the result where too few replicas have finite models."""
-    names = "auc", "auc_low", "auc_high", "tpr_at_1_fpr", "run_auc"
+    names = "auc", "auc_low", "auc_high", "tpr_set_to_1_fpr", "run_auc"
     empty: Doubles = np.full(clients, NAN)
     return Exposure(
         {f"calibrated_{name}": NAN for name in names} | {"calibrated_replicas": 0.0},

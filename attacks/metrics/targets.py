@@ -171,12 +171,16 @@ def decide(
 
 
 def passed_by(nonmembers: Doubles, share: float) -> float:
-    """Return the lowest of the scores [n] that no more than ``share`` of them are above.
+    """Return the lowest of the scores [n] that another non-member is above with a probability of ``share`` at most.
 
-    >>> passed_by(np.arange(100.0), 0.01)
-    98.0
+    Of n + 1 exchangeable scores, each is equally likely the highest, the second highest, ...; so above the k-th highest of
+    n, another one is with probability k / (n + 1). With fewer than 1 / share - 1 scores, it is the highest.
+
+    >>> passed_by(np.arange(199.0), 0.01)
+    197.0
     """
-    return float(np.sort(nonmembers)[::-1][int(share * len(nonmembers))])
+    rank = max(1, int(share * (len(nonmembers) + 1) + 1e-9))
+    return float(np.sort(nonmembers)[::-1][rank - 1])
 
 
 def _share(part: Bools, whole: Bools) -> Doubles:

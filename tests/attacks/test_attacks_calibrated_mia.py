@@ -72,9 +72,11 @@ def test_memorized_records_are_found_in_replicas_and_in_the_run():
     found = judged(answers(lift=8.0, models=2))
     for name in ("auc", "run_auc", "auc_minority", "model_auc_majority", "run_auc_majority", "balanced_accuracy"):
         assert found.metrics[f"calibrated_{name}"] > 0.95, name
-    assert found.metrics["calibrated_auc_low"] > 0.95 and found.metrics["calibrated_tpr_at_1_fpr"] > 0.8
+    assert found.metrics["calibrated_auc_low"] > 0.95 and found.metrics["calibrated_tpr_set_to_1_fpr"] > 0.8
     assert found.metrics["calibrated_precision_at_prior_10"] > 0.8
-    assert np.isnan(found.metrics["calibrated_tpr_at_01_fpr"])  # 200 non-members are too few for 0.1 %
+    assert found.metrics["calibrated_run_tpr_set_to_1_fpr"] > 0.8
+    assert measure(found, "headline", "tpr_at_1_fpr").value > 0.8
+    assert np.isnan(measure(found, "headline", "tpr_at_01_fpr").value)  # 200 non-members are too few for 0.1 %
     assert min(found.clients["calibrated_auc"]) > 0.95
 
 
@@ -160,6 +162,25 @@ def test_the_same_answers_give_the_same_result():
     first, second = judged(answers(lift=1.0)), judged(answers(lift=1.0))
     assert str(first.metrics) == str(second.metrics) and str(first.measures) == str(second.measures)
     assert (first.scores.score == second.scores.score).all()
+
+
+def test_a_guess_finds_1_percent_at_thresholds_that_other_replicas_set_for_1_percent():
+    """A threshold on the target's own ROC curve, just above the first non-member too many, lets more through: 2 / 101."""
+    found = [judged(answers(seed, replicas=8, clients=4, each=50), method="base") for seed in range(30)]
+    for kind in ("calibrated", "calibrated_run"):
+        for rate in ("tpr", "fpr"):
+            values = [one.metrics[f"{kind}_{rate}_set_to_1_fpr"] for one in found]
+            error = np.std(values, ddof=1) / np.sqrt(len(found))
+            assert abs(np.mean(values) - 0.01) < 3 * error and error < 0.003, (kind, rate)
+    assert np.mean([measure(one, "headline", "tpr_at_1_fpr").value for one in found]) > 0.017
+
+
+def test_every_metric_of_a_result_is_declared():
+    declared = {one.name for one in calibrated_mia.METRICS}
+    parts = tuple(f"{kind}_auc_{group}" for kind in ("calibrated", "calibrated_run") for group in GROUPS)
+    models = "calibrated_model_auc_", "calibrated_run_model_auc_"
+    found = {name for name in judged(answers(lift=1.0, models=2)).metrics if not name.startswith((*models, *parts))}
+    assert found <= declared and declared - found == {"calibrated_model_auc", "calibrated_run_model_auc"}
 
 
 # What is missing
