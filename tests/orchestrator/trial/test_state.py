@@ -10,8 +10,8 @@ import pytest
 from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.core.messages import Weights
 from orchestrator.trial import loop, restarts, state
-from orchestrator.trial.state import ARRAYS, NAMED, PLAIN, RunState, load_state, save_state
-from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
+from orchestrator.trial.state import ARRAYS, LATER, NAMED, PLAIN, RunState, load_state, save_state
+from tests.support.planted import ATTACK, clustered, finished, forget, given, left_behind, opened, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -109,6 +109,16 @@ def test_a_save_that_fails_leaves_the_state_before_it_whole(tmp_path):
         save_state(a_state(outer={"wrong": object()}), tmp_path / "state")
     assert_equal(load_state(tmp_path / "state"), a_state())
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_an_older_version_did_not_write_is_empty(tmp_path):
+    save_state(a_state(own_risks=np.ones((3, 2))), tmp_path / "state")
+    forget(tmp_path / "state", *LATER)
+    found = load_state(tmp_path / "state")
+    assert found.history.size == found.own_risks.size == 0
+    before = a_state()
+    found.history = before.history
+    assert_equal(found, before)
 
 
 # Killed and taken up again
