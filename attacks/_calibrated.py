@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -106,8 +107,20 @@ class _Seen:
         references = calibrated.References(self.phi, self.inside, self.kind)
         of_run = calibrated.METHODS[method](self.own[0], references, variance)[None]
         pairs = np.arange(len(self.phi)) // 2
-        replicas = targets.decide(crossed, crossed, self.inside, self.kind, pairs)
-        run = targets.decide(of_run, crossed, self.inside, self.kind)
+
+        @cache
+        def rehearse(pair: int, replicas: tuple[int, ...]) -> Doubles:
+            if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST[method]:  # too few are left without the pair
+                return crossed[list(replicas)]
+            return calibrated.cross_scores(method, self.phi, self.inside, self.kind, variance, replicas, pair)
+
+        thinned = np.concatenate(
+            [rehearse((one + 1) % (len(pairs) // 2), (2 * one, 2 * one + 1)) for one in pairs[::2]]
+        )
+        fewer = calibrated.References(self.phi[2:], self.inside[2:], self.kind) if len(pairs) > 2 else references
+        thin_run = calibrated.METHODS[method](self.own[0], fewer, variance)[None]
+        replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, pairs)
+        run = targets.decide(of_run, thin_run, rehearse, self.inside, self.kind)
         return Found(Targets(*replicas, self.inside), Targets(*run, self.trained))
 
     def chosen(self, methods: list[str], variance: calibrated.Variance) -> list[str]:
@@ -159,7 +172,9 @@ def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[n
         said, member = found.strict[:, own], found.member[:, own]
         aucs = targets.aucs(found.scores[:, own], member)
         columns["calibrated_auc"][client] = np.nanmean(aucs) if not np.isnan(aucs).all() else NAN
-        columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member).sum() / max(1, member.sum())
+        known = ~np.isnan(found.scores[:, own]).any(axis=1)
+        if members := int(member[known].sum()):
+            columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member)[known].sum() / members
     return columns
 
 

@@ -1,7 +1,8 @@
 """Measures of an attack on several targets, such as replicas of a run, each with members and non-members of its own.
 
     AUC               of each target; ties count half
-    thresholds        of other targets, which the attacker trained: the best one, and one that 1 % of non-members pass
+    thresholds        of other targets, which the attacker trained: the best one, and one that 1 % of non-members pass; the
+                      target and its complement are no references of theirs
     precision         at a prior pi: pi TPR / (pi TPR + (1 - pi) FPR), at the second of these thresholds, with the means
                       of both rates over targets
     interval          mean +- t(P - 1) sqrt(c) s / sqrt(P), s the deviation of the means of P complementary pairs,
@@ -18,8 +19,10 @@ The records are taken as they are: other records would give other values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +40,8 @@ MEASURES = ("auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *STRICT
 CHANCE = membership.CHANCE | dict.fromkeys(STRICT, LOW_FPR) | PRIORS
 Estimate = tuple[float, float, float]
 """A value and the ends of its 95 % interval, which are NaN where there is none."""
+Rehearsal: TypeAlias = Callable[[int, tuple[int, ...]], Doubles]
+"""Returns the scores [replicas, n] of some replicas as targets, without those of a pair as references (-1: with all)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +49,7 @@ class Targets:
     """The scores of n records in several attacked models.
 
     Attributes:
-        scores: [targets, n] 0 or more is the decision "member".
+        scores: [targets, n] 0 or more is the decision "member"; NaN where a target has no threshold.
         strict: [targets, n] the decision at the threshold that 1 % of other targets' non-members pass.
         member: [targets, n] whether the target was trained on the record.
     """
@@ -62,7 +67,8 @@ class Targets:
         ones = [membership.measure(score, member) for score, member in zip(self.scores, self.member, strict=True)]
         found = {name: np.array([one[name] for one in ones]) for name in MEASURES if name in membership.MEASURES}
         found["auc"] = aucs(self.scores, self.member)  # of however few records, because targets are averaged
-        tpr, fpr = (_share(self.strict & side, side) for side in (self.member, ~self.member))
+        known = ~np.isnan(self.scores).any(axis=1)
+        tpr, fpr = (np.where(known, _share(self.strict & side, side), NAN) for side in (self.member, ~self.member))
         return found | dict(zip(STRICT, (tpr, fpr), strict=True))
 
     def estimates(self) -> dict[str, Estimate]:
@@ -141,32 +147,38 @@ def _interval(value: float, pairs: Doubles) -> Estimate:
 
 
 def decide(
-    scores: Doubles, own: Doubles, member: Bools, kind: Ints, pairs: Ints | None = None
+    scores: Doubles, thinned: Doubles, rehearse: Rehearsal, member: Bools, kind: Ints, pairs: Ints | None = None
 ) -> tuple[Doubles, Bools]:
     """Shift scores by thresholds that other targets set, one for each kind of records.
 
     Args:
         scores: [targets, n] of the targets to be judged.
-        own: [replicas, n] scores of replicas in the role of the target, on which thresholds are set.
+        thinned: [targets, n] the same with as many references as in a rehearsal, for the strict decision: scores with fewer
+            references have longer tails.
+        rehearse: returns scores of replicas in the role of the target, on which thresholds are set.
         member: [replicas, n] whether a replica was trained on a record.
         kind: [n] number of the model that a record belongs to.
         pairs: [targets] the pair of each target, whose replicas set no threshold for it, unless there is no other; None:
             targets are no replicas.
 
     Returns:
-        [targets, n] shifted scores, and the decisions at the threshold that 1 % of non-members pass.
+        [targets, n] shifted scores, and the decisions at the threshold that 1 % of non-members pass. Where the others had
+        all records of a kind or none, there is no threshold: shifted scores are NaN.
     """
-    shifted, strict = np.empty_like(scores), np.empty(scores.shape, bool)
-    count = len(own) // 2
+    shifted, strict = np.full_like(scores, NAN), np.zeros(scores.shape, bool)
+    count = len(member) // 2
     for target in range(len(scores)):
         pair = -1 if pairs is None else int(pairs[target])
         others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
-        replicas = [2 * one + side for one in others for side in (0, 1)] or [2 * pair + 1 - target % 2]
+        replicas = tuple(2 * one + side for one in others for side in (0, 1)) or (2 * pair + 1 - target % 2,)
+        rehearsed = rehearse(pair, replicas)
         for one in np.unique(kind):
             here = kind == one
-            seen, said = own[np.ix_(replicas, here)].ravel(), member[np.ix_(replicas, here)].ravel()
+            seen, said = rehearsed[:, here].ravel(), member[np.ix_(replicas, here)].ravel()
+            if said.all() or not said.any():
+                continue
             shifted[target, here] = scores[target, here] - membership.best_threshold(seen, said)
-            strict[target, here] = scores[target, here] > passed_by(seen[~said], LOW_FPR)
+            strict[target, here] = thinned[target, here] > passed_by(seen[~said], LOW_FPR)
     return shifted, strict
 
 

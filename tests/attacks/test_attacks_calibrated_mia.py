@@ -186,6 +186,15 @@ def test_every_metric_of_a_result_is_declared():
 # What is missing
 
 
+def test_two_replicas_on_a_few_records_are_judged_or_not_but_never_fail():
+    unknown = 0
+    for seed in range(40):
+        found = judged(answers(seed, replicas=2, clients=10, each=40), records=4)
+        unknown += np.isnan(found.metrics["calibrated_auc"])
+        assert np.isnan(found.metrics["calibrated_tpr_set_to_1_fpr"]) == np.isnan(found.metrics["calibrated_auc"])
+    assert 1 <= unknown <= 20
+
+
 def test_without_held_back_records_the_run_itself_is_not_judged():
     given = answers(lift=2.0)
     pool = replace(given.pool, trained=np.ones(len(given.pool.owner), bool))
