@@ -17,7 +17,6 @@ from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 from attacks.metrics.targets import Estimate, Targets
 
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
-FEWEST_PAIRS = 2
 DRAWS = 10  # memberships by chance for the worst client
 NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
@@ -46,23 +45,20 @@ def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Expo
     """Return the attack's result; see `attacks.calibrated_mia.judge`."""
     drawing, resampling, chance = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
-    finite = np.isfinite(answers.confidence).all(axis=1).reshape(-1, 2).all(axis=1).repeat(2)
-    if finite.sum() < min(2 * FEWEST_PAIRS, len(finite)):
-        return _nothing(answers, clients)
     rows = attacked(answers, config.records, drawing)
-    seen = _Seen(answers, finite, rows)
+    seen = _Seen(answers, rows)
     methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= len(seen.phi)]
-    fixed = config.method if config.method in methods else ""
     found = seen.found(methods, config.variance)
-    chosen = [fixed] * (len(seen.phi) + 1) if fixed else seen.chosen(methods, config.variance)
+    best = config.method == "best"
+    chosen = seen.chosen(methods, config.variance) if best else [config.method] * (len(seen.phi) + 1)
     head = _headline(found, chosen)
-    best = max(set(chosen[:-1]), key=chosen[:-1].count)
+    usual = max(set(chosen[:-1]), key=chosen[:-1].count)
     summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
     metrics = _metrics(*summaries["headline"]) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
     own = of_clients(head.replicas, seen.owner, clients)
     worst = {
         "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
-        "calibrated_auc_worst_client_null": seen.worst_by_chance(best, config.variance, clients, chance),
+        "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, config.variance, clients, chance),
     }
     measures = [one for name, two in summaries.items() for one in _measures(name, *two)]
     measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
@@ -89,11 +85,11 @@ def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
 
 
 class _Seen:
-    """The attacked records, as the complete pairs of replicas and the run's own model see them."""
+    """The attacked records, as the replicas and the run's own model see them."""
 
-    def __init__(self, answers: Answers, replicas: Bools, rows: Ints) -> None:
-        self.phi, self.inside = answers.confidence[replicas][:, rows], answers.inside[replicas][:, rows]
-        self.numbers = np.flatnonzero(replicas)
+    def __init__(self, answers: Answers, rows: Ints) -> None:
+        self.phi, self.inside = answers.confidence[:, rows], answers.inside[:, rows]
+        self.numbers = np.arange(len(self.phi)) if answers.numbers is None else answers.numbers
         self.own, self.trained = answers.own[rows][None], answers.pool.trained[rows][None]
         self.owner, self.kind, self.groups = answers.pool.owner[rows], answers.model[rows], answers.groups[rows]
         self.group_names, self.names = answers.group_names, answers.names
@@ -262,14 +258,3 @@ def _replica_size(answers: Answers) -> float:
 def _largest(values: NDArray[np.float64]) -> float:
     known = values[~np.isnan(values)]
     return float(known.max()) if len(known) else NAN
-
-
-def _nothing(answers: Answers, clients: int) -> Exposure:
-    """Return the result where too few replicas have finite models."""
-    names = "auc", "auc_low", "auc_high", "tpr_set_to_1_fpr", "run_auc"
-    empty: Doubles = np.full(clients, NAN)
-    return Exposure(
-        {f"calibrated_{name}": NAN for name in names} | {"calibrated_replicas": 0.0},
-        {"calibrated_auc": empty, "calibrated_tpr_set_to_1_fpr": empty.copy()},
-        (Measure("pool", "replica_size", _replica_size(answers)),),
-    )

@@ -34,7 +34,7 @@ from algorithms.interfaces import Problems, Run
 from attacks import _pools
 from attacks._calibrated import exposure
 from attacks._pools import Pool
-from attacks.interfaces import Answers, Exposure, Stream
+from attacks.interfaces import Answers, Exposure, Measure, Stream
 from attacks.metrics import calibrated
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation
@@ -178,11 +178,17 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
 
     Args:
         config: the component's fields.
-        answers: what all models say of the records; of replicas that diverged, both of the pair are left out.
+        answers: what all models say of the records; none diverged (`attacks._halves.conclude` leaves out the others).
         rng: draws the attacked records, resamples, and memberships by chance.
 
     Returns:
         Metrics that begin with "calibrated_"; AUC and TPR of each client, averaged over replicas; measures of every
-        method, with group and model in their names; and the headline's scores. Without two pairs, metrics are NaN.
+        method, with group and model in their names; and the headline's scores. Two replicas are judged by their loss,
+        without intervals. Where replicas diverged and too few are left for the configured method, metrics are NaN, and
+        measures say how many there are and how many it needs.
     """
+    left = len(answers.inside)
+    if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
+        told = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
+        return Exposure({metric.name: float("nan") for metric in METRICS}, measures=told)
     return exposure(config, answers, rng)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from attacks import _calibrated, calibrated_mia
+from attacks import _calibrated, _halves, calibrated_mia
 from attacks._pools import Pool
 from attacks.calibrated_mia import Config
 from attacks.interfaces import Answers, Exposure
@@ -15,6 +15,7 @@ from attacks.metrics.calibrated import METHODS, cross_scores
 from datasets.federation import Examples
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream as of_run
+from tests.support.stand_ins import StandIn
 from tests.support.toy_federation import CLIENTS, noise
 
 GROUPS = ("majority", "minority")
@@ -98,7 +99,7 @@ def test_the_best_method_is_chosen_without_a_look_at_the_target():
     ours, best = [], []
     for seed in range(40):
         given = answers(seed, replicas=12, clients=2, each=20)
-        seen = _calibrated._Seen(given, np.ones(12, bool), np.arange(40))
+        seen = _calibrated._Seen(given, np.arange(40))
         chosen = seen.chosen(list(METHODS), "auto")[:-1]
         crossed = {one: cross_scores(one, seen.phi, seen.inside, seen.kind) for one in METHODS}
         found = {one: targets.aucs(scores, seen.inside) for one, scores in crossed.items()}
@@ -204,17 +205,36 @@ def test_without_held_back_records_the_run_itself_is_not_judged():
     assert found.metrics["calibrated_replica_size"] == 0.5
 
 
+def concluded(given: Answers, **fields: object) -> Exposure:
+    attack = StandIn(calibrated_mia, Config(**{"replicas": len(given.inside), **fields}))
+    return _halves.conclude(attack, given, np.random.default_rng(0))
+
+
 def test_a_replica_that_diverged_leaves_with_its_complement():
     given = answers(lift=2.0)
     given.confidence[5] = np.nan
-    found = judged(given)
+    found = concluded(given)
     assert found.metrics["calibrated_replicas"] == 14
-    assert not {"replica 4", "replica 5"} & set(found.scores.target)
+    assert set(found.scores.target) == {"run", *(f"replica {k}" for k in range(16) if k not in (4, 5))}
+    for k in (3, 6, 15):  # what is said to be of a replica is of this replica
+        assert (found.scores.member[found.scores.target == f"replica {k}"] == given.inside[k]).all()
     assert found.metrics["calibrated_auc"] > 0.6
     given.confidence[2:] = np.nan
-    nothing = judged(given)
-    assert np.isnan(nothing.metrics["calibrated_auc"]) and nothing.metrics["calibrated_replicas"] == 0
-    assert np.isnan(nothing.clients["calibrated_auc"]).all()
+    nothing = concluded(given)
+    assert set(nothing.metrics) == {one.name for one in calibrated_mia.METRICS}
+    assert np.isnan(list(nothing.metrics.values())).all() and not len(nothing.scores.score)
+    assert measure(nothing, "replicas", "diverged_pairs").value == 7
+
+
+def test_a_configured_method_is_not_replaced_where_too_few_replicas_are_left():
+    given = answers(replicas=6, lift=2.0)
+    given.confidence[5] = np.nan
+    found = concluded(given, method="lira")
+    assert set(found.metrics) == {one.name for one in calibrated_mia.METRICS}
+    assert np.isnan(list(found.metrics.values())).all()
+    told = {one.metric: one.value for one in found.measures}
+    assert told == {"replicas": 4, "replicas_needed": 6, "diverged_pairs": 1}
+    assert concluded(given, method="base").metrics["calibrated_auc"] > 0.6
 
 
 @pytest.mark.parametrize(("replicas", "expected"), [(2, "loss"), (4, "base"), (10, "base")])
