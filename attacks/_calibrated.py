@@ -17,6 +17,7 @@ from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 from attacks.metrics.targets import Estimate, Targets
 
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
+FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 DRAWS = 10  # memberships by chance for the worst client
 NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
@@ -188,7 +189,7 @@ def summary(
     found: Found, seen: _Seen, rng: np.random.Generator | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Return all measures over replicas and those of the run, with the AUC of every group and model."""
-    replicas, run = found.replicas.estimates(), of_run(found.run, rng)
+    replicas, run = found.replicas.estimates(), of_run(found.run, seen.owner, rng)
     for name, own in seen.parts():
         replicas[f"auc_{name}"], run[f"auc_{name}"] = found_auc(found.replicas, own), found_auc(found.run, own)
     return replicas, run
@@ -216,11 +217,16 @@ def found_auc(found: Targets, records: Bools) -> Estimate:
     return targets.over_targets(values) if len(values) > 1 else (float(values[0]), NAN, NAN)
 
 
-def of_run(found: Targets, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
-    """Return the measures of a single target, with a generator also intervals over records (`attacks.metrics.intervals`)."""
+def of_run(found: Targets, owner: Ints, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
+    """Return the measures of a single target, with a generator also intervals over clients (`attacks.metrics.intervals`).
+
+    Whole clients are resampled, because the records of a client are not independent. Fewer than ten clients give no
+    interval.
+    """
     values = {name: float(one[0]) for name, one in found.measures().items()}
     enough = not np.isnan(values["balanced_accuracy"])
-    ends = intervals.intervals(found.scores[0], found.member[0], rng) if enough and rng else {}
+    several = len(np.unique(owner)) >= FEWEST_CLIENTS
+    ends = intervals.intervals(found.scores[0], found.member[0], rng, owner=owner) if enough and several and rng else {}
     if not enough:
         values["auc"] = NAN
     return {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}

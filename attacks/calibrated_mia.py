@@ -14,7 +14,8 @@ Thresholds come from other replicas in the role of the target, that for a low FP
 it would be chosen with a look at who was in, and a guess would be right more often than at that FPR. All methods are
 measured; the one that counts (``headline``) is the best one on replicas that the target is not among, each half of the
 replicas being judged without the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither
-is chosen with a look at the target. The intervals are over targets, that is, over other halves of the same records.
+is chosen with a look at the target. The intervals are over targets, that is, over other halves of the same records;
+those of the run are over clients.
 
 Differences from the papers: their shadow models are trained alone, these in a federation of the same clients, so that
 a record's owner and group stay the same, and exposure is known for each of them. Confidences are of one query, without
