@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.messages import BlockResult, Ints, Weights
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Cluster, Exposure, Measure, SeenRound
+from attacks.interfaces import Audit, Cluster, Exposure, SeenRound
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
@@ -164,18 +164,8 @@ def replicate(
     """
     past = Past(state.models, tuple(names), state.assignment, state.history, state.start)
     found = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
-    forgotten = run.rounds - len(past.history)
-    found += [
-        (one.name, _unknown(one, forgotten) if forgotten else tasks.halve(setup, run, one, data, past))
-        for one in of_kind(run, "halves")
-    ]
+    found += [(one.name, tasks.halve(setup, run, one, data, past)) for one in of_kind(run, "halves")]
     return [(name, run.rounds, exposure) for name, exposure in found if exposure is not None]
-
-
-def _unknown(attack: AttackComponent, rounds: int) -> Exposure:
-    """Return no result of an attack whose replicas cannot replay a run: an older version did not write who trained what."""
-    told = Measure("replicas", "forgotten_rounds", float(rounds))
-    return Exposure({metric.name: float("nan") for metric in attack.module.METRICS}, measures=(told,))
 
 
 def with_round(history: NDArray[np.int16], assignment: Ints, results: Sequence[BlockResult]) -> NDArray[np.int16]:

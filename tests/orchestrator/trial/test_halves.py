@@ -18,9 +18,8 @@ from orchestrator.trial import halves_tasks
 from orchestrator.trial.client_actors import ClientActor
 from orchestrator.trial.halves_tasks import replica_stream
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.state import LATER
 from tests.support.halved import Keeper, attacked_by, by_the_round_loop
-from tests.support.planted import ATTACK, clustered, finished, forget, given, opened, planted, table
+from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = planted(clients=6, each=[12, 20, 8, 30, 10, 16], minority=2)
@@ -206,17 +205,6 @@ def test_a_run_with_secret_noise_has_reproducible_replicas(tmp_path):
     assert first.answers.confidence.tobytes() == second.answers.confidence.tobytes()
     assert first.answers.own.tobytes() != second.answers.own.tobytes()
     assert len({row.tobytes() for row in first.answers.confidence}) == 4
-
-
-def test_a_run_that_an_older_version_began_has_no_replicas_that_replay_it(tmp_path):
-    keeper = Keeper()
-    trial = attacked_by(keeper, given(3), tmp_path, DATA)
-    trial.advance()
-    forget(trial.saved, *LATER)
-    trial = finished(attacked_by(keeper, given(3), tmp_path, DATA))
-    assert keeper.answers is None and table(trial, "rounds")["kept"][-1] is None
-    rows = table(trial, "attacks")
-    assert dict(zip(rows["metric"], rows["value"], strict=True)) == {"forgotten_rounds": 1}
 
 
 # Divergence

@@ -124,6 +124,23 @@ def test_what_an_older_version_did_not_write_is_empty(tmp_path):
 # Killed and taken up again
 
 
+def test_a_trial_of_an_older_version_begins_anew(tmp_path):
+    """Members of an attacked model are records of clients that trained it, which its state does not say."""
+    run = given(3, attacks=[ATTACK])
+    expected = finished(opened(run, tmp_path / "whole"))
+    trial = opened(run, tmp_path / "old")
+    trial.advance()
+    trial.advance()
+    forget(trial.saved, *LATER)
+    with pytest.warns(UserWarning, match="the trial begins anew"):
+        trial = opened(run, tmp_path / "old")
+    assert trial.state.round == 0 and trial.state.resumed == [2] and not len(trial.parts.read("rounds"))
+    finished(trial)
+    assert trial.state.models[0].params.tobytes() == expected.state.models[0].params.tobytes()
+    assert trial.state.history.tobytes() == expected.state.history.tobytes()
+    assert len(trial.parts.read("rounds")) == 3
+
+
 DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2)
 EXPLORING = clustered(
     "ifca_mir", preference="uniform", warm_start_rounds=1, restarts=2, restart_rounds=2,
