@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 from attacks._results import Exposure, Measure, Scores
 from attacks._training import Answers
 from attacks.metrics import calibrated, intervals, targets
-from attacks.metrics.membership import LIMITS, NAN, Bools, Doubles, Ints
+from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 from attacks.metrics.targets import Estimate, Targets
 
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
-FEWEST_PAIRS = 2
+FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 DRAWS = 10  # memberships by chance for the worst client
 NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
@@ -45,24 +46,21 @@ def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Expo
     """Return the attack's result; see `attacks.calibrated_mia.judge`."""
     drawing, resampling, guessing = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
-    finite = np.isfinite(answers.confidence).all(axis=1).reshape(-1, 2).all(axis=1).repeat(2)
-    if finite.sum() < min(2 * FEWEST_PAIRS, len(finite)):
-        return _nothing(answers, clients)
     rows = attacked(answers, config.records, drawing)
-    seen = _Seen(answers, finite, rows)
+    seen = _Seen(answers, rows)
     methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= len(seen.phi)]
-    fixed = config.method if config.method in methods else ""
     found = seen.found(methods, config.variance)
-    chosen = [fixed] * (len(seen.phi) + 1) if fixed else seen.chosen(methods, config.variance)
+    best = config.method == "best"
+    chosen = seen.chosen(methods, config.variance) if best else [config.method] * (len(seen.phi) + 1)
     head = _headline(found, chosen)
-    best = max(set(chosen[:-1]), key=chosen[:-1].count)
+    usual = max(set(chosen[:-1]), key=chosen[:-1].count)
     summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
     chance = head.replicas.by_chance(), head.run.by_chance()
-    metrics = _metrics(*summaries["headline"], *chance) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
+    metrics = _metrics(*summaries["headline"]) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
     own = of_clients(head.replicas, seen.owner, clients)
     worst = {
         "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
-        "calibrated_auc_worst_client_null": seen.worst_by_chance(best, config.variance, clients, guessing),
+        "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, config.variance, clients, guessing),
     }
     measures = [one for name, two in summaries.items() for one in _measures(name, two, chance)]
     measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
@@ -89,11 +87,11 @@ def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
 
 
 class _Seen:
-    """The attacked records, as the complete pairs of replicas and the run's own model see them."""
+    """The attacked records, as the replicas and the run's own model see them."""
 
-    def __init__(self, answers: Answers, replicas: Bools, rows: Ints) -> None:
-        self.phi, self.inside = answers.confidence[replicas][:, rows], answers.inside[replicas][:, rows]
-        self.numbers = np.flatnonzero(replicas)
+    def __init__(self, answers: Answers, rows: Ints) -> None:
+        self.phi, self.inside = answers.confidence[:, rows], answers.inside[:, rows]
+        self.numbers = np.arange(len(self.phi)) if answers.numbers is None else answers.numbers
         self.own, self.trained = answers.own[rows][None], answers.pool.trained[rows][None]
         self.owner, self.kind, self.groups = answers.pool.owner[rows], answers.model[rows], answers.groups[rows]
         self.group_names, self.names = answers.group_names, answers.names
@@ -107,11 +105,21 @@ class _Seen:
         references = calibrated.References(self.phi, self.inside, self.kind)
         of_run = calibrated.METHODS[method](self.own[0], references, variance)[None]
         pairs = np.arange(len(self.phi)) // 2
-        replicas = targets.decide(crossed, crossed, self.inside, self.kind, pairs)
-        run = targets.decide(of_run, crossed, self.inside, self.kind)
-        passing = targets.passing(len(self.phi), self.inside, self.kind, pairs)
-        of_run_passing = targets.passing(1, self.inside, self.kind)
-        return Found(Targets(*replicas, self.inside, passing), Targets(*run, self.trained, of_run_passing))
+
+        @cache
+        def rehearse(pair: int, replicas: tuple[int, ...]) -> Doubles:
+            if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST[method]:  # too few are left without the pair
+                return crossed[list(replicas)]
+            return calibrated.cross_scores(method, self.phi, self.inside, self.kind, variance, replicas, pair)
+
+        thinned = np.concatenate(
+            [rehearse((one + 1) % (len(pairs) // 2), (2 * one, 2 * one + 1)) for one in pairs[::2]]
+        )
+        fewer = calibrated.References(self.phi[2:], self.inside[2:], self.kind) if len(pairs) > 2 else references
+        thin_run = calibrated.METHODS[method](self.own[0], fewer, variance)[None]
+        replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, pairs)
+        run = targets.decide(of_run, thin_run, rehearse, self.inside, self.kind)
+        return Found(Targets(*replicas, self.inside), Targets(*run, self.trained))
 
     def chosen(self, methods: list[str], variance: calibrated.Variance) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
@@ -162,7 +170,9 @@ def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[n
         said, member = found.strict[:, own], found.member[:, own]
         aucs = targets.aucs(found.scores[:, own], member)
         columns["calibrated_auc"][client] = np.nanmean(aucs) if not np.isnan(aucs).all() else NAN
-        columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member).sum() / max(1, member.sum())
+        known = ~np.isnan(found.scores[:, own]).any(axis=1)
+        if members := int(member[known].sum()):
+            columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member)[known].sum() / members
     return columns
 
 
@@ -173,33 +183,27 @@ def _headline(found: Mapping[str, Found], chosen: list[str]) -> Found:
     picked = [found[name].replicas for name in chosen[:-1]]
     scores = np.stack([one.scores[k] for k, one in enumerate(picked)])
     strict = np.stack([one.strict[k] for k, one in enumerate(picked)])
-    return Found(Targets(scores, strict, first.member, first.passing), found[chosen[-1]].run)
+    return Found(Targets(scores, strict, first.member), found[chosen[-1]].run)
 
 
 def summary(
     found: Found, seen: _Seen, rng: np.random.Generator | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Return all measures over replicas and those of the run, with the AUC of every group and model."""
-    replicas, run = found.replicas.estimates(), of_run(found.run, rng)
+    replicas, run = found.replicas.estimates(), of_run(found.run, seen.owner, rng)
     for name, own in seen.parts():
         replicas[f"auc_{name}"], run[f"auc_{name}"] = found_auc(found.replicas, own), found_auc(found.run, own)
     return replicas, run
 
 
-def _metrics(
-    replicas: Mapping[str, Estimate],
-    run: Mapping[str, Estimate],
-    by_chance: Mapping[str, float],
-    run_by_chance: Mapping[str, float],
-) -> dict[str, float]:
-    """Return the columns of the headline, with what guessing gives where it depends on the number of non-members."""
-    names = "auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *targets.PRIORS
+def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
+    """Return the columns of the headline."""
+    names = "auc", "balanced_accuracy", *targets.PRIORS
     metrics = {f"calibrated_{name}": replicas[name][0] for name in names}
-    metrics |= {f"calibrated_{name}_null": by_chance[name] for name in LIMITS}
-    metrics["calibrated_run_tpr_at_1_fpr_null"] = run_by_chance["tpr_at_1_fpr"]
     for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
         ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
-        metrics |= dict(zip(ends, rows["auc"], strict=True)) | {f"{kind}_tpr_at_1_fpr": rows["tpr_at_1_fpr"][0]}
+        metrics |= dict(zip(ends, rows["auc"], strict=True))
+        metrics |= {f"{kind}_{name}_fpr": rows[name][0] for name in targets.STRICT}
         for name in rows:
             if name.startswith("auc_model_"):
                 metrics[f"{kind}_model_auc_{name.removeprefix('auc_model_')}"] = rows[name][0]
@@ -214,11 +218,16 @@ def found_auc(found: Targets, records: Bools) -> Estimate:
     return targets.over_targets(values) if len(values) > 1 else (float(values[0]), NAN, NAN)
 
 
-def of_run(found: Targets, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
-    """Return the measures of a single target, with a generator also intervals over records (`attacks.metrics.intervals`)."""
+def of_run(found: Targets, owner: Ints, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
+    """Return the measures of a single target, with a generator also intervals over clients (`attacks.metrics.intervals`).
+
+    Whole clients are resampled, because the records of a client are not independent. Fewer than ten clients give no
+    interval.
+    """
     values = {name: float(one[0]) for name, one in found.measures().items()}
     enough = not np.isnan(values["balanced_accuracy"])
-    ends = intervals.intervals(found.scores[0], found.member[0], rng) if enough and rng else {}
+    several = len(np.unique(owner)) >= FEWEST_CLIENTS
+    ends = intervals.intervals(found.scores[0], found.member[0], rng, owner=owner) if enough and several and rng else {}
     if not enough:
         values["auc"] = NAN
     return {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
@@ -258,14 +267,3 @@ def _replica_size(answers: Answers) -> float:
 def _largest(values: NDArray[np.float64]) -> float:
     known = values[~np.isnan(values)]
     return float(known.max()) if len(known) else NAN
-
-
-def _nothing(answers: Answers, clients: int) -> Exposure:
-    """Return the result where too few replicas have finite models."""
-    names = "auc", "auc_low", "auc_high", "tpr_at_1_fpr", "run_auc"
-    empty: Doubles = np.full(clients, NAN)
-    return Exposure(
-        {f"calibrated_{name}": NAN for name in names} | {"calibrated_replicas": 0.0},
-        {"calibrated_auc": empty, "calibrated_tpr_set_to_1_fpr": empty.copy()},
-        (Measure("pool", "replica_size", _replica_size(answers)),),
-    )

@@ -52,7 +52,7 @@ def complete_pairs(confidence: Doubles) -> NDArray[np.bool_]:
 def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.random.Generator) -> Exposure:
     """Compute the result of an attack from the pairs of replicas that have not diverged.
 
-    The replicas that are left keep their order. With less than two pairs left, every metric is NaN.
+    The replicas that are left keep their order and numbers. With less than two pairs left, every metric is NaN.
 
     Args:
         attack: the attack.
@@ -64,6 +64,7 @@ def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.ran
     told = Measure("replicas", "diverged_pairs", float(lost))
     if lost and int(kept.sum()) < 2 * FEWEST:
         return Exposure({metric.name: NAN for metric in attack.module.METRICS}, measures=(told,))
-    left = replace(answers, inside=answers.inside[kept], confidence=answers.confidence[kept])
+    numbers = np.arange(len(kept)) if answers.numbers is None else answers.numbers
+    left = replace(answers, inside=answers.inside[kept], confidence=answers.confidence[kept], numbers=numbers[kept])
     found = attack.module.judge(attack.config, left, rng)
     return replace(found, measures=(*found.measures, told))

@@ -1,12 +1,19 @@
 """The records that replicas of a run are trained on: of every client, its training examples and others held back for it.
 
-    held back for a client     the non-members held out from it; if there are none, its share of the records of nobody
+    held back for a client     the non-members held out from it, of each class no more than it trains on; if none were,
+                               its share of the records of nobody
     records of nobody          the non-members of nobody and the server's shadow set, each dealt to one client at most, by
-                               class in proportion to the clients' training examples, so that no class tells who was in
+                               class in proportion to the clients' training examples; not dealt if they come from people
+                               other than the clients (`Federation.strangers`)
     a replica                  trains every client on a random half of its records; the next replica on the other half
 
 A replica is as large as the run if as many records were held back for every client as it trains on. It is half as
 large if none were.
+
+In replicas, which record of a pool is in is drawn, so nothing but training tells. In the run it is not drawn: what tells
+held-back records from a client's own otherwise is taken for membership. Hence the same classes, and no other people's
+records. Where fewer records of a class were held back than trained on, this class is still the likelier to be in; and
+records of nobody are matched by class alone, so a client whose examples differ from theirs within a class is recognized.
 """
 
 from __future__ import annotations
@@ -118,16 +125,18 @@ def _odd_ones(owner: Ints, clients: int) -> Ints:
 
 
 def deal(data: Federation, rng: np.random.Generator) -> Dealt:
-    """Deal held-back records to the clients, to none more than it trains on and none twice."""
+    """Deal held-back records to the clients, to none more of a class than it trains on and none twice."""
     holder = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
+    labels = _held_back(data).y
     rows, clients = [], []
     for client in np.unique(data.nonmember_owner[data.nonmember_owner != NOBODY]).tolist():
-        own = rng.permutation(np.flatnonzero(holder == client))[: data.sizes[client]]
+        drawn = rng.permutation(np.flatnonzero(holder == client))
+        trained = np.bincount(data.client(client).y, minlength=data.classes)
+        own = np.concatenate([drawn[labels[drawn] == one][:count] for one, count in enumerate(trained.tolist())])
         rows.append(np.sort(own))
         clients.append(np.full(len(own), client))
     needy = ~np.isin(np.arange(data.clients), data.nonmember_owner)
-    labels = _held_back(data).y
-    for label in range(data.classes):
+    for label in range(0 if data.strangers else data.classes):
         needs = np.array([(data.client(c).y == label).sum() if needy[c] else 0 for c in range(data.clients)])
         free = rng.permutation(np.flatnonzero((holder == NOBODY) & (labels == label)))
         if not needs.sum() or not len(free):
@@ -164,6 +173,14 @@ def problems(kind: Kind, data: Federation) -> Problems:
         ]
     if kind == "matched" and (short := held < sizes).any():
         client = int(np.argmax(short))
+        if data.strangers and client not in data.nonmember_owner:
+            return [
+                (
+                    "pool",
+                    f"matched needs records held back from every client, and client {client} of {data.name} has none of its "
+                    "own; records of other people differ from its own by more than training. Set pool: training",
+                )
+            ]
         return [
             (
                 "pool",

@@ -91,6 +91,7 @@ class Answers:
         names: names of the models.
         groups: [n] index of the owner's true group in ``group_names``.
         group_names: names of the groups.
+        numbers: [replicas] the replicas' numbers, some missing where pairs diverged; None: 0, 1, 2, ...
     """
 
     pool: Pool
@@ -101,3 +102,4 @@ class Answers:
     names: tuple[str, ...]
     groups: Ints
     group_names: tuple[str, ...]
+    numbers: Ints | None = None

@@ -10,10 +10,12 @@
         compare records that the target had with records that it had not
     the same for the run's own model, with all replicas as references, where records were held back
 
-Thresholds come from other replicas in the role of the target. All methods are measured; the one that counts
-(``headline``) is the best one on replicas that the target is not among, each half of the replicas being judged without
-the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither is chosen with a look at the
-target. The intervals are over targets, that is, over other halves of the same records.
+Thresholds come from other replicas in the role of the target, that for a low FPR, too: on the target's own ROC curve,
+it would be chosen with a look at who was in, and a guess would be right more often than at that FPR. All methods are
+measured; the one that counts (``headline``) is the best one on replicas that the target is not among, each half of the
+replicas being judged without the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither
+is chosen with a look at the target. The intervals are over targets, that is, over other halves of the same records;
+those of the run are over clients.
 
 Differences from the papers: their shadow models are trained alone, these in a federation of the same clients, so that
 a record's owner and group stay the same, and exposure is known for each of them. Confidences are of one query, without
@@ -33,7 +35,7 @@ from algorithms.interfaces import Problems, Run
 from attacks import _pools
 from attacks._calibrated import exposure
 from attacks._pools import Pool
-from attacks.interfaces import Answers, Exposure, Stream
+from attacks.interfaces import Answers, Exposure, Measure, Stream
 from attacks.metrics import calibrated
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation
@@ -59,22 +61,14 @@ METRICS = (
     Metric("calibrated_loss_auc", MEMBERSHIP, "the same replicas by loss alone, AUC", "lower", chance=0.5),
     Metric("calibrated_balanced_accuracy", MEMBERSHIP, "calibrated attack, balanced accuracy", "lower", chance=0.5),
     Metric(
-        "calibrated_tpr_at_1_fpr",
+        "calibrated_tpr_set_to_1_fpr",
         MEMBERSHIP,
-        "calibrated attack, TPR at 1 % FPR",
+        "calibrated attack, TPR where other replicas have 1 % FPR",
         "lower",
-        table=Column({"plain": 2, "protected": 3, "sources": 3, "groups": 3}, "TPR at 1 %\ncalibrated"),
-        chance="calibrated_tpr_at_1_fpr_null",
+        table=Column({"plain": 2, "protected": 3, "sources": 3, "groups": 3}, "TPR set to 1 %\ncalibrated"),
+        chance=0.01,
     ),
-    Metric("calibrated_tpr_at_1_fpr_null", MEMBERSHIP, "calibrated attack, TPR at 1 % FPR, by chance"),
-    Metric(
-        "calibrated_tpr_at_01_fpr",
-        MEMBERSHIP,
-        "calibrated attack, TPR at 0.1 % FPR",
-        "lower",
-        chance="calibrated_tpr_at_01_fpr_null",
-    ),
-    Metric("calibrated_tpr_at_01_fpr_null", MEMBERSHIP, "calibrated attack, TPR at 0.1 % FPR, by chance"),
+    Metric("calibrated_fpr_set_to_1_fpr", MEMBERSHIP, "calibrated attack, FPR where other replicas have 1 %"),
     Metric("calibrated_precision_at_prior_1", MEMBERSHIP, "its precision if 1 % are members", "lower", chance=0.01),
     Metric("calibrated_precision_at_prior_10", MEMBERSHIP, "its precision if 10 % are members", "lower", chance=0.1),
     Metric(
@@ -89,16 +83,16 @@ METRICS = (
     Metric("calibrated_run_auc_low", MEMBERSHIP, "calibrated attack on the run's model, AUC, low"),
     Metric("calibrated_run_auc_high", MEMBERSHIP, "calibrated attack on the run's model, AUC, high"),
     Metric(
-        "calibrated_run_tpr_at_1_fpr",
+        "calibrated_run_tpr_set_to_1_fpr",
         MEMBERSHIP,
-        "calibrated attack on the run's model, TPR at 1 % FPR",
+        "calibrated attack on the run's model, TPR where replicas have 1 % FPR",
         "lower",
-        chance="calibrated_run_tpr_at_1_fpr_null",
+        chance=0.01,
     ),
     Metric(
-        "calibrated_run_tpr_at_1_fpr_null",
+        "calibrated_run_fpr_set_to_1_fpr",
         MEMBERSHIP,
-        "calibrated attack on the run's model, TPR at 1 % FPR, by chance",
+        "calibrated attack on the run's model, FPR where replicas have 1 %",
     ),
     Metric("calibrated_replica_size", MEMBERSHIP, "examples of a replica, as a share of the run's"),
     Metric("calibrated_replicas", MEMBERSHIP, "replicas of the calibrated attack", unit="replicas", digits=0),
@@ -113,7 +107,8 @@ class Config(SlotConfig):
     # Replicas that are smaller than the run overfit more.
     pool: Literal["auto", "matched", "training"] = Field(
         "auto",
-        description="held-back records in a client's pool: what there is, exactly as many as it trains on, or none",
+        description="held-back records in a client's pool: what there is (of other people: none), exactly as many as it "
+        "trains on, or none",
     )
     method: Literal["best"] | Method = Field(
         "best",
@@ -184,11 +179,17 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
 
     Args:
         config: the component's fields.
-        answers: what all models say of the records; of replicas that diverged, both of the pair are left out.
+        answers: what all models say of the records; none diverged (`attacks._halves.conclude` leaves out the others).
         rng: draws the attacked records, resamples, and memberships by chance.
 
     Returns:
         Metrics that begin with "calibrated_"; AUC and TPR of each client, averaged over replicas; measures of every
-        method, with group and model in their names; and the headline's scores. Without two pairs, metrics are NaN.
+        method, with group and model in their names; and the headline's scores. Two replicas are judged by their loss,
+        without intervals. Where replicas diverged and too few are left for the configured method, metrics are NaN, and
+        measures say how many there are and how many it needs.
     """
+    left = len(answers.inside)
+    if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
+        told = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
+        return Exposure({metric.name: float("nan") for metric in METRICS}, measures=told)
     return exposure(config, answers, rng)

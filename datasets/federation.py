@@ -154,6 +154,8 @@ class Federation:
         prepare: turns stored examples into model inputs under given strengths.
         validation: examples on which validation accuracy is measured, ready for the model; none unless asked for.
         validation_owner: [v] the client whose transform each validation example got; -1: nobody's.
+        strangers: whether some non-members of nobody or shadow examples come from people of whom no client has any, so
+            that more than training tells them from the clients' examples.
     """
 
     name: str
@@ -172,6 +174,7 @@ class Federation:
     prepare: Preparation = field(default_factory=Preparation)
     validation: Examples = field(default_factory=lambda: Examples(np.empty(0, np.float32), np.empty(0, np.int64)))
     validation_owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    strangers: bool = False
 
     @property
     def clients(self) -> int:

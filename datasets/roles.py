@@ -62,6 +62,14 @@ class Roles:
         """The client of each training example, in the order of the clients, [n train]."""
         return np.repeat(np.arange(len(self.clients)), self.sizes)
 
+    def strangers(self, source: Source) -> bool:
+        """Return whether examples of nobody come from people of whom no client has any; False if no person is known."""
+        if source.subjects is None:
+            return False
+        nobody = np.concatenate([self.nonmembers[self.nonmember_owner == NOBODY], self.shadow]).astype(np.int64)
+        theirs = source.subjects[np.concatenate(self.clients)]
+        return not np.isin(source.subjects[nobody], theirs).all()
+
 
 def shortages(config: SourceConfig, source: Source) -> list[str]:
     """Return the reasons why ``source`` is too small for the configuration; empty if it is large enough.

@@ -38,4 +38,5 @@ def ungrouped_federation(source: Source, roles: Roles) -> Federation:
         prepare=prepare,
         validation=ready(roles.validation),
         validation_owner=roles.validation_owner,
+        strangers=roles.strangers(source),
     )

@@ -25,7 +25,7 @@ replicas, so with the complement among the references, the number of those that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -216,7 +216,13 @@ FEWEST = dict.fromkeys(METHODS, 4) | {"loss": 2, "lira": 6, "lira_offline": 6, "
 
 
 def cross_scores(
-    method: str, phi: Doubles, inside: Bools, kind: NDArray[np.int64], variance: Variance = "auto"
+    method: str,
+    phi: Doubles,
+    inside: Bools,
+    kind: NDArray[np.int64],
+    variance: Variance = "auto",
+    chosen: Sequence[int] | None = None,
+    without: int = -1,
 ) -> Doubles:
     """Score every replica's records with the other replicas, without its complement.
 
@@ -226,13 +232,15 @@ def cross_scores(
         inside: [replicas, n] whether a replica was trained on a record.
         kind: [n] number of the model that a record belongs to.
         variance: as in `lira`.
+        chosen: the replicas whose records are scored; None: all.
+        without: a pair of replicas that are nobody's reference; -1: none.
 
     Returns:
-        [replicas, n], the higher the likelier a member.
+        [chosen, n], the higher the likelier a member.
     """
     pair = np.arange(len(phi)) // 2
-    found = np.empty_like(phi)
-    for target in range(len(phi)):
-        others = pair != pair[target]
-        found[target] = METHODS[method](phi[target], References(phi[others], inside[others], kind), variance)
-    return found
+    found = []
+    for target in range(len(phi)) if chosen is None else chosen:
+        others = (pair != pair[target]) & (pair != without)
+        found.append(METHODS[method](phi[target], References(phi[others], inside[others], kind), variance))
+    return np.stack(found)

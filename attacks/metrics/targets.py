@@ -1,7 +1,8 @@
 """Measures of an attack on several targets, such as replicas of a run, each with members and non-members of its own.
 
     AUC               of each target; ties count half
-    thresholds        of other targets, which the attacker trained: the best one, and one that 1 % of non-members pass
+    thresholds        of other targets, which the attacker trained: the best one, and one that 1 % of non-members pass; the
+                      target and its complement are no references of theirs
     precision         at a prior pi: pi TPR / (pi TPR + (1 - pi) FPR), at the second of these thresholds, with the means
                       of both rates over targets
     interval          mean +- t(P - 1) sqrt(c) s / sqrt(P), s the deviation of the means of P complementary pairs,
@@ -18,8 +19,10 @@ The records are taken as they are: other records would give other values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +39,8 @@ STRICT = ("tpr_set_to_1", "fpr_set_to_1")  # rates at the threshold that other t
 MEASURES = ("auc", "balanced_accuracy", "tpr_at_1_fpr", "tpr_at_01_fpr", *STRICT)
 Estimate = tuple[float, float, float]
 """A value and the ends of its 95 % interval, which are NaN where there is none."""
+Rehearsal: TypeAlias = Callable[[int, tuple[int, ...]], Doubles]
+"""Returns the scores [replicas, n] of some replicas as targets, without those of a pair as references (-1: with all)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,36 +48,33 @@ class Targets:
     """The scores of n records in several attacked models.
 
     Attributes:
-        scores: [targets, n] 0 or more is the decision "member".
+        scores: [targets, n] 0 or more is the decision "member"; NaN where a target has no threshold.
         strict: [targets, n] the decision at the threshold that 1 % of other targets' non-members pass.
         member: [targets, n] whether the target was trained on the record.
-        passing: [targets, n] the probability of the decision in ``strict`` by chance, as `passing` returns it; None: not
-            known.
     """
 
     scores: Doubles
     strict: Bools
     member: Bools
-    passing: Doubles | None = None
 
     def of(self, records: Bools | Ints) -> Targets:
         """Return the scores of some records only."""
-        passing = None if self.passing is None else self.passing[:, records]
-        return Targets(self.scores[:, records], self.strict[:, records], self.member[:, records], passing)
+        return Targets(self.scores[:, records], self.strict[:, records], self.member[:, records])
 
     def measures(self) -> dict[str, Doubles]:
         """Return every measure of `MEASURES` of each target, [targets]; NaN where the records do not suffice."""
         ones = [membership.measure(score, member) for score, member in zip(self.scores, self.member, strict=True)]
         found = {name: np.array([one[name] for one in ones]) for name in MEASURES if name in membership.MEASURES}
         found["auc"] = aucs(self.scores, self.member)  # of however few records, because targets are averaged
-        tpr, fpr = (_share(self.strict & side, side) for side in (self.member, ~self.member))
+        known = ~np.isnan(self.scores).any(axis=1)
+        tpr, fpr = (np.where(known, _share(self.strict & side, side), NAN) for side in (self.member, ~self.member))
         return found | dict(zip(STRICT, (tpr, fpr), strict=True))
 
     def by_chance(self) -> dict[str, float]:
         """Return what guessing gives, of every measure that `estimates` returns: the mean over targets.
 
-        A TPR at a small false positive rate depends on the number of non-members (`membership.tpr_by_chance`), and the
-        rates at a threshold of other targets on the number of theirs.
+        A TPR at a small false positive rate depends on the number of non-members (`membership.tpr_by_chance`), but at a
+        threshold of other targets it is that rate (`passed_by`).
         """
         outside = (~self.member).sum(axis=1)
         found = membership.by_chance(0) | PRIORS
@@ -80,9 +82,7 @@ class Targets:
             each = np.array([membership.tpr_by_chance(int(n), limit) for n in outside])
             each[(outside < round(1 / limit)) | ~self.member.any(axis=1)] = NAN  # as `membership.measure` does
             found[name] = over_targets(each)[0] if len(each) > 1 else float(each[0])
-        for name, side in zip(STRICT, (self.member, ~self.member), strict=True):
-            found[name] = NAN if self.passing is None or not side.any() else float(self.passing[side].mean())
-        return found
+        return found | dict.fromkeys(STRICT, LOW_FPR)
 
     def estimates(self) -> dict[str, Estimate]:
         """Return the mean of every measure over targets, and the precision at each of `PRIORS`, with intervals."""
@@ -160,69 +160,52 @@ def _interval(value: float, pairs: Doubles) -> Estimate:
 
 
 def decide(
-    scores: Doubles, own: Doubles, member: Bools, kind: Ints, pairs: Ints | None = None
+    scores: Doubles, thinned: Doubles, rehearse: Rehearsal, member: Bools, kind: Ints, pairs: Ints | None = None
 ) -> tuple[Doubles, Bools]:
     """Shift scores by thresholds that other targets set, one for each kind of records.
 
     Args:
         scores: [targets, n] of the targets to be judged.
-        own: [replicas, n] scores of replicas in the role of the target, on which thresholds are set.
+        thinned: [targets, n] the same with as many references as in a rehearsal, for the strict decision: scores with fewer
+            references have longer tails.
+        rehearse: returns scores of replicas in the role of the target, on which thresholds are set.
         member: [replicas, n] whether a replica was trained on a record.
         kind: [n] number of the model that a record belongs to.
         pairs: [targets] the pair of each target, whose replicas set no threshold for it, unless there is no other; None:
             targets are no replicas.
 
     Returns:
-        [targets, n] shifted scores, and the decisions at the threshold that 1 % of non-members pass.
+        [targets, n] shifted scores, and the decisions at the threshold that 1 % of non-members pass. Where the others had
+        all records of a kind or none, there is no threshold: shifted scores are NaN.
     """
-    shifted, strict = np.empty_like(scores), np.empty(scores.shape, bool)
+    shifted, strict = np.full_like(scores, NAN), np.zeros(scores.shape, bool)
+    count = len(member) // 2
     for target in range(len(scores)):
-        replicas = _rehearsing(target, len(own), pairs)
+        pair = -1 if pairs is None else int(pairs[target])
+        others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
+        replicas = tuple(2 * one + side for one in others for side in (0, 1)) or (2 * pair + 1 - target % 2,)
+        rehearsed = rehearse(pair, replicas)
         for one in np.unique(kind):
             here = kind == one
-            seen, said = own[np.ix_(replicas, here)].ravel(), member[np.ix_(replicas, here)].ravel()
+            seen, said = rehearsed[:, here].ravel(), member[np.ix_(replicas, here)].ravel()
+            if said.all() or not said.any():
+                continue
             shifted[target, here] = scores[target, here] - membership.best_threshold(seen, said)
-            strict[target, here] = scores[target, here] > passed_by(seen[~said], LOW_FPR)
+            strict[target, here] = thinned[target, here] > passed_by(seen[~said], LOW_FPR)
     return shifted, strict
 
 
-def passing(targets: int, member: Bools, kind: Ints, pairs: Ints | None = None) -> Doubles:
-    """Return the probability that a record passes the second threshold of `decide` if scores tell nothing.
-
-    It is not quite 1 %, because the threshold is one of finitely many scores (`membership.tpr_by_chance`).
-
-    Args:
-        targets: number of the targets to be judged.
-        member: as in `decide`.
-        kind: as in `decide`.
-        pairs: as in `decide`.
-
-    Returns:
-        [targets, n].
-    """
-    found = np.empty((targets, len(kind)))
-    for target in range(targets):
-        replicas = _rehearsing(target, len(member), pairs)
-        for one in np.unique(kind):
-            outside = int((~member[np.ix_(replicas, kind == one)]).sum())
-            found[target, kind == one] = membership.tpr_by_chance(outside, LOW_FPR)
-    return found
-
-
-def _rehearsing(target: int, replicas: int, pairs: Ints | None) -> list[int]:
-    """Return the replicas that set the thresholds of a target."""
-    count, pair = replicas // 2, -1 if pairs is None else int(pairs[target])
-    others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
-    return [2 * one + side for one in others for side in (0, 1)] or [2 * pair + 1 - target % 2]
-
-
 def passed_by(nonmembers: Doubles, share: float) -> float:
-    """Return the lowest of the scores [n] that no more than ``share`` of them are above.
+    """Return the lowest of the scores [n] that another non-member is above with a probability of ``share`` at most.
 
-    >>> passed_by(np.arange(100.0), 0.01)
-    98.0
+    Of n + 1 exchangeable scores, each is equally likely the highest, the second highest, ...; so above the k-th highest of
+    n, another one is with probability k / (n + 1). With fewer than 1 / share - 1 scores, it is the highest.
+
+    >>> passed_by(np.arange(199.0), 0.01)
+    197.0
     """
-    return float(np.sort(nonmembers)[::-1][int(share * len(nonmembers))])
+    rank = max(1, int(share * (len(nonmembers) + 1) + 1e-9))
+    return float(np.sort(nonmembers)[::-1][rank - 1])
 
 
 def _share(part: Bools, whole: Bools) -> Doubles:

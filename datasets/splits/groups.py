@@ -133,6 +133,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         prepare=prepare,
         validation=validation,
         validation_owner=validation_owner,
+        strangers=assigned.strangers(source),
     )
 
 

@@ -189,8 +189,8 @@ def replica_stream(run: Run, number: int, start: int, seed: int | None = None) -
 def _digest(worker: Session, data: Sequence[Federation], records: _Records, numbers: Sequence[int], past: Past) -> str:
     """Return a hexadecimal digest of all that the answers of some replicas depend on."""
     run = with_shared_noise(worker.run).to_dict()
-    for name in ("rounds", "evaluate_every", "data", "clustering", "attacks"):
-        del run[name]
+    for name in ("rounds", "evaluate_every", "server_sees", "data", "clustering", "attacks"):
+        run.pop(name, None)
     chosen_with = worker.run.clustering.module.selection_size(worker.run.clustering.config)
     plain = [run, chosen_with, worker.run.clustering.config.clusters, worker.data.digest(), past.start, list(numbers)]
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())

@@ -7,6 +7,7 @@ and the function by which clients choose.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ class Trial:
     """
 
     def __init__(self, run: Run, around: Surroundings) -> None:
-        """Begin, or resume from the state in the trial's folder.
+        """Begin, or resume from the state in the trial's folder, unless an older version did not write all of it.
 
         Args:
             run: the run.
@@ -49,7 +50,18 @@ class Trial:
         self.random_until = min(plan.random_rounds, decided - 1)
         self.saved, self.best = around.folder.state / "state.safetensors", around.folder.state / "best.safetensors"
         self.rounds: Rounds
-        self.rounds = self._rounds(self._saved() or 0)
+        saved = self._saved()
+        anew = saved is not None and len(saved.history) < saved.round
+        self.rounds = self._rounds(0 if saved is None or anew else saved)
+        if saved is not None and anew:
+            warnings.warn(
+                f"{self.saved}: an older version wrote this state, without which client trained which model; the trial "
+                "begins anew",
+                stacklevel=2,
+            )
+            self.parts.truncate(0)
+            # The models of the abandoned rounds were sent out as well.
+            self.state.spent, self.state.resumed = saved.spent, saved.resumed
         self.reported = 0 if self.comparing else self.state.round  # rows of earlier rounds have been reported
 
     @property

@@ -89,6 +89,7 @@ ARRAYS = (
     "history",
     "own_risks",
 )
+LATER = ("history", "own_risks")  # absent from states that older versions wrote, and then empty
 PLAIN = ("names", "round", "start", "outer", "resumed")
 NAMED = ("statistics", "optimizer_states", "attacks", "canaries")
 
@@ -106,7 +107,7 @@ def save_state(state: RunState, path: Path) -> None:
 
 
 def load_state(path: Path) -> RunState:
-    """Read a state that `save_state` wrote."""
+    """Read a state that `save_state` wrote, in this version or an older one (`LATER`)."""
     with safe_open(path, framework="numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
         metadata = file.metadata()
@@ -116,7 +117,8 @@ def load_state(path: Path) -> RunState:
     for j in range(int(metadata["clusters"])):
         models.append(Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]))
         servers.append(_under(f"server.{j}.", arrays))
-    plain |= {name: arrays[name] for name in ARRAYS} | {group: _under(f"{group}.", arrays) for group in NAMED}
+    plain |= {name: arrays[name] for name in ARRAYS if name in arrays or name not in LATER}
+    plain |= {group: _under(f"{group}.", arrays) for group in NAMED}
     return RunState(models=models, servers=servers, **plain)
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from attacks import _pools
 from attacks._pools import halves_of, pool_of, problems
-from datasets.federation import DataError, Examples
+from datasets import ungrouped
+from datasets.federation import DataError, Examples, Federation, Source
+from datasets.roles import Roles
 from orchestrator.trial.random_streams import stream as of_run
 from tests.support.toy_federation import CLIENTS, EACH, images, noise
 
@@ -53,7 +55,8 @@ def test_a_clients_own_nonmembers_come_before_those_of_nobody():
     owner[:30] = 2
     pool = pool_of("auto", replace(data, nonmember_owner=owner), stream)
     held = pool.examples.x[(pool.owner == 2) & ~pool.trained]
-    assert len(held) == 30
+    mine, offered = (np.bincount(one.y, minlength=10) for one in (data.client(2), data.nonmembers[:30]))
+    assert len(held) == np.minimum(mine, offered).sum() // 2 * 2 > 20  # an odd one is dropped
     assert len(sorted_rows(np.concatenate([held, data.nonmembers.x[:30]]))) == 30
     others = pool.examples.x[(pool.owner != 2) & ~pool.trained]
     assert len(sorted_rows(np.concatenate([others, data.nonmembers.x[:30]]))) == len(others) + 30
@@ -125,6 +128,67 @@ def test_a_matched_pool_is_refused_where_too_few_were_held_back():
         few, shadow=data.shadow[:0], nonmembers=data.nonmembers[:0], nonmember_owner=np.empty(0, np.int64)
     )
     assert pool_of("auto", nothing, stream).trained.all()
+
+
+def people(own: int = 0) -> Federation:
+    """Clients that are people, each with features of its own; the server's shadow set is other people's.
+
+    Args:
+        own: records that were held out from each client.
+    """
+    rng, each = np.random.default_rng(0), 100
+    centers = 3 * rng.normal(size=(4, 6))
+
+    def person(records: int) -> Examples:
+        labels = np.arange(records) % 4
+        moved = centers + rng.normal(size=(4, 6))
+        return Examples((moved[labels] + 2 * rng.normal(size=(records, 6))).astype(np.float32), labels)
+
+    clients, others = [person(each + own) for _ in range(CLIENTS)], [person(2 * each) for _ in range(CLIENTS)]
+    x, y = (np.concatenate([getattr(one, name) for one in clients + others]) for name in ("x", "y"))
+    size = each + own
+    roles = Roles(
+        clients=tuple(client * size + np.arange(each) for client in range(CLIENTS)),
+        test=np.empty(0, np.int64),
+        test_owner=np.empty(0, np.int64),
+        nonmembers=np.concatenate([client * size + np.arange(each, size) for client in range(CLIENTS)]),
+        nonmember_owner=np.repeat(np.arange(CLIENTS), own),
+        shadow=np.arange(CLIENTS * size, len(y)),
+    )
+    subjects = np.concatenate([np.repeat(np.arange(CLIENTS), size), np.repeat(CLIENTS + np.arange(CLIENTS), 2 * each)])
+    source = Source("people", 4, Examples(x, y), Examples(x[:0], y[:0]), subjects=subjects)
+    return ungrouped.ungrouped_federation(source, roles)
+
+
+def test_records_of_other_people_are_held_back_for_nobody():
+    """Who wrote a record would tell whether it was trained on, even in a model that memorizes nothing."""
+    data = people()
+    assert not pool_of("auto", replace(data, strangers=False), stream).trained.all()  # they are there
+    pool = pool_of("auto", data, stream)
+    assert pool.trained.all() and pool.replica_size == 0.5
+    ((field, sentence),) = problems("matched", data)
+    assert field == "pool" and "client 0 of people has none of its own" in sentence and "pool: training" in sentence
+    assert problems("auto", data) == [] == problems("training", data)
+
+
+def test_a_person_is_compared_with_records_of_its_own():
+    data = people(own=100)
+    assert data.strangers and problems("matched", data) == []
+    pool = pool_of("matched", data, stream)
+    assert pool.replica_size == 1.0
+    held = sorted_rows(pool.examples.x[~pool.trained])
+    assert (held == sorted_rows(data.nonmembers.x)).all()
+
+
+def test_a_client_is_compared_with_records_of_the_classes_that_it_trains_on():
+    data = noise()
+    owner = np.where(np.arange(len(data.nonmembers)) < 120, 2, -1)
+    data = replace(data, nonmember_owner=owner)
+    pool = pool_of("auto", data, stream)
+    own = pool.owner == 2
+    trained, held = (np.bincount(pool.examples.y[own & one], minlength=10) for one in (pool.trained, ~pool.trained))
+    there = np.bincount(data.nonmembers.y[:120], minlength=10)
+    assert (held == np.minimum(there, trained)).all() and held.sum() > 20
 
 
 def test_places_of_the_stream_are_no_others():

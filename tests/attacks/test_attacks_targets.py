@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
+from attacks import _calibrated
+from attacks._pools import Pool
+from attacks.interfaces import Answers
 from attacks.metrics import membership, targets
-from attacks.metrics.calibrated import cross_scores
+from attacks.metrics.calibrated import METHODS, cross_scores
 from attacks.metrics.targets import Targets, aucs, decide, over_targets, precision
+from datasets.federation import Examples
 from tests.attacks.test_attacks_calibrated import drawn, one_kind
 
 
@@ -78,30 +82,61 @@ def test_precision_over_targets_is_at_the_mean_rates_with_an_interval():
     assert np.isnan(targets.precision_over_targets(tpr[:4], fpr[:4], 0.1)[1:]).all()
 
 
+def told(scores: np.ndarray) -> targets.Rehearsal:
+    """Rehearsals whose scores need no references."""
+    return lambda pair, replicas: scores[list(replicas)]
+
+
+def answers_of(phi: np.ndarray, inside: np.ndarray) -> Answers:
+    records = phi.shape[1]
+    zeros = np.zeros(records, np.int64)
+    pool = Pool(
+        Examples(np.zeros((records, 1), np.float32), zeros), zeros, zeros == 0, np.zeros(records, np.float32), 1.0
+    )
+    return Answers(pool, inside, phi, phi[0], zeros, ("global",), zeros, ("all",))
+
+
 def test_thresholds_do_not_look_at_the_target_or_at_its_complement():
+    """Nor do rehearsals have them as references: whatever the third pair says and had, its thresholds are the same."""
     phi, inside = drawn(0, 16, 100, lift=2.0)
-    scores = cross_scores("base", phi, inside, one_kind(100))
-    pairs = np.arange(16) // 2
-    before = decide(scores, scores, inside, one_kind(100), pairs)
-    other = inside.copy()
-    other[4:6] = ~other[4:6]  # the memberships of the third pair
-    after = decide(scores, scores, other, one_kind(100), pairs)
-    assert (before[0][4:6] == after[0][4:6]).all() and (before[1][4:6] == after[1][4:6]).all()
-    assert (before[0][:4] != after[0][:4]).any()  # it does set thresholds of others
+    of_another = phi.copy(), inside.copy()
+    of_another[0][4:6] += 3 * np.random.default_rng(0).normal(size=(2, 100))
+    of_another[1][4:6] = ~inside[4:6]
+
+    def shifts(method: str, phi: np.ndarray, inside: np.ndarray) -> np.ndarray:
+        seen = _calibrated._Seen(answers_of(phi, inside), np.arange(100))
+        scores = cross_scores(method, phi, inside, one_kind(100))
+        return scores - seen._of(method, "auto").replicas.scores
+
+    for method in METHODS:
+        before, after = shifts(method, phi, inside), shifts(method, *of_another)
+        assert before[4:6] == pytest.approx(after[4:6], abs=1e-9), method
+        assert np.abs(before[:4] - after[:4]).max() > 1e-3  # it does set thresholds of others
+
+
+def test_where_others_had_all_records_or_none_there_is_no_threshold():
+    phi, inside = drawn(0, 2, 8)
+    inside[:, :4] = [[True], [False]]
+    kind = np.repeat([0, 1], 4)
+    inside[:, 4:] = [[True, False] * 2, [False, True] * 2]
+    shifted, strict = decide(phi, phi, told(phi), inside, kind, np.zeros(2, np.int64))
+    assert np.isnan(shifted[:, :4]).all() and not strict[:, :4].any() and not np.isnan(shifted[:, 4:]).any()
+    found = Targets(shifted, strict, inside).estimates()
+    assert np.isnan([value for estimate in found.values() for value in estimate]).all()
 
 
 def test_each_kind_of_records_has_thresholds_of_its_own():
     phi, inside = drawn(0, 16, 200, lift=3.0)
     kind = np.arange(200) % 2
     shift = np.where(kind == 1, 50.0, 0.0)
-    plain, strict = decide(phi, phi, inside, kind, np.arange(16) // 2)
-    moved, as_strict = decide(phi + shift, phi + shift, inside, kind, np.arange(16) // 2)
+    plain, strict = decide(phi, phi, told(phi), inside, kind, np.arange(16) // 2)
+    moved, as_strict = decide(phi + shift, phi + shift, told(phi + shift), inside, kind, np.arange(16) // 2)
     assert moved == pytest.approx(plain) and (strict == as_strict).all()
 
 
 def test_a_threshold_for_1_percent_is_passed_by_about_1_percent_of_another_targets_nonmembers():
     phi, inside = drawn(7, 16, 2000)
-    strict = decide(phi, phi, inside, one_kind(2000), np.arange(16) // 2)[1]
+    strict = decide(phi, phi, told(phi), inside, one_kind(2000), np.arange(16) // 2)[1]
     rates = Targets(phi, strict, inside).measures()
     assert rates["fpr_set_to_1"].mean() == pytest.approx(0.01, abs=0.003)
     assert rates["tpr_set_to_1"].mean() == pytest.approx(0.01, abs=0.003)  # exchangeable

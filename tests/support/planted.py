@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Measure
@@ -89,6 +91,13 @@ def served_by(trial: Trial, clients: Any) -> Trial:
     trial.around = trial.rounds.around = replace(trial.around, clients=clients)
     trial.rounds.clients = clients
     return trial
+
+
+def forget(path: Path, *names: str) -> None:
+    """Remove arrays from a saved state, as if an older version had written it."""
+    with safe_open(path, framework="numpy") as file:
+        metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    path.write_bytes(save({name: array for name, array in arrays.items() if name not in names}, metadata=metadata))
 
 
 def finished(trial: Trial) -> Trial:

@@ -97,6 +97,7 @@ def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
     frame = frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
     if "left" in frame:
         frame = frame[~frame["left"].fillna(False).astype(bool)]
+    clusters = arr.results.value(trial, "clustering.clusters")
     own: Scores = {}
     replicas: list[Scores] = []
     for (target, attack), rows in frame.groupby(["target", "attack"], sort=True):
@@ -106,14 +107,13 @@ def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
         if str(target).startswith("replica "):
             replicas.append({(REPLICAS, str(attack)): (score, member)})
         else:
-            own[_target(str(target), frame), str(attack)] = score, member
+            own[_target(str(target), clusters), str(attack)] = score, member
     return [one for one in (own, *replicas) if one]
 
 
-def _target(target: str, frame: Any) -> str:
-    """The run as a whole is its only model, if it has one."""
-    others = {one for one in frame["target"].unique() if one != RUN and not one.startswith("replica ")}
-    return GLOBAL if target == RUN and others <= {GLOBAL} else target
+def _target(target: str, clusters: Value) -> str:
+    """The run as a whole is its only model, if it has one; a clustering without a number of clusters has."""
+    return GLOBAL if target == RUN and clusters in (None, 1) else target
 
 
 def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:

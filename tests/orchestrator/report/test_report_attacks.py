@@ -90,6 +90,16 @@ def test_an_attack_on_replicas_has_a_panel_for_them_and_a_curve_beside_the_other
     assert (false.min(), true[0], true[-1]) == (pytest.approx(0.1), pytest.approx(0.5), 1)  # of one all, of one nobody
 
 
+@pytest.mark.parametrize(("clusters", "several"), [(1, False), (2, True)])
+def test_the_run_is_a_model_if_it_has_one_only(tmp_path: Path, clusters: int, several: bool) -> None:
+    of_run = scores([2.0, 0.5], [1.0] * 10, attack="calibrated_mia").assign(target="run")  # no other attack left scores
+    sweep = {"seed": [0], "privacy.name": ["none"]}
+    config = {"rounds": 10, "data": {"clients": 12}, "clustering": {"name": "ifca", "clusters": clusters}}
+    arr = read(write_alone(tmp_path / "s", sweep, tables=lambda *_: {"scores": of_run}, config=config))
+    (ax,) = figure("attack_roc", arr).axes
+    assert ("all models" in ax.get_title()) == several
+
+
 def test_an_attack_that_cannot_be_judged_has_no_curve(tmp_path: Path) -> None:
     for i, table in enumerate((scores([1.0], []), scores([float("nan")], [1.0]), scores([1.0], [0.0])[:0])):
         assert FIGURES["attack_roc"](planted_scores(tmp_path / str(i), [table])) is None

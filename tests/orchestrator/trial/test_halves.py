@@ -177,6 +177,7 @@ def test_trials_share_replicas_unless_they_train_differently(tmp_path, monkeypat
         "same": given(2),
         "evaluated less": given(2, evaluate_every=2),
         "another attack": given(2, attacks=[ATTACK]),
+        "a server that sees less": given(2, server_sees="sum"),
         "one cluster": given(2, clustering=clustered(clusters=1)),
     }.items():
         assert told_by(other, tmp_path / folder, cache).tobytes() == first.tobytes()

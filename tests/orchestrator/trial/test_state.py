@@ -10,8 +10,8 @@ import pytest
 from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.core.messages import Weights
 from orchestrator.trial import loop, restarts, state
-from orchestrator.trial.state import ARRAYS, NAMED, PLAIN, RunState, load_state, save_state
-from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
+from orchestrator.trial.state import ARRAYS, LATER, NAMED, PLAIN, RunState, load_state, save_state
+from tests.support.planted import ATTACK, clustered, finished, forget, given, left_behind, opened, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -111,7 +111,34 @@ def test_a_save_that_fails_leaves_the_state_before_it_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
+def test_what_an_older_version_did_not_write_is_empty(tmp_path):
+    save_state(a_state(own_risks=np.ones((3, 2))), tmp_path / "state")
+    forget(tmp_path / "state", *LATER)
+    found = load_state(tmp_path / "state")
+    assert found.history.size == found.own_risks.size == 0
+    before = a_state()
+    found.history = before.history
+    assert_equal(found, before)
+
+
 # Killed and taken up again
+
+
+def test_a_trial_of_an_older_version_begins_anew(tmp_path):
+    """Members of an attacked model are records of clients that trained it, which its state does not say."""
+    run = given(3, attacks=[ATTACK])
+    expected = finished(opened(run, tmp_path / "whole"))
+    trial = opened(run, tmp_path / "old")
+    trial.advance()
+    trial.advance()
+    forget(trial.saved, *LATER)
+    with pytest.warns(UserWarning, match="the trial begins anew"):
+        trial = opened(run, tmp_path / "old")
+    assert trial.state.round == 0 and trial.state.resumed == [2] and not len(trial.parts.read("rounds"))
+    finished(trial)
+    assert trial.state.models[0].params.tobytes() == expected.state.models[0].params.tobytes()
+    assert trial.state.history.tobytes() == expected.state.history.tobytes()
+    assert len(trial.parts.read("rounds")) == 3
 
 
 DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2)
