@@ -1,8 +1,7 @@
 """The contracts of the slots: one `Protocol` for each, and `Run`, the choice of a component for every slot.
 
-A component is a module. It must define what is abstract in its slot's contract; whatever else it leaves out, it gets
-from the contract (`datasets.components.Completed`). In array shapes, d is the length of a model's parameters as one
-vector and b that of its running statistics.
+A component is a module. It must define what is abstract in its slot's contract; what else it leaves out, it gets from
+there (`datasets.components.Completed`). In shapes, d is the length of a model's parameters, b of its running statistics.
 """
 
 from __future__ import annotations
@@ -330,7 +329,7 @@ class Run(RunProperties):
         evaluate_every: number of rounds between evaluations.
         participation_rate: share (fixed) or probability (poisson) with which a client takes part in a round.
         curvature: how clients measure the curvature of their loss, if a component reads rho.
-        server_sees: what the server sees of the clients: every update, their sum for each model, or the models alone.
+        server_sees: every client's update, their sum for each model, or the models alone.
     """
 
     rounds: int
