@@ -185,8 +185,8 @@ def problems(kind: Kind, data: Federation) -> Problems:
             (
                 "pool",
                 f"matched needs as many held-back records as every client trains on, of the same classes; client {client} "
-                f"of {data.name} trains on {sizes[client]} and has {held[client]}. Hold more out (data.nonmember_size, "
-                "data.shadow_size or data.held_out), or set pool: auto",
+                f"of {data.name} trains on {sizes[client]} and has {held[client]}. Lower data.examples_per_client, hold "
+                "more out where the data set has records left, or set pool: auto",
             )
         ]
     return []

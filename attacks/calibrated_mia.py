@@ -65,7 +65,7 @@ METRICS = (
         MEMBERSHIP,
         "calibrated attack, TPR where other replicas have 1 % FPR",
         "lower",
-        table=Column({"plain": 2, "protected": 3, "sources": 3, "groups": 3}, "TPR set to 1 %\ncalibrated"),
+        table=Column({"plain": 2, "protected": 3, "sources": 3, "groups": 3}, "TPR at 1 %\ncalibrated"),
         chance=0.01,
     ),
     Metric("calibrated_fpr_set_to_1_fpr", MEMBERSHIP, "calibrated attack, FPR where other replicas have 1 %"),

@@ -95,7 +95,13 @@ def problems(config: Config, run: Run) -> Problems:
     found = []
     if config.signal not in signals:
         found.append(
-            ("signal", f"must name an attack of this run that measures a risk, one of {signals}; got {config.signal!r}")
+            (
+                "signal",
+                f"must name an attack of this run that measures a risk, one of {signals}; got {config.signal!r}"
+                if signals
+                else f"names the attack whose risk is published, {config.signal}, and the run has none that measures a "
+                "risk; add one to attacks, such as shadow_mia",
+            )
         )
     own = next((attack for attack in run.attacks if attack.name == OWN_ATTACK), None)
     if config.risk_from == "own" and own is None:

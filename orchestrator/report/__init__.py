@@ -14,7 +14,7 @@ from orchestrator.report.tables.terminal import summary_table
 from orchestrator.results.folder import Folder, write_atomically
 
 # Tables that a report has only if there is something to compare.
-OPTIONAL = ("differences.csv", "differences.md", "published.csv", "published.md")
+OPTIONAL = ("attacks.md", "differences.csv", "differences.md", "published.csv", "published.md")
 
 __all__ = ["NoResultsError", "read_trials", "summary_table", "write_report"]
 
@@ -39,6 +39,7 @@ def write_report(folder: Path, published: bool = True) -> list[Path]:
     """
     from orchestrator.report.figures.catalog import FIGURES, FORMER, figures
     from orchestrator.report.figures.drawing import save
+    from orchestrator.report.tables.attacks import attacks_markdown
     from orchestrator.report.tables.comparison import compare, published_csv, published_markdown
     from orchestrator.report.tables.differences import contrasts, differences_csv, differences_markdown
     from orchestrator.report.tables.summary import summary_csv, summary_markdown
@@ -46,6 +47,8 @@ def write_report(folder: Path, published: bool = True) -> list[Path]:
     results = read_results(Path(folder))
     paired = contrasts(results)
     texts = {"summary.csv": summary_csv(results), "summary.md": summary_markdown(results, bool(paired))}
+    if attacks := attacks_markdown(results):
+        texts["attacks.md"] = attacks
     if paired:
         texts |= {"differences.csv": differences_csv(paired), "differences.md": differences_markdown(results, paired)}
     comparison = compare(results) if published else None

@@ -41,6 +41,7 @@ class Inference:
         target: the field of a run that names the attacked client, if each run attacks only one.
         two_sided: whether a value far below chance is as much of a success as one above it.
         worst: the final metric with the value that the most exposed client shows by chance.
+        by_chance: what ``worst`` is, for the legend.
     """
 
     title: str
@@ -52,6 +53,7 @@ class Inference:
     chance: float | None = 0.5
     target: str = ""
     worst: str = ""
+    by_chance: str = "most exposed client, by chance"
     two_sided: bool = False
 
     def exposure(self, value: Floats) -> Floats:
@@ -79,6 +81,7 @@ PASSIVE = Inference(
     "fedmia_auc_high",
     "95 % interval over one run's records",
     worst="fedmia_auc_max_null",
+    by_chance="most exposed of equally exposed clients",
 )
 WHITEBOX = Inference(
     "White-box membership inference against each client", "attack accuracy (fraction)", "whitebox_accuracy"
@@ -183,7 +186,7 @@ def _sheet(
     labels = numbers if named else f"; {ranks}, because each seed partitions the data anew"
     extra = [dashed_handle("guessing (1 / clients)" if attack.chance is None else f"guessing ({attack.chance})")]
     if attack.worst and any(trial.get(attack.worst) is not None for _, _, trials, _ in cells for trial in trials):
-        extra.append(stroke("most exposed client, by chance", **REFERENCE | {"linestyle": ":"}))
+        extra.append(stroke(attack.by_chance, **REFERENCE | {"linestyle": ":"}))
     marks = [
         stroke(f"{group} clients", color=color, marker="o", linestyle="none", markersize=6)
         for group, color in colors.items()

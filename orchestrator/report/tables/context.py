@@ -51,7 +51,7 @@ def guessing(metrics: Iterable[tuple[str, Metric]], results: Results) -> str:
         name = _chance_of(one, results.metrics)
         value = _same_everywhere(results, name) if name else one.chance
         if isinstance(value, int | float):
-            found.setdefault(round(float(value), 6), []).append(" ".join(heading.split()))
+            found.setdefault(round(float(value), 3), []).append(" ".join(heading.split()))
     words = [f"{text(value)} for {', '.join(dict.fromkeys(names))}" for value, names in sorted(found.items())]
     return f"by chance: {'; '.join(words)}" if words else ""
 

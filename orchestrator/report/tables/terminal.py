@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 GAP = 2
 REFUTED = "bold red"
 AUDITED = "epsilon_audit"
+UNCLIPPED = "audit_norm"  # measured where canaries are as long as the median update, because nothing is clipped
 GUESS = ", 0.5 is guessing"
 
 # Zhao et al. (2025) have names for FinP's client and server parts, which are two slots here.
@@ -152,7 +153,8 @@ def _wide(cells: Iterable[str]) -> int:
 
 def _cell(found: Results, setting: Setting, column: Shown, stacked: bool) -> str:
     estimates = [setting.estimate(name) for name in column.metrics]
-    if not any(e.n for e in estimates):
+    unlike = column.metrics[0].startswith(AUDITED) and setting.measured(UNCLIPPED)
+    if unlike or not any(e.n for e in estimates):
         return DASH
     if len(estimates) > 1:
         return " + ".join(e.parts(column.digits)[0] or DASH for e in estimates)
@@ -252,8 +254,8 @@ def _reading(found: Results, shown: set[str]) -> list[str]:
     if "epsilon_audit" in shown:
         lines.append(
             "epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate for one client"
-            + "; without a clip: one as long as the median update"
-            * any(s.measured("audit_norm") for s in found.settings)
+            + f"; {DASH} without a clip, where canaries are of another length (summary.md)"
+            * any(s.measured(UNCLIPPED) for s in found.settings)
         )
     if "epsilon_example" in shown:
         lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}")
