@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.command import fedpriv, trials
 
 SWEEP = """
@@ -21,6 +23,7 @@ resources: {client_actors: 1}
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_with_secret_noise_says_so_and_its_trials_stay(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     results = tmp_path / "results"
