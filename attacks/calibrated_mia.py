@@ -43,7 +43,7 @@ from datasets.federation import Federation
 KINDS = ("halves",)
 LABEL = "calibrated membership attack"
 Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
-RANK: Rank = {"plain": 1, "protected": 2, "sources": 2, "groups": 2}
+RANK: Rank = {"plain": 1, "protected": 2, "sources": 2, "groups": 4}
 METRICS = (
     Metric(
         "calibrated_auc",
@@ -52,6 +52,24 @@ METRICS = (
         "lower",
         live=RANK,
         table=Column(RANK, "AUC\ncalibrated"),
+        chance=0.5,
+    ),
+    # Of sweeps with two groups, as the other attacks' columns are.
+    Metric(
+        "calibrated_auc_majority",
+        MEMBERSHIP,
+        "calibrated attack, AUC, majority clients",
+        "lower",
+        table=Column(2, "calibrated\nAUC maj."),
+        chance=0.5,
+    ),
+    Metric(
+        "calibrated_auc_minority",
+        MEMBERSHIP,
+        "calibrated attack, AUC, minority clients",
+        "lower",
+        live=2,
+        table=Column(2, "calibrated\nAUC min."),
         chance=0.5,
     ),
     Metric("calibrated_auc_low", MEMBERSHIP, "calibrated attack, AUC, low"),

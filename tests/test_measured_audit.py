@@ -81,6 +81,14 @@ def test_the_table_of_attacks() -> None:
         assert line in page
 
 
+def test_what_the_readme_says_of_a_calibrated_attack() -> None:
+    every = measured("audit_attacks")
+    own = every[every["run"] == "audit-ifca"]
+    minority, majority = (shown(aucs(own, "calibrated_mia", "headline", name)) for name in ("minority", "majority"))
+    text = words("README.md")
+    assert f"with an AUC of {minority}, and those of the majority, which look safe above, with {majority}" in text
+
+
 def test_the_quickstart_is_the_run_of_the_sweep_file() -> None:
     runs = load_sweep(ROOT / "sweeps" / "audit_quickstart.yaml").runs
     assert set(measured("audit_quickstart")["id"]) == {trial_id(run) for run in runs}
