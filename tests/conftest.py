@@ -1,6 +1,11 @@
 """What tests of every folder share. Nothing heavy is imported before a test asks for it."""
 
 import pytest
+from hypothesis import settings
+
+# The first example of a property imports what it needs, which takes longer than hypothesis allows on a busy machine.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="module")
