@@ -16,8 +16,9 @@ client's. So what is measured takes non-members as if they had the client's labe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -44,7 +45,9 @@ class Config(_targets.Config, Protocol):
         """Most non-members of a client."""
 
 
-_REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[str, int, int], Examples]] = WeakKeyDictionary()
+Drawn = TypeVar("Drawn")
+# What was drawn last of a federation, by name, with what it depends on besides.
+_REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +80,30 @@ class Places:
 
 
 def places(config: Config, data: Federation, stream: Stream) -> Places:
-    """Draw the records of every client; the draw depends on the seed, not on the round.
+    """Return the records of every client, drawn once; they depend on the seed, not on the round.
 
     Args:
         config: the component's fields.
         data: the federation; `data_problems` must be empty.
         stream: returns generators that are the same in every round.
     """
+    return _remembered(config, data, stream, "places", lambda: _places(config, data, stream))
+
+
+def _remembered(config: Config, data: Federation, stream: Stream, name: str, draw: Callable[[], Drawn]) -> Drawn:
+    """Return what ``draw`` returned for this federation, configuration and seed; nobody may change it."""
+    seed = int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
+    key = config.nonmembers, config.compared, config.targets, config.pool, seed
+    known = _REMEMBERED.get(data)
+    if known is None or known[0] != key:
+        known = _REMEMBERED[data] = (key, {})
+    if name not in known[1]:
+        known[1][name] = draw()
+    found: Drawn = known[1][name]
+    return found
+
+
+def _places(config: Config, data: Federation, stream: Stream) -> Places:
     members = _targets.targets(config, data, stream)
     if config.nonmembers == "other_client":
         others = _of_others(config, members, stream)
@@ -120,15 +140,9 @@ def _of_others(config: Config, members: Ints, stream: Stream) -> Ints:
 def outside(config: Config, data: Federation, stream: Stream) -> Examples:
     """Return the non-members, ready for the model, in the order that `Places.own` counts them; none of other clients'.
 
-    The examples of the last call are remembered, because to transform them takes longer than to evaluate them.
+    They are remembered, because to transform them takes longer than to evaluate them.
     """
-    seed = int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
-    key = config.nonmembers, config.compared, seed
-    known, examples = _REMEMBERED.get(data, (None, None))
-    if known != key or examples is None:
-        examples = _outside(config, data, stream)
-        _REMEMBERED[data] = key, examples
-    return examples
+    return _remembered(config, data, stream, "outside", lambda: _outside(config, data, stream))
 
 
 def _outside(config: Config, data: Federation, stream: Stream) -> Examples:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.metrics import membership
-from datasets.federation import DataError, Examples, Federation, Ints
+from datasets.federation import DataError, Examples, Federation, Ints, examples_of_both
 
 if TYPE_CHECKING:
     from attacks.interfaces import SeenUpdates, Stream
@@ -67,11 +67,7 @@ def targets_seen(config: Config, seen: SeenUpdates) -> Ints:
 
 def examples_at(data: Federation, places: Ints) -> Examples:
     """Return the examples at ``places`` [n], which count the training examples first and then the test examples."""
-    trained_on = places < len(data.train)
-    x, y = np.empty((len(places), *data.shape), np.float32), np.empty(len(places), np.int64)
-    for part, chosen, start in (data.train, trained_on, 0), (data.test, ~trained_on, len(data.train)):
-        x[chosen], y[chosen] = part.x[places[chosen] - start], part.y[places[chosen] - start]
-    return Examples(x, y)
+    return examples_of_both(data.train, data.test, places)
 
 
 def target_losses(seen: SeenUpdates, places: Ints) -> Doubles:

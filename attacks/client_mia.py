@@ -101,8 +101,7 @@ def resolve(config: Config, run: Run) -> Config:
     """Replace ``auto`` in ``published_share``: half where clients choose by the risk that they find, else nothing."""
     if config.published_share != "auto":
         return config
-    uses = getattr(run.clustering.config, "risk_from", "server") == "own"
-    return config.model_copy(update={"published_share": 0.5 if uses else 0.0})
+    return config.model_copy(update={"published_share": 0.5 if run.clustering.config.weighs_own_risks else 0.0})
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:

@@ -42,6 +42,22 @@ class Examples:
         return Examples(self.x[index], self.y[index])
 
 
+def examples_of_both(first: Examples, second: Examples, rows: Ints) -> Examples:
+    """Return the examples at ``rows`` [n], which count those of ``first`` and then those of ``second``."""
+    from_first = rows < len(first)
+    x = np.empty((len(rows), *first.x.shape[1:]), first.x.dtype)
+    y = np.empty(len(rows), np.int64)
+    for part, chosen, start in (first, from_first, 0), (second, ~from_first, len(first)):
+        x[chosen], y[chosen] = part.x[rows[chosen] - start], part.y[rows[chosen] - start]
+    return Examples(x, y)
+
+
+def add_to_digest(digest: Any, array: NDArray[Any]) -> None:
+    """Add an array, with its type and shape, to one of the digests of `hashlib`."""
+    digest.update(repr((array.dtype.str, array.shape)).encode())
+    digest.update(np.ascontiguousarray(array).data)
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A data set as its publisher ships it, before it is partitioned.
@@ -76,12 +92,7 @@ class Source:
         Args:
             rows: [n] example numbers, which count the training examples first and then the test examples.
         """
-        from_train = rows < len(self.train)
-        x = np.empty((len(rows), *self.train.x.shape[1:]), self.train.x.dtype)
-        y = np.empty(len(rows), np.int64)
-        for part, chosen, start in (self.train, from_train, 0), (self.test, ~from_train, len(self.train)):
-            x[chosen], y[chosen] = part.x[rows[chosen] - start], part.y[rows[chosen] - start]
-        return Examples(x, y)
+        return examples_of_both(self.train, self.test, rows)
 
 
 @dataclass(frozen=True)
@@ -223,6 +234,5 @@ class Federation:
     def _digest(self) -> str:
         digest = hashlib.blake2b(repr((self.classes, self.prepare)).encode(), digest_size=16)
         for part in self.shadow.x, self.shadow.y:
-            digest.update(repr((part.dtype.str, part.shape)).encode())
-            digest.update(np.ascontiguousarray(part).data)
+            add_to_digest(digest, part)
         return digest.hexdigest()

@@ -80,6 +80,11 @@ class Config(ClusteredConfig):
         json_schema_extra=ADDED_LATER,
     )
 
+    @property
+    def weighs_own_risks(self) -> bool:
+        """Whether clients choose by the risks that their own attacks find."""
+        return self.risk_from == "own"
+
 
 starts, selection_size = _preference.starts, _preference.selection_size
 
@@ -104,11 +109,11 @@ def problems(config: Config, run: Run) -> Problems:
             )
         )
     own = next((attack for attack in run.attacks if attack.name == OWN_ATTACK), None)
-    if config.risk_from == "own" and own is None:
+    if config.weighs_own_risks and own is None:
         found.append(
             ("risk_from", f"own is what a client's own attack finds, so add {OWN_ATTACK} to the run's attacks")
         )
-    elif config.risk_from == "own" and own is not None and own.config.attackers != "all":
+    elif config.weighs_own_risks and own is not None and own.config.attackers != "all":
         sentence = f"own needs {OWN_ATTACK} with attackers: all, because every client chooses by its own attack"
         found.append(("risk_from", f"{sentence}; got {own.config.attackers}"))
     if config.preference == "threshold" and config.lowest_threshold >= config.highest_threshold:
@@ -154,7 +159,7 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
 
 def _risks(config: Config, view: View) -> Doubles:
     """Return the risk of each model as clients see it: [1, clusters], or [clients, clusters] if each has its own."""
-    if config.risk_from == "server":
+    if not config.weighs_own_risks:
         return view.published_risks[None, :]
     if view.own_risks is None:
         return np.full(view.losses.shape, UNKNOWN_RISK)

@@ -79,6 +79,11 @@ class ClusteringConfig(Config):
             """Number of models that the server keeps."""
             ...
 
+    @property
+    def weighs_own_risks(self) -> bool:
+        """Whether clients choose by the risks that their own attacks find, and not by those that the server publishes."""
+        return False
+
 
 class ClusteredConfig(ClusteringConfig):
     """Fields of the clustering components that keep several models."""

@@ -247,6 +247,11 @@ def of_kind(run: Run, kind: Literal["models", "updates", "replicas", "halves"]) 
     return [attack for attack in run.attacks if kind in attack.module.KINDS]
 
 
+def attack_named(run: Run, name: str) -> AttackComponent:
+    """Return the attack of ``run`` with this name."""
+    return next(attack for attack in run.attacks if attack.name == name)
+
+
 def models_due(run: Run, round_: int) -> list[AttackComponent]:
     """Return the attacks on models that are made before round ``round_``; after the last round, all of them."""
     return [one for one in of_kind(run, "models") if _due(run, one, round_)] if round_ else []
@@ -289,11 +294,10 @@ def risk_signal(run: Run) -> str | None:
 def risk_known(run: Run, state: RunState) -> bool:
     """Return whether clients know the risk of a model, so that it may count in their choice.
 
-    It is the risk that the server measured or, where clients choose by their own attacks (``risk_from: own``), one that
-    such an attack found.
+    It is the risk that the server measured or, where clients choose by their own attacks, one that such an attack found.
     """
-    own = getattr(run.clustering.config, "risk_from", "server") == "own"
-    return bool(np.isfinite(state.own_risks if own else state.measured_risks).any())
+    risks = state.own_risks if run.clustering.config.weighs_own_risks else state.measured_risks
+    return bool(np.isfinite(risks).any())
 
 
 def conclude_updates(

@@ -21,9 +21,9 @@ from algorithms.interfaces import Run
 from attacks import _halves
 from attacks.interfaces import Answers, Exposure, HalvesAttack, Pool
 from datasets.components import Component
-from datasets.federation import Federation
+from datasets.federation import Federation, add_to_digest
 from orchestrator.results.folder import write_atomically
-from orchestrator.trial.attack_round import Past
+from orchestrator.trial.attack_round import Past, attack_named
 from orchestrator.trial.client_actors import ClientActor
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import GatherTasks, with_shared_noise
@@ -110,7 +110,7 @@ class _Records:
 
     @staticmethod
     def of(worker: Session, name: str, past: Past) -> _Records:
-        attack = next(one for one in worker.run.attacks if one.name == name)
+        attack = attack_named(worker.run, name)
         pool = attack.module.pool(attack.config, worker.data, worker.fixed)
         inside = attack.module.halves(attack.config, pool, worker.fixed)
         return _Records(pool, inside, past.assignment[pool.owner])
@@ -137,7 +137,6 @@ def _replicas(setup: Setup, attack: str, numbers: Sequence[int], past: Past, cac
     found = np.stack(_answers(worker, data, records, numbers, past, models))
     buffer = io.BytesIO()
     np.save(buffer, found)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, buffer.getvalue())
     return found
 
@@ -204,6 +203,5 @@ def _digest(worker: Session, data: Sequence[Federation], records: _Records, numb
     for one in data:
         arrays += [one.train.x, one.train.y, one.offsets, one.example_strengths]
     for array in arrays:
-        digest.update(repr((array.dtype.str, array.shape)).encode())
-        digest.update(np.ascontiguousarray(array).data)
+        add_to_digest(digest, array)
     return digest.hexdigest()[:32]

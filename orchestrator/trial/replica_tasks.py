@@ -16,7 +16,7 @@ from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.config.run import trial_id
 from orchestrator.results.folder import Folder, write_atomically
-from orchestrator.trial.attack_round import AttackTasks
+from orchestrator.trial.attack_round import AttackTasks, attack_named
 from orchestrator.trial.local_clients import LocalClients, prepare_session
 from orchestrator.trial.loop import DivergenceError, Surroundings
 from orchestrator.trial.random_streams import integer, stream
@@ -53,7 +53,7 @@ def run_replicas(
 def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, dict[str, float]]:
     """Train one replica in this process, and measure its model after the rounds that the attack names."""
     worker = session(setup)
-    component = next(one for one in worker.run.attacks if one.name == attack)
+    component = attack_named(worker.run, attack)
     seed = integer(worker.run.seed, "replicas", replica.number)
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
     dependencies = json.dumps(
@@ -64,7 +64,6 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
         return {int(round_): values for round_, values in json.loads(path.read_text()).items()}
     world = component.module.world(component.config, worker.data, replica, worker.fixed)
     measured = _measure(worker.data, world, run, component)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(measured).encode())
     return measured
 

@@ -22,7 +22,7 @@ from attacks.interfaces import AttackedModel, Audit, Exposure, HalvesAttack, Mod
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.results.folder import write_atomically
-from orchestrator.trial.attack_round import ClusterModels, Past
+from orchestrator.trial.attack_round import ClusterModels, Past, attack_named
 from orchestrator.trial.halves_tasks import judge_halves
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
@@ -117,7 +117,7 @@ class ShadowTasks:
 def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     """Train one shadow model, or read it from the cache."""
     worker = session(setup)
-    module = _find_attack(worker.run, attack).module
+    module = attack_named(worker.run, attack).module
     extra = hashlib.sha256(json.dumps(_circumstances(worker), sort_keys=True).encode()).hexdigest()
     path = Path(cache) / f"{job.key(extra)}.npz"
     if path.exists() and module.Shadow is not None:
@@ -126,7 +126,6 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     shadow = module.train_shadow(job, worker.data, worker.network, worker.run)
     buffer = io.BytesIO()
     np.savez(buffer, **dataclasses.asdict(shadow))
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, buffer.getvalue())
     return shadow
 
@@ -142,13 +141,10 @@ def _circumstances(worker: Session) -> list[Any]:
 def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shadows: Any) -> Audit:
     """Attack one of the trial's models with its trained shadow models."""
     worker = session(setup)
-    component = _find_attack(worker.run, attack)
+    component = attack_named(worker.run, attack)
     rng = stream(worker.run.seed, "audit", models.round, cluster)
     attacked = models.cluster(worker.data, cluster)
     around = models.weights, models.own, worker.fixed
     model = AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng, *around)
-    return component.module.audit(component.config, model)
-
-
-def _find_attack(run: Run, attack: str) -> Component[ModelAttack, Any]:
-    return next(component for component in run.attacks if component.name == attack)
+    found: Audit = component.module.audit(component.config, model)
+    return found
