@@ -9,39 +9,17 @@ from scipy import stats
 
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
-from attacks import _passive_records, _targets, fedmia, sia
-from attacks.fedmia import Config, conclude, data_problems, observe
-from attacks.interfaces import SeenRound, SeenUpdates
+from attacks import _passive_records, fedmia, sia
+from attacks.fedmia import Config, data_problems, observe
 from attacks.metrics import membership
 from datasets.federation import DataError, Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from orchestrator.trial.attack_round import join_observations
-from orchestrator.trial.random_streams import stream
+from tests.support.passive import EVERYONE, concluded, fixed, seen_by, start_of
 from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized, network_for
 
-EVERYONE = np.arange(CLIENTS)
 ALL = Config(signals="all", compared=NONMEMBERS)
-
-
-def fixed(purpose, *place):
-    return stream(0, purpose, *place)
-
-
-def start_of(network):
-    """The model from which `memorized` begins."""
-    return network.initial(np.random.default_rng(7))
-
-
-def seen_by(data, network, weights, clients=EVERYONE, sent=None, assignment=None):
-    sent = sent or [start_of(network)]
-    assignment = np.zeros(len(clients), int) if assignment is None else np.asarray(assignment)
-    params, buffers = (np.stack([getattr(weights[i], part) for i in clients]) for part in ("params", "buffers"))
-    return SeenUpdates(data, network, sent, assignment, params, buffers, list(clients), fixed, 0, lambda *_: None)
-
-
-def concluded(config, data, observed, clients=EVERYONE, kept=None):
-    return conclude(config, SeenRound(data, observed, np.asarray(clients), 0, fixed, kept or {}))
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +168,9 @@ def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, ex
 
 def test_records_are_the_same_in_every_round_and_their_scores_are_averaged(noise, measured):
     """The released code draws non-members anew in every round, which averages scores of different records."""
-    places = [_passive_records.places(ALL, noise, fixed) for _ in range(2)]
+    places = [_passive_records.places(ALL, replace(noise), fixed) for _ in range(2)]
     np.testing.assert_array_equal(places[0].records, places[1].records)
-    x = [_passive_records.outside(ALL, noise, fixed).x for _ in range(2)]
+    x = [_passive_records.outside(ALL, replace(noise), fixed).x for _ in range(2)]
     np.testing.assert_array_equal(*x)
     quiet = {name: np.roll(values, 1, axis=0) if name != "assignment" else values for name, values in measured.items()}
     first = concluded(ALL, noise, measured)
@@ -251,40 +229,6 @@ def test_blocks_see_what_all_clients_see_together(noise, network, experts, measu
             assert values.tobytes() == measured[name].tobytes()
 
 
-# Which records
-
-
-def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(images):
-    owners = np.repeat(EVERYONE, 30)
-    held = replace(images, nonmembers=images.nonmembers[:180], nonmember_owner=owners)
-    config = Config(targets=5, compared=200)
-    places, outside = _passive_records.places(config, held, fixed), _passive_records.outside(config, held, fixed)
-    assert places.own.shape == (CLIENTS, 30) and len(outside) == 180
-    assert sorted(places.own.ravel() - CLIENTS * 5) == list(range(180))
-    other = _passive_records.outside(config, images, lambda *place: stream(1, *place))
-    assert (other.y != _passive_records.outside(config, images, fixed).y).any()  # nothing is remembered of another seed
-    dressed = held.prepare(held.nonmembers.x, held.strengths[owners])
-    np.testing.assert_array_equal(outside.x, dressed)
-    # Nobody's: the same examples for all clients, with the angle of each.
-    places, outside = _passive_records.places(config, images, fixed), _passive_records.outside(config, images, fixed)
-    assert places.own.shape == places.same.shape == (CLIENTS, 200) and len(outside) == CLIENTS * 200
-    assert (places.same == places.same[0]).all() and len(np.unique(places.own)) == CLIENTS * 200
-    parts = outside.x.reshape(CLIENTS, 200, -1)
-    assert (parts[0] != parts[1]).any() and (outside.y.reshape(CLIENTS, 200) == outside.y[:200]).all()
-
-
-def test_other_clients_members_are_never_the_clients_own(noise):
-    config = Config(nonmembers="other_client", targets=10, compared=50)
-    places = _passive_records.places(config, noise, fixed)
-    owner = places.own // 10
-    assert (owner != EVERYONE[:, None]).all() and places.own.max() < CLIENTS * 10
-    assert all(len(set(own)) == 50 for own in places.own.tolist())
-    every = Config(nonmembers="other_client", targets=10, compared=1000)
-    assert _passive_records.places(every, noise, fixed).own[0].tolist() == list(range(10, 60))
-    assert len(_passive_records.outside(config, noise, fixed)) == 0
-    np.testing.assert_array_equal(places.members, _targets.targets(sia.Config(targets=10), noise, fixed))
-
-
 # What is refused
 
 
@@ -326,7 +270,7 @@ def test_final_metrics_are_those_after_the_last_attacked_round():
     assert "mean_cosine_auc" not in found
 
 
-# Labels
+# At a low false positive rate
 
 
 def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_passes():
@@ -338,24 +282,3 @@ def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_pa
     limit = np.sort(scores[:, 100:].ravel())[::-1][40]  # 1 % of 4000
     np.testing.assert_allclose(fedmia.tprs(scores, same, 100), (scores[:, :100] > limit).mean(axis=1))
     assert np.isnan(fedmia.tprs(scores[:1, :150], same[:1, :150], 100)).all()
-
-
-def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
-    """What is measured depends on a record's label and on the client alone, not on membership."""
-    rng, n = np.random.default_rng(4), min(EACH, 20)
-    skewed = replace(
-        noise,
-        train=Examples(
-            noise.train.x, np.where(rng.random(len(noise.train)) < 0.8, noise.owner() % 3, noise.train.y % 3)
-        ),
-        nonmembers=Examples(noise.nonmembers.x, noise.nonmembers.y % 3),
-    )
-    config = Config(targets=n, compared=NONMEMBERS)
-    places = _passive_records.places(config, skewed, fixed)
-    labels = _passive_records.labels(config, skewed, fixed, places)
-    of_records = np.zeros(CLIENTS * n + NONMEMBERS, int)
-    of_records[places.records.ravel()] = labels.ravel()
-    values = 4.0 * (of_records == EVERYONE[:, None] % 3) + rng.normal(size=(CLIENTS, len(of_records)))
-    observed = {"assignment": np.zeros(CLIENTS, int), "confidences": values.astype(np.float32)}
-    found = concluded(config, skewed, observed).metrics
-    assert found["fedmia_auc_low"] < 0.5 < found["fedmia_auc_high"]

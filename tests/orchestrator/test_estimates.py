@@ -8,32 +8,18 @@ import numpy as np
 import pytest
 
 from algorithms.engine import block as engine
-from algorithms.interfaces import Run
-from attacks import shadow_mia, sia
-from attacks.interfaces import SeenUpdates, ShadowWork
-from orchestrator.cluster.placement import placement
-from orchestrator.config.resources import Resources
-from orchestrator.config.run import resolve
-from orchestrator.estimates import attack_speeds, speeds, stopwatch, trial, work
+from attacks import shadow_mia
+from attacks.interfaces import ShadowWork
+from orchestrator.estimates import speeds, stopwatch, work
 from orchestrator.estimates.speeds import Bench, TrainSpeed
 from orchestrator.estimates.stopwatch import Stopwatch, grow
-from orchestrator.estimates.trial import Estimator, Shares
 from orchestrator.estimates.work import Deal, Rounds
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.local_clients import LocalClients
+from tests.support.estimated import a_run
 from tests.support.inline import inline_trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def a_run(rounds: int = 4, **given: Any) -> Run:
-    digits = {"name": "digits", "clients": 8, "examples_per_client": 12}
-    fields: dict[str, Any] = {"rounds": rounds, "data": digits, "model": {"name": "mlp", "hidden": [8]}}
-    return resolve(fields | {"training": {"epochs": 2, "batch_size": 5, "clients_per_job": 3}} | given)
-
-
-def an_estimator(run: Run, actors: int = 1) -> Estimator:
-    return Estimator(Path(), placement(Resources(client_actors=actors), run.training.config))
 
 
 # Counted work
@@ -205,174 +191,3 @@ def test_products_are_counted_by_the_search_itself_and_at_most_as_many_as_allowe
     assert speeds.curvature_speed(Bench.of(run, data, 0.5)).products == 7
     loose = a_run(objective="finp", curvature={"solver": "power", "power_steps": 50, "tolerance": 0.5})
     assert speeds.curvature_speed(Bench.of(loose, data, 0.5)).products < 10
-
-
-# Attacks
-
-
-def observed_by_all(bench: Bench, attack: Any, network: Any) -> None:
-    """The attack on all blocks, one after another."""
-    start = bench.start()
-    for block in work.blocks(bench.run, bench.data.clients):
-        params = np.repeat(start.params[None], len(block), axis=0)
-        nothing, chosen = np.zeros((len(block), 0), np.float32), np.zeros(len(block), np.int64)
-        seen = SeenUpdates(
-            bench.data, network, [start], chosen, params, nothing, block, speeds.own, 0, lambda *_: start.params
-        )
-        attack.module.observe(attack.config, seen)
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        {"name": "sia", "targets": 5},
-        {"name": "whitebox_mia", "queries": 10, "mock_updates": 3, "every": 1},
-        {"name": "fedmia", "targets": 5, "signals": "all"},
-    ],
-)
-def test_passes_of_an_attack_are_counted_without_being_made(attack):
-    run = a_run(attacks=[attack])
-    bench, (component,) = Bench.of(run, partition_data(run, Path()), 0.1), run.attacks
-    network = attack_speeds.counting(bench)
-    expected = attack_speeds.counted(network, lambda: observed_by_all(bench, component, network))
-    found = attack_speeds.observation(bench, component, len(work.blocks(run, 8)))
-    assert (found.shown, found.learned) == (expected.shown, expected.learned)
-    assert found.steps == expected.steps
-    if component.name == "sia":
-        assert found.shown == 8 * 8 * 5  # every client's model on 5 examples of every client
-        assert isinstance(component.config, sia.Config)
-    elif component.name == "whitebox_mia":
-        assert found.steps == 8 * 2 * 10  # the trainer's examples are learned from
-    else:
-        records = 8 * (5 + component.config.compared)  # transformed, so that no two clients share a non-member
-        assert (found.shown, found.learned) == (8 * records, len(work.blocks(run, 8)) * records)
-
-
-@pytest.mark.parametrize("trainer", [0, 1, 5])
-def test_trainings_that_an_attack_repeats_are_counted_for_whichever_client(trainer, monkeypatch):
-    """Three of one client, who trains for 2 epochs on 12 examples; the actors do not share them."""
-    attack = {"name": "whitebox_mia", "queries": 10, "mock_updates": 3, "every": 2, "trainer": trainer}
-    run = a_run(rounds=4, attacks=[attack])
-    bench = Bench.of(run, partition_data(run, Path()), 0.1)
-    found = attack_speeds.observation(bench, run.attacks[0], 3)
-    assert (found.trainings, found.trained, found.steps) == (3, 3 * 12, 8 * 2 * 10)
-    monkeypatch.setattr(attack_speeds, "gradient_seconds", lambda _bench: (0.0, 0.0))
-    for actors in (1, 3):
-        with_attack = shares(run, monkeypatch, actors).attacks
-        assert with_attack == pytest.approx(2 * 3 * 12 * 2, abs=1)
-
-
-def test_an_attack_on_models_is_timed_with_shadows_that_nobody_trained():
-    run = a_run(attacks=[{"name": "shadow_mia", "queries": 20}])
-    found = attack_speeds.audit(Bench.of(run, partition_data(run, Path()), 0.1), run.attacks[0], 30, 3)
-    assert found.shown == 2 * 20
-    assert found.seconds > 0
-
-
-# A trial
-
-
-FIXED = {
-    "train_speed": TrainSpeed(client=0.0, example=1.0),
-    "evaluation_seconds": 10.0,
-    "curvature_speed": speeds.CurvatureSpeed(example=100.0, product=0.0, anew=0.0, products=0),
-    "pass_seconds": 1000.0,
-    "server_seconds": 0.0,
-}
-
-
-def shares(run: Run, monkeypatch: pytest.MonkeyPatch, actors: int = 1) -> Shares:
-    """The estimate where speeds are known and a trial has no other seconds."""
-    for name, value in FIXED.items():
-        monkeypatch.setattr(speeds, name, lambda *_, value=value: value)
-    for name in ("TRIAL_SECONDS", "ROUND_SECONDS", "ALONE_SECONDS", "JOB_SECONDS", "TASK_SECONDS"):
-        monkeypatch.setattr(trial, name, 0.0)
-    monkeypatch.setattr(trial, "BYTES_PER_SECOND", float("inf"))
-    return an_estimator(run, actors).shares(run)
-
-
-def test_training_evaluation_and_curvature_by_hand(monkeypatch):
-    run = a_run(rounds=4, objective="finp", evaluate_every=2, curvature={"examples": 7})
-    found, tests = shares(run, monkeypatch), len(partition_data(run, Path()).test)
-    assert found.training == 4 * 8 * 12 * 2
-    assert found.evaluation == 10 * 2 * (8 * 12 + tests)
-    assert found.curvature == (4 + 1) * 8 * 7 * 100  # the last round also measures two halves, which cost as much
-    assert shares(a_run(rounds=4), monkeypatch).curvature == 0
-    for every, halves in ((0, 0), (1, 4), (2, 2), (3, 2), (4, 1)):
-        run = a_run(rounds=4, objective="finp", curvature={"examples": 7, "reliability_every": every})
-        assert shares(run, monkeypatch).curvature == (4 + halves) * 8 * 7 * 100
-
-
-def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part(monkeypatch):
-    alone, shared = shares(a_run(), monkeypatch), shares(a_run(), monkeypatch, actors=2)
-    assert shared.training == pytest.approx(alone.training * 2 / 3)  # three blocks
-    half = shares(a_run(participation="fixed", participation_rate=0.5), monkeypatch)
-    assert half.training == alone.training / 2
-
-
-def test_attacks_on_updates_shadows_and_replicas_are_part_of_it(monkeypatch):
-    run = a_run(rounds=3, attacks=[{"name": "sia", "targets": 5}])
-    assert shares(run, monkeypatch).attacks == pytest.approx(3 * 8 * 8 * 5 * 10, rel=0.01)
-    attack = {"name": "shadow_mia", "every": 5, "shadows": 3}
-    of_models = shares(a_run(rounds=3, attacks=[attack]), monkeypatch)
-    data = partition_data(a_run(rounds=3, attacks=[attack]), Path())
-    plain = shares(a_run(rounds=3), monkeypatch)
-    size = min(8 * 12, len(data.shadow) // 2)
-    assert size == 8 * 12  # so each of the three is trained like the run itself, and asked about as many others, too
-    assert of_models.shadows == 3 * (plain.training + 2 * size * 10)
-    replicas = shares(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]), monkeypatch)
-    # Eight pairs of four federations, each as long as the run itself, and their models are looked at.
-    assert replicas.replicas >= 32 * (plain.training + plain.evaluation)
-    assert replicas.replicas == pytest.approx(32 * (plain.training + plain.evaluation), rel=0.6)
-
-
-def test_replicas_on_halves_are_part_of_it(monkeypatch):
-    attack = {"name": "calibrated_mia", "replicas": 8, "pool": "training"}
-    run = a_run(rounds=3, participation="fixed", participation_rate=0.5, attacks=[attack])
-    found = shares(run, monkeypatch)
-    # A replica trains on half of 12 examples of 8 clients, and is asked about all of them; two tasks of four.
-    assert found.replicas == 8 * (0.5 * 3 * 8 * 6 * 2 + 10 * 8 * 12)
-    assert shares(run, monkeypatch, actors=2).replicas == found.replicas / 2
-    assert found.attacks >= 10 * 8 * 12  # the run's own models are asked, too
-    matched = shares(a_run(rounds=3, attacks=[attack | {"pool": "matched"}]), monkeypatch)
-    assert matched.replicas == 8 * (3 * 8 * 12 * 2 + 10 * 2 * 8 * 12)
-    loop = {"epochs": 2, "batch_size": 5, "clients_per_job": 3, "backend": "loop"}
-    assert shares(a_run(rounds=3, training=loop, attacks=[attack]), monkeypatch, actors=3).replicas == pytest.approx(
-        3 * (3 * 8 * 6 * 2 + 10 * 8 * 12)  # eight tasks of one replica by three workers
-    )
-
-
-EVERYTHING: dict[str, dict[str, Any]] = {
-    "groups and shadows": {
-        "clustering": {"name": "ifca", "clusters": 2},
-        "training": {"epochs": 10, "batch_size": 10, "lr": 0.1},
-        "attacks": [{"name": "shadow_mia", "every": 5}],
-    },
-    "curvature and source inference": {
-        "objective": "finp",
-        "curvature": {"solver": "power", "power_steps": 30, "trace": "hutchinson", "probes": 30, "tolerance": 1e-9},
-        "training": {"epochs": 5, "batch_size": 10},
-        "attacks": [{"name": "sia", "targets": 10}],
-    },
-    "replicas": {
-        "training": {"epochs": 5, "batch_size": 10, "backend": "loop"},
-        "attacks": [{"name": "cia", "replicas": 2, "interval": False, "rounds": [5]}],
-    },
-    "replicas on halves": {
-        "training": {"epochs": 5, "batch_size": 10},
-        "attacks": [{"name": "calibrated_mia", "replicas": 8}],
-    },
-}
-
-
-@pytest.mark.slow  # on a machine that does other things as well, steps take longer than their processor time
-@pytest.mark.parametrize("given", EVERYTHING.values(), ids=EVERYTHING)
-def test_the_estimate_is_within_a_factor_of_two_of_the_processor_time_of_a_run(tmp_path, given):
-    estimated = an_estimator(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given)).shares(run)
-    started, one = time.process_time(), inline_trial(run, tmp_path)
-    while not one.done:
-        one.advance()
-    taken = time.process_time() - started
-    # Beside processes of their own there are further seconds, which this trial does not take.
-    messages = trial.TRIAL_SECONDS + 10 * (trial.ROUND_SECONDS + 3 * 2 * trial.JOB_SECONDS)
-    assert taken / 2 < estimated.total < 2 * taken + messages

@@ -1,0 +1,43 @@
+"""Clients whose examples are all different, and source inference from losses that a test gives."""
+
+import numpy as np
+
+from attacks.interfaces import SeenRound
+from attacks.sia import Config, conclude
+from datasets.federation import Examples, Federation
+from orchestrator.trial.random_streams import stream
+
+
+def fixed(purpose, *place):
+    return stream(0, purpose, *place)
+
+
+def dealt(sizes, tests=8):
+    """Clients with ``sizes`` training examples and ``tests`` test examples each, all of them different."""
+    clients, train = len(sizes), sum(sizes)
+    x = np.arange(train + clients * tests, dtype=np.float32)[:, None]
+    examples = Examples(x, np.arange(len(x)) % 2)
+    return Federation(
+        name="dealt",
+        classes=2,
+        train=examples[:train],
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        groups=np.zeros(clients, int),
+        group_names=("all",),
+        strengths=np.zeros(clients, np.float32),
+        example_strengths=np.zeros(train, np.float32),
+        test=examples[train:],
+        test_owner=np.repeat(np.arange(clients), tests),
+        nonmembers=examples[:0],
+        nonmember_owner=np.empty(0, int),
+        shadow=examples[:0],
+    )
+
+
+def concluded(losses, config=None, data=None, clients=None):
+    """The exposure that follows from ``losses`` [models, owners, n], of all clients unless said otherwise."""
+    losses = np.asarray(losses, float)
+    clients = np.arange(losses.shape[1]) if clients is None else clients
+    data = data if data is not None else dealt([4] * losses.shape[1])
+    observed = losses.reshape(len(losses), -1)
+    return conclude(config or Config(), SeenRound(data, observed, clients, 0, fixed))
