@@ -1,17 +1,16 @@
-"""The command line of ``fedpriv`` with its subcommands run, report, list and ui."""
+"""The command line of ``fedpriv``: it finds the subcommand and turns errors into sentences and exit codes."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from orchestrator.cluster.ray_session import StallError
-from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.exit_codes import FINISHED, INTERRUPTED, REFUSED, SOME_FAILED
+from orchestrator.config.errors import ConfigError
+from orchestrator.exit_codes import INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.results.folder import WriteError
+from orchestrator.subcommands import subcommands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,81 +47,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure which clients are exposed to which inference attacks, under which defenses, and at what cost.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands)
-    report = commands.add_parser(
-        "report", help="write the tables and figures of a sweep, with the published numbers for comparison"
-    )
-    report.add_argument("folder", type=Path, help="RESULTS/<sweep>")
-    report.set_defaults(command=_report)
-    listing = commands.add_parser(
-        "list", add_help=False, help="list the data sets, models, attacks and other components"
-    )
-    listing.add_argument("name", nargs="?", help="a component whose fields to show")
-    listing.add_argument(
-        "--help", "-h", nargs="?", const="", dest="asked", help="--help NAME shows the fields of the component, too"
-    )
-    listing.set_defaults(command=_list)
-    ui = commands.add_parser("ui", help="open the results in the MLflow UI")
-    ui.add_argument(
-        "results", nargs="?", type=Path, default=Path("results"), help="the results folder (default: results)"
-    )
-    ui.add_argument("--host", default="127.0.0.1")
-    ui.add_argument("--port", type=int, default=5000)
-    ui.set_defaults(command=_ui)
+    for name, module in subcommands().items():
+        command = commands.add_parser(name, help=module.HELP, add_help=not getattr(module, "OWN_HELP", False))
+        module.arguments(command)
+        command.set_defaults(command=module.execute)
     return parser
-
-
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser("run", help="run a sweep, or resume it where it stopped")
-    run.add_argument("sweep", type=Path, metavar="SWEEP.yaml")
-    run.add_argument("--results", type=Path, default=Path("results"), help="folder for the results (default: results)")
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="sets",
-        help="override a value of the sweep file",
-    )
-    run.add_argument("--address", help="address of a running Ray cluster (default: RAY_ADDRESS, else this machine)")
-    run.add_argument(
-        "--tracking-uri", help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)"
-    )
-    run.add_argument(
-        "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
-    )
-    run.set_defaults(command=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
-    from orchestrator.commands import run
-
-    return run(options.sweep, options.sets, options.results, options.address, options.tracking_uri, dry=options.dry_run)
-
-
-def _report(options: argparse.Namespace) -> int:
-    from orchestrator.commands import report
-
-    return report(options.folder)
-
-
-def _list(options: argparse.Namespace) -> int:
-    from orchestrator.config.listing import listing
-
-    print(listing(options.asked or options.name))
-    return FINISHED
-
-
-def _ui(options: argparse.Namespace) -> int:
-    from orchestrator.tracking.mlflow_store import TrackingError, ui
-
-    try:
-        argv, environment = ui(options.results, options.port, options.host)
-    except TrackingError as error:
-        raise ConfigError([ConfigProblem(str(error), file="ui")]) from error
-    # MLflow's start page shows its features for language models; this address opens the list of experiments.
-    print(f"open http://{options.host}:{options.port}/#/experiments?workflowType=machine_learning", flush=True)
-    os.execvpe(argv[0], argv, environment)
 
 
 if __name__ == "__main__":

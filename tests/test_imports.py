@@ -37,6 +37,7 @@ LAYERS = (
     ("orchestrator.estimates",),
     ("orchestrator.dry_run",),
     ("orchestrator.commands",),
+    ("orchestrator.subcommands",),
     ("orchestrator.cli",),
 )
 ROOMS = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -1,0 +1,32 @@
+"""``fedpriv ui``: start MLflow on the results."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+HELP = "open the results in the MLflow UI"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "results", nargs="?", type=Path, default=Path("results"), help="the results folder (default: results)"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=5000)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Become the MLflow server; return only if it cannot be started."""
+    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.tracking.mlflow_store import TrackingError, ui
+
+    try:
+        argv, environment = ui(options.results, options.port, options.host)
+    except TrackingError as error:
+        raise ConfigError([ConfigProblem(str(error), file="ui")]) from error
+    # MLflow's start page shows its features for language models; this address opens the list of experiments.
+    print(f"open http://{options.host}:{options.port}/#/experiments?workflowType=machine_learning", flush=True)
+    os.execvpe(argv[0], argv, environment)
