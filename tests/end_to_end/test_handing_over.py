@@ -50,6 +50,7 @@ def fragile(monkeypatch, tmp_path):
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
+@pytest.mark.slow
 def test_a_trial_whose_process_dies_before_it_began_is_taken_up_again(fragile, tmp_path, capsys):
     code = run(fragile, [], tmp_path / "results", None, None, dry=False)
     told = capsys.readouterr().out
