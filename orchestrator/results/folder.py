@@ -72,6 +72,11 @@ class TrialFolder:
         return self.path / "result.json"
 
     @property
+    def error(self) -> Path:
+        """``error.txt``: the traceback of a trial that failed."""
+        return self.path / "error.txt"
+
+    @property
     def state(self) -> Path:
         """The folder that only an unfinished trial needs: its checkpoint and the parts of its tables by round."""
         return self.path / "state"

@@ -103,7 +103,7 @@ class Driver(tune.Trainable):
         diverged = isinstance(cause, DivergenceError | FloatingPointError)
         reason = str(cause) if diverged else f"{type(cause).__name__}: {cause}"
         if not diverged:
-            write_atomically(self.folder.path / "error.txt", traceback.format_exc().encode())
+            write_atomically(self.folder.error, traceback.format_exc().encode())
         status = "diverged" if diverged else "failed"
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
 

@@ -19,12 +19,14 @@ from rich.text import Text
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
 from orchestrator.model_use import foreign_models
 from orchestrator.tracking.labels import scalar_metrics
+from orchestrator.tracking.remaining import Pace, duration, remaining_seconds
 
 PLAIN_WIDTH = 140  # columns of output to a file or a pipe
 NOTE = 22  # minimum columns of a note below a title
 RECENT = 8  # finished trials that stay visible in the live table, at most
 AROUND = 5  # lines of the live table besides trials: progress, headings and the cursor's line
 TITLE = 28  # columns that titles may keep, so that trials can be distinguished, before a metric is left out
+ESTIMATE_SECONDS = 60.0  # from one estimate to the next where there is no live table
 DASH = "–"
 
 
@@ -61,6 +63,10 @@ class ScreenTrial:
         """Whether the trial has ended."""
         return self.status not in ("waiting", "running")
 
+    def seconds(self, now: float) -> float | None:
+        """How long the trial has run; None if it has not started in this session."""
+        return None if self.began is None else (now if self.ended is None else self.ended) - self.began
+
 
 class Screen:
     """A listener of `orchestrator.tracking.events.TrialEvents` that shows progress, with a live table on a terminal."""
@@ -79,6 +85,7 @@ class Screen:
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far
         self.began = clock()
+        self.estimated: float | None = None  # when the time left was last said in a line of its own
         self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self.table)
 
     def __enter__(self) -> Screen:
@@ -114,6 +121,7 @@ class Screen:
                 metrics = _scalars(row, self.names)
                 self.say(f"{self._done()}  {shown.title}  round {row['round'] + 1}/{shown.rounds}  {metrics}")
                 self._say_foreign(shown, row)
+            self._say_left()
 
     def on_note(self, trial: str, note: str) -> None:
         """Show a short message about a trial."""
@@ -133,6 +141,7 @@ class Screen:
             self.say(f"{shown.title}  {shown.status}: {shown.reason}")
         elif not self.console.is_terminal:
             self.say(f"{self._done()}  {shown.title}  finished in {record['seconds']:.1f} s")
+            self._say_left()
 
     def table(self) -> Group:
         """The current live table, no wider than the console."""
@@ -140,8 +149,25 @@ class Screen:
         running = [shown for shown in self.trials.values() if shown.status == "running"]
         lines = sum(2 if shown.note else 1 for shown in running)
         room = min(RECENT, max(0, self.console.height - AROUND - lines), len(over))
-        head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}"
+        head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{self._left(', {} left')}"
         return Group(Text(head, style="bold"), self._grid(over[len(over) - room :] + running))
+
+    def _left(self, sentence: str) -> str:
+        """``sentence`` with the time that the sweep still takes; empty before the first round and after the last one."""
+        now = self.clock()
+        paces = [
+            Pace(shown.rounds, shown.done, shown.seconds(now), shown.status == "running", shown.status == "finished")
+            for shown in self.trials.values()
+        ]
+        seconds = remaining_seconds(paces, self.total)
+        return sentence.format(duration(seconds)) if seconds else ""
+
+    def _say_left(self) -> None:
+        """Say how long the sweep still takes, unless that was said a moment ago."""
+        now = self.clock()
+        if (self.estimated is None or now - self.estimated >= ESTIMATE_SECONDS) and (left := self._left("{} left")):
+            self.estimated = now
+            self.say(f"{self._done()}  {left}")
 
     def _grid(self, trials: list[ScreenTrial]) -> Table:
         columns = table_columns(self.names, live=True) if self.names else []
@@ -165,8 +191,8 @@ class Screen:
 
     def _time(self, shown: ScreenTrial) -> str:
         """The running time of a trial, as text."""
-        until = self.clock() if shown.ended is None else shown.ended
-        return "" if shown.began is None else clock_time(until - shown.began)
+        seconds = shown.seconds(self.clock())
+        return "" if seconds is None else clock_time(seconds)
 
     def _done(self) -> str:
         return f"[{sum(shown.over for shown in self.trials.values())}/{self.total}]"

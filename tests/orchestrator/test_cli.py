@@ -24,7 +24,7 @@ def sweep(tmp_path) -> Path:
 def refused(tmp_path, sweep, capsys, monkeypatch):
     """Run the command with options; it must be refused, start nothing and write nothing. Returns what it says."""
     results = tmp_path / "results"
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
 
     def _refused(*options: str, file: Path = sweep, into: Path = results) -> str:
         before = sorted(tmp_path.rglob("*"))
@@ -64,7 +64,8 @@ def test_more_actors_than_the_machine_can_take(refused):
 
 def test_a_gpu_where_there_is_none(refused, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "GPU" in refused("--set", "base.training.device=cuda")
+    said = refused("--set", "base.training.device=cuda")
+    assert "base.training.device: no GPU was found here, and a trial needs one" in said
 
 
 def test_more_clients_than_examples(refused):
