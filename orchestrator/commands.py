@@ -141,7 +141,8 @@ def _run(
             return code
     with ray_log() as log:
         try:
-            with ray_session(target, place) as nodes:
+            screen.stage = "starting Ray" if target.address is None else "joining the cluster"
+            with screen, ray_session(target, place) as nodes:
                 if target.address is not None:
                     screen.say(joined(target, nodes))
                 for sentence in _ready(sweep, folder, place, nodes):
@@ -194,6 +195,7 @@ def _train(
     tracker.sweep_started(origin(trials[0].run.training.config.device))
     progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
     write_trials(folder, trial_rows(folder, trials))
+    screen.stage = "starting the processes of the first trials"
     with screen:
         try:
             for sentence in run_trials(sweep, folder, missing, place, nodes, progress, commit(), search):

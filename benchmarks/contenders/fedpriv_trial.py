@@ -30,8 +30,8 @@ from work import ClientExamples, Work, read_examples, read_initial, read_work
 
 from algorithms.core.messages import Weights
 from datasets.federation import Examples, Federation
-from orchestrator.cluster.placement import placement
 from orchestrator.cluster.address import Target
+from orchestrator.cluster.placement import placement
 from orchestrator.cluster.ray_session import ray_session
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve

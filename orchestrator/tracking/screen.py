@@ -84,6 +84,7 @@ class Screen:
         self.clock = clock
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far
+        self.stage = ""  # what happens before the first trial has begun
         self.began = clock()
         self.estimated: float | None = None  # when the time left was last said in a line of its own
         self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self.table)
@@ -149,7 +150,8 @@ class Screen:
         running = [shown for shown in self.trials.values() if shown.status == "running"]
         lines = sum(2 if shown.note else 1 for shown in running)
         room = min(RECENT, max(0, self.console.height - AROUND - lines), len(over))
-        head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{self._left(', {} left')}"
+        later = self._left(", {} left") if over or running else f", {self.stage}" if self.stage else ""
+        head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{later}"
         return Group(Text(head, style="bold"), self._grid(over[len(over) - room :] + running))
 
     def _left(self, sentence: str) -> str:
