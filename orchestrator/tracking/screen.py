@@ -178,8 +178,9 @@ class Screen:
         table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
         for heading in ("trial", "round", "time", "status", *(column.heading for column in kept)):
             table.add_column(heading, justify="left" if heading in ("trial", "status") else "right", no_wrap=True)
+        common = common_words([shown.title for shown in self.trials.values()])
         for shown, end in zip(trials, ends, strict=True):
-            name = shorten(shown.title, title) + (f"\n{_cut(shown.note, title)}" if shown.note else "")
+            name = shorten(shown.title, title, common) + (f"\n{_cut(shown.note, title)}" if shown.note else "")
             cells = [name, *end, *(_cell(shown.values, column) for column in kept)]
             table.add_row(*map(Text, cells), style="dim" if shown.over else "")
         return table
@@ -215,14 +216,34 @@ def clock_time(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
-def shorten(title: str, width: int) -> str:
-    """Shorten a trial's title to ``width`` columns: first the keys are cut, and if that is not enough, the middle.
+def shorten(title: str, width: int, common: Collection[str] = ()) -> str:
+    """Shorten a trial's title to ``width`` columns.
+
+    First the keys are cut. If that is not enough, words in ``common`` are left out, and at last the middle is cut.
 
     >>> shorten("ifca_mir minority_ratio=0.1 seed=0", 26)
     'ifca_mir minor…=0.1 seed=0'
+    >>> shorten("privacy=global_dp clip 1.0 noise_multiplier 8 seed=0", 24, {"clip", "1.0", "noise_multiplier"})
+    'pri…=global_dp 8 se…=0'
     """
     short = _cut_keys(title, width)
+    if len(short) > width:
+        short = _cut_keys(_without(title, common), width)
     return short if len(short) <= width else f"{short[: width // 2]}…{short[len(short) - (width - 1) // 2 :]}"
+
+
+def common_words(titles: Collection[str]) -> set[str]:
+    """The words that titles can do without, because all have them; none if titles would then be the same.
+
+    >>> sorted(common_words(["finp beta 0.1 seed=0", "finp beta 0.5 seed=0"]))
+    ['beta', 'finp', 'seed=0']
+    """
+    common = set.intersection(*(set(title.split()) for title in titles)) if len(titles) > 1 else set()
+    return common if len({_without(title, common) for title in titles}) == len(set(titles)) else set()
+
+
+def _without(title: str, words: Collection[str]) -> str:
+    return " ".join(word for word in title.split(" ") if word not in words) or title
 
 
 def _cut_keys(title: str, width: int) -> str:

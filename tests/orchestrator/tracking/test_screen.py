@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.tracking.screen import Screen, shorten
+from orchestrator.tracking.screen import Screen, common_words, shorten
 
 ROUND = {"round": 6, "seconds": 1.5, "attacked": False, "loss": 0.41, "train_accuracy": 0.83, "accuracy": 0.8}
 ROUND |= {"aggregated_accuracy": 0.81, "test_accuracy": 0.79, "f1_macro": 0.78, "risk_gap": float("nan")}
@@ -241,6 +241,24 @@ def test_before_the_first_round_and_after_the_last_trial_no_time_is_left_to_tell
     screen.on_rounds("0", [dict(ROUND) | {"round": 2}])
     screen.on_ended("0", {"status": "finished", "metrics": {}, "seconds": 1.0})
     assert drawn(screen)[0] == "1 of 1 trials ended, 0:00"
+
+
+def test_what_titles_have_in_common_goes_before_what_tells_trials_apart() -> None:
+    screen, _ = sweep("plain", 60)
+    screen.trials.clear()
+    for number in (0.5, 2, 8):
+        title = f"privacy=metric_privacy clip 1.0 noise_multiplier {number} audit_every 1 calibrate median seed=0"
+        screen.on_planned(title, title, {"rounds": 20})
+        screen.on_started(title)
+    screen.on_rounds(title, [dict(ROUND) | dict(GROUPED)])
+    lines = drawn(screen)[-3:]
+    assert [line.split()[0] for line in lines] == ["0.5", "2", "8"]
+    assert max(map(len, drawn(screen))) <= 60
+
+
+def test_titles_stay_apart_whatever_they_have_in_common() -> None:
+    assert common_words(["clip 1 noise 2", "noise 1 clip 2", "clip 1 noise"]) == set()
+    assert common_words(["lr=0.1"]) == set()
 
 
 FOREIGN = {"own_clients_minority": 4, "clients_minority": 29, "own_clients_majority": 11, "clients_majority": 11}
