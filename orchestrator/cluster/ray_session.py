@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cluster.address import ClusterError, Target
+from orchestrator.cluster.address import ALONE, ClusterError, Target
 from orchestrator.cluster.placement import Placement
 
 # Ray's own settings for starting it on one machine.
@@ -80,7 +80,8 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
     try:
         _connect(target, place)
     except Exception as error:  # Ray also raises plain exceptions, for example if a busy machine is too slow for it
-        raise ClusterError(f"cannot use Ray ({target}): {_reason(error)}") from error
+        other = f"; {ALONE}" if target.address and target.origin != "--address" else ""
+        raise ClusterError(f"cannot use Ray ({target}): {_reason(error)}{other}") from error
     loading.join()  # two threads must not load the same packages at once
     try:
         yield [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -79,8 +79,10 @@ def _fit(
 
     from orchestrator.scheduling.driver import Driver
 
+    driver: Any = tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles]))
+    driver.__name__ = driver.__qualname__ = "Driver"  # as Ray's dashboard shows it, not as Tune's helper calls it
     tuner = tune.Tuner(
-        tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
+        driver,
         param_space=space,
         tune_config=tune.TuneConfig(
             reuse_actors=True, trial_name_creator=tune_trial_name, trial_dirname_creator=tune_trial_id, **order

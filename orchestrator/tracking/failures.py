@@ -58,7 +58,7 @@ def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Map
 
 
 def _line(folder: Folder, row: Mapping[str, Any], title: str) -> str:
-    reason = " ".join(str(row["reason"] or "the reason is unknown").split())
+    reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
     shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
     log = folder.trial(row["id"]).error
     parts = [f"{title}  {row['status']}: {shown}", advice(reason), f"log: {log}" if log.exists() else ""]

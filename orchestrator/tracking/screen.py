@@ -165,9 +165,10 @@ class Screen:
         return sentence.format(duration(seconds)) if seconds else ""
 
     def _say_left(self) -> None:
-        """Say how long the sweep still takes, unless that was said a moment ago."""
+        """Say how long the sweep still takes, unless that was said a moment ago, or processes still warm up."""
         now = self.clock()
-        if (self.estimated is None or now - self.estimated >= ESTIMATE_SECONDS) and (left := self._left("{} left")):
+        last = self.began - ESTIMATE_SECONDS / 2 if self.estimated is None else self.estimated
+        if now - last >= ESTIMATE_SECONDS and (left := self._left("{} left")):
             self.estimated = now
             self.say(f"{self._done()}  {left}")
 

@@ -69,6 +69,13 @@ def test_a_token_that_the_cluster_refuses_is_named(started):
             pass
 
 
+def test_a_cluster_that_nobody_named_and_that_cannot_be_used_can_be_left_aside(started):
+    started.failing.starts = 9
+    with pytest.raises(ClusterError, match="too slow; --address local starts Ray on this machine"):
+        with ray_session(Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster"), PLACE):
+            pass
+
+
 def test_a_cluster_that_nobody_named_is_joined_with_a_word_on_why():
     nodes = [{"CPU": 4.0}] * 3
     assert joined(THERE, nodes) == "joined the Ray cluster at 10.0.0.1:6379 (3 nodes, 12 CPUs)"
