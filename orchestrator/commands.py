@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator.cluster.address import ClusterError, Target, find_target
+from orchestrator.cluster.address import LOCAL, ClusterError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
 from orchestrator.cluster.nodes import node_problems
@@ -66,8 +66,10 @@ def run(
     folder = Folder(results.expanduser().absolute() / sweep.name)
     place = _common_placement(sweep, trial_specs(sweep))
     problems = [] if dry else _folder_problems(folder, sweep) + _server_problems(tracking_uri)
-    target = Target() if dry else _target(address)
-    if target.address is None:
+    target, unreachable = (Target(), []) if dry else _target(address)
+    problems += unreachable
+    elsewhere = (address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
+    if not unreachable and target.address is None and not (dry and elsewhere):
         problems += _misfit(sweep, place, local_nodes(place))
     if not problems:
         _announce(sweep, target, tracking_uri, dry)
@@ -86,11 +88,11 @@ def run(
     return _run(sweep, folder, trials, place, target, tracking_uri, search)
 
 
-def _target(address: str | None) -> Target:
+def _target(address: str | None) -> tuple[Target, list[ConfigProblem]]:
     try:
-        return find_target(address, os.environ)
+        return find_target(address, os.environ), []
     except ClusterError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
+        return Target(), [ConfigProblem(str(error), file="--address")]
 
 
 def _announce(sweep: Sweep, target: Target, uri: str | None, dry: bool) -> None:

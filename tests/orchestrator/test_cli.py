@@ -197,3 +197,19 @@ def test_an_address_without_a_cluster_is_refused_before_anything_starts(refused)
     said = refused("--address", f"127.0.0.1:{port}")
     assert f"--address: no Ray cluster answers at 127.0.0.1:{port}: connection refused" in said
     assert "--address local starts Ray on this machine" in said
+
+
+def test_the_plan_for_a_cluster_is_not_measured_by_this_machine(sweep, monkeypatch, capsys):
+    """What a cluster holds is known once it is joined, and a plan joins none."""
+    monkeypatch.setattr("orchestrator.dry_run.plan", lambda *_: "the plan")
+    options = [str(sweep), "--dry-run", "--set", "resources.client_actors=4000"]
+    assert main(["run", *options, "--address", "10.0.0.1:6379"]) == 0
+    assert "the plan" in capsys.readouterr().out
+    assert main(["run", *options, "--address", "local"]) == 2
+
+
+def test_a_wrong_address_is_told_together_with_what_else_is_wrong(refused):
+    said = refused("--address", "head", "--tracking-uri", "htp://host")
+    assert "--address: head is no address of a Ray cluster" in said
+    assert "--tracking-uri: 'htp' is no scheme" in said
+    assert "2 problems" in said
