@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from orchestrator.cluster.address import LOCAL, ClusterError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
 from orchestrator.cluster.nodes import node_problems
-from orchestrator.cluster.placement import Placement, misfit, placement
-from orchestrator.cluster.ray_session import ClusterError, StallError, local_nodes, ray_session
+from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
+from orchestrator.cluster.ray_log import ray_log
+from orchestrator.cluster.ray_session import StallError, joined, local_cpus, local_nodes, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
@@ -29,12 +31,15 @@ from orchestrator.results.tables import write_trials
 from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_rows, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
+from orchestrator.tracking.failures import failure_lines
 from orchestrator.tracking.screen import Screen
+from orchestrator.tracking.server import server_note, server_problem
 from orchestrator.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
 
+READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
@@ -47,7 +52,7 @@ def run(
         path: the sweep file.
         sets: overrides of the sweep file, as ``key=value``.
         results: the folder of all sweeps; the sweep's own folder is below it.
-        address: a Ray cluster to join; None for RAY_ADDRESS or this machine.
+        address: a Ray cluster to join; None for RAY_ADDRESS, a cluster that runs on this machine, or this machine alone.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
         dry: print the plan and start nothing.
 
@@ -60,10 +65,14 @@ def run(
     sweep = load_sweep(path, sets)
     folder = Folder(results.expanduser().absolute() / sweep.name)
     place = _common_placement(sweep, trial_specs(sweep))
-    problems = [] if dry else _folder_problems(folder, sweep)
-    remote = address or os.environ.get("RAY_ADDRESS")
-    if not remote:
+    problems = [] if dry else _folder_problems(folder, sweep) + _server_problems(tracking_uri)
+    target, unreachable = (Target(), []) if dry else _target(address)
+    problems += unreachable
+    elsewhere = (address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
+    if not unreachable and target.address is None and not (dry and elsewhere):
         problems += _misfit(sweep, place, local_nodes(place))
+    if not problems:
+        _announce(sweep, target, tracking_uri, dry)
     problems += data_problems(sweep, download=not problems and not dry)
     if problems:
         raise ConfigError(problems)
@@ -76,7 +85,30 @@ def run(
         missing = [*remaining_trials(folder, trials, sweep.tune), *ahead]
         Console(highlight=False).print(plan(sweep, [*trials, *ahead], missing, place))
         return FINISHED
-    return _run(sweep, folder, trials, place, address, tracking_uri, search)
+    return _run(sweep, folder, trials, place, target, tracking_uri, search)
+
+
+def _target(address: str | None) -> tuple[Target, list[ConfigProblem]]:
+    try:
+        return find_target(address, os.environ), []
+    except ClusterError as error:
+        return Target(), [ConfigProblem(str(error), file="--address")]
+
+
+def _announce(sweep: Sweep, target: Target, uri: str | None, dry: bool) -> None:
+    """Say at once what was understood, because loading data and starting Ray take a while."""
+    count = f"{sweep.name}: {sweep.samples if sweep.space else len(sweep.runs)} trials"
+    here = f"on this machine ({local_cpus()} CPUs)"
+    if dry:
+        print(f"{count}; timing a few steps of each kind {here}", flush=True)
+    elif target.address is None:
+        print(f"{count} {here}; loading the data and starting Ray take about {READY_SECONDS} s", flush=True)
+    else:
+        print(f"{count} on {target}", flush=True)
+    if target.note:
+        print(f"{target.note}; Ray is started on this machine instead", flush=True)
+    if not dry and (note := server_note(uri)):
+        print(note, flush=True)
 
 
 def _search(sweep: Sweep, folder: Folder) -> Search | None:
@@ -92,7 +124,7 @@ def _run(
     folder: Folder,
     trials: list[TrialSpec],
     place: Placement,
-    address: str | None,
+    target: Target,
     uri: str | None,
     search: Search | None,
 ) -> int:
@@ -109,14 +141,23 @@ def _run(
             if tracker.behind:
                 tracker.close(CLOSE_SECONDS)
             return code
-    try:
-        with ray_session(address, place) as nodes:
-            for sentence in _ready(sweep, folder, place, nodes):
-                screen.say(sentence)
-            with _claim_folder(folder, sweep):
-                return _train(sweep, folder, trials, missing, place, nodes, screen, uri, search)
-    except ClusterError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
+    with ray_log() as log:
+        try:
+            screen.stage = "starting Ray" if target.address is None else "joining the cluster"
+            with screen, ray_session(target, place) as nodes:
+                if target.address is not None:
+                    screen.say(joined(target, nodes))
+                for sentence in _ready(sweep, folder, place, nodes):
+                    screen.say(sentence)
+                with _claim_folder(folder, sweep):
+                    code = _train(sweep, folder, trials, missing, place, nodes, screen, uri, search)
+        except ClusterError as error:
+            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file="--address")]) from error
+        except StallError as error:
+            raise StallError(f"{error}{log.keep()}") from error
+        if code == SOME_FAILED and (where := log.keep()):
+            screen.say(where.strip(" ()"))
+        return code
 
 
 def _ready(sweep: Sweep, folder: Folder, place: Placement, nodes: list[dict[str, float]]) -> list[str]:
@@ -156,6 +197,7 @@ def _train(
     tracker.sweep_started(origin(trials[0].run.training.config.device))
     progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
     write_trials(folder, trial_rows(folder, trials))
+    screen.stage = "starting the processes of the first trials"
     with screen:
         try:
             for sentence in run_trials(sweep, folder, missing, place, nodes, progress, commit(), search):
@@ -192,6 +234,8 @@ def _close(
         screen.say(sentence)
     screen.say(f"results in {folder.path}, tables and figures in {folder.report}")
     screen.say(f"fedpriv ui {folder.path.parent}   opens them in MLflow")
+    for sentence in failure_lines(folder, rows, {trial.id: trial.title for trial in trials}):
+        screen.say(sentence)
     return SOME_FAILED if bad else FINISHED
 
 
@@ -228,9 +272,15 @@ def _common_placement(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
     return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
 
 
+def _server_problems(tracking_uri: str | None) -> list[ConfigProblem]:
+    sentence = server_problem(tracking_uri)
+    return [ConfigProblem(sentence, file="--tracking-uri")] if sentence else []
+
+
 def _misfit(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
     sentence = misfit(place, nodes)
-    return [sweep.problem(sentence, "resources")] if sentence else []
+    key = ("base", "training", "device") if sentence == NO_GPU and not sweep.resources.reserve_gpu else ("resources",)
+    return [sweep.problem(sentence, *key)] if sentence else []
 
 
 def _folder_problems(folder: Folder, sweep: Sweep) -> list[ConfigProblem]:

@@ -21,6 +21,7 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates.trial import Estimator, Shares
 from orchestrator.estimates.work import whole_batches
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
+from orchestrator.tracking.remaining import duration
 from orchestrator.trial import worker_session
 from orchestrator.trial.federation import federation_key
 
@@ -90,7 +91,7 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
             remarks[remark] = None
     slowdown = max(1.0, min(count, len(missing)) * place.actors * missing[0].run.training.config.threads / local_cpus())
     seconds = START_SECONDS + makespan([one.total for one in each], count) * slowdown
-    first = f"estimate: {_duration(seconds)} on this machine, based on steps timed just now"
+    first = f"estimate: {duration(seconds)} on this machine, based on steps timed just now"
     return [first, _spent(each), *_others(), *remarks]
 
 
@@ -115,10 +116,4 @@ def _spent(each: Sequence[Shares]) -> str:
     total = sum(each, Shares())
     shares = sorted(total.named().items(), key=lambda item: -item[1])
     named = [f"{name} {100 * s / total.total:.0f} %" for name, s in shares if 100 * s >= FEWEST_PERCENT * total.total]
-    return f"a trial takes {_duration(total.total / len(each))}: {', '.join(named)}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+    return f"a trial takes {duration(total.total / len(each))}: {', '.join(named)}"

@@ -1,7 +1,12 @@
 """What tests of every folder share. Nothing heavy is imported before a test asks for it."""
 
+import os
+
 import pytest
 from hypothesis import settings
+
+# Tests start a Ray of their own; somebody else's that runs on this machine would otherwise be joined.
+os.environ.setdefault("RAY_ADDRESS", "local")
 
 # The first example of a property imports what it needs, which takes longer than hypothesis allows on a busy machine.
 settings.register_profile("unhurried", deadline=None)

@@ -30,6 +30,7 @@ from work import ClientExamples, Work, read_examples, read_initial, read_work
 
 from algorithms.core.messages import Weights
 from datasets.federation import Examples, Federation
+from orchestrator.cluster.address import Target
 from orchestrator.cluster.placement import placement
 from orchestrator.cluster.ray_session import ray_session
 from orchestrator.config.resources import Resources
@@ -121,7 +122,7 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     resources = Resources(client_actors=work.processes)
     place = placement(resources, run.training.config)
     tune_environment(os.environ)
-    with ray_session("local", place):
+    with ray_session(Target(), place):
         group = placement_group(place.bundles)  # what Tune would reserve for the trial
         ray.get(group.ready())
         clients = ClientPool(place.actor_options(group), resources.timeout_seconds)

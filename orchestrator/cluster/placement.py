@@ -8,6 +8,11 @@ from typing import Any
 
 from orchestrator.config.resources import Resources
 
+NO_GPU = (
+    "no GPU was found here, and a trial needs one; set base.training.device to cpu, or see whether `nvidia-smi` lists "
+    "a GPU and CUDA_VISIBLE_DEVICES does not hide it"
+)
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -69,6 +74,8 @@ def placement(resources: Resources, training: Any) -> Placement:
 
 def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
     """A sentence that says why one trial does not fit on ``nodes`` (resources of each node); None if it fits."""
+    if place.gpu and not any(node.get("GPU") for node in nodes):
+        return NO_GPU
     if _capacity(place.bundles[0], nodes) >= len(place.bundles):
         return None
     need = {name: sum(bundle[name] for bundle in place.bundles) for name in place.bundles[0]}

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cluster.address import ALONE, ClusterError, Target
 from orchestrator.cluster.placement import Placement
 
 # Ray's own settings for starting it on one machine.
@@ -27,10 +28,6 @@ LOCAL_RAY = {
     "enable_metrics_collection": False,
 }
 ACTORS_PER_CORE = 8  # more processes per core only wait for each other and fill the memory
-
-
-class ClusterError(ValueError):
-    """No cluster could be reached or started. The message says which address was tried."""
 
 
 def local_cpus() -> int:
@@ -59,11 +56,11 @@ class StallError(RuntimeError):
 
 
 @contextmanager
-def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str, float]]]:
+def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, float]]]:
     """Join a Ray cluster or start Ray on this machine; shut down at the end only what was started here.
 
     Args:
-        address: the cluster; None for RAY_ADDRESS, and "local" or no address at all to start Ray on this machine.
+        target: the cluster, or this machine, see `orchestrator.cluster.address.find_target`.
         place: what one trial reserves; a local Ray offers at least that many CPUs.
 
     Yields:
@@ -80,21 +77,63 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
     # We report an error in a trial once, in our words; Tune would print the same traceback for every retry.
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    joined = address or os.environ.get("RAY_ADDRESS")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
     try:
-        if joined and joined != "local":
-            ray.init(address=joined, **quiet)
-        else:
-            cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
-            _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
+        _connect(target, place)
     except Exception as error:  # Ray also raises plain exceptions, for example if a busy machine is too slow for it
-        raise ClusterError(f"cannot use Ray ({joined or 'this machine'}): {error}") from error
+        other = f"; {ALONE}" if target.address and target.origin != "--address" else ""
+        raise ClusterError(f"cannot use Ray ({target}): {_reason(error)}{other}") from error
     loading.join()  # two threads must not load the same packages at once
     try:
         yield [node["Resources"] for node in ray.nodes() if node["Alive"]]
     finally:
         ray.shutdown()
+
+
+def _connect(target: Target, place: Placement) -> None:
+    """Join the cluster, or start Ray with as many CPUs as one trial needs."""
+    import ray
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
+    if target.address is not None:
+        ray.init(address=target.address, **quiet)
+        return
+    cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
+    _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
+
+
+def joined(target: Target, nodes: list[dict[str, float]]) -> str:
+    """The sentence that says which cluster was joined, with its nodes (their resources, as `ray_session` gives them).
+
+    >>> joined(Target("10.0.0.1:6379", "--address"), [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}])
+    'joined the Ray cluster at 10.0.0.1:6379 (2 nodes, 12 CPUs, 1 GPU)'
+    """
+    amounts = [_count(len(nodes), "node")]
+    amounts += [_count(sum(node.get(name, 0) for node in nodes), name) for name in ("CPU", "GPU")]
+    of = ", ".join(amount for amount in amounts if not amount.startswith("0 "))
+    return f"joined the Ray cluster at {target.address} ({of}){_unasked(target)}"
+
+
+def _count(amount: float, noun: str) -> str:
+    return f"{amount:g} {noun}{'' if amount == 1 else 's'}"
+
+
+def _unasked(target: Target) -> str:
+    """What to add where a cluster is joined that the user did not name."""
+    return (
+        ""
+        if target.origin.startswith("--")
+        else f", which {target.origin} names; --address local uses this machine alone"
+    )
+
+
+def _reason(error: BaseException | None) -> str:
+    """What went wrong, in Ray's words; a refused token is behind other errors."""
+    first, last = error, error
+    while last is not None:
+        if "authentication" in type(last).__name__.lower():
+            return "the cluster asks for another token; see docs/cluster.md for RAY_AUTH_MODE and RAY_AUTH_TOKEN"
+        last = last.__cause__ or last.__context__
+    return str(first)
 
 
 def _start(**options: Any) -> None:

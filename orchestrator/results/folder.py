@@ -16,8 +16,8 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -70,6 +70,11 @@ class TrialFolder:
     def result(self) -> Path:
         """``result.json``: how the trial ended, with its status, final metrics, duration and provenance."""
         return self.path / "result.json"
+
+    @property
+    def error(self) -> Path:
+        """``error.txt``: the traceback of a trial that failed."""
+        return self.path / "error.txt"
 
     @property
     def state(self) -> Path:
@@ -241,6 +246,16 @@ def claim(folder: Folder, name: str, text: str, digest: str) -> Claim:
         raise FolderError(f"{folder.path} cannot be used: {error}; give another folder with --results") from error
     _sweep_up(folder)
     return Claim(folder, lock, before is not None, before is not None and before.get("digest") != digest)
+
+
+@contextmanager
+def locked(folder: Folder) -> Iterator[None]:
+    """Keep other processes from writing to an existing results folder. Raises FolderError if one does."""
+    lock = _lock(folder)
+    try:
+        yield
+    finally:
+        lock.close()
 
 
 def _undo(folder: Folder, made: list[Path], lock: IO[str] | None) -> None:

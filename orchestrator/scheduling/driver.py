@@ -40,15 +40,23 @@ class Driver(tune.Trainable):
         multiply_with_one_thread()
         trial = TrialConfig.from_dict(config["trial"])
         place, group, timeout = trial.placement, get_current_placement_group(), trial.timeout
-        self.clients = ClientPool(place.actor_options(group), timeout)
+        self.clients = ClientPool(place.actor_options(group), timeout, Path(trial.sweep).name)
         self.shadows = ShadowTasks(Folder(Path(trial.sweep)).shadows, place.shadow_options(group), timeout)
         self._data: tuple[str, Any] = ("", None)
-        self._prepare(trial)
+        self._take(trial)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Prepare another trial with the same actors; True tells Tune that the driver can be reused."""
-        self._prepare(TrialConfig.from_dict(new_config["trial"]))
+        self._take(TrialConfig.from_dict(new_config["trial"]))
         return True
+
+    def _take(self, trial: TrialConfig) -> None:
+        self.clients.title = self.shadows.title = trial.title
+        self._prepare(trial)
+
+    def __repr__(self) -> str:
+        """What Ray's dashboard shows for this process, whichever trial of the sweep it runs."""
+        return f"driver of {Path(self.trial_config.sweep).name}"
 
     def _prepare(self, config: TrialConfig) -> None:
         self.trial_config, self.began = config, time.time()
@@ -103,7 +111,7 @@ class Driver(tune.Trainable):
         diverged = isinstance(cause, DivergenceError | FloatingPointError)
         reason = str(cause) if diverged else f"{type(cause).__name__}: {cause}"
         if not diverged:
-            write_atomically(self.folder.path / "error.txt", traceback.format_exc().encode())
+            write_atomically(self.folder.error, traceback.format_exc().encode())
         status = "diverged" if diverged else "failed"
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
 

@@ -51,6 +51,7 @@ class TrialConfig:
         placement: the processes that it is given.
         timeout: seconds to wait for a process that does not start.
         every_round: whether every round is reported by itself, because a scheduler may stop the trial after each.
+        title: the sweep and the trial's swept values, as Ray's dashboard shows them.
     """
 
     identity: TrialIdentity
@@ -59,6 +60,7 @@ class TrialConfig:
     placement: Placement
     timeout: float
     every_round: bool
+    title: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as plain values."""
@@ -75,6 +77,12 @@ def tune_trial_id(trial: Any) -> str:
     """The id of the trial of ours that Tune's ``trial`` runs."""
     found: str = trial.config["trial"]["identity"]["id"]
     return found
+
+
+def tune_trial_name(trial: Any) -> str:
+    """The name that Tune and Ray's dashboard show for Tune's ``trial``: the sweep and the trial's swept values."""
+    shown: str = trial.config["trial"]["title"]
+    return shown
 
 
 def trial_specs(sweep: Sweep) -> list[TrialSpec]:

@@ -10,7 +10,7 @@ from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.folder import Folder, WriteError
 from orchestrator.results.record import TrialIdentity
-from orchestrator.scheduling.trials import TrialConfig, TrialSpec, trial_specs, tune_trial_id
+from orchestrator.scheduling.trials import TrialConfig, TrialSpec, trial_specs, tune_trial_id, tune_trial_name
 from orchestrator.tracking.events import TrialEvents
 
 if TYPE_CHECKING:
@@ -79,11 +79,13 @@ def _fit(
 
     from orchestrator.scheduling.driver import Driver
 
+    driver: Any = tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles]))
+    driver.__name__ = driver.__qualname__ = "Driver"  # as Ray's dashboard shows it, not as Tune's helper calls it
     tuner = tune.Tuner(
-        tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles])),
+        driver,
         param_space=space,
         tune_config=tune.TuneConfig(
-            reuse_actors=True, trial_name_creator=tune_trial_id, trial_dirname_creator=tune_trial_id, **order
+            reuse_actors=True, trial_name_creator=tune_trial_name, trial_dirname_creator=tune_trial_id, **order
         ),
         run_config=tune.RunConfig(
             name="tune",
@@ -136,6 +138,7 @@ def _trials(
             placement=place,
             timeout=sweep.resources.timeout_seconds,
             every_round=bool(sweep.tune and sweep.tune.scheduler),
+            title=f"{sweep.name} {trial.title}",
         )
 
     return _draw_trials(search, configured) if search else (_list_trials(trials, configured), {})

@@ -22,7 +22,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="sets",
         help="override a value of the sweep file",
     )
-    parser.add_argument("--address", help="address of a running Ray cluster (default: RAY_ADDRESS, else this machine)")
+    parser.add_argument(
+        "--address",
+        help="a Ray cluster: HOST:PORT, auto or local (default: RAY_ADDRESS, else the cluster that `ray start` has "
+        "started on this machine, else a Ray of its own)",
+    )
     parser.add_argument(
         "--tracking-uri", help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)"
     )

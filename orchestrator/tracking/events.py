@@ -100,8 +100,11 @@ class TrialEvents:
         """The trial's process died more often than allowed: record it as failed. The next run of the sweep resumes it."""
         if trial in self.statuses:
             return
-        last = [line for line in Path(error_file).read_text().splitlines() if line.strip()][-1:] if error_file else []
+        text = Path(error_file).read_text() if error_file else ""
+        last = [line for line in text.splitlines() if line.strip()][-1:]
         reason = "its process died: " + (last[0].strip() if last else "the reason is unknown")
         record = {"id": trial, "status": "failed", "reason": reason, "metrics": {}, "seconds": 0.0}
+        if text:
+            write_atomically(self.folder.trial(trial).error, text.encode())
         write_atomically(self.folder.trial(trial).result, json.dumps(record).encode())
         self.on_ended(trial, record)

@@ -19,12 +19,14 @@ from rich.text import Text
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
 from orchestrator.model_use import foreign_models
 from orchestrator.tracking.labels import scalar_metrics
+from orchestrator.tracking.remaining import Pace, duration, remaining_seconds
 
 PLAIN_WIDTH = 140  # columns of output to a file or a pipe
 NOTE = 22  # minimum columns of a note below a title
 RECENT = 8  # finished trials that stay visible in the live table, at most
 AROUND = 5  # lines of the live table besides trials: progress, headings and the cursor's line
 TITLE = 28  # columns that titles may keep, so that trials can be distinguished, before a metric is left out
+ESTIMATE_SECONDS = 60.0  # from one estimate to the next where there is no live table
 DASH = "–"
 
 
@@ -61,6 +63,10 @@ class ScreenTrial:
         """Whether the trial has ended."""
         return self.status not in ("waiting", "running")
 
+    def seconds(self, now: float) -> float | None:
+        """How long the trial has run; None if it has not started in this session."""
+        return None if self.began is None else (now if self.ended is None else self.ended) - self.began
+
 
 class Screen:
     """A listener of `orchestrator.tracking.events.TrialEvents` that shows progress, with a live table on a terminal."""
@@ -78,7 +84,9 @@ class Screen:
         self.clock = clock
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far
+        self.stage = ""  # what happens before the first trial has begun
         self.began = clock()
+        self.estimated: float | None = None  # when the time left was last said in a line of its own
         self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self.table)
 
     def __enter__(self) -> Screen:
@@ -114,6 +122,7 @@ class Screen:
                 metrics = _scalars(row, self.names)
                 self.say(f"{self._done()}  {shown.title}  round {row['round'] + 1}/{shown.rounds}  {metrics}")
                 self._say_foreign(shown, row)
+            self._say_left()
 
     def on_note(self, trial: str, note: str) -> None:
         """Show a short message about a trial."""
@@ -133,6 +142,7 @@ class Screen:
             self.say(f"{shown.title}  {shown.status}: {shown.reason}")
         elif not self.console.is_terminal:
             self.say(f"{self._done()}  {shown.title}  finished in {record['seconds']:.1f} s")
+            self._say_left()
 
     def table(self) -> Group:
         """The current live table, no wider than the console."""
@@ -140,8 +150,27 @@ class Screen:
         running = [shown for shown in self.trials.values() if shown.status == "running"]
         lines = sum(2 if shown.note else 1 for shown in running)
         room = min(RECENT, max(0, self.console.height - AROUND - lines), len(over))
-        head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}"
+        later = self._left(", {} left") if over or running else f", {self.stage}" if self.stage else ""
+        head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{later}"
         return Group(Text(head, style="bold"), self._grid(over[len(over) - room :] + running))
+
+    def _left(self, sentence: str) -> str:
+        """``sentence`` with the time that the sweep still takes; empty before the first round and after the last one."""
+        now = self.clock()
+        paces = [
+            Pace(shown.rounds, shown.done, shown.seconds(now), shown.status == "running", shown.status == "finished")
+            for shown in self.trials.values()
+        ]
+        seconds = remaining_seconds(paces, self.total)
+        return sentence.format(duration(seconds)) if seconds else ""
+
+    def _say_left(self) -> None:
+        """Say how long the sweep still takes, unless that was said a moment ago, or processes still warm up."""
+        now = self.clock()
+        last = self.began - ESTIMATE_SECONDS / 2 if self.estimated is None else self.estimated
+        if now - last >= ESTIMATE_SECONDS and (left := self._left("{} left")):
+            self.estimated = now
+            self.say(f"{self._done()}  {left}")
 
     def _grid(self, trials: list[ScreenTrial]) -> Table:
         columns = table_columns(self.names, live=True) if self.names else []
@@ -150,8 +179,9 @@ class Screen:
         table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
         for heading in ("trial", "round", "time", "status", *(column.heading for column in kept)):
             table.add_column(heading, justify="left" if heading in ("trial", "status") else "right", no_wrap=True)
+        common = common_words([shown.title for shown in self.trials.values()])
         for shown, end in zip(trials, ends, strict=True):
-            name = shorten(shown.title, title) + (f"\n{_cut(shown.note, title)}" if shown.note else "")
+            name = shorten(shown.title, title, common) + (f"\n{_cut(shown.note, title)}" if shown.note else "")
             cells = [name, *end, *(_cell(shown.values, column) for column in kept)]
             table.add_row(*map(Text, cells), style="dim" if shown.over else "")
         return table
@@ -165,8 +195,8 @@ class Screen:
 
     def _time(self, shown: ScreenTrial) -> str:
         """The running time of a trial, as text."""
-        until = self.clock() if shown.ended is None else shown.ended
-        return "" if shown.began is None else clock_time(until - shown.began)
+        seconds = shown.seconds(self.clock())
+        return "" if seconds is None else clock_time(seconds)
 
     def _done(self) -> str:
         return f"[{sum(shown.over for shown in self.trials.values())}/{self.total}]"
@@ -187,14 +217,34 @@ def clock_time(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
-def shorten(title: str, width: int) -> str:
-    """Shorten a trial's title to ``width`` columns: first the keys are cut, and if that is not enough, the middle.
+def shorten(title: str, width: int, common: Collection[str] = ()) -> str:
+    """Shorten a trial's title to ``width`` columns.
+
+    First the keys are cut. If that is not enough, words in ``common`` are left out, and at last the middle is cut.
 
     >>> shorten("ifca_mir minority_ratio=0.1 seed=0", 26)
     'ifca_mir minor…=0.1 seed=0'
+    >>> shorten("privacy=global_dp clip 1.0 noise_multiplier 8 seed=0", 24, {"clip", "1.0", "noise_multiplier"})
+    'pri…=global_dp 8 se…=0'
     """
     short = _cut_keys(title, width)
+    if len(short) > width:
+        short = _cut_keys(_without(title, common), width)
     return short if len(short) <= width else f"{short[: width // 2]}…{short[len(short) - (width - 1) // 2 :]}"
+
+
+def common_words(titles: Collection[str]) -> set[str]:
+    """The words that titles can do without, because all have them; none if titles would then be the same.
+
+    >>> sorted(common_words(["finp beta 0.1 seed=0", "finp beta 0.5 seed=0"]))
+    ['beta', 'finp', 'seed=0']
+    """
+    common = set.intersection(*(set(title.split()) for title in titles)) if len(titles) > 1 else set()
+    return common if len({_without(title, common) for title in titles}) == len(set(titles)) else set()
+
+
+def _without(title: str, words: Collection[str]) -> str:
+    return " ".join(word for word in title.split(" ") if word not in words) or title
 
 
 def _cut_keys(title: str, width: int) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 import numpy as np
 import ray
@@ -178,20 +180,25 @@ class ClientPool:
     """The trial's actors.
 
     A job goes to whichever actor is free; results are returned in the order of the jobs.
+
+    Attributes:
+        title: the sweep and trial that the jobs are for, as Ray's dashboard shows them.
     """
 
-    def __init__(self, options: Sequence[dict[str, Any]], timeout: float) -> None:
+    def __init__(self, options: Sequence[dict[str, Any]], timeout: float, sweep: str = "") -> None:
         """Start the actors; Ray restarts a killed actor and repeats its jobs, with the same bytes unless the noise is secret.
 
         Args:
             options: the Ray options of each actor.
             timeout: seconds without any result after which `run` gives up.
+            sweep: the name of the sweep, as Ray's dashboard shows it.
         """
-        remote = ray.remote(ClientActor)
+        remote, own_name = ray.remote(ClientActor), f"clients of {sweep or 'a trial'}, {uuid4().hex[:6]}"
         self.actors: list[Any] = [
-            remote.options(max_restarts=-1, max_task_retries=-1, **own).remote() for own in options
+            remote.options(name=f"{own_name}-{number}", max_restarts=-1, max_task_retries=-1, **own).remote()
+            for number, own in zip(count(1), options, strict=False)
         ]
-        self.timeout = timeout
+        self.timeout, self.title = timeout, sweep
 
     def share(self, models: list[Weights]) -> Any:
         """Make ``models`` available to every actor.
@@ -221,7 +228,8 @@ class ClientPool:
             while waiting and idle:
                 index, job = waiting.pop()
                 actor = idle.pop(0)
-                pending[getattr(actor, job.method).remote(setup, *job.args)] = (index, actor)
+                method = getattr(actor, job.method).options(name=f"ClientActor.{job.method}, {self.title}")
+                pending[method.remote(setup, *job.args)] = (index, actor)
             for ref in self._answered(pending):
                 index, actor = pending.pop(ref)
                 results[index] = ray.get(ref)

@@ -30,7 +30,11 @@ from orchestrator.trial.worker_session import Session, Setup, session
 
 
 class ShadowTasks:
-    """Runs an attack's shadow jobs and audits as remote tasks."""
+    """Runs an attack's shadow jobs and audits as remote tasks.
+
+    Attributes:
+        title: the sweep and trial that the tasks are for, as Ray's dashboard shows them.
+    """
 
     def __init__(self, cache: Path, options: Sequence[dict[str, Any]], timeout: float) -> None:
         """Keep the arguments; no task is started.
@@ -41,12 +45,13 @@ class ShadowTasks:
             timeout: seconds without any result after which a wait gives up.
         """
         self.cache, self.options, self.timeout = cache, list(options), timeout
-        self.launched = 0
+        self.launched, self.title = 0, ""
 
-    def _task(self, function: Any) -> Any:
-        """Return ``function`` as a Ray task with the next options."""
+    def _task(self, function: Any, attack: str) -> Any:
+        """Return ``function`` as a Ray task with the next options, and a name that says what it is for."""
         self.launched += 1
-        return ray.remote(function).options(max_retries=3, **self.options[self.launched % len(self.options)])
+        name = f"{function.__name__.strip('_')} for {attack}, {self.title}"
+        return ray.remote(function).options(name=name, max_retries=3, **self.options[self.launched % len(self.options)])
 
     def audit(
         self,
@@ -67,8 +72,8 @@ class ShadowTasks:
             attacked, accuracy = models.cluster(data, cluster), models.accuracies[cluster]
             rounds = int(models.trained_rounds[cluster])
             jobs = attack.module.shadow_jobs(attack.config, attacked, accuracy, rounds, seed_for)
-            refs = [self._task(_shadow).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
-            audits[cluster] = self._task(_audit).remote(setup, attack.name, cluster, sent, *refs)
+            refs = [self._task(_shadow, attack.name).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
+            audits[cluster] = self._task(_audit, attack.name).remote(setup, attack.name, cluster, sent, *refs)
             shadows += refs
         self._wait([*shadows, *audits.values()], attack.name)
         return {cluster: ray.get(ref) for cluster, ref in audits.items()}
@@ -97,7 +102,7 @@ class ShadowTasks:
         Raises:
             TimeoutError: no task finished within the time limit.
         """
-        refs = [self._task(function).remote(*call) for call in calls]
+        refs = [self._task(function, attack).remote(*call) for call in calls]
         self._wait(list(refs), attack)
         return ray.get(refs)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from orchestrator import CHECKOUT
 from orchestrator.cli import main
 from tests.support.command import SWEEP
+from tests.support.local_cluster import free_port
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def sweep(tmp_path) -> Path:
 def refused(tmp_path, sweep, capsys, monkeypatch):
     """Run the command with options; it must be refused, start nothing and write nothing. Returns what it says."""
     results = tmp_path / "results"
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
 
     def _refused(*options: str, file: Path = sweep, into: Path = results) -> str:
         before = sorted(tmp_path.rglob("*"))
@@ -64,7 +68,8 @@ def test_more_actors_than_the_machine_can_take(refused):
 
 def test_a_gpu_where_there_is_none(refused, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "GPU" in refused("--set", "base.training.device=cuda")
+    said = refused("--set", "base.training.device=cuda")
+    assert "base.training.device: no GPU was found here, and a trial needs one" in said
 
 
 def test_more_clients_than_examples(refused):
@@ -131,9 +136,6 @@ def test_list_shows_components_and_their_fields(capsys):
 
 def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
     """With a foreign ``datasets`` first on the path, ours is still the one that is imported."""
-    import subprocess
-    import sys
-
     foreign = tmp_path / "site"
     (foreign / "datasets").mkdir(parents=True)
     (foreign / "datasets" / "__init__.py").write_text("foreign = True\n")
@@ -169,3 +171,45 @@ def test_ui_says_which_address_to_open_before_it_becomes_mlflow(tmp_path, monkey
 def test_ui_of_a_folder_without_runs_is_refused(tmp_path, capsys):
     assert main(["ui", str(tmp_path)]) == 2
     assert "contains no runs" in capsys.readouterr().err
+
+
+def test_the_first_line_comes_before_anything_slow_is_loaded(sweep, tmp_path):
+    """Loading the data, torch, Ray and MLflow takes most of the time until the first round."""
+    code = f"""
+import sys
+import orchestrator.commands as commands
+from orchestrator.cli import main
+def stop(*_, **__):
+    print(sorted({{"ray", "torch", "mlflow", "pandas", "sklearn", "scipy"}} & set(sys.modules)))
+    raise KeyboardInterrupt
+commands.data_problems = stop
+sys.exit(main(["run", {str(sweep)!r}, "--results", {str(tmp_path / "results")!r}, "--address", "local"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CHECKOUT, check=False)
+    first, loaded = done.stdout.splitlines()
+    assert first.startswith("tiny: 4 trials on this machine (")
+    assert loaded == "[]"
+    assert done.returncode == 130
+
+
+def test_an_address_without_a_cluster_is_refused_before_anything_starts(refused):
+    port = free_port()
+    said = refused("--address", f"127.0.0.1:{port}")
+    assert f"--address: no Ray cluster answers at 127.0.0.1:{port}: connection refused" in said
+    assert "--address local starts Ray on this machine" in said
+
+
+def test_the_plan_for_a_cluster_is_not_measured_by_this_machine(sweep, monkeypatch, capsys):
+    """What a cluster holds is known once it is joined, and a plan joins none."""
+    monkeypatch.setattr("orchestrator.dry_run.plan", lambda *_: "the plan")
+    options = [str(sweep), "--dry-run", "--set", "resources.client_actors=4000"]
+    assert main(["run", *options, "--address", "10.0.0.1:6379"]) == 0
+    assert "the plan" in capsys.readouterr().out
+    assert main(["run", *options, "--address", "local"]) == 2
+
+
+def test_a_wrong_address_is_told_together_with_what_else_is_wrong(refused):
+    said = refused("--address", "head", "--tracking-uri", "htp://host")
+    assert "--address: head is no address of a Ray cluster" in said
+    assert "--tracking-uri: 'htp' is no scheme" in said
+    assert "2 problems" in said

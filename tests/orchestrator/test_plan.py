@@ -16,7 +16,7 @@ from orchestrator.estimates.trial import Estimator, Shares
 
 def a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str) -> str:
     """What a dry run of the sweep prints."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     monkeypatch.setenv("COLUMNS", "300")
     path = tmp_path / "sweep.yaml"
     path.write_text(text)
@@ -86,7 +86,7 @@ def test_a_draw_that_leaves_a_client_empty_is_refused_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the draw shows it, and a dry run is the first to draw."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     path = tmp_path / "empty.yaml"
     path.write_text(EMPTY)
     assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == 2

@@ -36,10 +36,9 @@ def arguments(sweep: Path, results: Path, *options: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    inherited = {
-        name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI")
-    }
-    return inherited | more
+    """The variables of a command: those of this process, and no cluster or server that happens to be there."""
+    inherited = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    return inherited | {"RAY_ADDRESS": "local"} | more
 
 
 def fedpriv(sweep: Path, results: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:

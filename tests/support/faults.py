@@ -19,7 +19,7 @@ from tests.support.local_cluster import process_table
 # What Ray writes over the name of a worker process while it works.
 VICTIMS = {
     "a client actor": ("ray::ClientActor",),
-    "a shadow task": ("ray::_shadow", "ray::_audit"),
+    "a shadow task": ("ray::shadow for ", "ray::audit for "),
     "the trial": ("ray::ResourceTrainable", "ray::Driver"),
 }
 HEAD = "the head"

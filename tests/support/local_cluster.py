@@ -44,7 +44,8 @@ class LocalCluster:
             RAY_num_workers_soft_limit="64",
             RAY_idle_worker_killing_time_threshold_ms="600000",
         )
-        self.variables.pop("RAY_AUTH_TOKEN_PATH", None)
+        for name in ("RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"):
+            self.variables.pop(name, None)
 
     @property
     def address(self) -> str:

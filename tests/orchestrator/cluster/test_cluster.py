@@ -5,23 +5,24 @@ from types import SimpleNamespace
 import pytest
 import ray
 
-from orchestrator.cluster.ray_session import ClusterError, ray_session
+from orchestrator.cluster.address import ClusterError, Target
+from orchestrator.cluster.ray_session import joined, ray_session
 
 PLACE = SimpleNamespace(bundles=[{"CPU": 1.0}])
+HERE, THERE = Target(), Target("10.0.0.1:6379", "--address")
 
 
 @pytest.fixture
 def started(monkeypatch):
     """The addresses that Ray was asked to start at or join; as many starts fail as the test says."""
     asked: list[str] = []
-    failing = SimpleNamespace(starts=0)
+    failing = SimpleNamespace(starts=0, error=RuntimeError("the machine was too slow"))
 
     def init(address: str, **options) -> None:
         asked.append(address)
         if len(asked) <= failing.starts:
-            raise RuntimeError("the machine was too slow")
+            raise failing.error
 
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: asked.append("shutdown"))
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False}])
@@ -29,26 +30,54 @@ def started(monkeypatch):
 
 
 def test_what_was_started_is_stopped_and_dead_nodes_do_not_count(started):
-    with ray_session(None, PLACE) as nodes:
+    with ray_session(HERE, PLACE) as nodes:
         assert nodes == [{"CPU": 2.0}]
     assert started.asked == ["local", "shutdown"]
 
 
 def test_a_start_that_fails_once_is_made_again_from_nothing(started):
     started.failing.starts = 1
-    with ray_session("local", PLACE):
+    with ray_session(HERE, PLACE):
         pass
     assert started.asked == ["local", "shutdown", "local", "shutdown"]
 
 
 @pytest.mark.parametrize(
-    ("address", "tries"), [(None, ["local", "shutdown", "local"]), ("10.0.0.1:6379", ["10.0.0.1:6379"])]
+    ("target", "where", "tries"),
+    [
+        (HERE, "this machine", ["local", "shutdown", "local"]),
+        (THERE, "10.0.0.1:6379, from --address", ["10.0.0.1:6379"]),
+    ],
 )
-def test_what_fails_for_good_is_told_with_the_address(started, address, tries):
+def test_what_fails_for_good_is_told_with_the_address(started, target, where, tries):
     started.failing.starts = 9
-    with pytest.raises(
-        ClusterError, match=f"cannot use Ray \\({address or 'this machine'}\\): the machine was too slow"
-    ):
-        with ray_session(address, PLACE):
+    with pytest.raises(ClusterError, match=f"cannot use Ray \\({where}\\): the machine was too slow"):
+        with ray_session(target, PLACE):
             pass
     assert started.asked == tries
+
+
+def test_a_token_that_the_cluster_refuses_is_named(started):
+    class AuthenticationError(Exception):
+        pass
+
+    started.failing.starts = 9
+    started.failing.error = ConnectionError("failed to connect")
+    started.failing.error.__cause__ = AuthenticationError("token mismatch")
+    with pytest.raises(ClusterError, match="the cluster asks for another token; see docs/cluster.md"):
+        with ray_session(THERE, PLACE):
+            pass
+
+
+def test_a_cluster_that_nobody_named_and_that_cannot_be_used_can_be_left_aside(started):
+    started.failing.starts = 9
+    with pytest.raises(ClusterError, match="too slow; --address local starts Ray on this machine"):
+        with ray_session(Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster"), PLACE):
+            pass
+
+
+def test_a_cluster_that_nobody_named_is_joined_with_a_word_on_why():
+    nodes = [{"CPU": 4.0}] * 3
+    assert joined(THERE, nodes) == "joined the Ray cluster at 10.0.0.1:6379 (3 nodes, 12 CPUs)"
+    said = joined(Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster"), nodes)
+    assert said.endswith(", which /tmp/ray/ray_current_cluster names; --address local uses this machine alone")

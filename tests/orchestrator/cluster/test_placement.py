@@ -79,8 +79,14 @@ def test_what_cannot_be_placed_is_told_with_its_numbers_and_what_to_lower():
 def test_a_missing_gpu_is_told():
     found = misfit(place("cuda", client_actors=1, clients_per_gpu=4), [{"CPU": 8.0}])
     assert found is not None
+    assert found.startswith("no GPU was found here, and a trial needs one; set base.training.device to cpu")
+
+
+def test_too_few_gpus_are_told():
+    found = misfit(place("cuda", client_actors=6, clients_per_gpu=4), [{"CPU": 32.0, "GPU": 1.0}])
+    assert found is not None
     assert "1/4 GPU each" in found
-    assert "needs 2 CPU and 0.5 GPU and the cluster has 8 CPU and 0 GPU" in found
+    assert "needs 12 CPU and 3 GPU and the cluster has 32 CPU and 1 GPU" in found
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.tracking.screen import Screen, shorten
+from orchestrator.tracking.screen import Screen, common_words, shorten
 
 ROUND = {"round": 6, "seconds": 1.5, "attacked": False, "loss": 0.41, "train_accuracy": 0.83, "accuracy": 0.8}
 ROUND |= {"aggregated_accuracy": 0.81, "test_accuracy": 0.79, "f1_macro": 0.78, "risk_gap": float("nan")}
@@ -120,7 +120,7 @@ def test_the_live_table_shows_what_this_sweep_measures(kind: str, width: int, ex
     assert max(map(len, lines)) <= width
     assert len(lines) == 5  # what is done, headings of two lines, two trials of one
     assert headings(lines) == [*ALWAYS, *expected[kind]]
-    assert lines[0] == "0 of 4 trials ended, 1:05"
+    assert lines[0] == "0 of 4 trials ended, 1:05, about 6 min left"
     assert all(word in lines[-2] for word in ("7/20", "1:05", "running"))
 
 
@@ -178,7 +178,7 @@ def test_a_finished_trial_shows_final_metrics_and_its_clock_stops() -> None:
     screen.on_ended("0", final)
     clock.now = 4000.0
     lines = drawn(screen)
-    assert lines[0] == "1 of 4 trials ended, 1:06:40"
+    assert lines[0] == "1 of 4 trials ended, 1:06:40, about 9 min left"
     assert all(word in lines[-2] for word in ("finished", "1:05", "0.222", "0.800"))
     assert "1:06:40" in lines[-1]
 
@@ -207,7 +207,8 @@ def test_before_the_first_round_there_are_no_columns_of_dashes() -> None:
 @pytest.mark.parametrize("kind", SWEEPS)
 def test_plain_lines_tell_the_same_metrics(kind: str) -> None:
     screen, _ = sweep(kind, 140, terminal=False)
-    (line,) = screen.console.export_text().splitlines()
+    line, left = screen.console.export_text().splitlines()
+    assert left == "[0/4]  about 6 min left"
     assert line.startswith(f"[0/4]  {SWEEPS[kind][1][0]}  round 7/20  ")
     assert line.endswith("  1.50 s")
     assert [part.rpartition(" ")[0] for part in line.split("  ")[3:-1]] == WIDE[kind]
@@ -219,6 +220,45 @@ def test_titles_are_shortened_in_their_keys_before_their_values() -> None:
     assert shorten(title, 24) == "ifca_mir min…=0.1 seed=0"
     assert all(len(shorten(title, width)) <= width for width in range(1, 40))
     assert shorten("a_title_without_any_key", 12) == "a_titl…y_key"
+
+
+def test_the_time_left_is_said_no_more_than_once_a_minute_where_there_is_no_live_table() -> None:
+    screen, clock = sweep("plain", 140, terminal=False)
+    for round_ in range(7, 12):
+        clock.now += 20
+        screen.on_rounds("0", [dict(ROUND) | {"round": round_}])
+    lines = [line for line in screen.console.export_text().splitlines() if line.endswith(" left")]
+    assert lines == ["[0/4]  about 6 min left", "[0/4]  about 7 min left"]
+
+
+def test_before_the_first_round_and_after_the_last_trial_no_time_is_left_to_tell() -> None:
+    screen = Screen(1, Console(width=80, force_terminal=True, record=True, file=io.StringIO()), Clock())
+    screen.on_planned("0", "lr=0.1", {"rounds": 3})
+    screen.stage = "starting Ray"
+    assert drawn(screen)[0] == "0 of 1 trials ended, 0:00, starting Ray"
+    screen.on_started("0")
+    assert drawn(screen)[0] == "0 of 1 trials ended, 0:00"
+    screen.on_rounds("0", [dict(ROUND) | {"round": 2}])
+    screen.on_ended("0", {"status": "finished", "metrics": {}, "seconds": 1.0})
+    assert drawn(screen)[0] == "1 of 1 trials ended, 0:00"
+
+
+def test_what_titles_have_in_common_goes_before_what_tells_trials_apart() -> None:
+    screen, _ = sweep("plain", 60)
+    screen.trials.clear()
+    for number in (0.5, 2, 8):
+        title = f"privacy=metric_privacy clip 1.0 noise_multiplier {number} audit_every 1 calibrate median seed=0"
+        screen.on_planned(title, title, {"rounds": 20})
+        screen.on_started(title)
+    screen.on_rounds(title, [dict(ROUND) | dict(GROUPED)])
+    lines = drawn(screen)[-3:]
+    assert [line.split()[0] for line in lines] == ["0.5", "2", "8"]
+    assert max(map(len, drawn(screen))) <= 60
+
+
+def test_titles_stay_apart_whatever_they_have_in_common() -> None:
+    assert common_words(["clip 1 noise 2", "noise 1 clip 2", "clip 1 noise"]) == set()
+    assert common_words(["lr=0.1"]) == set()
 
 
 FOREIGN = {"own_clients_minority": 4, "clients_minority": 29, "own_clients_majority": 11, "clients_majority": 11}

@@ -1,0 +1,129 @@
+"""Which Ray the command uses: a cluster that was named, one that runs on this machine, or Ray started for this command.
+
+In this order count: ``--address``, the variable RAY_ADDRESS, and the file in which ``ray start`` leaves the address of
+the node's cluster. Whoever is submitted to a cluster (`ray submit`) names no address, so the file is what makes a sweep
+use all nodes and not only the cores of the first one. ``local`` stands for Ray on this machine alone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCAL, AUTO = "local", "auto"
+ANSWER_SECONDS = 3.0  # for each of the two: a connection, and the first bytes that come back
+CLIENT = "ray://"
+ALONE = "--address local starts Ray on this machine"
+
+# Ray speaks HTTP/2. A client begins with this text and its settings (an empty frame); a server answers with its settings.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+SETTINGS, HEADER = 4, 9  # the kind of frame, in its fourth byte, and the bytes of a frame's header
+
+
+class ClusterError(ValueError):
+    """No cluster could be reached or started. The message says which address was tried."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The Ray that the command uses.
+
+    Attributes:
+        address: what Ray is asked to join; None to start it on this machine.
+        origin: what names the address; empty for this machine.
+        note: a sentence for the user, such as about an old file that names a cluster which is gone; may be empty.
+    """
+
+    address: str | None = None
+    origin: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        return "this machine" if self.address is None else f"{self.address}, from {self.origin}"
+
+
+def find_target(asked: str | None, environment: Mapping[str, str]) -> Target:
+    """Choose the Ray that the command uses, and make sure that something answers at its address.
+
+    Args:
+        asked: the option ``--address``; None if it was not given.
+        environment: the environment variables.
+
+    Raises:
+        ClusterError: the address is none, or no Ray answers there; found within some seconds.
+    """
+    for named, origin in ((asked, "--address"), (environment.get("RAY_ADDRESS"), "RAY_ADDRESS")):
+        if named == LOCAL:
+            return Target()
+        if named and named != AUTO:
+            _reach(named, origin)
+            return Target(named, origin)
+        if named:
+            return _running_here(environment, required=origin)
+    return _running_here(environment, required="")
+
+
+def address_file(environment: Mapping[str, str]) -> Path:
+    """The file in which ``ray start`` leaves the address of the cluster of this machine."""
+    folder = environment.get("RAY_TMPDIR")
+    if folder is None and sys.platform.startswith("linux"):
+        folder = environment.get("TMPDIR")
+    return Path(folder or "/tmp", "ray", "ray_current_cluster")
+
+
+def _running_here(environment: Mapping[str, str], required: str) -> Target:
+    """The cluster that runs on this machine, by Ray's file; ``required`` is what asks for one (``auto``), if anything."""
+    file = address_file(environment)
+    try:
+        named = file.read_text().strip()
+    except OSError:
+        named = ""
+    if not named and required:
+        raise ClusterError(
+            f"{required} is {AUTO!r}, and no cluster runs on this machine: `ray start` would have written its address "
+            f"to {file}; give the address as HOST:PORT"
+        )
+    if not named:
+        return Target()
+    try:
+        _reach(named, str(file))
+    except ClusterError as error:
+        if required:
+            raise
+        return Target(note=f"{error}; `ray stop` removes that file")
+    return Target(named, str(file))
+
+
+def _reach(address: str, origin: str) -> None:
+    """Make sure that a Ray answers at ``address``. Raises ClusterError with a sentence that names ``origin``."""
+    where = address if origin == "--address" else f"{address} ({origin})"
+    if address.startswith(("http://", "https://")):
+        raise ClusterError(
+            f"{where} is where jobs are submitted (`ray job submit`); a cluster is joined at HOST:PORT, as `ray start` says it"
+        )
+    host, colon, port = address.removeprefix(CLIENT).rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ClusterError(
+            f"{where} is no address of a Ray cluster: HOST:PORT, {CLIENT}HOST:PORT, {AUTO!r} or {LOCAL!r}"
+        )
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "1" and not _is_ray(connection):
+                raise ClusterError(f"what answers at {where} is not Ray; {ALONE}")
+    except OSError as error:
+        reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+        raise ClusterError(f"no Ray cluster answers at {where}: {reason}; {ALONE}") from error
+
+
+def _is_ray(connection: socket.socket) -> bool:
+    """Whether the other side speaks as Ray does."""
+    connection.settimeout(ANSWER_SECONDS)
+    connection.sendall(PREFACE)
+    answer = b""
+    while len(answer) < HEADER and (more := connection.recv(HEADER - len(answer))):
+        answer += more
+    return len(answer) == HEADER and answer[3] == SETTINGS

@@ -1,0 +1,83 @@
+"""Ray's own log lines: they go to a file and not over the live table.
+
+Ray's library writes warnings to file descriptor 2 itself, past Python's ``sys.stderr``. For the length of a session the
+descriptor leads to a file, and ``sys.stderr`` to what was descriptor 2 before, so our own messages stay visible. (What
+Ray's other processes log is in the folder of their session, /tmp/ray/session_latest/logs.)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+STDERR = 2
+
+
+@dataclass
+class RayLog:
+    """The file of one session.
+
+    Attributes:
+        path: the file; None where the lines could not be sent to one.
+        kept: whether the file stays after the session.
+    """
+
+    path: Path | None = None
+    kept: bool = False
+
+    def keep(self) -> str:
+        """Keep the file after the session, because something went wrong.
+
+        Returns:
+            Where to read what Ray itself says, to be put after a sentence; empty if it has said nothing.
+        """
+        with suppress(OSError):
+            self.kept = bool(self.path and self.path.stat().st_size)
+        return f" (Ray's own messages are in {self.path})" if self.kept else ""
+
+
+@contextmanager
+def ray_log() -> Iterator[RayLog]:
+    """Send descriptor 2 to a file for as long as the ``with`` lasts.
+
+    Yields:
+        The file, which is deleted at the end unless it is to be kept.
+    """
+    log = RayLog()
+    try:
+        handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
+        before = os.dup(STDERR)
+    except OSError:  # no room for a file, or no descriptor 2: the lines stay where they are
+        yield log
+        return
+    log.path, shown = Path(name), sys.stderr
+    direct = _is_stderr(shown)
+    if direct:
+        shown.flush()
+        sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=shown.encoding, errors=shown.errors)
+    os.dup2(handle, STDERR)
+    try:
+        yield log
+    finally:
+        os.dup2(before, STDERR)
+        if direct:
+            with suppress(OSError):
+                sys.stderr.close()
+            sys.stderr = shown
+        os.close(before)
+        os.close(handle)
+        if not log.kept:
+            log.path.unlink(missing_ok=True)
+
+
+def _is_stderr(stream: object) -> bool:
+    """Whether what is printed to ``stream`` goes to descriptor 2; notebooks and tests have streams of their own."""
+    try:
+        return stream.fileno() == STDERR  # type: ignore[attr-defined]
+    except (OSError, ValueError, AttributeError):
+        return False

@@ -1,0 +1,78 @@
+"""``fedpriv clean``: list the files of finished sweeps that can be trained again, and delete them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.exit_codes import FINISHED, SOME_FAILED
+
+if TYPE_CHECKING:
+    from orchestrator.results.caches import Cache
+
+HELP = "delete the shadow models and replicas of sweeps, which can be trained again; results stay"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "folder", type=Path, metavar="RESULTS[/SWEEP]", help="the folder of all sweeps, or of one sweep"
+    )
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """List the caches, ask and delete them; return the exit code."""
+    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.results.caches import caches
+    from orchestrator.results.folder import FolderError
+
+    try:
+        found = caches(options.folder)
+    except FolderError as error:
+        raise ConfigError([ConfigProblem(str(error), file="clean")]) from error
+    if not found:
+        print("there is nothing to delete: no shadow models and no replicas")
+        return FINISHED
+    width = max(len(cache.sweep.name) for cache in found)
+    for cache in found:
+        print(f"{cache.sweep.name:{width}}  {cache.files:>6} files  {_megabytes(cache.size):>10}")
+    if options.yes or _agreed(found):
+        return _delete(found)
+    print("nothing was deleted; --yes deletes without asking")
+    return FINISHED
+
+
+def _agreed(found: Sequence[Cache]) -> bool:
+    """Whether the user, if there is one, wants the files to be deleted."""
+    if not sys.stdin.isatty():
+        return False
+    files, size = sum(cache.files for cache in found), sum(cache.size for cache in found)
+    print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
+    try:
+        return input(f"Delete {files} files ({_megabytes(size)})? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _delete(found: Sequence[Cache]) -> int:
+    from orchestrator.results.caches import remove
+    from orchestrator.results.folder import FolderError
+
+    freed, kept = 0, 0
+    for cache in found:
+        try:
+            remove(cache)
+            freed += cache.size
+        except (FolderError, OSError) as error:
+            kept += 1
+            print(f"{cache.sweep.name}: not deleted: {error}", file=sys.stderr)
+    print(f"deleted {_megabytes(freed)}")
+    return SOME_FAILED if kept else FINISHED
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -1,0 +1,65 @@
+"""What the last lines of a run say about trials without a result: the reason, what usually helps, and where the log is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orchestrator.results.folder import Folder
+
+MOST_LINES = 5  # trials that fail together mostly fail for one reason
+MOST_LETTERS = 200  # of a reason; error.txt has all of it
+LESS_AT_ONCE = "lower resources.client_actors or resources.concurrent_trials"
+
+# From what a reason says to what usually helps. The first line that is found in it counts.
+CAUSES = (
+    (r"CUDA out of memory|OutOfMemoryError: CUDA|CUDNN_STATUS_ALLOC_FAILED",
+     "the GPU's memory is full: lower resources.clients_per_gpu"),
+    (r"CUDA error|CUDA driver|NVIDIA driver|no CUDA",
+     "the GPU cannot be used: look at `nvidia-smi` there, or set base.training.device to cpu"),
+    (r"No space left|[Dd]isk quota", "the disk is full: make room (`fedpriv clean` removes what can be trained again)"),
+    (r"OutOfMemory|MemoryError|[Cc]annot allocate memory|can't allocate memory|memory pressure|out of memory",
+     f"the memory is full: {LESS_AT_ONCE}"),
+    (r"process died|ActorDied|WorkerCrashed|SIGKILL|unexpected system error|died unexpectedly|node .* died",
+     f"a process was killed, mostly by the system for lack of memory (`dmesg` tells): {LESS_AT_ONCE}"),
+    (r"\b[Nn]a[Nn]\b|not finite|infinite|diverge", "lower base.training.lr, or clip the updates"),
+    (r"FileNotFoundError|No such file", "a file is missing where the trial ran: all nodes need the data at the same path"),
+    (r"PermissionError|Permission denied", "the process may not use that file: look at its owner"),
+    (r"ModuleNotFoundError|ImportError|cannot import", "a package is missing where the trial ran: see docs/cluster.md"),
+    (r"TimeoutError|none finished within", "raise resources.timeout_seconds, or have less run at once"),
+)  # fmt: skip
+
+
+def advice(reason: str) -> str:
+    """What usually helps against the reason why a trial has no result; empty where nothing is known.
+
+    >>> advice("OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    "the GPU's memory is full: lower resources.clients_per_gpu"
+    """
+    return next((helps for pattern, helps in CAUSES if re.search(pattern, reason)), "")
+
+
+def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:
+    """A line for each trial that failed or diverged, and what to do next.
+
+    Args:
+        folder: the results folder.
+        rows: the rows of ``trials.parquet``.
+        titles: the title of each trial, by id.
+    """
+    without = [row for row in rows if row["status"] in ("failed", "diverged")]
+    lines = [_line(folder, row, titles[row["id"]]) for row in without[:MOST_LINES]]
+    if len(without) > MOST_LINES:
+        lines.append(f"and {len(without) - MOST_LINES} more trials without a result, see {folder.table}")
+    if any(row["status"] == "failed" for row in without):
+        lines.append("the same command runs the failed trials again and leaves the others as they are")
+    return lines
+
+
+def _line(folder: Folder, row: Mapping[str, Any], title: str) -> str:
+    reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
+    shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
+    log = folder.trial(row["id"]).error
+    parts = [f"{title}  {row['status']}: {shown}", advice(reason), f"log: {log}" if log.exists() else ""]
+    return "; ".join(filter(None, parts))

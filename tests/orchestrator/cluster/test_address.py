@@ -1,0 +1,123 @@
+"""Which Ray the command uses, and what answers there: servers of a few lines stand for Ray and for others."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster.address import PREFACE, SETTINGS, ClusterError, Target, address_file, find_target
+from tests.support.local_cluster import free_port
+
+RAY = bytes([0, 0, 24, SETTINGS, 0, 0, 0, 0, 0])
+WEB = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[[bytes], str]]:
+    """Start a server that answers a client's first words with what the test says; returns its address."""
+    servers: list[socket.socket] = []
+
+    def serve(answer: bytes) -> str:
+        server = socket.create_server(("127.0.0.1", 0))
+        servers.append(server)
+
+        def talk() -> None:
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(len(PREFACE)) == PREFACE
+                connection.sendall(answer)
+
+        threading.Thread(target=talk, daemon=True).start()
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+    yield serve
+    for server in servers:
+        server.close()
+
+
+def left(folder: Path, address: str) -> dict[str, str]:
+    """The variables under which Ray's file, with ``address`` in it, is in ``folder``."""
+    variables = {"RAY_TMPDIR": str(folder)}
+    address_file(variables).parent.mkdir()
+    address_file(variables).write_text(f"{address}\n")
+    return variables
+
+
+def test_without_an_address_or_a_cluster_here_ray_is_started(tmp_path):
+    assert find_target(None, {"RAY_TMPDIR": str(tmp_path)}) == Target()
+
+
+@pytest.mark.parametrize(("asked", "variable"), [("local", None), (None, "local"), ("local", "10.0.0.1:6379")])
+def test_local_joins_nothing_even_if_a_cluster_runs_here(asked, variable, tmp_path, served):
+    variables = left(tmp_path, served(RAY)) | ({"RAY_ADDRESS": variable} if variable else {})
+    assert find_target(asked, variables) == Target()
+
+
+def test_the_option_counts_before_the_variable(served, tmp_path):
+    first, second = served(RAY), served(RAY)
+    assert find_target(first, {"RAY_ADDRESS": second}) == Target(first, "--address")
+    assert find_target(None, {"RAY_ADDRESS": second}) == Target(second, "RAY_ADDRESS")
+
+
+@pytest.mark.parametrize("asked", [None, "auto"])
+def test_a_cluster_that_runs_here_is_joined_and_its_file_is_named(asked, served, tmp_path):
+    address = served(RAY)
+    variables = left(tmp_path, address)
+    assert find_target(asked, variables) == Target(address, str(tmp_path / "ray" / "ray_current_cluster"))
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_old_file_is_named_and_not_followed(gone, served, tmp_path):
+    """Nothing answers there any more, or another program does, because it was given the port."""
+    address = f"127.0.0.1:{free_port()}" if gone else served(WEB)
+    found = find_target(None, left(tmp_path, address))
+    assert found.address is None
+    assert address in found.note
+    assert str(tmp_path / "ray" / "ray_current_cluster") in found.note
+    assert ("connection refused" if gone else "is not Ray") in found.note
+
+
+def test_auto_without_a_cluster_here_is_refused(tmp_path):
+    with pytest.raises(ClusterError, match="no cluster runs on this machine: `ray start` would have written"):
+        find_target("auto", {"RAY_TMPDIR": str(tmp_path)})
+
+
+def test_auto_with_an_old_file_is_refused(tmp_path):
+    with pytest.raises(ClusterError, match="no Ray cluster answers at 127"):
+        find_target("auto", left(tmp_path, f"127.0.0.1:{free_port()}"))
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_nothing_at_an_address_is_said_at_once(scheme):
+    began = time.monotonic()
+    with pytest.raises(ClusterError, match="connection refused; --address local starts Ray on this machine"):
+        find_target(f"{scheme}127.0.0.1:{free_port()}", {})
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_that_says_nothing_is_given_up(monkeypatch):
+    monkeypatch.setattr("orchestrator.cluster.address.ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(ClusterError, match="no answer"):
+            find_target(f"127.0.0.1:{silent.getsockname()[1]}", {})
+
+
+def test_a_host_without_a_name_is_refused():
+    with pytest.raises(ClusterError, match="no Ray cluster answers at nowhere.invalid:6379"):
+        find_target("nowhere.invalid:6379", {})
+
+
+def test_the_address_of_the_job_server_is_told_from_that_of_a_cluster():
+    with pytest.raises(ClusterError, match=r"http://head:8265 \(RAY_ADDRESS\) is where jobs are submitted"):
+        find_target(None, {"RAY_ADDRESS": "http://head:8265"})
+
+
+@pytest.mark.parametrize("address", ["head", "head:", ":6379", "head:port", "head:0", "head:70000", "ray://head"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(ClusterError, match="is no address of a Ray cluster: HOST:PORT"):
+        find_target(address, {})

@@ -1,0 +1,63 @@
+"""The last lines about trials without a result: reason, advice, log; and what is refused of MLflow's address."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.results.folder import Folder
+from orchestrator.tracking.failures import MOST_LINES, advice, failure_lines
+
+REASONS = {
+    "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "resources.clients_per_gpu",
+    "RuntimeError: CUDA error: device-side assert triggered": "nvidia-smi",
+    "OutOfMemoryError: Task was killed due to the node running low on memory.": "resources.client_actors",
+    "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory": "resources.client_actors",
+    "MemoryError: Unable to allocate 12.0 GiB for an array": "resources.concurrent_trials",
+    "ActorDiedError: The actor died unexpectedly before finishing this task.": "killed, mostly by the system",
+    "its process died: the reason is unknown": "killed, mostly by the system",
+    "OSError: [Errno 28] No space left on device": "fedpriv clean",
+    "training diverged: the loss is nan in round 3": "base.training.lr",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'": "all nodes need the data",
+    "ModuleNotFoundError: No module named 'mypkg'": "docs/cluster.md",
+    "TimeoutError: 3 jobs wait for 2 client actors and none finished within 60 s": "resources.timeout_seconds",
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_known_causes_have_advice(reason):
+    assert REASONS[reason] in advice(reason)
+
+
+def test_an_unknown_cause_has_none():
+    assert advice("ValueError: expected 3 channels, got 1") == ""
+
+
+def row(trial: str, status: str = "failed", reason: str = "ValueError: expected 3 channels") -> dict[str, str]:
+    return {"id": trial, "status": status, "reason": reason}
+
+
+def test_a_failed_trial_is_named_with_its_reason_and_its_log(tmp_path):
+    folder = Folder(tmp_path)
+    folder.trial("a").path.mkdir(parents=True)
+    folder.trial("a").error.write_text("Traceback")
+    lines = failure_lines(folder, [row("a"), row("b", "finished")], {"a": "lr=0.1 seed=0", "b": "lr=0.2"})
+    log = tmp_path / "trials" / "a" / "error.txt"
+    assert lines[0] == f"lr=0.1 seed=0  failed: ValueError: expected 3 channels; log: {log}"
+    assert lines[1:] == ["the same command runs the failed trials again and leaves the others as they are"]
+
+
+def test_a_diverged_trial_has_no_log_and_is_not_run_again(tmp_path):
+    (line,) = failure_lines(Folder(tmp_path), [row("a", "diverged", "the loss is nan")], {"a": "lr=9"})
+    assert line == "lr=9  diverged: the loss is nan; lower base.training.lr, or clip the updates"
+
+
+def test_many_failures_and_long_reasons_stay_short(tmp_path):
+    rows = [row(str(number), reason="ValueError: " + "very\nlong " * 99) for number in range(12)]
+    lines = failure_lines(Folder(tmp_path), rows, {str(number): f"seed={number}" for number in range(12)})
+    assert len(lines) == MOST_LINES + 2
+    assert lines[-2] == f"and 7 more trials without a result, see {tmp_path / 'trials.parquet'}"
+    assert all("\n" not in line and len(line) < 300 for line in lines)
+
+
+def test_without_failures_nothing_is_said(tmp_path):
+    assert failure_lines(Folder(tmp_path), [row("a", "finished"), row("b", "stopped")], {}) == []

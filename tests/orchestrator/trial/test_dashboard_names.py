@@ -1,0 +1,82 @@
+"""The names under which Ray's dashboard shows actors and tasks; Ray itself is replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from orchestrator.cluster.placement import Placement
+from orchestrator.results.record import TrialIdentity
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.trials import TrialConfig, tune_trial_id, tune_trial_name
+from orchestrator.trial.client_actors import ClientPool, Job
+from orchestrator.trial.shadow_tasks import ShadowTasks, _shadow
+
+TITLE = "quickstart ifca minority_ratio=0.1 seed=0"
+PLACE = Placement(1, 0.0, 1, 1)
+
+
+class Remote:
+    """Stands for an actor, a method or a task: it notes the names that it is given, and answers at once."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def options(self, **given: Any) -> Remote:
+        self.names.append(given["name"])
+        return self
+
+    def remote(self, *_: Any) -> Any:
+        return Remote(self.names)
+
+    def __getattr__(self, method: str) -> Remote:
+        return Remote(self.names)
+
+
+@pytest.fixture
+def names(monkeypatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(ray, "remote", lambda _: Remote(found))
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (refs, []))
+    monkeypatch.setattr(ray, "get", lambda ref: ref)
+    return found
+
+
+def test_actors_have_the_name_of_the_sweep_and_one_of_their_own(names):
+    ClientPool([{}, {}], 1.0, "quickstart")
+    ClientPool([{}], 1.0, "quickstart")
+    assert len(set(names)) == 3
+    assert all(name.startswith("clients of quickstart, ") for name in names)
+
+
+def test_what_actors_do_has_the_name_of_the_trial_that_they_do_it_for(names):
+    pool = ClientPool([{}], 1.0, "quickstart")
+    pool.title = TITLE
+    pool.run(SimpleNamespace(), [Job("train", ()), Job("evaluate", ())])  # type: ignore[arg-type]
+    assert names[1:] == [f"ClientActor.train, {TITLE}", f"ClientActor.evaluate, {TITLE}"]
+
+
+def test_tasks_have_the_name_of_the_attack_and_the_trial(names):
+    tasks = ShadowTasks(Path("shadows"), [{}], 1.0)
+    tasks.title = TITLE
+    tasks._task(_shadow, "shadow_mia")
+    assert names == [f"shadow for shadow_mia, {TITLE}"]
+
+
+def test_a_driver_that_takes_the_next_trial_passes_its_title_on(tmp_path):
+    driver = object.__new__(Driver)  # without Tune, and without actors
+    driver.clients, driver.shadows = SimpleNamespace(title=""), SimpleNamespace(title="")
+    config = TrialConfig(TrialIdentity("abc", {}, None), str(tmp_path / "quickstart"), ".", PLACE, 1.0, False, TITLE)
+    assert driver.reset_config({"trial": config.to_dict()})
+    assert (driver.clients.title, driver.shadows.title) == (TITLE, TITLE)
+    assert repr(driver) == "driver of quickstart"
+
+
+def test_tune_shows_the_title_and_finds_files_by_the_id():
+    config = TrialConfig(TrialIdentity("abc", {}, None), "results", ".", PLACE, 1.0, False, TITLE)
+    trial = SimpleNamespace(config={"trial": config.to_dict()})
+    assert (tune_trial_name(trial), tune_trial_id(trial)) == (TITLE, "abc")
