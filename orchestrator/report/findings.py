@@ -135,9 +135,9 @@ def _claim(results: Results, setting: Setting) -> str:
         return ""
     where = setting_label(results.keys, setting.values) or "All runs"
     verdict, claim = audited(setting), stated(setting, "guarantee")
-    found = f"canaries in the releases estimate {_epsilon(setting, AUDIT)}"
+    found = f"canaries in the releases estimate {epsilon_words(setting, AUDIT)}"
     if setting.measured(EPSILON):
-        claimed = f"an epsilon of {_epsilon(setting, EPSILON)} is claimed for a client"
+        claimed = f"an epsilon of {epsilon_words(setting, EPSILON)} is claimed for a client"
         return f"{_capital(where)}: {claimed}, {found}{f': {verdict}' if verdict else ''}."
     because = f" ({claim})" if claim and claim != "none" else ""
     return f"{_capital(where)}: no epsilon is claimed for a client{because}; {found}."
@@ -158,7 +158,7 @@ def _has_mechanism(setting: Setting) -> bool:
     return any(text(trial.get("privacy.name")) not in ("none", "") for trial in setting.finished)
 
 
-def _epsilon(setting: Setting, name: str) -> str:
+def epsilon_words(setting: Setting, name: str) -> str:
     """An epsilon: the number that all runs have, or mean and interval over runs; of a single run its own interval."""
     found = setting.estimate(name)
     trials = [trial for trial in setting.finished if trial.get(name) is not None]

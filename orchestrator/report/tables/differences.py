@@ -108,7 +108,7 @@ def differences_markdown(results: Results, found: list[Contrast]) -> str:
     blocks = [f"# {escape(results.name)}: differences between methods", READING, deal_line(results), _family(found)]
     for slot in dict.fromkeys(one.slot for one in found):
         own = [one for one in found if one.slot == slot]
-        table = markdown_table([*HEAD, "p", "p (Holm)"], [_cells(one) for one in own], numbers=6)
+        table = markdown_table([*HEAD, "p", "p (Holm)"], [cells(one) for one in own], numbers=6)
         blocks += [f"## {escape(key_label(slot))}", table]
     left = dict.fromkeys(
         f"- {escape(f'{one.method} against {one.baseline}' + (f', {one.setting}' if one.setting else ''))}: "
@@ -205,7 +205,8 @@ def _repeat_label(setting: Setting, one: Repeat) -> str:
     return f"deal {one[0]}, seed {one[1]}" if deals else f"seed {one[1]}"
 
 
-def _cells(one: Contrast) -> list[str]:
+def cells(one: Contrast) -> list[str]:
+    """The cells of a comparison under `HEAD`, with p and its corrected value."""
     described = metric(one.metric)
     digits, d = described.digits, one.difference
     exact = d.n >= FEWEST

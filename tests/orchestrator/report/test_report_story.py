@@ -60,7 +60,7 @@ def test_a_planted_difference_is_among_the_findings_with_its_size() -> None:
     table = [dict(trial, accuracy=accuracy[trial["clustering.name"]](trial["seed"])) for trial in results_.trials]
     found = story(results(Path("made_up"), table, ("clustering.name", "seed"), {}))
     told = [line for line in found.findings if line.startswith("IFCA-MIR against IFCA")]
-    assert any("accuracy lower by 0.100 (0.098 to 0.102) (worse); 5 pairs, p = " in line for line in told)
+    assert any("accuracy lower by 0.100 (0.098 to 0.102) (worse); 5 pairs, p < 0.001" in line for line in told)
 
 
 def test_an_attack_that_only_guesses_is_said_to_guess() -> None:
