@@ -45,9 +45,11 @@ def findings(results: Results) -> tuple[str, ...]:
         settings = [setting for setting in found.settings if setting.measured(found.accuracy)]
         lines += [f"{_capital(name)}: {in_settings(results, settings, found.accuracy)}."] if settings else []
     lines += _worst(results)
+    compared = contrasts(results)
     if found:
+        lines += _costs(contrasts(results, [found.name]), compared, found.accuracy)
         lines += _guessing(results, found.name)
-    return tuple(lines + _differences(contrasts(results)))
+    return tuple(lines + _differences(compared))
 
 
 def verdicts(results: Results, comparison: Comparison | None = None) -> tuple[str, ...]:
@@ -82,6 +84,22 @@ def _worst(results: Results) -> list[str]:
                 f"{_capital(metric(name).label)}{f' ({where})' if where else ''}: "
                 f"{value_of(results, setting, name)}; by chance alone the largest of so many is {number(chance, 3)}."
             )
+    return lines[:MOST]
+
+
+def _costs(risks: Sequence[Contrast], compared: Sequence[Contrast], accuracy: str) -> list[str]:
+    """What each method that changes the headline's risk does to the accuracy, told from none or not."""
+    lines = []
+    for risk in filter(is_significant, risks):
+        place = (risk.slot, risk.method, risk.baseline, risk.setting)
+        for one in compared:
+            if one.metric == accuracy and (one.slot, one.method, one.baseline, one.setting) == place:
+                d, digits = one.difference, metric(accuracy).digits
+                where = f", {one.setting}" if one.setting else ""
+                lines.append(
+                    f"What {one.method} costs against {one.baseline}{where}: {metric(accuracy).label} changes by "
+                    f"{d.mean:+.{digits}f} ({d.low:+.{digits}f} to {d.high:+.{digits}f}, {d.n} pairs)."
+                )
     return lines[:MOST]
 
 

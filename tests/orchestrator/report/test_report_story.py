@@ -59,6 +59,7 @@ def test_a_planted_difference_is_among_the_findings_with_its_size() -> None:
     accuracy = {"ifca": lambda seed: 0.8, "ifca_mir": lambda seed: 0.7 + (seed - 2) / 1000}
     table = [dict(trial, accuracy=accuracy[trial["clustering.name"]](trial["seed"])) for trial in results_.trials]
     found = story(results(Path("made_up"), table, ("clustering.name", "seed"), {}))
+    assert "What IFCA-MIR costs against IFCA: accuracy changes by -0.100 (-0.102 to -0.098, 5 pairs)." in found.findings
     told = [line for line in found.findings if line.startswith("IFCA-MIR against IFCA")]
     assert any("accuracy lower by 0.100 (0.098 to 0.102) (worse); 5 pairs, p < 0.001" in line for line in told)
 
