@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from algorithms.core.metric import ACCURACY
 from attacks.interfaces import adversary
 from datasets.components import complete, components
@@ -104,7 +106,7 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
     groups, attackers = _groups(results, page_figures(drawings)), _attackers(results)
     return templates.get_template(TEMPLATE).render(
         name=results.name,
-        style=templates.from_string("{{ css|safe }}").render(css=(HERE / STYLE).read_text(encoding="utf-8")),
+        style=Markup((HERE / STYLE).read_text(encoding="utf-8")),  # noqa: S704  our own, not a sweep's
         story=told,
         state=state_line(results.trials),
         shared=fixed_line(results).replace("\\", ""),
@@ -122,11 +124,12 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
 
 
 def shown_metrics(results: Results) -> list[str]:
-    """The metrics of the page's table: accuracy and risks of the trade-off, then those of the worst client."""
+    """The metrics of the page's table: accuracies and risks of the trade-off, then the risk of the worst client."""
     arr = arrange(results)
     names = [name for row in (risks(arr) if arr else ()) for risk in row for name in (*risk.accuracies, risk.name)]
     found = headline_risk(results)
-    names = ["accuracy", *([found.accuracy, found.name] if found else []), *names, *WORST, EPSILON]
+    worst = next((name for name in WORST if any(s.measured(name) for s in results.settings)), "")
+    names = ["accuracy", *([found.accuracy, found.name] if found else []), *names, worst, EPSILON]
     measured = [name for name in dict.fromkeys(names) if name and any(s.measured(name) for s in results.settings)]
     # Accuracies first, in the order of the trade-off; the mean over clients twice under two names is one too many.
     same = {"aggregated_accuracy"} if "accuracy" in measured else set()
@@ -137,14 +140,13 @@ def _settings(results: Results) -> Grid:
     names = [name for name in shown_metrics(results) if name != EPSILON]
     guarantees = guarantee_columns(results)
     keys = key_labels(results.keys) or ("setting",)
-    head = [*keys, "runs", *(_heading(results, name) for name in names)]
-    head += [f"guarantee for {PROTECTED[name]}" for name in guarantees]
+    head = [*keys, "runs", *(f"guarantee for {PROTECTED[name]}" for name in guarantees)]
+    head += [_heading(results, name) for name in names]
     lines = []
     for setting in results.settings:
-        cells = [*_labels(results, setting), seeds_cell(setting)]
-        cells += [metric_cell(setting, metric(name), results) for name in names]
-        lines.append(cells + [_guarantee(setting, name) for name in guarantees])
-    return Grid(head, lines, range(len(keys), len(head) - len(guarantees)))
+        cells = [*_labels(results, setting), seeds_cell(setting), *(_guarantee(setting, name) for name in guarantees)]
+        lines.append(cells + [metric_cell(setting, metric(name), results) for name in names])
+    return Grid(head, lines, (len(keys), *range(len(keys) + 1 + len(guarantees), len(head))))
 
 
 def _labels(results: Results, setting: Setting) -> list[str]:

@@ -22,6 +22,7 @@ from orchestrator.report.tables.comparison import Comparison
 from orchestrator.report.tables.context import deal_line, foreign_models_by_setting
 from orchestrator.report.tables.guarantees import audit_lines, guarantee_lines, trial_notes
 from orchestrator.report.tables.summary import state_line
+from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.vocabulary import key_labels
 from orchestrator.results.folder import Folder
 
@@ -101,6 +102,7 @@ def limits(results: Results) -> tuple[str, ...]:
     missing = [kind.lower() for kind in KINDS if not _measured(results, kind)]
     lines.append(f"not measured: {', '.join(missing)}" if missing else "")
     lines += client_inference_limits(results)
+    lines += tuned_sentences(results.folder, results.trials)
     lines.append(deal_line(results))
     finished = [len(setting.finished) for setting in results.settings]
     if finished and min(finished) < FEWEST:

@@ -132,6 +132,11 @@ def test_it_can_be_read_without_seeing_it(html: str, page: Page) -> None:
     assert len(ids) == len(set(ids))  # those of two figures, too
 
 
+def test_its_style_is_not_escaped_as_texts_are(html: str) -> None:
+    style = html.split("<style>")[1].split("</style>")[0]
+    assert '"DejaVu Sans"' in style and "&#" not in style
+
+
 def test_its_figures_refer_to_their_own_parts(page: Page) -> None:
     ids = set(page.values("id"))
     uses = [value.removeprefix("#") for value in page.values("href") if value[:1] == "#"]

@@ -148,6 +148,13 @@ def test_claims_stand_beside_audits_and_published_numbers_beside_ours(tmp_path: 
     )
 
 
+def test_a_tuned_sweep_says_how_it_was_chosen(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("name: x\nbase: {}\ntune: {metric: accuracy, mode: max, search: optuna}\n")
+    made = planted(ifca=around(0.63))
+    found = story(results(tmp_path, list(made.trials), ("clustering.name", "seed"), {}))
+    assert any("chosen on the reported test set" in line for line in found.limits)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
