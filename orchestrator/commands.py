@@ -21,7 +21,7 @@ from orchestrator.cluster.ray_session import StallError, joined, local_cpus, loc
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
-from orchestrator.report import write_report
+from orchestrator.report import write_page, write_report
 from orchestrator.report.data import NoResultsError
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.tuned import tuned_sentences
@@ -37,6 +37,7 @@ from orchestrator.tracking.server import server_note, server_problem
 from orchestrator.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
+    from orchestrator.report.figures.formats import Format
     from orchestrator.scheduling.search import Search
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
@@ -251,14 +252,19 @@ def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[dict[str, Any]]) -> 
     return [f"best {metric} {value:.4g}: {title}"]
 
 
-def report(folder: Path) -> int:
+def report(folder: Path, only_page: bool = False, formats: Sequence[Format] = ("png",)) -> int:
     """Write the report of a sweep's results folder, print the paths of its files and return the exit code.
+
+    Args:
+        folder: the results folder.
+        only_page: write the page and nothing else.
+        formats: the formats of the figures.
 
     Raises:
         ConfigError: there are no results, or the report cannot be written.
     """
     try:
-        files = write_report(folder)
+        files = [write_page(folder)] if only_page else write_report(folder, formats=formats)
     except (NoResultsError, WriteError) as error:
         raise ConfigError([ConfigProblem(str(error), file=str(folder))]) from error
     for file in files:

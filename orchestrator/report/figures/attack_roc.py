@@ -6,6 +6,7 @@ run found in the run's own model stands beside the other attacks, and what they 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.data import Floats
@@ -41,6 +42,7 @@ ATTACKS = {  # labels, in the order of their colors
 }
 GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
 PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
+ONE_THRESHOLD: dict[str, Any] = {"marker": "D", "markersize": 6, "linestyle": "none", "zorder": 5, "clip_on": False}
 WIDE: dict[str, Any] = {"color": GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
 
 
@@ -67,7 +69,11 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     note = ("lines: mean over seeds, and over replicas, at equal false positive rates; " if several else "") + (
         "numbers: area under the curve; a line starts at the false positive rate of one non-member"
     )
-    handles = [stroke(_label(name), **style) for name, style in styles.items()]
+    coarse = _with_one_threshold(one for found in held.values() for one in found)
+    note += "; diamond: an attack that says only yes or no has one threshold" if coarse else ""
+    handles = [
+        stroke(_label(name), **style | (ONE_THRESHOLD if name in coarse else {})) for name, style in styles.items()
+    ]
     sheet = Sheet("ROC curves of the attacks in the last attacked round", note, (dashed_handle("guessing"),))
     headings = [_heading(arr, *place) for place in panels]
     across = 2 * targets if targets * 2 <= IN_A_ROW + 1 and targets > 1 else IN_A_ROW
@@ -144,6 +150,9 @@ def _panel(ax: Axes, models: list[Scores], target: str, styles: dict[str, dict[s
         grid = np.geomspace(first, 1, POINTS)
         rates = np.mean([step(*membership.roc(*one), grid) for one in found], axis=0)
         ax.plot(grid, np.where(rates > 0, rates, np.nan), drawstyle="steps-post", **style)
+        if name != PUBLISHED and all(_says_yes_or_no(score) for score, _ in found):
+            x, y = np.mean([_only_threshold(*one) for one in found], axis=0)
+            ax.plot([x], [y], color=style["color"], **ONE_THRESHOLD)
         if name != PUBLISHED:
             areas.append((float(np.mean([membership.auc(*one) for one in found])), style["color"]))
         lowest = min(lowest, first)
@@ -151,6 +160,25 @@ def _panel(ax: Axes, models: list[Scores], target: str, styles: dict[str, dict[s
     for i, (area, color) in enumerate(reversed(areas)):
         ax.annotate(f"{area:.3f}", (0.98, 0.03 + 0.095 * i), color=color, **place)
     return lowest
+
+
+def _with_one_threshold(models: Iterable[Scores]) -> set[str]:
+    """The attacks that say only yes or no wherever they were made, besides the one that repeats another."""
+    coarse: dict[str, bool] = {}
+    for scores in models:
+        for (_, name), (score, _) in scores.items():
+            coarse[name] = coarse.get(name, True) and _says_yes_or_no(score)
+    return {name for name, always in coarse.items() if always and name != PUBLISHED}
+
+
+def _says_yes_or_no(score: Floats) -> bool:
+    return len(set(score.tolist())) == 2
+
+
+def _only_threshold(score: Floats, member: Any) -> tuple[float, float]:
+    """The false and the true positive rate of an attack with two scores; its curve has no other corner."""
+    yes = score == score.max()
+    return float(yes[~member].mean()), float(yes[member].mean())
 
 
 def _styles(names: list[str]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from orchestrator.report.figures.drawing import (
     stroke,
     wrap,
 )
-from orchestrator.report.figures.marks import SINGLE, measured, places
+from orchestrator.report.figures.marks import SINGLE, measured, places, plain_ticks
 from orchestrator.report.figures.settings import table_of
 from orchestrator.report.values import Row, text
 
@@ -134,6 +134,7 @@ def _against(arr: Arrangement, found: Mapping[str, Audited], title: str, note: s
     figure, axes = wrap(arr, sheet, list(map(arr.panel_label, arr.panels)), "claimed epsilon", "audited epsilon")
     for ax, panel in zip(axes, arr.panels, strict=True):
         ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+        plain_ticks(ax, high / low)
         ax.plot([low, high], [low, high], **REFERENCE)
         for _, _, position, hue in places(arr):
             style = {"color": arr.palette[text(hue)], "marker": marker(arr, hue)}

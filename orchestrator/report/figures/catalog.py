@@ -6,7 +6,7 @@ metric privacy in `protection`, and those of audits in `audited`. To add a figur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +45,18 @@ FAIRNESS = {  # the signed demographic parity is always 0 and has no panel, so t
 }
 
 
-def figures(results: Results) -> Iterator[tuple[str, Figure]]:
-    """Yield the name and figure of everything that these results can show, one at a time to save memory."""
+def figures(results: Results, names: Container[str] | None = None) -> Iterator[tuple[str, Figure]]:
+    """Yield the name and figure of everything that these results can show, one at a time to save memory.
+
+    Args:
+        results: the results of a sweep.
+        names: the figures that are wanted; default: all.
+    """
     arr = arrange(results)
     if arr is None:
         return
     for name, draw in FIGURES.items():
-        figure = draw(arr)
+        figure = draw(arr) if names is None or name in names else None
         if figure is not None:
             yield name, figure
 

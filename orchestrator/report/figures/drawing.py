@@ -9,7 +9,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.values import Value, text
@@ -253,15 +253,3 @@ def stroke(label: str, **style: Any) -> Any:
 def marker(arr: Arrangement, hue: Value) -> str:
     """The marker of a color, a second way to distinguish algorithms."""
     return MARKERS[[text(h) for h in arr.hues].index(text(hue)) % len(MARKERS)]
-
-
-def save(figure: Figure, file: IO[bytes]) -> None:
-    """Write the figure as PNG, without Matplotlib's version, so that equal figures give equal files."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-        figure.set_layout_engine("none")
-    # Not savefig, which would draw everything a second time to compute the layout.
-    FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})

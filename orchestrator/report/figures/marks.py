@@ -29,6 +29,22 @@ def measured(arr: Arrangement, name: str) -> bool:
     return any(not is_nothing(trial.get(name)) for trial in arr.trials)
 
 
+def plain_ticks(ax: Axes, factor: float) -> None:
+    """Label two logarithmic axes with plain numbers such as 20 and 50 instead of powers of ten.
+
+    Args:
+        ax: the axes.
+        factor: how many times the upper limit is the lower one; over many powers of ten, only these have a tick.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    steps = (1, 2, 3, 5) if factor < 100 else (1, 3) if factor < 10_000 else (1,)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(subs=steps, numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
 def is_nothing(value: Value) -> bool:
     """Whether a value is missing or 0, apart from rounding errors. A panel of such values alone is left out."""
     return value is None or abs(float(value)) < 1e-12

@@ -139,7 +139,7 @@ def published_markdown(results: Results, comparison: Comparison) -> str:
     if comparison.lines:
         factors = any(line.metric.endswith("factor_max") for line in comparison.lines)
         blocks += [READING, QUOTIENTS if factors else "", deal_line(results)]
-        blocks.append(markdown_table(HEAD, [_cells(line) for line in comparison.lines]))
+        blocks.append(markdown_table(HEAD, [cells(line) for line in comparison.lines]))
         blocks += [_silent(paper, fields) for paper, fields in comparison.unprinted.items()]
     else:
         blocks.append("No published number matches a setting of this sweep.")
@@ -211,7 +211,8 @@ def _metric_words(found: Counterpart) -> str:
     return ("mean of " if len(found.metrics) > 1 else "") + " and ".join(found.metrics)
 
 
-def _cells(line: Line) -> list[str]:
+def cells(line: Line) -> list[str]:
+    """The cells of a line under `HEAD`."""
     measured = f"{number(line.measured, 3)} {spread(line.measured, line.measured_low, line.measured_high, 3)}".strip()
     if line.values:
         measured = ", ".join(number(float(value), 3) for value in line.values.split(", "))

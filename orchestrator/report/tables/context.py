@@ -48,12 +48,18 @@ def guessing(metrics: Iterable[tuple[str, Metric]], results: Results) -> str:
     """
     found: dict[float, list[str]] = {}
     for heading, one in metrics:
-        name = _chance_of(one, results.metrics)
-        value = _same_everywhere(results, name) if name else one.chance
-        if isinstance(value, int | float):
-            found.setdefault(round(float(value), 3), []).append(" ".join(heading.split()))
+        value = chance_everywhere(one, results)
+        if value is not None:
+            found.setdefault(round(value, 3), []).append(" ".join(heading.split()))
     words = [f"{text(value)} for {', '.join(dict.fromkeys(names))}" for value, names in sorted(found.items())]
     return f"by chance: {'; '.join(words)}" if words else ""
+
+
+def chance_everywhere(one: Metric, results: Results) -> float | None:
+    """The value by chance of a metric if it is the same in all settings; None if it differs or is unknown."""
+    name = _chance_of(one, results.metrics)
+    value = _same_everywhere(results, name) if name else one.chance
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _chance_of(one: Metric, measured: Collection[str]) -> str | None:

@@ -18,6 +18,7 @@ from orchestrator.report.tables.context import (
     DASH,
     attacks_by_setting,
     chance_cell,
+    chance_everywhere,
     chance_metric,
     deal_line,
     foreign_models_by_setting,
@@ -28,7 +29,7 @@ from orchestrator.report.tables.curvature import curvature_sentences
 from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated, trial_notes
 from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.values import Value, text
-from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
+from orchestrator.report.vocabulary import component_label, key_label, key_labels, setting_label, value_label
 
 READING = (
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). With one "
@@ -37,6 +38,8 @@ READING = (
     "fractions of one."
 )
 PAIRED = "Differences between methods, paired by deal and seed, with intervals and p values: differences.md."
+
+WIDEST = 8  # columns of metrics that a page has room for
 
 # Underscores inside a word are not emphasis in Markdown, and metric names read better without backslashes.
 MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
@@ -80,7 +83,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     ]
     own = set(results.metrics) - shown_beside(results.metrics)
     for family, metrics in families([name for name in results.metrics if name in own]).items():
-        chance = guessing(((metric.label, metric) for metric in metrics), results)
+        chance = "" if _is_upright(results, metrics) else guessing(((m.label, m) for m in metrics), results)
         blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
         blocks.append(curvature_sentences(results) if family == CURVATURE else "")
         blocks.append(_family_table(results, metrics))
@@ -137,11 +140,34 @@ def escape(cell: str) -> str:
 
 
 def _family_table(results: Results, metrics: list[Metric]) -> str:
-    head = [*key_labels(results.keys), "seeds", *(_heading(metric, results) for metric in metrics)]
+    """A table of a family's metrics: a column for each or, of many, a line for each; many settings have several tables."""
+    if _is_upright(results, metrics):
+        return _upright_table(results, metrics)
+    parts = [metrics[at : at + WIDEST] for at in range(0, len(metrics), WIDEST)]
+    return "\n\n".join(_wide_table(results, part) for part in parts)
+
+
+def _is_upright(results: Results, metrics: list[Metric]) -> bool:
+    """Whether metrics are the lines of a family's table: there are many of them and few settings."""
+    return len(metrics) > WIDEST >= len(results.settings)
+
+
+def _upright_table(results: Results, metrics: list[Metric]) -> str:
+    labels = [setting_label(results.keys, setting.values) or "the whole sweep" for setting in results.settings]
+    lines = [["seeds", "", *map(seeds_cell, results.settings)]]
+    for metric in metrics:
+        chance = chance_everywhere(metric, results)
+        cells = [metric_cell(setting, metric, results) for setting in results.settings]
+        lines.append([metric_heading(metric, results), "" if chance is None else text(round(chance, 3)), *cells])
+    return markdown_table(["metric", "by chance", *labels], lines, numbers=len(labels) + 1)
+
+
+def _wide_table(results: Results, metrics: list[Metric]) -> str:
+    head = [*key_labels(results.keys), "seeds", *(metric_heading(metric, results) for metric in metrics)]
     lines = []
     for setting in results.settings:
         labels = [value_label(key, value) for key, value in zip(results.keys, setting.values, strict=True)]
-        lines.append([*labels, _seeds(setting), *(_cell(setting, metric, results) for metric in metrics)])
+        lines.append([*labels, seeds_cell(setting), *(metric_cell(setting, metric, results) for metric in metrics)])
     return markdown_table(head, lines, numbers=len(metrics) + 1)
 
 
@@ -184,18 +210,21 @@ def _foreign(results: Results) -> str:
     return f"## Models that serve other groups\n\n{lines}" if lines else ""
 
 
-def _heading(metric: Metric, results: Results) -> str:
+def metric_heading(metric: Metric, results: Results) -> str:
+    """The heading of a metric with its unit, if it has one that is not plain."""
     plain = metric.unit in ("", "fraction") or metric.unit in metric.label
     label = f"{metric.label} {BY_CHANCE}" if chance_metric(metric, results) else metric.label
     return label if plain else f"{label} ({metric.unit})"
 
 
-def _seeds(setting: Setting) -> str:
+def seeds_cell(setting: Setting) -> str:
+    """The number of finished runs of a setting, "2 of 3" if some did not finish."""
     finished, all_trials = len(setting.finished), len(setting.trials)
     return str(all_trials) if finished == all_trials else f"{finished} of {all_trials}"
 
 
-def _cell(setting: Setting, metric: Metric, results: Results) -> str:
+def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
+    """What a table shows of a metric in a setting: mean and interval, chance in parentheses, fewer seeds if so."""
     having = sum(trial.get(metric.name) is not None for trial in setting.finished)
     if not having:
         return DASH

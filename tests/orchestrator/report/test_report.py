@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import NoResultsError, read_trials, write_report
+from orchestrator.report import NoResultsError, read_trials, write_page, write_report
 from tests.support.synthetic_results import write_sweep
 
 PUBLISHED = ["published.csv", "published.md"]
@@ -28,7 +28,8 @@ def files(folder: Path) -> list[Path]:
 
 def test_tables_come_first_and_every_file_exists(folder: Path, files: list[Path]) -> None:
     assert [file.name for file in files[:6]] == TABLES
-    assert {file.suffix for file in files[6:]} == {".png"}
+    assert {file.suffix for file in files[6:-1]} == {".png"}
+    assert files[-1].name == "mnist-short.html"
     assert all(file.parent == folder / "report" and file.stat().st_size > 100 for file in files)
     assert sorted((folder / "report").iterdir()) == sorted(files)
 
@@ -45,16 +46,17 @@ def test_the_same_results_give_the_same_bytes_and_stale_figures_go(folder: Path,
     (folder / "report" / "notes.txt").write_text("somebody's own")
     again = write_report(folder)
     assert {file.name: file.read_bytes() for file in again} == before
+    assert write_page(folder).read_bytes() == before["mnist-short.html"]  # without the other figures, too
     assert not (folder / "report" / "motivation.png").exists()
     assert (folder / "report" / "notes.txt").exists()
 
 
 def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses={0: "diverged", 1: "failed"})
-    assert [file.name for file in write_report(folder)] == [*TABLES[:2], *PUBLISHED]
+    assert [file.name for file in write_report(folder)] == [*TABLES[:2], *PUBLISHED, "s.html"]
     assert "2 trials: 1 diverged, 1 failed." in (folder / "report" / "summary.md").read_text()
-    assert [file.name for file in write_report(folder, published=False)] == TABLES[:2]
-    assert len(list((folder / "report").iterdir())) == 2
+    assert [file.name for file in write_report(folder, published=False)] == [*TABLES[:2], "s.html"]
+    assert len(list((folder / "report").iterdir())) == 3
 
 
 def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_t
     (folder / "report").mkdir()
     for name in TABLES[2:]:
         (folder / "report" / name).write_text("from an earlier report")
-    assert [file.name for file in write_report(folder) if file.suffix != ".png"] == TABLES[:2]
+    assert [file.name for file in write_report(folder) if file.suffix != ".png"] == [*TABLES[:2], "s.html"]
     assert not {path.name for path in (folder / "report").iterdir()} & set(TABLES[2:])
 
 

@@ -70,6 +70,18 @@ def test_attacks_that_are_made_in_different_rounds_have_a_curve_each(tmp_path: P
     assert len(attack_curves(ax)) == 2
 
 
+def test_an_attack_that_says_yes_or_no_is_seen_at_its_only_threshold(tmp_path: Path) -> None:
+    found = scores([1.0, 1.0, 1.0, 0.0], [1.0, 0.0])
+    one = figure(
+        "attack_roc",
+        planted_scores(tmp_path / "s", [pd.concat([found, scores([3.0, 2.0], [1.0], attack="shadow_mia")])]),
+    )
+    marks = [line.get_data() for line in one.axes[0].lines if line.get_marker() == "D"]
+    assert [(float(x[0]), float(y[0])) for x, y in marks] == [(0.5, 0.75)]
+    named = {line.get_label(): line.get_marker() for line in one.legends[0].get_lines()}
+    assert named["gap"] == "D" and named["shadow models"] != "D"
+
+
 def test_curves_of_seeds_are_averaged_where_all_of_them_can_be_drawn(tmp_path: Path) -> None:
     tables = [scores([2.0, 2.0], [1.0] * 10), scores([1.0, 1.0], [2.0] * 5)]
     (ax,) = figure("attack_roc", planted_scores(tmp_path / "s", tables)).axes

@@ -43,6 +43,15 @@ def test_a_run_is_where_its_claim_and_its_audit_put_it() -> None:
     assert unreadable(drawn) == ([], [])
 
 
+def test_epsilons_are_plain_numbers_at_the_ticks() -> None:
+    drawn = audit(arranged([claimed(45.0, 46.0)]))
+    assert drawn is not None
+    drawn.draw_without_rendering()
+    (ax,) = (one for one in drawn.axes if one.get_visible())
+    labels = {label.get_text() for label in ax.get_yticklabels(which="both") if label.get_text()}
+    assert {"20", "50"} <= labels and not any("10^" in label for label in labels)
+
+
 def test_claims_that_stand_have_no_ring_and_no_entry_for_it() -> None:
     drawn = audit(arranged([claimed(4.4, 4.2, seed) for seed in range(3)]))
     assert drawn is not None and "refuted" not in texts(drawn)

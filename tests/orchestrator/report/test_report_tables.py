@@ -153,6 +153,18 @@ def test_the_order_of_the_trials_does_not_change_a_byte() -> None:
     assert summary_markdown(found(*shuffled)) == summary_markdown(found(*THREE))
 
 
+def test_a_family_of_many_metrics_has_a_line_for_each_or_several_tables() -> None:
+    names = [f"calibrated_{name}_auc" for name in "abcdefghij"]
+    few = [trial(f"t{s}", "ifca", 0.1, s, surprise=0.6, **dict.fromkeys(names, 0.7)) for s in range(3)]
+    page = summary_markdown(found(*few)).replace("\\", "")
+    assert "| metric | by chance | clustering IFCA, minority ratio 0.1 |" in page
+    assert "| surprise |  | 0.600 ± 0.000 |" in page and "| seeds |  | 3 |" in page
+    many = [trial(f"t{i}", "ifca", i / 10, 0, accuracy=0.9, **dict.fromkeys(names, 0.7)) for i in range(9)]
+    page = summary_markdown(found(*many))
+    assert "| metric |" not in page and max(line.count("|") for line in page.splitlines()) <= 12
+    assert all(f"{name.replace('_', ' ')}" in page.replace("_", " ") for name in names)
+
+
 def test_summary_markdown_counts_and_lists_what_did_not_finish() -> None:
     lost = trial("bad", "ifca", 0.1, 9, "failed", accuracy=None, reason="worker | died")
     page = summary_markdown(found(*THREE, lost))

@@ -1,0 +1,268 @@
+"""A sweep's answer as one self-contained HTML file, to be read, printed and sent: no script, nothing from the network.
+
+Its sentences are those of `story`, its numbers those of the tables; what this module adds is their order. Names and texts
+of a sweep are escaped by the template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from algorithms.core.metric import ACCURACY
+from attacks.interfaces import adversary
+from datasets.components import complete, components
+from orchestrator.metric_names import metric
+from orchestrator.report.data import Results, Setting
+from orchestrator.report.figures.arrangement import arrange
+from orchestrator.report.figures.trade_off import risks
+from orchestrator.report.findings import AUDIT, EPSILON, epsilon_words
+from orchestrator.report.headline import headline_risk
+from orchestrator.report.page_figures import CLIENTS, PageFigure, page_figures
+from orchestrator.report.story import Story, story
+from orchestrator.report.tables import comparison as published
+from orchestrator.report.tables import differences
+from orchestrator.report.tables.adversaries import FOLDER
+from orchestrator.report.tables.comparison import Comparison
+from orchestrator.report.tables.context import DASH, attack_names, guessing
+from orchestrator.report.tables.differences import Contrast
+from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated
+from orchestrator.report.tables.summary import fixed_line, metric_cell, metric_heading, seeds_cell, state_line
+from orchestrator.report.values import text
+from orchestrator.report.vocabulary import component_label, key_labels, value_label
+from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.results.record import read_record
+
+HERE = Path(__file__).parent
+TEMPLATE, STYLE = "page.html.jinja", "page.css"
+WORST = ("calibrated_auc_worst_client", "risk_worst_client")
+READING = (
+    "Means over the finished runs of a setting ± half the width of the 95 % interval (Student's t); with one or two runs "
+    "their values; a dash means not measured. Rates are fractions of one. In parentheses: the value by chance, where it "
+    "differs between settings."
+)
+CLIENTS_NOTE = "Clients differ: a mean risk says nothing of the client that is hit hardest."
+AUDIT_NOTE = (
+    "A claim is an upper bound that rests on a proof; an audit is what one attacker found. What is certified above the claim "
+    "refutes it; an audit below the claim proves nothing."
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the page.
+
+    Attributes:
+        head: the headings.
+        lines: the cells, row by row.
+        numbers: the columns of numbers, which are aligned to the right.
+    """
+
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    numbers: Collection[int] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """A section with figures and, if there is one, a table.
+
+    Attributes:
+        anchor: its id in the page.
+        title: its heading.
+        figures: its figures.
+        note: a sentence on how to read it.
+        table: its table; None if it has none.
+    """
+
+    anchor: str
+    title: str
+    figures: Sequence[PageFigure]
+    note: str = ""
+    table: Grid | None = None
+
+
+def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contrast], comparison: Comparison) -> str:
+    """The page of a sweep.
+
+    Args:
+        results: the results of a sweep.
+        drawings: its figures as SVG files, by name; those that the page does not show are left out.
+        paired: the comparisons of methods.
+        comparison: the comparison with published numbers.
+
+    Returns:
+        The HTML; the same results give the same text.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    # Everything is escaped: a sweep's texts are its user's, and the page is sent to others.
+    templates = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+    told = story(results, comparison)
+    groups, attackers = _groups(results, page_figures(drawings)), _attackers(results)
+    return templates.get_template(TEMPLATE).render(
+        name=results.name,
+        style=Markup((HERE / STYLE).read_text(encoding="utf-8")),  # noqa: S704  our own, not a sweep's
+        story=told,
+        state=state_line(results.trials),
+        shared=fixed_line(results).replace("\\", ""),
+        sections=_sections(told, groups),
+        settings=_settings(results),
+        reading=READING,
+        by_chance=_by_chance(results),
+        groups=groups,
+        details=_details(paired, comparison),
+        attackers=attackers,
+        limits=[line for line in told.limits if not (attackers.lines and line.startswith("Attackers: "))],
+        origin=_origin(results),
+        files=_files(results),
+    )
+
+
+def shown_metrics(results: Results) -> list[str]:
+    """The metrics of the page's table: accuracies and risks of the trade-off, then the risk of the worst client."""
+    arr = arrange(results)
+    names = [name for row in (risks(arr) if arr else ()) for risk in row for name in (*risk.accuracies, risk.name)]
+    found = headline_risk(results)
+    worst = next((name for name in WORST if any(s.measured(name) for s in results.settings)), "")
+    names = ["accuracy", *([found.accuracy, found.name] if found else []), *names, worst, EPSILON]
+    measured = [name for name in dict.fromkeys(names) if name and any(s.measured(name) for s in results.settings)]
+    # Accuracies first, in the order of the trade-off; the mean over clients twice under two names is one too many.
+    same = {"aggregated_accuracy"} if "accuracy" in measured else set()
+    return sorted((name for name in measured if name not in same), key=lambda name: metric(name).direction != "higher")
+
+
+def _settings(results: Results) -> Grid:
+    names = [name for name in shown_metrics(results) if name != EPSILON]
+    guarantees = guarantee_columns(results)
+    keys = key_labels(results.keys) or ("setting",)
+    head = [*keys, "runs", *(f"guarantee for {PROTECTED[name]}" for name in guarantees)]
+    head += [_heading(results, name) for name in names]
+    lines = []
+    for setting in results.settings:
+        cells = [*_labels(results, setting), seeds_cell(setting), *(_guarantee(setting, name) for name in guarantees)]
+        lines.append(cells + [metric_cell(setting, metric(name), results) for name in names])
+    return Grid(head, lines, (len(keys), *range(len(keys) + 1 + len(guarantees), len(head))))
+
+
+def _labels(results: Results, setting: Setting) -> list[str]:
+    pairs = zip(results.keys, setting.values, strict=True)
+    return [value_label(key, value) or DASH for key, value in pairs] or ["the whole sweep"]
+
+
+def _guarantee(setting: Setting, column: str) -> str:
+    """A guarantee with its epsilon and delta, if they are known; what it rests on is among the limits."""
+    said = stated(setting, column).split(":")[0].split(",")[0] or DASH
+    ending = column.removeprefix("guarantee")
+    epsilon, delta = f"epsilon{ending}", f"delta{ending}"
+    if not setting.measured(epsilon):
+        return said
+    deltas = sorted(set(setting.measured(delta)))
+    at = f", delta {text(deltas[0])}" if len(deltas) == 1 else ""
+    return f"{said}, epsilon {epsilon_words(setting, epsilon)}{at}"
+
+
+def _heading(results: Results, name: str) -> str:
+    """The heading of a metric; what only names clients or a model is the accuracy of them."""
+    words = metric_heading(metric(name), results)
+    return f"accuracy, {words}" if metric(name).family == ACCURACY and "accuracy" not in words else words
+
+
+def _by_chance(results: Results) -> str:
+    named = [(metric(name).label, metric(name)) for name in shown_metrics(results)]
+    words = guessing(named, results)
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
+
+
+def _groups(results: Results, figures: Sequence[PageFigure]) -> list[Group]:
+    clients = [figure for figure in figures if figure.name.startswith(CLIENTS)]
+    trade_off = [figure for figure in figures if figure.name == "trade_off"]
+    audits = [figure for figure in figures if figure not in (*clients, *trade_off)]
+    table = _audits(results)
+    groups = [
+        Group("trade-off", "Risk against accuracy", trade_off),
+        Group("clients", "Exposure by client", clients, CLIENTS_NOTE),
+        Group("audit", "Claimed beside audited epsilon", audits, AUDIT_NOTE, table),
+    ]
+    return [group for group in groups if group.figures or group.table]
+
+
+def _audits(results: Results) -> Grid | None:
+    """Claimed, estimated and certified epsilon of each setting that was audited; None if no claim was."""
+    claims = [setting for setting in results.settings if setting.measured(AUDIT) and setting.measured(EPSILON)]
+    if not claims:
+        return None
+    head = [*(key_labels(results.keys) or ("setting",)), "claimed epsilon", "estimated by canaries", "certified (95 %)"]
+    lines = []
+    for setting in results.settings:
+        names = (EPSILON, AUDIT, "epsilon_audit_certified")
+        cells = [epsilon_words(setting, name) if setting.measured(name) else DASH for name in names]
+        lines.append([*_labels(results, setting), *cells, audited(setting) or DASH])
+    return Grid([*head, "verdict"], lines)
+
+
+def _details(paired: Sequence[Contrast], comparison: Comparison) -> list[tuple[str, Grid]]:
+    """Tables that are folded: all comparisons of methods, and the published numbers beside ours."""
+    found = []
+    if paired:
+        lines = [differences.cells(one) for one in paired]
+        found.append(
+            (
+                f"All {len(lines)} comparisons of methods",
+                Grid([*differences.HEAD, "p", "p (Holm)"], lines, range(5, 11)),
+            )
+        )
+    if comparison.lines:
+        lines = [published.cells(line) for line in comparison.lines]
+        found.append((f"All {len(lines)} published numbers beside ours", Grid(published.HEAD, lines)))
+    return found
+
+
+def _attackers(results: Results) -> Grid:
+    """A line for each attack of the sweep: who makes it, and in which settings."""
+    settings = [
+        {name for trial in setting.trials for name in attack_names(trial).split(", ")} for setting in results.settings
+    ]
+    names = dict.fromkeys(name for trial in results.trials for name in attack_names(trial).split(", "))
+    lines = []
+    for name in names:
+        if name in components(FOLDER):
+            count, label = sum(name in made for made in settings), component_label("attacks.0", name)
+            where = "all settings" if count == len(settings) else f"{count} of {len(settings)} settings"
+            lines.append([name if label == name else f"{label} ({name})", adversary(complete(FOLDER, name)), where])
+    return Grid(("attack", "made by", "in"), lines)
+
+
+def _sections(told: Story, groups: Sequence[Group]) -> list[tuple[str, str]]:
+    found = [("settings", "Settings"), *((group.anchor, group.title) for group in groups)]
+    found += [("findings", "Findings and verdicts")] if told.findings or told.verdicts else []
+    return [*found, ("limits", "Limits"), ("repeat", "Repeat it")]
+
+
+def _origin(results: Results) -> dict[str, Any]:
+    """The commit, and versions and devices of the finished trials; the machine's name stays at home."""
+    found: dict[str, dict[str, None]] = {}
+    for trial in results.trials:
+        record = read_record(TrialFolder(results.folder / "trials" / trial["id"])) or {}
+        for term, value in (record.get("origin") or {}).items():
+            found.setdefault(term, {})[text(value)] = None
+    commit = ", ".join(found.pop("commit", {}))
+    found.pop("host", None)
+    lines = [(term.removeprefix("version."), ", ".join(values)) for term, values in sorted(found.items())]
+    return {"commit": commit if commit != "unknown" else "", "lines": lines}
+
+
+def _files(results: Results) -> list[tuple[str, str]]:
+    """The sweep file, and one resolved run, as texts."""
+    folder, found = Folder(results.folder), headline_risk(results)
+    settings = (*(found.settings if found else ()), *results.settings)
+    first = next((trial for setting in settings for trial in setting.trials), None)
+    files = [("The sweep file", folder.sweep)]
+    files += (
+        [(f"Trial {first['id']} with every default written out", folder.trial(first["id"]).config)] if first else []
+    )
+    return [(title, path.read_text(encoding="utf-8", errors="replace")) for title, path in files if path.is_file()]

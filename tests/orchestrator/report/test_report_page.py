@@ -1,0 +1,231 @@
+"""The page of a sweep: complete, self-contained, escaped, and with the numbers of the tables."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.metric_names import metric
+from orchestrator.report import write_page
+from orchestrator.report.data import read_results
+from orchestrator.report.page_figures import element
+from orchestrator.report.story import story
+from tests.support.synthetic_membership import GROUPED, write_alone, write_grouped
+from tests.support.synthetic_results import write_sweep
+
+EMPTY = {
+    "meta",
+    "link",
+    "br",
+    "hr",
+    "img",
+    "input",
+    "use",
+    "path",
+    "circle",
+    "rect",
+    "line",
+}  # elements without content
+
+
+class Page(HTMLParser):
+    """The elements, ids, links and texts of a page; raises AssertionError where elements do not nest."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.cells: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in EMPTY or tag in ("path", "use", "circle", "rect", "line"):
+            self.open.append(tag)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        if "style" in self.open:
+            return
+        self.texts.append(data)
+        if self.open and self.open[-1] in ("td", "th"):
+            self.cells[-1] += data
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.texts).split())
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, key, value in self.attributes if key == name]
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_grouped(tmp_path_factory.mktemp("r") / "grouped", {**GROUPED, "seed": [0, 1, 2]})
+
+
+@pytest.fixture(scope="module")
+def html(grouped: Path) -> str:
+    return write_page(grouped).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def test_the_page_has_its_sections_with_the_story_in_them(grouped: Path, page: Page) -> None:
+    told = story(read_results(grouped))
+    for sentence in (told.question, told.headline, *told.findings, *told.verdicts, told.command):
+        assert " ".join(sentence.split()) in page.text
+    missing = [line for line in told.limits if line not in page.text and not line.startswith("Attackers: ")]
+    assert not missing
+    anchors = [value.removeprefix("#") for tag, key, value in page.attributes if (tag, key) == ("a", "href")]
+    assert anchors == ["settings", "trade-off", "clients", "findings", "limits", "repeat"]
+    assert set(anchors) <= set(page.values("id"))
+
+
+def test_its_numbers_are_those_of_the_tables(grouped: Path, page: Page) -> None:
+    results = read_results(grouped)
+    for setting in results.settings:
+        for name in ("accuracy", "risk_minority", "risk_majority"):
+            assert " ".join(setting.estimate(name).shown(metric(name).digits)) in page.cells
+        worst = " ".join(setting.estimate("risk_worst_client").shown(3))
+        null = setting.estimate("risk_worst_client_null").parts(3)[0]
+        assert f"{worst} ({null})" in page.cells
+
+
+def test_nothing_is_loaded_and_nothing_runs(html: str, page: Page) -> None:
+    assert not re.search(r"https?:|\bftp:|@import|file:", html)
+    assert not {"script", "iframe", "img", "object", "embed"} & set(page.tags)
+    outside = [value for name in ("src", "href", "srcset", "data") for value in page.values(name) if value[:1] != "#"]
+    assert outside == ["data:,"]  # the icon, so that no browser asks for one
+    assert "default-src 'none'" in html
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+
+
+def test_it_can_be_read_without_seeing_it(html: str, page: Page) -> None:
+    assert '<html lang="en">' in html and page.tags.count("h1") == 1
+    assert page.tags.count("figure") == page.tags.count("figcaption") == page.tags.count("svg") == 2
+    labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
+    assert len(labels) == 2 and all(len(label) > 40 for label in labels)
+    assert page.tags.count("caption") == page.tags.count("table")
+    assert set(page.values("scope")) == {"col", "row"}
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))  # those of two figures, too
+
+
+def test_its_style_is_not_escaped_as_texts_are(html: str) -> None:
+    style = html.split("<style>")[1].split("</style>")[0]
+    assert '"DejaVu Sans"' in style and "&#" not in style
+
+
+def test_its_figures_refer_to_their_own_parts(page: Page) -> None:
+    ids = set(page.values("id"))
+    uses = [value.removeprefix("#") for value in page.values("href") if value[:1] == "#"]
+    clips = [found for _, _, value in page.attributes for found in re.findall(r"url\(#([^)]+)\)", value)]
+    assert uses and clips and {*uses, *clips} <= ids
+
+
+def test_texts_of_a_sweep_are_escaped(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script><img src=x onerror=alert(1)> & co"
+    folder = write_alone(tmp_path / "s", {"data.split.preset": [evil, "b"], "seed": [0]})
+    (folder / "sweep.yaml").write_text(f"name: s\ndescription: '{evil}'\nsweep: {{}}\n")
+    text = write_page(folder).read_text(encoding="utf-8")
+    page = Page(text)
+    assert "script" not in page.tags and "img" not in page.tags
+    assert evil in page.text and evil in page.cells
+
+
+@pytest.mark.parametrize("statuses", [{0: "failed", 1: "diverged"}, {}])
+def test_there_is_a_page_without_results_and_without_attacks(tmp_path: Path, statuses: dict[int, str]) -> None:
+    def metrics(trial: object, rng: object) -> dict[str, float]:
+        return {"accuracy": 0.9}
+
+    folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses=statuses, metrics=metrics)
+    page = Page(write_page(folder).read_text(encoding="utf-8"))
+    expected = "No trial has finished, so there is no result." if statuses else "No attack was made"
+    assert expected in page.text and "figure" not in page.tags
+
+
+def test_an_audit_stands_beside_its_claim(tmp_path: Path) -> None:
+    def metrics(trial: dict[str, object], rng: object) -> dict[str, object]:
+        audit = {
+            "epsilon_audit": 2.5,
+            "epsilon_audit_certified": 1.25,
+            "epsilon_audit_low": 2.0,
+            "epsilon_audit_high": 3.0,
+        }
+        private = trial["privacy.name"] == "global_dp"
+        claim = {"epsilon": 4.0 if private else None, "audit_verdict": "not refuted" if private else None}
+        return {
+            "accuracy": 0.9,
+            **audit,
+            **claim,
+            "guarantee": "dp: as assumed" if private else "none: bare",
+            "delta": 1e-5,
+        }
+
+    folder = write_sweep(tmp_path / "s", {"privacy.name": ["none", "global_dp"], "seed": [0, 1, 2]}, metrics=metrics)
+    page = Page(write_page(folder).read_text(encoding="utf-8"))
+    row = page.cells[page.cells.index("4.00") :][:4]
+    assert row == ["4.00", "2.50", "1.25", "not refuted, which is no proof"]
+    assert "dp, epsilon 4.00, delta 1e-05" in page.cells
+    assert "Guarantee for a client: none: bare (vanilla); dp: as assumed (privacy global-DP)." in page.text
+
+
+def test_the_command_writes_only_the_page_or_figures_for_papers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_sweep(tmp_path / "s", {"seed": [0]}, metrics=lambda trial, rng: {"accuracy": 0.9})
+    assert main(["report", str(folder), "--html"]) == 0
+    assert [path.name for path in (folder / "report").iterdir()] == ["s.html"]
+    assert capsys.readouterr().out.strip() == str(folder / "report" / "s.html")
+    assert main(["report", str(folder), "--figures", "svg,pdf"]) == 0
+    found = {path.name for path in (folder / "report").iterdir()}
+    assert {"accuracy.svg", "accuracy.pdf"} <= found and "accuracy.png" not in found
+    first = {path.name: path.read_bytes() for path in (folder / "report").iterdir()}
+    assert main(["report", str(folder), "--figures", "pdf,svg"]) == 0
+    assert {path.name: path.read_bytes() for path in (folder / "report").iterdir()} == first
+    assert b"<text" in first["accuracy.svg"] and b"/FontFile2" in first["accuracy.pdf"]  # text stays text
+    assert main(["report", str(folder)]) == 0
+    assert "accuracy.svg" not in {path.name for path in (folder / "report").iterdir()}  # of another form, and stale
+
+
+@pytest.mark.parametrize("wrong", [["--figures", "jpg"], ["--figures", ""], ["--html", "--figures", "svg"]])
+def test_formats_that_do_not_exist_are_refused(
+    tmp_path: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        main(["report", str(tmp_path), *wrong])
+    assert refusal.value.code == 2
+    assert "is none of png, svg, pdf" in (said := capsys.readouterr().err) or "not allowed with" in said
+
+
+def test_a_figure_keeps_no_head_no_remark_and_no_style_of_its_file() -> None:
+    svg = (
+        '<?xml version="1.0"?>\n<!DOCTYPE svg>\n<svg xmlns:xlink="http://x" width="72pt" height="36pt" viewBox="0 0 72 36" '
+        'xmlns="http://y"><!-- a --><metadata><a href="http://z"/></metadata><defs><style>*{color: red}</style>'
+        '<path id="p"/></defs><use xlink:href="#p" clip-path="url(#p)"/></svg>\n'
+    )
+    assert element(svg, "one", 'A "figure"') == (
+        '<svg role="img" aria-label="A &#34;figure&#34;" style="width: 72pt" viewBox="0 0 72 36"><defs>'
+        '<path id="one-p"/></defs><use href="#one-p" clip-path="url(#one-p)"/></svg>'
+    )
