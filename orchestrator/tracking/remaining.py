@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median_low
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class Pace:
         seconds: how long it has run; None if it has not started.
         running: whether it runs now.
         finished: whether it has finished, so that its seconds are those of a whole trial.
+        steady: mean seconds of its rounds after the first, in which processes start and load packages; None if none is
+            done.
     """
 
     rounds: int
@@ -23,26 +26,25 @@ class Pace:
     seconds: float | None
     running: bool
     finished: bool
+    steady: float | None = None
 
 
 def remaining_seconds(trials: Iterable[Pace], total: int) -> float | None:
-    """The time until all trials have ended; None before the first round is done.
+    """The time until all trials have ended; None before a second round is done.
 
-    A round is taken to last as long as in the trials that have finished, or else in those that run. Trials that wait
-    begin as others end, so that as many run at the same time as do now.
+    Trials that wait begin as others end, so that as many run at the same time as do now.
 
     Args:
         trials: the trials known so far; a search adds its own one after another.
         total: how many trials there will be.
 
-    >>> remaining_seconds([Pace(10, 10, 20.0, False, True), Pace(10, 5, 10.0, True, False)], total=4)
-    50.0
+    >>> remaining_seconds([Pace(10, 5, 30.0, True, False, steady=2.0)], total=2)
+    30.0
     """
     known = list(trials)
-    timed = [one for one in known if one.finished and one.done] or [one for one in known if one.running and one.done]
-    if not timed:
+    each = _seconds_per_round(known)
+    if each is None:
         return None
-    each = sum(one.seconds or 0.0 for one in timed) / sum(one.done for one in timed)
     left = [each * (one.rounds - one.done) for one in known if one.running]
     waiting = [one.rounds for one in known if one.seconds is None]
     typical = sum(one.rounds for one in known) / len(known)
@@ -50,6 +52,19 @@ def remaining_seconds(trials: Iterable[Pace], total: int) -> float | None:
     if not unstarted:
         return max(left, default=0.0)
     return (sum(left) + each * unstarted) / max(1, len(left))
+
+
+def _seconds_per_round(known: Sequence[Pace]) -> float | None:
+    """How long a round lasts, with its share of a trial's beginning and end; None if it cannot be told yet.
+
+    Of finished trials it is the median, because the first one waited for processes to start. Before two trials have
+    finished, that wait is left out instead.
+    """
+    whole = [one.seconds / one.done for one in known if one.finished and one.done and one.seconds is not None]
+    if len(whole) > 1:
+        return median_low(whole)
+    steady = [one.steady for one in known if one.steady is not None and (one.running or one.finished)]
+    return fmean(steady) if steady else None
 
 
 def duration(seconds: float) -> str:

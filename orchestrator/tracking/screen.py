@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console, Group
@@ -45,6 +46,7 @@ class ScreenTrial:
         foreign: sentences about models that serve others than the group they are named after.
         began: start time on the screen's clock, in seconds.
         ended: end time on the screen's clock, in seconds.
+        timed: seconds of each round after the trial's first.
     """
 
     title: str
@@ -57,6 +59,7 @@ class ScreenTrial:
     foreign: dict[str, str] = field(default_factory=dict)
     began: float | None = None
     ended: float | None = None
+    timed: list[float] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
@@ -117,6 +120,7 @@ class Screen:
         for row in rows:
             shown.values |= measured(row)
             self.names |= measured(row).keys()
+            shown.timed += [row["seconds"]] if row["round"] and row.get("seconds") is not None else []
         if not self.console.is_terminal:
             for row in rows:
                 metrics = _scalars(row, self.names)
@@ -158,7 +162,14 @@ class Screen:
         """``sentence`` with the time that the sweep still takes; empty before the first round and after the last one."""
         now = self.clock()
         paces = [
-            Pace(shown.rounds, shown.done, shown.seconds(now), shown.status == "running", shown.status == "finished")
+            Pace(
+                shown.rounds,
+                shown.done,
+                shown.seconds(now),
+                shown.status == "running",
+                shown.status == "finished",
+                fmean(shown.timed) if shown.timed else None,
+            )
             for shown in self.trials.values()
         ]
         seconds = remaining_seconds(paces, self.total)
