@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from orchestrator.cluster.connected import is_connected
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
 from orchestrator.cluster.nodes import node_problems
@@ -29,6 +30,7 @@ from orchestrator.results.tables import write_trials
 from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_rows, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
+from orchestrator.tracking.notebook_screen import screen_of
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.tracker import Tracker
 
@@ -57,11 +59,15 @@ def run(
     Raises:
         ConfigError: the input was refused, before any trial was started and any result was written.
     """
-    sweep = load_sweep(path, sets)
+    return run_sweep(load_sweep(path, sets), results, address, tracking_uri, dry)
+
+
+def run_sweep(sweep: Sweep, results: Path, address: str | None, tracking_uri: str | None, dry: bool) -> int:
+    """Run a sweep that was loaded, or resume it; arguments, exit code and errors as in `run`."""
     folder = Folder(results.expanduser().absolute() / sweep.name)
     place = _common_placement(sweep, trial_specs(sweep))
     problems = [] if dry else _folder_problems(folder, sweep)
-    remote = address or os.environ.get("RAY_ADDRESS")
+    remote = address or os.environ.get("RAY_ADDRESS") or is_connected()
     if not remote:
         problems += _misfit(sweep, place, local_nodes(place))
     problems += data_problems(sweep, download=not problems and not dry)
@@ -99,7 +105,7 @@ def _run(
     tune_environment(os.environ)
     missing = remaining_trials(folder, trials, sweep.tune)
     undrawn = len(search.ahead()) if search else 0
-    screen = Screen(len(missing) + undrawn)
+    screen = screen_of(len(missing) + undrawn)
     if not missing and not undrawn:
         with _claim_folder(folder, sweep):
             screen.say(f"all {len(trials)} trials are complete; nothing was trained")
@@ -246,4 +252,4 @@ def _claim_folder(folder: Folder, sweep: Sweep) -> Claim:
         raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
 
 
-__all__ = ["report", "run"]
+__all__ = ["report", "run", "run_sweep"]

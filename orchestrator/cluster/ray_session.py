@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cluster.connected import ALREADY, connected_nodes, is_connected
 from orchestrator.cluster.placement import Placement
 
 # Ray's own settings for starting it on one machine.
@@ -62,6 +63,8 @@ class StallError(RuntimeError):
 def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str, float]]]:
     """Join a Ray cluster or start Ray on this machine; shut down at the end only what was started here.
 
+    Where this process has already connected to Ray, as a notebook may have, that connection is used and left as it is.
+
     Args:
         address: the cluster; None for RAY_ADDRESS, and "local" or no address at all to start Ray on this machine.
         place: what one trial reserves; a local Ray offers at least that many CPUs.
@@ -72,6 +75,11 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
     Raises:
         ClusterError: no cluster could be reached or started.
     """
+    if is_connected():
+        if address:
+            raise ClusterError(ALREADY)
+        yield connected_nodes()
+        return
     import ray
 
     # Load Tune in the meantime: it takes as long as starting Ray, which mostly waits for other processes.
@@ -92,7 +100,7 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
         raise ClusterError(f"cannot use Ray ({joined or 'this machine'}): {error}") from error
     loading.join()  # two threads must not load the same packages at once
     try:
-        yield [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        yield connected_nodes()
     finally:
         ray.shutdown()
 

@@ -137,11 +137,11 @@ def escape(cell: str) -> str:
 
 
 def _family_table(results: Results, metrics: list[Metric]) -> str:
-    head = [*key_labels(results.keys), "seeds", *(_heading(metric, results) for metric in metrics)]
+    head = [*key_labels(results.keys), "seeds", *(metric_heading(metric, results) for metric in metrics)]
     lines = []
     for setting in results.settings:
         labels = [value_label(key, value) for key, value in zip(results.keys, setting.values, strict=True)]
-        lines.append([*labels, _seeds(setting), *(_cell(setting, metric, results) for metric in metrics)])
+        lines.append([*labels, seeds_cell(setting), *(metric_cell(setting, metric, results) for metric in metrics)])
     return markdown_table(head, lines, numbers=len(metrics) + 1)
 
 
@@ -184,18 +184,21 @@ def _foreign(results: Results) -> str:
     return f"## Models that serve other groups\n\n{lines}" if lines else ""
 
 
-def _heading(metric: Metric, results: Results) -> str:
+def metric_heading(metric: Metric, results: Results) -> str:
+    """The heading of a metric with its unit, if it has one that is not plain."""
     plain = metric.unit in ("", "fraction") or metric.unit in metric.label
     label = f"{metric.label} {BY_CHANCE}" if chance_metric(metric, results) else metric.label
     return label if plain else f"{label} ({metric.unit})"
 
 
-def _seeds(setting: Setting) -> str:
+def seeds_cell(setting: Setting) -> str:
+    """The number of finished runs of a setting, "2 of 3" if some did not finish."""
     finished, all_trials = len(setting.finished), len(setting.trials)
     return str(all_trials) if finished == all_trials else f"{finished} of {all_trials}"
 
 
-def _cell(setting: Setting, metric: Metric, results: Results) -> str:
+def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
+    """What a table shows of a metric in a setting: mean and interval, chance in parentheses, fewer seeds if so."""
     having = sum(trial.get(metric.name) is not None for trial in setting.finished)
     if not having:
         return DASH
