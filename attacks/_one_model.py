@@ -97,8 +97,10 @@ def measures(found: Mapping[str, Attacked], member: Bools, rng: np.random.Genera
 
 
 def _measured(one: Attacked, member: Bools, rng: np.random.Generator) -> tuple[dict[str, float], dict[str, Interval]]:
-    ranked, decided = (membership.measure(scores, member) for scores in (one.ranked, one.decided))
-    of_ranked, of_decided = (intervals(scores, member, rng) for scores in (one.ranked, one.decided))
+    ranked, of_ranked = membership.measure(one.ranked, member), intervals(one.ranked, member, rng)
+    decided, of_decided = ranked, of_ranked
+    if one.decided is not one.ranked:
+        decided, of_decided = membership.measure(one.decided, member), intervals(one.decided, member, rng)
     values = {name: (decided if name in DECIDED else ranked)[name] for name in MEASURES}
     return values, {name: (of_decided if name in DECIDED else of_ranked)[name] for name in MEASURES}
 

@@ -1,8 +1,9 @@
 """Two sweeps side by side: the same metrics with intervals, and paired differences where both saw the same data.
 
 A setting of the second sweep is paired with a setting of the first one if both partition the same data in the same way
-(``data`` of the resolved runs is equal, the seed of the deal aside) and agree in all keys that both sweeps vary. The
-difference is taken over the deals and seeds that both have (`orchestrator.report.tables.differences`).
+(``data`` of the resolved runs is equal, the seed of the deal aside) and agree in all keys of both sweeps, except for keys
+in which the sweeps have no value in common. The difference is taken over the deals and seeds that both have
+(`orchestrator.report.tables.differences`).
 """
 
 from __future__ import annotations
@@ -105,12 +106,18 @@ def _contrast(one: Results, partner: Setting, other: Results, setting: Setting, 
 
 
 def _same_data(one: Results, partner: Setting, other: Results, setting: Setting) -> bool:
-    """Whether two settings of two sweeps partition the same data and agree in all keys that both sweeps vary."""
+    """Whether two settings of two sweeps partition the same data and agree in the keys that could agree."""
     mine, theirs = (dict(zip(r.keys, s.values, strict=True)) for r, s in ((one, partner), (other, setting)))
-    if any(text(mine[key]) != text(theirs[key]) for key in mine.keys() & theirs.keys()):
+    unlike = [key for key in mine.keys() & theirs.keys() if text(mine[key]) != text(theirs[key])]
+    if any(_values(one, key) & _values(other, key) for key in unlike):
         return False
     data = [{_data(results, trial) for trial in s.trials} for results, s in ((one, partner), (other, setting))]
     return data[0] == data[1] and len(data[0]) == 1 and None not in data[0]
+
+
+def _values(results: Results, key: str) -> set[str]:
+    at = results.keys.index(key)
+    return {text(setting.values[at]) for setting in results.settings}
 
 
 def _data(results: Results, trial: dict[str, Any]) -> str | None:
