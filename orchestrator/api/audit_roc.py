@@ -16,6 +16,8 @@ from orchestrator.report.vocabulary import PALETTE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FEW = 3  # points of a curve that are marked: a line to a rate of 0 has no place on logarithmic axes
+
 
 def roc_figure(ranked: Mapping[str, Doubles], member: Bools) -> Figure:
     """Draw a curve for each attack, and what guessing gives.
@@ -32,7 +34,7 @@ def roc_figure(ranked: Mapping[str, Doubles], member: Bools) -> Figure:
     for i, (name, scores) in enumerate(ranked.items()):
         fpr, tpr = membership.roc(scores, member)
         label = f"{name.replace('_', ' ')}, AUC {membership.auc(scores, member):.3f}"
-        style = "-" if i < len(PALETTE) else "--"
+        style = ("-" if i < len(PALETTE) else "--") + ("o" if len(fpr) <= FEW else "")
         ax.plot(fpr, np.where(tpr > 0, tpr, np.nan), style, color=PALETTE[i % len(PALETTE)], label=label, linewidth=1.6)
     ax.plot([lowest, 1], [lowest, 1], label="guessing", **REFERENCE)
     ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))

@@ -53,7 +53,7 @@ def test_a_process_with_its_own_ray_keeps_it_and_a_second_call_trains_nothing(tm
         capture_output=True,
         text=True,
         timeout=300,
-        env=environment(),
+        env=environment(RAY_raylet_start_wait_time_s="120"),
         check=False,
     )
     assert done.returncode == 0, done.stderr
