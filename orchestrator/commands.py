@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator.cluster.address import LOCAL, ClusterError, Target, find_target
+from orchestrator.cluster.connected import is_connected
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
 from orchestrator.cluster.nodes import node_problems
@@ -32,6 +33,7 @@ from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_ro
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
 from orchestrator.tracking.failures import failure_lines
+from orchestrator.tracking.notebook_screen import screen_of
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.server import server_note, server_problem
 from orchestrator.tracking.tracker import Tracker
@@ -63,14 +65,18 @@ def run(
     Raises:
         ConfigError: the input was refused, before any trial was started and any result was written.
     """
-    sweep = load_sweep(path, sets)
+    return run_sweep(load_sweep(path, sets), results, address, tracking_uri, dry)
+
+
+def run_sweep(sweep: Sweep, results: Path, address: str | None, tracking_uri: str | None, dry: bool) -> int:
+    """Run a sweep that was loaded, or resume it; arguments, exit code and errors as in `run`."""
     folder = Folder(results.expanduser().absolute() / sweep.name)
     place = _common_placement(sweep, trial_specs(sweep))
     problems = [] if dry else _folder_problems(folder, sweep) + _server_problems(tracking_uri)
-    target, unreachable = (Target(), []) if dry else _target(address)
+    target, unreachable = (Target(), []) if dry or (is_connected() and not address) else _target(address)
     problems += unreachable
-    elsewhere = (address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
-    if not unreachable and target.address is None and not (dry and elsewhere):
+    elsewhere = is_connected() or (address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
+    if not unreachable and target.address is None and not (dry and elsewhere) and not is_connected():
         problems += _misfit(sweep, place, local_nodes(place))
     if not problems:
         _announce(sweep, target, tracking_uri, dry)
@@ -132,7 +138,7 @@ def _run(
     tune_environment(os.environ)
     missing = remaining_trials(folder, trials, sweep.tune)
     undrawn = len(search.ahead()) if search else 0
-    screen = Screen(len(missing) + undrawn)
+    screen = screen_of(len(missing) + undrawn)
     if not missing and not undrawn:
         with _claim_folder(folder, sweep):
             screen.say(f"all {len(trials)} trials are complete; nothing was trained")
@@ -302,4 +308,4 @@ def _claim_folder(folder: Folder, sweep: Sweep) -> Claim:
         raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
 
 
-__all__ = ["report", "run"]
+__all__ = ["report", "run", "run_sweep"]

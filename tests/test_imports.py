@@ -37,6 +37,7 @@ LAYERS = (
     ("orchestrator.estimates",),
     ("orchestrator.dry_run",),
     ("orchestrator.commands",),
+    ("orchestrator.api",),
     ("orchestrator.subcommands",),
     ("orchestrator.cli",),
 )

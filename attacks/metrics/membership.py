@@ -129,13 +129,26 @@ def confidence(shadow: Outputs, target: Outputs) -> Doubles:
     Returns:
         Scores [n target].
     """
-    signal, member = confidences(shadow.logits, shadow.labels), shadow.member
-    thresholds = np.full(shadow.logits.shape[1], best_threshold(signal, member))
-    for label in np.unique(shadow.labels):
-        own = shadow.labels == label
+    signal = confidences(shadow.logits, shadow.labels)
+    thresholds = class_thresholds(signal, shadow.labels, shadow.member, shadow.logits.shape[1])
+    return confidences(target.logits, target.labels) - thresholds[target.labels]
+
+
+def class_thresholds(signal: Doubles, labels: Ints, member: Bools, classes: int) -> Doubles:
+    """Return the best threshold of each class [classes]; where a class lacks members or non-members, that of all.
+
+    Args:
+        signal: [n], higher for members.
+        labels: [n] true classes.
+        member: [n].
+        classes: number of classes.
+    """
+    thresholds = np.full(classes, best_threshold(signal, member))
+    for label in np.unique(labels):
+        own = labels == label
         if 0 < member[own].sum() < own.sum():
             thresholds[label] = best_threshold(signal[own], member[own])
-    return confidences(target.logits, target.labels) - thresholds[target.labels]
+    return thresholds
 
 
 def gap(shadow: Outputs, target: Outputs) -> Doubles:

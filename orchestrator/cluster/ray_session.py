@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cluster.address import ALONE, ClusterError, Target
+from orchestrator.cluster.connected import ALREADY, connected_nodes, is_connected
 from orchestrator.cluster.placement import Placement
 
 # Ray's own settings for starting it on one machine.
@@ -59,6 +60,8 @@ class StallError(RuntimeError):
 def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, float]]]:
     """Join a Ray cluster or start Ray on this machine; shut down at the end only what was started here.
 
+    Where this process has already connected to Ray, as a notebook may have, that connection is used and left as it is.
+
     Args:
         target: the cluster, or this machine, see `orchestrator.cluster.address.find_target`.
         place: what one trial reserves; a local Ray offers at least that many CPUs.
@@ -69,6 +72,11 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
     Raises:
         ClusterError: no cluster could be reached or started.
     """
+    if is_connected():
+        if target.address and target.origin == "--address":
+            raise ClusterError(ALREADY)
+        yield connected_nodes()
+        return
     import ray
 
     # Load Tune in the meantime: it takes as long as starting Ray, which mostly waits for other processes.
@@ -84,7 +92,7 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
         raise ClusterError(f"cannot use Ray ({target}): {_reason(error)}{other}") from error
     loading.join()  # two threads must not load the same packages at once
     try:
-        yield [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        yield connected_nodes()
     finally:
         ray.shutdown()
 

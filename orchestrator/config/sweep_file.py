@@ -118,7 +118,21 @@ def load_sweep(path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLO
     Raises:
         ConfigError: with all problems of the file and the overrides.
     """
-    text = contents(path)
+    return parse_sweep(contents(path), path, sets, slots)
+
+
+def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLOTS) -> Sweep:
+    """Check the text of a sweep file; see `load_sweep`.
+
+    Args:
+        text: the YAML text.
+        path: the file that it comes from, or what stands for one in messages.
+        sets: overrides as ``key=value``.
+        slots: the slots of a run.
+
+    Raises:
+        ConfigError: with all problems of the text and the overrides.
+    """
     places = Places(str(path))
     tree, problems = apply_overrides(read(text, str(path)), places, sets, slots)
     blank = [problem.key for problem in problems if has_key(tree, problem.key) and value_at(tree, problem.key) is None]

@@ -93,6 +93,7 @@ def _fit(
             callbacks=[hearing],
             failure_config=tune.FailureConfig(max_failures=retries),
             verbose=0,
+            progress_reporter=tune.CLIReporter(),  # says nothing; in a notebook, the usual one clears the cell's output
         ),
     )
     try:

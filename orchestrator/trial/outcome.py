@@ -43,7 +43,10 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     rows = written["rounds"].to_pylist()
     over = Outcome(rows, trial.state.spent, trial.data.sizes, trial.state.canaries)
     metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(written["clients"])
-    return write_record(folder, "finished", identity, began, metrics=metrics, resumed=trial.state.resumed)
+    model = {"shape": list(trial.data.shape), "classes": trial.data.classes}
+    return write_record(
+        folder, "finished", identity, began, metrics, resumed=trial.state.resumed, more={"model": model}
+    )
 
 
 def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
@@ -108,7 +111,9 @@ def stop(
         parts.merge(table, folder.table(table))
     reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
     stopped = {"by": by, "round": round_ + 1, "value": value}
-    return write_record(folder, "stopped", identity, began, reason=reason, stopped=stopped, resumed=state.resumed)
+    return write_record(
+        folder, "stopped", identity, began, reason=reason, resumed=state.resumed, more={"stopped": stopped}
+    )
 
 
 def write_record(
@@ -118,8 +123,8 @@ def write_record(
     began: float,
     metrics: dict[str, Any] | None = None,
     reason: str | None = None,
-    stopped: dict[str, Any] | None = None,
     resumed: Iterable[int] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write ``config.yaml`` and ``result.json``, and delete the state unless the trial may be resumed.
 
@@ -130,8 +135,9 @@ def write_record(
         began: when the trial began, in seconds since the epoch.
         metrics: final metrics; NaN values are left out.
         reason: why the trial did not finish, as text.
-        stopped: which scheduler stopped it, in which round and at which value.
         resumed: the numbers of rounds after which the trial was resumed.
+        more: further entries: ``model`` says what the saved models take and give, ``stopped`` which scheduler stopped the
+            trial, in which round and at which value.
 
     Returns:
         The record, the content of ``result.json``.
@@ -148,7 +154,7 @@ def write_record(
         "seconds": time.time() - began,
         "origin": origin(identity.run["training"]["device"]) | {"commit": identity.commit or "unknown"},
     }
-    record |= {"stopped": stopped} if stopped else {}
+    record |= more or {}
     record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}
     write_atomically(folder.result, json.dumps(record, indent=1).encode())
     if status not in ("failed", "stopped"):

@@ -80,7 +80,7 @@ def contrasts(results: Results, names: Sequence[str] | None = None) -> list[Cont
             names = [_label(results, slot, one, other) for one, other in ((method, baseline), (baseline, method))]
             for name in compared:
                 if all(one.measured(name) or not one.finished for one in (method, baseline)):
-                    found.append(_contrast(slot, names[0], names[1], common, name, method, baseline))
+                    found.append(contrast(slot, names[0], names[1], common, name, method, baseline))
     return [replace(one, p_holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]
 
 
@@ -165,7 +165,18 @@ def _label(results: Results, slot: str, setting: Setting, other: Setting) -> str
     return ", ".join(filter(None, (name, setting_label(tuple(k for k, _ in own), tuple(v for _, v in own)))))
 
 
-def _contrast(slot: str, label: str, base: str, common: str, name: str, method: Setting, baseline: Setting) -> Contrast:
+def contrast(slot: str, label: str, base: str, common: str, name: str, method: Setting, baseline: Setting) -> Contrast:
+    """Compare two settings in one metric, over the repetitions that both have; p is not yet corrected.
+
+    Args:
+        slot: the slot in which they differ.
+        label: the method's label.
+        base: the baseline's label.
+        common: what both have in common, as text.
+        name: the metric.
+        method: the method's setting.
+        baseline: the baseline's setting, on the same data.
+    """
     by_repeat = [{repeat(trial): trial for trial in setting.trials} for setting in (method, baseline)]
     values: list[tuple[Repeat, tuple[float, float]]] = []
     left_out = []

@@ -1,0 +1,174 @@
+"""Membership inference on one model that is at hand, with members and non-members that are known: no federation is needed.
+
+    loss            - CE(x, y) above a threshold                                           Yeom et al. 2018
+    confidence      ln p_y / (1 - p_y) above a threshold for each class                    Song and Mittal 2021
+    entropy         - modified entropy above a threshold for each class                    Song and Mittal 2021
+    gap             the prediction is right; nothing is tuned                              Yeom et al. 2018
+    gradient_norm   - || gradient of CE(x, y) by all parameters || above a threshold       Nasr et al. 2019
+    lira_offline, rmia_offline, base_offline
+                    the confidence beside that of reference models, which had none of the examples: attacks.metrics.calibrated
+
+    modified entropy = - (1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)
+
+A threshold is tuned on one half of the members and non-members and judged on the other half, and the other way round. So
+no example is judged by a threshold that was chosen with it. AUC and TPR at a false positive rate need no threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks._results import Measure
+from attacks.metrics import calibrated, membership
+from attacks.metrics.intervals import Interval, intervals
+from attacks.metrics.membership import MEASURES, NAN, Bools, Doubles, Outputs
+from attacks.metrics.record_epsilon import record_epsilons
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+DECIDED = ("balanced_accuracy", "tpr", "tnr")  # measures of a decision; the others are those of a ranking
+CALIBRATED = ("lira_offline", "rmia_offline", "base_offline")
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What one attack says of n examples.
+
+    Attributes:
+        ranked: [n] scores in the attack's own order, the higher, the likelier a member.
+        decided: [n] scores less the threshold that was tuned without the example; 0 or more is the decision "member".
+    """
+
+    ranked: Doubles
+    decided: Doubles
+
+
+def attack(
+    outputs: Outputs, gradient_norms: Doubles | None, references: list[NDArray[np.float32]], rng: np.random.Generator
+) -> dict[str, Attacked]:
+    """Make every attack for which there is what it needs.
+
+    Args:
+        outputs: of the attacked model, with the membership of its n examples, several on each side.
+        gradient_norms: [n] norms of the examples' own gradients; None: that attack is left out.
+        references: for each reference model its logits [n, classes]; none: calibrated attacks are left out.
+        rng: draws the halves on which thresholds are tuned.
+    """
+    confident = membership.confidences(outputs.logits, outputs.labels)
+    first = halves(outputs.member, rng)
+    found = {
+        "loss": _tuned(-membership.losses(outputs.logits, outputs.labels), outputs, first),
+        "confidence": _by_class(confident, outputs, first),
+        "entropy": _by_class(-modified_entropy(outputs.logits, outputs.labels), outputs, first),
+    }
+    right = membership.gap(outputs, outputs)
+    found["gap"] = Attacked(right, right)
+    if gradient_norms is not None:
+        found["gradient_norm"] = _tuned(-gradient_norms, outputs, first)
+    if references:
+        phi = np.stack([membership.confidences(logits, outputs.labels) for logits in references])
+        beside = calibrated.References(phi, np.zeros(phi.shape, bool), np.zeros(len(outputs), np.int64))
+        for name in CALIBRATED:
+            found[name] = _tuned(calibrated.METHODS[name](confident, beside, "auto"), outputs, first)
+    return found
+
+
+def measures(found: Mapping[str, Attacked], member: Bools, rng: np.random.Generator) -> list[Measure]:
+    """Measure every attack: `attacks.metrics.membership.MEASURES` and epsilons, with intervals and values by chance.
+
+    Args:
+        found: what each attack says of n examples.
+        member: [n].
+        rng: draws the resamples of the intervals.
+    """
+    inside, rows = int(member.sum()), []
+    chance = membership.by_chance(len(member) - inside)
+    for name, one in found.items():
+        values, ranges = _measured(one, member, rng)
+        rows += [Measure(name, key, value, *ranges[key], chance.get(key, NAN)) for key, value in values.items()]
+        rows += record_epsilons(name, values, ranges, inside, len(member) - inside)
+    return rows
+
+
+def _measured(one: Attacked, member: Bools, rng: np.random.Generator) -> tuple[dict[str, float], dict[str, Interval]]:
+    ranked, of_ranked = membership.measure(one.ranked, member), intervals(one.ranked, member, rng)
+    decided, of_decided = ranked, of_ranked
+    if one.decided is not one.ranked:
+        decided, of_decided = membership.measure(one.decided, member), intervals(one.decided, member, rng)
+    values = {name: (decided if name in DECIDED else ranked)[name] for name in MEASURES}
+    return values, {name: (of_decided if name in DECIDED else of_ranked)[name] for name in MEASURES}
+
+
+def modified_entropy(logits: NDArray[Any], labels: NDArray[np.int64]) -> Doubles:
+    """Return the modified prediction entropy [n] in nats (Song and Mittal 2021, equation 8): 0 where p_y is 1.
+
+    Args:
+        logits: [n, classes], at least two classes.
+        labels: [n] true classes.
+
+    >>> modified_entropy(np.log([[0.5, 0.5]]), np.array([0])).round(4).tolist()  # ln 2 / 2 from each class
+    [0.6931]
+    """
+    rows, top = np.arange(len(labels)), logits.argmax(axis=1)
+    p = membership.probabilities(logits)
+    complement = np.log1p(-np.minimum(p, 0.5))
+    # Only the largest p can be near 1, where 1 - p has no digits left; there it is computed from the logits.
+    complement[rows, top] = -np.logaddexp(0.0, membership.confidences(logits, top))
+    of_others = p * complement
+    of_others[rows, labels] = 0.0
+    wrong = np.exp(complement[rows, labels])  # 1 - p_y
+    return wrong * membership.losses(logits, labels) - of_others.sum(axis=1)
+
+
+def gradient_norms(module: nn.Module, x: Tensor, y: Tensor) -> Doubles:
+    """Return the norm [n] of the gradient of each example's own cross-entropy by all trainable parameters.
+
+    Args:
+        module: the model, in evaluation mode; its own gradients are left alone.
+        x: [n, ...] inputs on the module's device.
+        y: [n] labels there.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    parameters = [one for one in module.parameters() if one.requires_grad]
+    found = np.empty(len(x))
+    with torch.enable_grad():
+        for i in range(len(x)):
+            loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            lengths = [torch.linalg.vector_norm(one.double()) for one in gradients if one is not None]
+            found[i] = float(torch.linalg.vector_norm(torch.stack(lengths)))
+    return found
+
+
+def halves(member: Bools, rng: np.random.Generator) -> Bools:
+    """Draw a half of the members and a half of the non-members: [n], True in the first half."""
+    first = np.zeros(len(member), bool)
+    for side in (member, ~member):
+        first[rng.permutation(np.flatnonzero(side))[::2]] = True
+    return first
+
+
+def _tuned(signal: Doubles, outputs: Outputs, first: Bools) -> Attacked:
+    """Decide with one threshold, which each half gets from the other."""
+    shifted = np.empty_like(signal)
+    for half in (first, ~first):
+        shifted[half] = signal[half] - membership.best_threshold(signal[~half], outputs.member[~half])
+    return Attacked(signal, shifted)
+
+
+def _by_class(signal: Doubles, outputs: Outputs, first: Bools) -> Attacked:
+    """Decide with a threshold for each class; what passes it by more is likelier a member."""
+    shifted, classes = np.empty_like(signal), outputs.logits.shape[1]
+    for half in (first, ~first):
+        other = outputs[~half]
+        thresholds = membership.class_thresholds(signal[~half], other.labels, other.member, classes)
+        shifted[half] = signal[half] - thresholds[outputs.labels[half]]
+    return Attacked(shifted, shifted)

@@ -1,0 +1,10 @@
+"""fedpriv from Python: run sweeps, read their results, and audit a model that was trained elsewhere (docs/python.md).
+
+results = fedpriv.run("sweeps/quickstart.yaml")     what `fedpriv run` does; results are in the folder "results"
+results = fedpriv.load("results/quickstart")        what an earlier run left
+audit = fedpriv.audit(module, members, nonmembers)  attacks on a torch module, without any federation
+"""
+
+from orchestrator.api import Audit, ConfigError, Results, audit, load, run
+
+__all__ = ["Audit", "ConfigError", "Results", "audit", "load", "run"]

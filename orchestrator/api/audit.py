@@ -1,0 +1,167 @@
+"""``fedpriv.audit``: membership inference against a torch module that was trained elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attacks import _one_model as one_model
+from attacks._results import Measure
+from attacks.metrics.membership import NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
+from orchestrator.api.audit_inputs import Queried, examples_of, modules_of, refuse_overlap, refuse_shapes, stacked
+from orchestrator.api.audit_roc import roc_figure
+from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
+from orchestrator.report.estimate import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from torch import nn
+
+COLUMNS = {
+    "auc": "AUC",
+    "balanced_accuracy": "balanced accuracy",
+    "tpr_at_1_fpr": "TPR at 1 % FPR",
+    "tpr_at_01_fpr": "TPR at 0.1 % FPR",
+    "epsilon_record": "epsilon",
+}
+FIGURES = ("roc",)
+CHANCE = "by chance"
+NOTES = (
+    "In parentheses: 95 % intervals over examples; that another training would give another model is not in them.",
+    "Thresholds are tuned on one half of the examples and judged on the other. Compare a row with the last one; the best "
+    "of several rows is above it also by luck.",
+    "epsilon: what the AUC comes to for one example at delta 1e-5. It is an estimate from below, because a better attack "
+    "may find more, and certifies nothing.",
+)
+
+
+def audit(
+    module: nn.Module,
+    members: tuple[Any, Any],
+    nonmembers: tuple[Any, Any],
+    references: Sequence[nn.Module] | None = None,
+    *,
+    gradients: bool = True,
+    batch_size: int = 256,
+    seed: int = 0,
+) -> Audit:
+    """Attack a trained model: can one tell which examples it was trained on?
+
+    The module is called in evaluation mode where its parameters are, and is left as it was.
+
+    Args:
+        module: returns logits [n, classes] of examples [n, ...].
+        members: ``(x, y)``: examples that it was trained on [n, ...], and their labels [n], as arrays or tensors, in the
+            form in which the module takes them.
+        nonmembers: ``(x, y)``: examples of the same distribution that it was not trained on.
+        references: models that were trained in the same way on other examples, none of these; they calibrate the attacks
+            of Carlini et al. (2022), Zarifzadeh et al. (2024) and Lassila et al. (2025). None: these are left out.
+        gradients: also attack by the norms of the examples' gradients, which takes one backward pass for each.
+        batch_size: examples in a forward pass.
+        seed: of the halves on which thresholds are tuned, and of the intervals' resamples.
+
+    Returns:
+        What the attacks found.
+
+    Raises:
+        ConfigError: an argument cannot be used; the text names all problems of the first argument that has any.
+    """
+    modules = modules_of(module, references)
+    inside, outside = examples_of(members, "members"), examples_of(nonmembers, "nonmembers")
+    refuse_shapes(inside, outside)
+    refuse_overlap(inside, outside)
+    x, y = stacked(inside, outside)
+    member = np.arange(len(y)) < len(inside.y)
+    queried = [Queried(name, one, x, y, batch_size, len(inside.y)) for name, one in modules.items()]
+    classes = queried[0].logits.shape[1]
+    for other in queried[1:]:
+        if other.logits.shape[1] != classes:
+            sentence = f"gives {other.logits.shape[1]} classes, but module gives {classes}"
+            raise ConfigError([ConfigProblem(sentence, file=other.name)])
+    norms = queried[0].gradient_norms() if gradients else None
+    outputs = Outputs(queried[0].logits, y, member)
+    found = one_model.attack(outputs, norms, [one.logits for one in queried[1:]], np.random.default_rng([seed, 0]))
+    measures = one_model.measures(found, member, np.random.default_rng([seed, 1]))
+    return Audit(tuple(measures), {name: one.ranked for name, one in found.items()}, member)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """What the attacks on one model found.
+
+    Attributes:
+        found: every number, attack after attack.
+        ranked: by attack, the scores [n] of members and then non-members; the higher, the likelier a member.
+        member: [n] whether the example is a member.
+    """
+
+    found: tuple[Measure, ...]
+    ranked: dict[str, Any]
+    member: Bools
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """What is worth a look first, as texts: a row for each attack, with intervals, and last what guessing gives."""
+        import pandas as pd
+
+        held = {(one.subject, one.metric): one for one in self.found}
+        lines = {
+            name: [_cell(held.get((name, metric))) for metric in COLUMNS] for name in dict.fromkeys(n for n, _ in held)
+        }
+        first = next(iter(lines))
+        shown = [held.get((first, metric)) for metric in COLUMNS]
+        by_chance = [NAN if one is None or np.isnan(one.value) else one.chance for one in shown]
+        lines[CHANCE] = [number(value, 3) for value in by_chance]
+        return pd.DataFrame.from_dict(lines, orient="index", columns=list(COLUMNS.values()))
+
+    @property
+    def measures(self) -> pd.DataFrame:
+        """Every number, one row each: ``attack``, ``metric``, ``value``, ``low``, ``high``, ``chance`` (docs/python.md)."""
+        import pandas as pd
+
+        columns = ["attack", "metric", "value", "low", "high", "chance"]
+        rows = [(one.subject, one.metric, one.value, one.low, one.high, one.chance) for one in self.found]
+        return pd.DataFrame(rows, columns=columns)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """One row per example, members first: whether it is a ``member``, and its score by each attack."""
+        import pandas as pd
+
+        return pd.DataFrame({"member": self.member, **self.ranked})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read the table, and why cells are empty."""
+        nonmembers = int((~self.member).sum())
+        needs = {"1 %": NONMEMBERS_AT_1_FPR, "0.1 %": NONMEMBERS_AT_01_FPR}
+        lost = [f"{rate} FPR takes {n} non-members" for rate, n in needs.items() if nonmembers < n]
+        size = f"{len(self.member) - nonmembers} members, {nonmembers} non-members."
+        return (size, *NOTES, *([f"Empty: {', '.join(lost)}."] if lost else []))
+
+    def figure(self, name: str = "roc") -> Figure:
+        """Draw a figure: "roc", the ROC curves of all attacks on logarithmic axes. Raises ConfigError for another name."""
+        if name not in FIGURES:
+            raise ConfigError([ConfigProblem(unknown_name(f"no figure {name!r}", str(name), FIGURES), file="name")])
+        return roc_figure(self.ranked, self.member)
+
+    def __repr__(self) -> str:
+        """The table and its notes as text."""
+        return "\n".join([self.table.to_string(), "", *self.notes])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        notes = " ".join(map(escape, self.notes))
+        return f"{self.table.to_html()}<p><small>{notes}</small></p>"
+
+
+def _cell(one: Measure | None) -> str:
+    if one is None or np.isnan(one.value):
+        return ""
+    ends = "" if np.isnan(one.low) or np.isnan(one.high) else f" ({number(one.low, 3)} to {number(one.high, 3)})"
+    return f"{number(one.value, 3)}{ends}"

@@ -1,0 +1,248 @@
+"""What `fedpriv.audit` is given: examples and models, and the refusal of what no attack can be made on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks import _one_model as one_model
+from attacks.metrics.membership import FEWEST_NONMEMBERS, Doubles
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+SHOWN = 3  # positions that a message names
+PAIR = "must be a pair (x, y) of examples [n, ...] and labels [n], as arrays or tensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Members or non-members.
+
+    Attributes:
+        name: the argument.
+        x: [n, ...] examples.
+        y: [n] labels.
+    """
+
+    name: str
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+
+
+def modules_of(module: Any, references: Any) -> dict[str, nn.Module]:
+    """The attacked model and its references by name. Raises ConfigError if one is no torch module."""
+    from torch import nn
+
+    if references is not None and (isinstance(references, nn.Module) or not isinstance(references, Sequence)):
+        _refuse("references", f"must be a list of torch modules, got {_kind(references)}")
+    named = {"module": module} | {f"references[{i}]": one for i, one in enumerate(references or ())}
+    problems = [
+        ConfigProblem(f"must be a torch.nn.Module, got {_kind(one)}", file=name)
+        for name, one in named.items()
+        if not isinstance(one, nn.Module)
+    ]
+    problems += [
+        ConfigProblem(
+            "is the attacked module itself; a reference is another model, trained on other examples", file=name
+        )
+        for name, one in named.items()
+        if one is module and name != "module"
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return named
+
+
+def examples_of(given: Any, name: str) -> Examples:
+    """Check members or non-members. Raises ConfigError with everything that is wrong with them."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        _refuse(name, f"{PAIR}, got {_kind(given)}")
+    x, y = (_array(part) for part in given)
+    problems = []
+    if x.ndim < 2 or x.dtype.kind not in "fiub":
+        problems.append(f"x must be an array of numbers [n, ...], got {x.dtype} of shape {_shape(x)}")
+    elif x.dtype.kind == "f" and not np.isfinite(x).all():
+        bad = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
+        problems.append(f"x has NaN or infinity in {_places(bad, 'example')}")
+    if y.ndim != 1 or y.dtype.kind not in "iub":
+        problems.append(f"y must be an array of whole numbers [n], the classes, got {y.dtype} of shape {_shape(y)}")
+    elif (y.astype(np.int64) < 0).any():
+        problems.append(f"y has negative labels in {_places(np.flatnonzero(y < 0), 'example')}; classes begin with 0")
+    if x.ndim and y.ndim and len(x) != len(y):
+        problems.append(f"x has {len(x)} examples, but y has {len(y)} labels")
+    elif x.ndim and len(x) < FEWEST_NONMEMBERS:
+        problems.append(f"has {len(x)} examples; {FEWEST_NONMEMBERS} or more are needed to say anything")
+    if problems:
+        raise ConfigError(ConfigProblem(sentence, file=name) for sentence in problems)
+    return Examples(name, x, y.astype(np.int64))
+
+
+def refuse_shapes(members: Examples, nonmembers: Examples) -> None:
+    """Raise ConfigError if the examples of both sides do not have the same shape."""
+    if members.x.shape[1:] != nonmembers.x.shape[1:]:
+        shapes = f"{_shape(nonmembers.x[0])}, those of members {_shape(members.x[0])}"
+        _refuse("nonmembers", f"examples have the shape {shapes}; both must be what the module takes")
+
+
+def refuse_overlap(members: Examples, nonmembers: Examples) -> None:
+    """Raise ConfigError if an example is on both sides: it would be a member and none."""
+    first = {row.tobytes(): place for place, row in reversed(list(enumerate(_rows(members, nonmembers))))}
+    twice = [(i, first[row.tobytes()]) for i, row in enumerate(_rows(nonmembers, members)) if row.tobytes() in first]
+    if twice:
+        named = ", ".join(f"nonmembers[{i}] = members[{j}]" for i, j in twice[:SHOWN])
+        more = f" and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
+        what = "example is" if len(twice) == 1 else "examples are"
+        _refuse("nonmembers", f"{len(twice)} {what} also among the members: {named}{more}; take them out of one side")
+
+
+def _rows(examples: Examples, other: Examples) -> NDArray[Any]:
+    """The examples, flat and in the type that both sides have in common, so that equal ones have equal bytes."""
+    x = examples.x.astype(np.result_type(examples.x, other.x))
+    return np.ascontiguousarray(x.reshape(len(x), -1) + 0)  # minus zero becomes zero
+
+
+def stacked(members: Examples, nonmembers: Examples) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Members and then non-members: examples [n, ...] and labels [n]."""
+    return np.concatenate([members.x, nonmembers.x]), np.concatenate([members.y, nonmembers.y])
+
+
+@dataclass(frozen=True, eq=False)
+class Queried:
+    """A model that was asked about examples.
+
+    Attributes:
+        name: the argument.
+        module: the model.
+        x: [n, ...] members and then non-members.
+        y: [n] labels.
+        batch: examples in a forward pass.
+        members: number of members.
+    """
+
+    name: str
+    module: nn.Module
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    batch: int
+    members: int
+
+    @cached_property
+    def logits(self) -> NDArray[np.float32]:
+        """Its outputs [n, classes]. Raises ConfigError if they are no logits of the labels' classes."""
+        found = self._outputs()
+        if not np.isfinite(found).all():
+            bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+            _refuse(self.name, f"gives NaN or infinity for {self._named(bad)}")
+        if (found >= 0).all() and np.allclose(found.sum(axis=1), 1, atol=1e-4):
+            _refuse(self.name, "gives probabilities (every row sums to 1); logits are needed, or torch.log of these")
+        if self.y.max() >= found.shape[1]:
+            bad = np.flatnonzero(self.y >= found.shape[1])
+            classes = f"gives {found.shape[1]} outputs, for the classes 0 to {found.shape[1] - 1}"
+            _refuse(self.name, f"{classes}, but {self._named(bad)} has the label {self.y[bad[0]]}")
+        return found
+
+    def gradient_norms(self) -> Doubles | None:
+        """The norms [n] of the examples' own gradients; None if nothing of the model is trainable."""
+        import torch
+
+        if not any(one.requires_grad for one in self.module.parameters()):
+            return None
+        with _evaluated(self.module):
+            y = torch.from_numpy(self.y)
+            pieces = [
+                one_model.gradient_norms(self.module, self._inputs(at), y[at : at + self.batch].to(self._device))
+                for at in range(0, len(self.x), self.batch)
+            ]
+        return np.concatenate(pieces)
+
+    def _outputs(self) -> NDArray[np.float32]:
+        import torch
+
+        pieces: list[Any] = []
+        with _evaluated(self.module), torch.no_grad():
+            for at in range(0, len(self.x), self.batch):
+                try:
+                    given = self.module(self._inputs(at))
+                except Exception as error:  # whatever a foreign module raises
+                    line = (str(error).splitlines() or [""])[0]
+                    self._cannot(f"cannot be called with examples {_shape(self.x)}: {type(error).__name__}: {line}")
+                size = min(self.batch, len(self.x) - at)
+                if not isinstance(given, torch.Tensor) or given.ndim != 2 or len(given) != size or given.shape[1] < 2:
+                    got = f"shape {tuple(given.shape)}" if isinstance(given, torch.Tensor) else _kind(given)
+                    self._cannot(
+                        f"must return logits [n, classes] of two classes or more, got {got} for {size} examples"
+                    )
+                pieces.append(given.float().cpu().numpy())
+        return np.concatenate(pieces)
+
+    def _cannot(self, sentence: str) -> NoReturn:
+        _refuse(self.name, sentence)
+
+    def _named(self, places: NDArray[np.int64]) -> str:
+        """The first of these examples, as the user counts them, and how many more there are."""
+        first = int(places[0])
+        name = f"members[{first}]" if first < self.members else f"nonmembers[{first - self.members}]"
+        return name + (f" (and {len(places) - 1} more)" if len(places) > 1 else "")
+
+    @property
+    def _device(self) -> torch.device | None:
+        first = next(self.module.parameters(), None)
+        return None if first is None else first.device
+
+    def _inputs(self, at: int) -> torch.Tensor:
+        """A batch as the module takes it: numbers with a fraction get the type of its parameters."""
+        import torch
+
+        given = torch.from_numpy(np.ascontiguousarray(self.x[at : at + self.batch]))
+        first = next(self.module.parameters(), None)
+        if first is None:
+            return given.float() if given.is_floating_point() else given
+        return given.to(first.device, first.dtype if given.is_floating_point() else None)
+
+
+@contextmanager
+def _evaluated(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode, and every part of it back into its own mode afterwards."""
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def _array(given: Any) -> NDArray[Any]:
+    if hasattr(given, "detach"):  # a tensor
+        given = given.detach().cpu().numpy()
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError):
+        return np.empty(0, object)
+
+
+def _kind(given: Any) -> str:
+    return f"{type(given).__name__} {format_value(given)}" if isinstance(given, str | int) else type(given).__name__
+
+
+def _shape(array: NDArray[Any]) -> str:
+    return str(list(array.shape))
+
+
+def _places(bad: NDArray[np.int64], what: str) -> str:
+    named = ", ".join(map(str, bad[:SHOWN].tolist()))
+    more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+    return f"{what}{'s' if len(bad) > 1 else ''} {named}{more}"
+
+
+def _refuse(name: str, sentence: str) -> NoReturn:
+    raise ConfigError([ConfigProblem(sentence, file=name)])

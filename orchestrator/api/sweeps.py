@@ -1,0 +1,166 @@
+"""``fedpriv.run``: a sweep from Python, by the same path as the command ``fedpriv run``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import yaml
+
+from orchestrator.api.results import Results, load
+from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value
+from orchestrator.config.sweep_file import Sweep, load_sweep, parse_sweep
+from orchestrator.config.yaml_reader import read
+from orchestrator.exit_codes import INTERRUPTED
+
+DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
+
+
+@overload
+def run(
+    sweep: str | PathLike[str] | Mapping[str, Any],
+    *,
+    set: Mapping[str, Any] | None = None,
+    results: str | PathLike[str] = "results",
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    dry_run: Literal[False] = False,
+) -> Results: ...
+
+
+@overload
+def run(
+    sweep: str | PathLike[str] | Mapping[str, Any],
+    *,
+    set: Mapping[str, Any] | None = None,
+    results: str | PathLike[str] = "results",
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    dry_run: Literal[True],
+) -> None: ...
+
+
+def run(
+    sweep: str | PathLike[str] | Mapping[str, Any],
+    *,
+    set: Mapping[str, Any] | None = None,
+    results: str | PathLike[str] = "results",
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    dry_run: bool = False,
+) -> Results | None:
+    """Run a sweep, or resume it where it stopped, as ``fedpriv run`` does.
+
+    Called again, it says that all trials are complete and returns their results. If this process has already connected
+    to Ray (``ray.init``), that connection is used and left open; otherwise Ray is started and shut down again.
+
+    Args:
+        sweep: a sweep file, or its content as a dict. A relative path in a dict is relative to the working directory.
+        set: changes by dotted key, such as ``{"base.rounds": 4, "sweep.seed.grid_search": [0, 1]}``.
+        results: the folder of all sweeps; the sweep's own folder is below it.
+        address: a Ray cluster to join; None: RAY_ADDRESS, else this machine.
+        tracking_uri: an MLflow server; None: MLFLOW_TRACKING_URI, else a store in ``results``.
+        dry_run: only print the trials, the resources and the estimated time.
+
+    Returns:
+        The results, also if some trials failed (see the column ``status`` of `Results.trials`); None for a dry run.
+
+    Raises:
+        ConfigError: the input was refused, before anything was started or written; its text names every problem.
+        KeyboardInterrupt: the run was interrupted. What is finished is saved, and the same call resumes.
+        OSError: results could not be saved; the same call resumes.
+        RuntimeError: the cluster has no room for a trial.
+    """
+    from orchestrator.commands import run_sweep
+
+    target = Path(results)
+    try:
+        loaded = _load(sweep, _sets(set or {}))
+        code = run_sweep(loaded, target, address, tracking_uri, dry_run)
+    except ConfigError as refusal:
+        # A dict has no lines, so those of the text that is made of it would only confuse.
+        problems = (replace(one, line=None) if one.file == DICT else one for one in refusal.problems)
+        raise ConfigError(map(_in_python, problems)) from None
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return None if dry_run else load(target.expanduser().absolute() / loaded.name)
+
+
+def _load(sweep: str | PathLike[str] | Mapping[str, Any], sets: list[str]) -> Sweep:
+    if isinstance(sweep, Mapping):
+        return parse_sweep(as_yaml(sweep), Path(DICT), sets)
+    try:
+        path = Path(fspath(sweep))
+    except TypeError:
+        sentence = f"must be the path of a sweep file or a dict, got {format_value(sweep)}"
+        raise ConfigError([ConfigProblem(sentence, file="sweep")]) from None
+    return load_sweep(path.expanduser(), sets)
+
+
+def as_yaml(sweep: Mapping[str, Any]) -> str:
+    """Write a sweep as the text of a sweep file that says the same.
+
+    Args:
+        sweep: maps, lists and plain values; tuples, paths and NumPy's numbers and arrays count as such.
+
+    Raises:
+        ConfigError: a value is none of these, or a key is no text; every one is named.
+    """
+    problems: list[ConfigProblem] = []
+    plain = _plain(sweep, (), problems)
+    if problems:
+        raise ConfigError(problems)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    try:
+        same = read(text, DICT).value == plain
+    except ConfigError:
+        same = False
+    # PyYAML writes YAML 1.1, and a sweep file is read as 1.2: where the two differ, JSON says it in both.
+    return text if same else json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=True)
+
+
+def _plain(value: Any, key: Key, problems: list[ConfigProblem]) -> Any:
+    """The value as JSON has it; what cannot be written is added to ``problems``."""
+    if hasattr(value, "tolist"):  # NumPy
+        value = value.tolist()
+    if isinstance(value, PathLike):
+        value = fspath(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if value != value or abs(value) == float("inf"):
+            problems.append(ConfigProblem(f"must be a finite number, got {value}", key, DICT))
+        return value
+    if isinstance(value, Mapping):
+        named = [name for name in value if not isinstance(name, str)]
+        problems += [
+            ConfigProblem(f"a key must be a text, got {format_value(name)}", (*key, str(name)), DICT) for name in named
+        ]
+        return {str(name): _plain(one, (*key, str(name)), problems) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one, (*key, place), problems) for place, one in enumerate(value)]
+    what = f"{type(value).__name__} {format_value(value)}"
+    problems.append(ConfigProblem(f"must be a text, number, list or dict, got {what}", key, DICT))
+    return None
+
+
+def _sets(changes: Mapping[str, Any]) -> list[str]:
+    """The changes as options ``key=value`` of the command."""
+    if not isinstance(changes, Mapping):
+        sentence = f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}'
+        raise ConfigError([ConfigProblem(sentence, file="set")])
+    problems: list[ConfigProblem] = []
+    plain = _plain(changes, (), problems)
+    if problems:
+        raise ConfigError(replace(problem, file="set") for problem in problems)
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
+
+
+def _in_python(problem: ConfigProblem) -> ConfigProblem:
+    """The problem with the names that arguments have in Python."""
+    named = {"--results": "results", "--address": "address", "--tracking-uri": "tracking_uri"}
+    return replace(problem, file=named.get(problem.file, problem.file))

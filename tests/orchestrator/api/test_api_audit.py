@@ -1,0 +1,159 @@
+"""``fedpriv.audit``: what it finds, what it leaves as it was, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedpriv
+from attacks.metrics import membership
+
+MEMBERS = 120
+
+
+class Told(torch.nn.Module):
+    """The true class is the first number of an example, and members have a larger second one."""
+
+    def __init__(self, outputs: int = 3) -> None:
+        super().__init__()
+        self.outputs, self.weight = outputs, torch.nn.Parameter(torch.ones(1))
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.calls += 1
+        label = torch.nn.functional.one_hot(x[:, 0].long(), self.outputs)
+        return label * x[:, 1:2] * self.weight
+
+
+def examples(seed: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, MEMBERS)
+    return np.stack([y, rng.normal(size=MEMBERS) + shift], axis=1).astype(np.float32), y
+
+
+INSIDE, OUTSIDE = examples(0, 1.5), examples(1, 0.0)
+
+
+@pytest.fixture(scope="module")
+def audit() -> fedpriv.Audit:
+    return fedpriv.audit(Told(), INSIDE, OUTSIDE, [Told(), Told()])
+
+
+def test_the_auc_is_that_of_the_scores_which_the_model_gives(audit: fedpriv.Audit) -> None:
+    x = np.concatenate([INSIDE[0], OUTSIDE[0]])
+    value = membership.auc(x[:, 1].astype(float), np.arange(2 * MEMBERS) < MEMBERS)
+    found = audit.measures.query("attack == 'loss' and metric == 'auc'").iloc[0]
+    assert found.value == pytest.approx(value)
+    assert found.low < value < found.high and found.chance == 0.5
+
+
+def test_the_table_has_every_attack_and_last_what_guessing_gives(audit: fedpriv.Audit) -> None:
+    attacks = ["loss", "confidence", "entropy", "gap", "gradient_norm", "lira_offline", "rmia_offline", "base_offline"]
+    assert list(audit.table.index) == [*attacks, "by chance"]
+    assert audit.table.loc["by chance", "AUC"] == "0.500"
+    assert audit.table.loc["loss", "AUC"].count("0.") == 3  # the value and both ends
+    assert (audit.table["TPR at 0.1 % FPR"] == "").all()
+    assert "0.1 % FPR takes 1000 non-members" in audit.notes[-1]
+    epsilon = audit.measures.query("attack == 'loss' and metric == 'epsilon_record'").iloc[0]
+    assert epsilon.value > epsilon.low > 0 and epsilon.value > epsilon.chance
+
+
+def test_a_notebook_shows_the_table_and_the_curves(audit: fedpriv.Audit) -> None:
+    assert "by chance" in audit._repr_html_() and "<td>" in audit._repr_html_()
+    assert "120 members, 120 non-members" in repr(audit)
+    figure: Any = audit.figure("roc")
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels[0].startswith("loss, AUC 0.8") and labels[-1] == "guessing"
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert len(audit.scores) == 2 * MEMBERS and audit.scores.member.sum() == MEMBERS
+
+
+def test_tensors_and_lists_give_the_same_as_arrays_and_again_the_same(audit: fedpriv.Audit) -> None:
+    inside = torch.tensor(INSIDE[0]), torch.tensor(INSIDE[1])
+    outside = OUTSIDE[0].astype(float).tolist(), OUTSIDE[1].tolist()
+    again = fedpriv.audit(Told(), inside, outside, [Told(), Told()])
+    assert again.measures.equals(audit.measures)
+
+
+def test_the_module_is_left_as_it_was() -> None:
+    module = torch.nn.Sequential(Told(), torch.nn.Dropout())
+    module[1].eval()
+    fedpriv.audit(module, INSIDE, OUTSIDE)
+    assert module.training and module[0].training and not module[1].training
+    assert module[0].weight.grad is None and module[0].calls.item() == 0
+
+
+def test_without_references_or_gradients_these_attacks_are_left_out() -> None:
+    found = fedpriv.audit(Told(), INSIDE, OUTSIDE, gradients=False)
+    assert list(found.table.index) == ["loss", "confidence", "entropy", "gap", "by chance"]
+
+
+class Two(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x, x
+
+
+def spoiled(place: int, value: float) -> tuple[np.ndarray, np.ndarray]:
+    x = INSIDE[0].copy()
+    x[place] = value
+    return x, INSIDE[1]
+
+
+def call(module: Any = None, inside: Any = INSIDE, outside: Any = OUTSIDE, references: Any = None) -> Callable[[], Any]:
+    return lambda: fedpriv.audit(Told() if module is None else module, inside, outside, references)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "sentence"),
+    [
+        (call(module=3), "module: must be a torch.nn.Module, got int 3"),
+        (call(references=Told()), "references: must be a list of torch modules, got Told"),
+        (call(references=[Told(), "x"]), "references[1]: must be a torch.nn.Module, got str 'x'"),
+        (call(inside=INSIDE[0]), "members: must be a pair (x, y) of examples [n, ...] and labels [n]"),
+        (call(inside=(INSIDE[0][:0], INSIDE[1][:0])), "members: has 0 examples; 10 or more are needed"),
+        (call(outside=(OUTSIDE[0][:9], OUTSIDE[1][:9])), "nonmembers: has 9 examples; 10 or more are needed"),
+        (call(inside=(INSIDE[0], INSIDE[1][:-1])), "members: x has 120 examples, but y has 119 labels"),
+        (call(inside=spoiled(7, np.nan)), "members: x has NaN or infinity in example 7"),
+        (call(inside=spoiled(7, np.inf)), "members: x has NaN or infinity in example 7"),
+        (call(inside=(INSIDE[0], INSIDE[1] * 0.5)), "members: y must be an array of whole numbers [n], the classes"),
+        (call(inside=(INSIDE[0], INSIDE[1] - 1)), "members: y has negative labels in examples"),
+        (call(inside=([[1], [1, 2]], [0, 1])), "members: x must be an array of numbers [n, ...], got object"),
+        (
+            call(outside=(OUTSIDE[0][:, :1], OUTSIDE[1])),
+            "nonmembers: examples have the shape [1], those of members [2]",
+        ),
+        (call(outside=INSIDE), "nonmembers: 120 examples are also among the members: nonmembers[0] = members[0],"),
+        (
+            call(inside=(INSIDE[0], INSIDE[1] + 5)),
+            "gives 3 outputs, for the classes 0 to 2, but members[0] (and 119 more)",
+        ),
+        (call(module=Two()), "module: must return logits [n, classes] of two classes or more, got tuple"),
+        (call(module=torch.nn.Linear(2, 1)), "two classes or more, got shape (240, 1) for 240 examples"),
+        (call(module=torch.nn.Linear(5, 2)), "module: cannot be called with examples [240, 2]: RuntimeError: "),
+        (call(module=torch.nn.Sequential(Told(), torch.nn.Softmax(1))), "module: gives probabilities"),
+        (call(references=[torch.nn.Linear(2, 4)]), "references[0]: gives 4 classes, but module gives 3"),
+    ],
+)
+def test_what_no_attack_can_be_made_on_is_refused_in_a_sentence(attempt: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(fedpriv.ConfigError) as refusal:
+        attempt()
+    assert sentence in str(refusal.value)
+
+
+def test_outputs_that_are_not_numbers_and_the_module_as_its_own_reference_are_refused() -> None:
+    module = Told()
+    with pytest.raises(fedpriv.ConfigError, match=r"references\[0\]: is the attacked module itself"):
+        fedpriv.audit(module, INSIDE, OUTSIDE, [module])
+    module.weight.data.fill_(float("nan"))
+    with pytest.raises(fedpriv.ConfigError, match=r"module: gives NaN or infinity for members\[0\] \(and 239 more\)"):
+        fedpriv.audit(module, INSIDE, OUTSIDE)
+
+
+def test_an_unknown_figure_names_the_nearest(audit: fedpriv.Audit) -> None:
+    with pytest.raises(fedpriv.ConfigError, match="Did you mean 'roc'"):
+        audit.figure("rock")

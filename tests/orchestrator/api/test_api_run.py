@@ -1,0 +1,132 @@
+"""``fedpriv.run``: sweeps from files and dicts, changes, refusals, and a call that is repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import fedpriv
+from orchestrator import commands
+from orchestrator.api import sweeps
+from orchestrator.config.yaml_reader import read
+from orchestrator.exit_codes import INTERRUPTED, SOME_FAILED
+from tests.support.inline_sweep import run_sweep_inline
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "base": {
+        "rounds": 1,
+        "data": {"name": "digits", "clients": 4, "examples_per_client": 10, "split": "dirichlet"},
+        "model": {"name": "mlp", "hidden": (8,)},
+        "training": {"lr": np.float64(0.1), "epochs": 1},
+    },
+    "sweep": {"seed": {"grid_search": range(2)}},
+}
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "run_sweep", run_sweep_inline)
+
+
+@pytest.fixture
+def tiny() -> dict[str, Any]:
+    return {**TINY, "sweep": {"seed": {"grid_search": [0, 1]}}}
+
+
+def test_a_dict_is_the_same_sweep_as_its_file_and_is_kept_with_the_results(
+    tmp_path: Path, inline: None, tiny: dict[str, Any]
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(sweeps.as_yaml(tiny))
+    one = fedpriv.run(tiny, results=tmp_path / "one")
+    other = fedpriv.run(tmp_path / "tiny.yaml", results=str(tmp_path / "other"))
+    assert list(one.trials["id"]) == list(other.trials["id"]) and len(one.trials) == 2
+    held = yaml.safe_load((tmp_path / "one/tiny/sweep.yaml").read_text())
+    assert held["base"]["model"] == {"name": "mlp", "hidden": [8]}
+    again = fedpriv.run(tmp_path / "one/tiny/sweep.yaml", results=tmp_path / "one")
+    assert again.trials.equals(one.trials)
+
+
+def test_a_cell_that_runs_twice_trains_once(
+    tmp_path: Path, inline: None, tiny: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (fedpriv.run(tiny, results=tmp_path) for _ in range(2))
+    assert capsys.readouterr().out.splitlines() == ["2 trials to train", "0 trials to train"]
+    assert second.trials.equals(first.trials)
+
+
+def test_changes_by_dotted_key(tmp_path: Path, inline: None, tiny: dict[str, Any]) -> None:
+    changes = {"base.rounds": 2, "sweep.seed.grid_search": (3,), "base.model": {"name": "mlp", "hidden": [4]}}
+    results = fedpriv.run(tiny, set=changes, results=tmp_path)
+    assert list(results.trials.seed) == [3] and list(results.rounds["round"]) == [0, 1]
+    assert dict(results.model().named_parameters())["1.weight"].shape == (4, 64)
+    assert '# --set base.model={"name": "mlp", "hidden": [4]}' in (results.folder / "sweep.yaml").read_text()
+
+
+def test_all_problems_of_a_dict_are_named_with_keys_and_without_lines(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    tiny["base"] = {**tiny["base"], "rounds": 0, "model": {"name": "mpl"}}
+    with pytest.raises(fedpriv.ConfigError) as refusal:
+        fedpriv.run(tiny, results=tmp_path / "results", set={"base.training.lr": "fast"})
+    lines = str(refusal.value).splitlines()
+    assert "<dict>: base.rounds: must be an integer >= 1, got 0" in lines
+    assert any(
+        line.startswith("<dict>: base.model.name: unknown component 'mpl'. Did you mean 'mlp'?") for line in lines
+    )
+    assert any("base.training.lr" in line and "got 'fast'" in line for line in lines)
+    assert not (tmp_path / "results").exists()
+
+
+def test_values_that_no_file_can_hold_are_refused_by_key(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    tiny["base"] = {**tiny["base"], "training": {"lr": float("nan"), "optimizer": object()}, 3: 1}
+    with pytest.raises(fedpriv.ConfigError) as refusal:
+        fedpriv.run(tiny, results=tmp_path)
+    text = str(refusal.value)
+    assert "<dict>: base.training.lr: must be a finite number, got nan" in text
+    assert "<dict>: base.training.optimizer: must be a text, number, list or dict, got object" in text
+    assert "<dict>: base.3: a key must be a text, got 3" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"sweep": 3}, "sweep: must be the path of a sweep file or a dict, got 3"),
+        ({"sweep": "absent.yaml"}, "absent.yaml"),
+        ({"sweep": TINY, "set": ["base.rounds=1"]}, "set: must be a dict such as"),
+        (
+            {"sweep": TINY, "set": {"base.rounds": {1, 2}}},
+            "set: base.rounds: must be a text, number, list or dict, got set",
+        ),
+    ],
+)
+def test_other_arguments_are_refused_in_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
+    given = dict(arguments)
+    with pytest.raises(fedpriv.ConfigError) as refusal:
+        fedpriv.run(given.pop("sweep"), **given)
+    assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["0o17", "yes", "1e3", "2024-01-01", "~", "a: b", "é", "", "null", "- x"])
+def test_a_text_stays_a_text(text: str) -> None:
+    assert read(sweeps.as_yaml({"name": text}), "x").value == {"name": text}
+
+
+def test_an_interrupted_run_raises_and_a_failed_one_returns_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(commands, "run_sweep", lambda *_: INTERRUPTED)
+    with pytest.raises(KeyboardInterrupt):
+        fedpriv.run(tiny, results=tmp_path)
+    monkeypatch.setattr(commands, "run_sweep", lambda *given: run_sweep_inline(*given) or SOME_FAILED)
+    assert len(fedpriv.run(tiny, results=tmp_path).trials) == 2
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    tmp_path: Path, tiny: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedpriv.run(tiny, results=tmp_path / "results", dry_run=True) is None
+    assert "2 trials" in capsys.readouterr().out
+    assert not (tmp_path / "results").exists()
