@@ -62,7 +62,10 @@ class Network:
 
     def _built(self) -> nn.Module:
         if self.own_values:
-            return own_values.build(self._build, self.shape, own_values.FIXED).to(self.device)
+            own = own_values.build(self._build, self.shape, own_values.FIXED)
+            if self.device.type == "cuda":
+                own_values.avoid_cudnn(own)
+            return own.to(self.device)
         with torch.device("meta"):
             module: nn.Module = self._build()
         return module

@@ -8,6 +8,7 @@ on and no training changes comes from one fixed seed: constant buffers, and para
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -86,6 +87,18 @@ def copy_values(module: nn.Module, parameters: dict[str, torch.Tensor], statisti
     own = dict(module.named_parameters()) | dict(module.named_buffers())
     for name, view in (parameters | statistics).items():
         view.copy_(own[name].data)
+
+
+def avoid_cudnn(module: nn.Module) -> None:
+    """Make recurrent layers leave cuDNN alone, which differentiates them in training mode only and repeats no bytes."""
+    for part in module.modules():
+        if isinstance(part, nn.RNNBase):
+            part.forward = partial(_without_cudnn, part.forward)  # type: ignore[method-assign]
+
+
+def _without_cudnn(forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    with torch.backends.cudnn.flags(enabled=False):
+        return forward(*arguments, **options)
 
 
 def succeeds(function: Callable[..., Any], *arguments: Any) -> bool:

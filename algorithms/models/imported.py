@@ -45,7 +45,7 @@ class Config(SlotConfig):
         description="module, colon and name of a class or function that returns a torch module",
     )
     args: dict[str, JsonValue] = Field(
-        default_factory=dict, description="keyword arguments of the call, beside shape and classes"
+        {}, description="keyword arguments of the call, beside shape and classes"
     )
 
     def __hash__(self) -> int:
