@@ -44,9 +44,7 @@ class Config(SlotConfig):
         max_length=500,
         description="module, colon and name of a class or function that returns a torch module",
     )
-    args: dict[str, JsonValue] = Field(
-        {}, description="keyword arguments of the call, beside shape and classes"
-    )
+    args: dict[str, JsonValue] = Field({}, description="keyword arguments of the call, beside shape and classes")
 
     def __hash__(self) -> int:
         return hash((self.callable, _written(self)))
