@@ -93,7 +93,7 @@ def avoid_cudnn(module: nn.Module) -> None:
     """Make recurrent layers leave cuDNN alone, which differentiates them in training mode only and repeats no bytes."""
     for part in module.modules():
         if isinstance(part, nn.RNNBase):
-            part.forward = partial(_without_cudnn, part.forward)  # type: ignore[method-assign]
+            part.forward = partial(_without_cudnn, part.forward)
 
 
 def _without_cudnn(forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
