@@ -18,6 +18,7 @@ from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.network_contract import NetworkContract
 from algorithms.core.run_properties import RunProperties
 from algorithms.core.slot_types import ClientInputs as ClientInputs
 from algorithms.core.slot_types import Forward as Forward
@@ -32,7 +33,6 @@ from datasets.source_configs import SourceConfig
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
     from algorithms.core.network import Network
     from algorithms.core.noise import Normals
@@ -57,30 +57,8 @@ class ComponentContract(BaseContract, Protocol):
         return {}
 
 
-class ModelContract(ComponentContract, Protocol):
-    """A network.
-
-    Attributes:
-        CONVOLUTIONAL: whether it has convolutions.
-        BATCH_NORM: whether it has batch normalization.
-        RANDOM: whether a forward pass draws random numbers in training (`algorithms.core.dropout`).
-        SLIM: whether its last stage can be slimmed (``forward(x, features=True)``, ``forward(x, narrow=width)``).
-    """
-
-    CONVOLUTIONAL: bool
-    BATCH_NORM: bool
-    RANDOM: ClassVar[bool] = False
-    SLIM: ClassVar[bool] = False
-
-    @staticmethod
-    @abstractmethod
-    def build(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Build a torch module for examples of ``shape``; its weights are replaced (`algorithms.core.initialization`)."""
-
-    @staticmethod
-    def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
-        """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
-        return None
+class ModelContract(ComponentContract, NetworkContract, Protocol):
+    """A network; what it owes is in `NetworkContract`."""
 
 
 class TrainingContract(ComponentContract, Protocol):

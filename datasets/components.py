@@ -140,7 +140,13 @@ class Component(Generic[Contract, Fields]):
     @property
     def module(self) -> Contract:
         """The component's functions and constants, completed with the contract's defaults."""
-        return cast(Contract, complete(self.folder, self.name))
+        found = complete(self.folder, self.name)
+        return cast(Contract, found.under(self.config) if found.varies else found)
+
+    @property
+    def title(self) -> str:
+        """The name in messages: the component's, or the dotted path of what it imports."""
+        return cast(str, getattr(self.config, "callable", self.name))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name and the fields that are read, as plain JSON values."""
@@ -174,18 +180,33 @@ class BaseContract(Protocol):
     METRICS: ClassVar[tuple[Any, ...]] = ()
     PRESETS: ClassVar[Mapping[str, Preset]] = {}
 
+    @staticmethod
+    def declarations(config: Any) -> Mapping[str, Any]:
+        """Return the constants that depend on the fields, by name; they replace those of the module."""
+        return {}
+
 
 class Completed:
     """A component's module, completed with the defaults of its slot's contracts."""
 
-    def __init__(self, module: Any, contracts: tuple[type, ...]) -> None:
+    def __init__(self, module: Any, contracts: tuple[type, ...], declarations: Mapping[str, Any] | None = None) -> None:
         """Wrap a component's module.
 
         Args:
             module: the component.
             contracts: where to look for a name that the module does not define; the first contract that has it is used.
+            declarations: constants that replace those of the module.
         """
-        self._module, self._contracts = module, contracts
+        self._module, self._contracts, self._declarations = module, contracts, declarations or {}
+
+    @property
+    def varies(self) -> bool:
+        """Whether some of the component's constants depend on its fields."""
+        return hasattr(self._module, "declarations")
+
+    def under(self, config: Any) -> Completed:
+        """Return the component with the constants that it has under the fields ``config``."""
+        return Completed(self._module, self._contracts, self._module.declarations(config))
 
     def __getattr__(self, name: str) -> Any:
         """Return the module's own attribute, or else the contract's default.
@@ -193,6 +214,8 @@ class Completed:
         Raises:
             AttributeError: neither the module nor a contract defines it.
         """
+        if name in self._declarations:
+            return self._declarations[name]
         if hasattr(self._module, name):
             return getattr(self._module, name)
         for contract in self._contracts:

@@ -54,9 +54,15 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         table,
         Text(f"each trial: {place}; {_at_once(sweep, place)}"),
         *map(Text, _estimate(sweep, missing, place)),
-        *map(Text, filter(None, [unrepeatable(missing)])),
+        *map(Text, filter(None, [unrepeatable(missing), *_models(missing)])),
         Text("nothing was started"),
     )
+
+
+def _models(missing: list[TrialSpec]) -> list[str]:
+    """What the models have to say of how they train, each sentence once."""
+    said = [one.run.model.module.remark(one.run.model.config, one.run) for one in missing]
+    return list(dict.fromkeys(filter(None, said)))
 
 
 def _at_once(sweep: Sweep, place: Placement) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from algorithms.core import own_values
 from algorithms.core.initialization import initialize
 from algorithms.core.layout import buffer_layout, parameter_layout
 from algorithms.core.messages import Weights
@@ -38,7 +40,7 @@ class Network:
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu") -> None:
-        """Build the module with zero weights.
+        """Build the module, with zero weights unless it has values of its own.
 
         Args:
             model: the model component, with ``module.build(config, shape, classes)`` and ``config``.
@@ -46,26 +48,42 @@ class Network:
             classes: number of labels.
             device: where the module computes.
         """
-        with torch.device("meta"):
-            self.module: nn.Module = model.module.build(model.config, shape, classes)
-        self.device = torch.device(device)
-        self.random = model.module.RANDOM
+        self.device, self.shape = torch.device(device), shape
+        self._build = partial(model.module.build, model.config, shape, classes)
+        self.own_values, self.random = model.module.OWN_VALUES, model.module.RANDOM or model.module.OWN_VALUES
+        self.module = self._built()
         self.dense = not any(isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules())
-        self.layout, self.buffer_layout = parameter_layout(self.module), buffer_layout(self.module)
+        self.layout = parameter_layout(self.module)
+        self.buffer_layout = (own_values.statistics_layout if self.own_values else buffer_layout)(self.module)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
         self.buffers = torch.zeros(self.buffer_layout.size, device=device)
         self._bind()
 
+    def _built(self) -> nn.Module:
+        if self.own_values:
+            own = own_values.build(self._build, self.shape, own_values.FIXED)
+            if self.device.type == "cuda":
+                own_values.avoid_cudnn(own)
+            return own.to(self.device)
+        with torch.device("meta"):
+            module: nn.Module = self._build()
+        return module
+
     def _bind(self) -> None:
         values, gradients = self.layout.views(self.params), self.layout.views(self.grads)
+        if self.own_values:
+            own_values.bind(self.module, values, gradients)
+            own_values.bind_statistics(self.module, self.buffer_layout.views(self.buffers))
+            self.counters: list[torch.Tensor] = own_values.counters(self.module)
+            return
         for name, blueprint in list(self.module.named_parameters()):
             owner, _, leaf = name.rpartition(".")
             parameter = nn.Parameter(values[name], requires_grad=blueprint.requires_grad)
             parameter.grad = gradients[name]
             self.module.get_submodule(owner).register_parameter(leaf, parameter)
         statistics = self.buffer_layout.views(self.buffers)
-        self.counters: list[torch.Tensor] = []
+        self.counters = []
         for name, buffer in list(self.module.named_buffers()):
             owner, _, leaf = name.rpartition(".")
             blank = torch.zeros(buffer.shape, dtype=buffer.dtype, device=self.device)
@@ -75,7 +93,12 @@ class Network:
 
     def initial(self, rng: np.random.Generator) -> Weights:
         """Return freshly initialized weights, which depend on ``rng`` only."""
-        initialize(self.module, torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
+        seed = int(rng.integers(2**63))
+        if self.own_values:
+            fresh = own_values.build(self._build, self.shape, seed)
+            own_values.copy_values(fresh, self.layout.views(self.params), self.buffer_layout.views(self.buffers))
+        else:
+            initialize(self.module, torch.Generator(self.device).manual_seed(seed))
         return self.weights()
 
     def load(self, weights: Weights) -> None:
@@ -96,6 +119,8 @@ class Network:
         from algorithms.core import dropout
 
         dropout.reseed(self.module, seed, self.device)
+        if self.own_values:  # its layers draw from torch's global generator, which nothing else of ours does
+            torch.manual_seed(seed)
 
     def weights(self) -> Weights:
         """Return a copy of the module's current weights."""
@@ -138,6 +163,14 @@ class Network:
 
         self.module.eval()
         inputs, labels = self.inputs(x), as_tensor(y).to(self.device)
+
+        def loss(params: torch.Tensor, one: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            outputs = functional_call(self.module, self.layout.views(params), (one[None],))
+            return mean_cross_entropy(outputs, label[None])
+
+        of_each, size = vmap(grad(loss), in_dims=(None, 0, 0)), max(1, GRADIENTS_AT_ONCE // self.layout.size)
+        if self.own_values and self.dense and len(labels):
+            self.dense = own_values.succeeds(of_each, self.params, inputs[:1], labels[:1])
         if not self.dense:
             for i in range(len(labels)):
                 self.grads.zero_()
@@ -145,11 +178,6 @@ class Network:
                 yield self.grads[None]
             return
 
-        def loss(params: torch.Tensor, one: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-            outputs = functional_call(self.module, self.layout.views(params), (one[None],))
-            return mean_cross_entropy(outputs, label[None])
-
-        of_each, size = vmap(grad(loss), in_dims=(None, 0, 0)), max(1, GRADIENTS_AT_ONCE // self.layout.size)
         for some, their in zip(inputs.split(size), labels.split(size), strict=True):
             yield of_each(self.params, some, their)
 

@@ -12,6 +12,7 @@ class RunProperties:
 
     data: Any
     split: Any
+    model: Any
     training: Any
     objective: Any
     aggregation: Any

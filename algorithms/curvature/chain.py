@@ -80,7 +80,11 @@ def is_chain(module: nn.Module) -> bool:
     others = [step for step in steps if not affine.is_supported(step)]
     # Neither Flatten nor Unflatten begins at the first dimension, that of the examples.
     apart = all(getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others)
-    return apart and len(set(layers)) == len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
+    arrays = [id(array) for layer in layers for array in layer.parameters()]
+    own = len(set(arrays)) == len(arrays) and not any(
+        dict(layer.named_buffers()) for layer in layers
+    )  # none shared, frozen
+    return apart and own and len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
 
 
 class Chain:

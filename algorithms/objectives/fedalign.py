@@ -50,7 +50,7 @@ def problems(config: Config, run: Run) -> Problems:
     if run.model.module.SLIM:
         return []
     able = [name for name in components("algorithms.models") if complete("algorithms.models", name).SLIM]
-    return [("name", f"fedalign needs a model with a slimmable last stage: {', '.join(able)}; got {run.model.name}")]
+    return [("name", f"fedalign needs a model with a slimmable last stage: {', '.join(able)}; got {run.model.title}")]
 
 
 def loss(

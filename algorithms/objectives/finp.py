@@ -52,14 +52,17 @@ class Config(SlotConfig):
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse the Jacobian for networks and precisions with which it cannot be computed."""
-    if config.regularizer != "input_jacobian":
-        return []
+    """Refuse networks without layers to measure, and the Jacobian where it cannot be computed."""
     model, found = run.model, []
+    if config.regularizer != "input_jacobian":
+        if config.beta == 0 or not model.module.RAW:
+            return []
+        sentence = f"multiplies norms of layers, but {model.module.RAW[0]} of {model.title} is no layer's weight"
+        return [("regularizer", f"{config.regularizer} {sentence}; use input_jacobian")]
     if model.module.BATCH_NORM:
-        found.append(f"needs outputs that depend on one example each; {model.name} has batch normalization")
+        found.append(f"needs outputs that depend on one example each; {model.title} has batch normalization")
     if model.module.RANDOM:
-        found.append(f"needs the same outputs at every call; {model.name} draws random numbers")
+        found.append(f"needs the same outputs at every call; {model.title} draws random numbers")
     if run.training.module.reduced_precision(run.training.config):
         found.append("cannot be differentiated twice in bf16; use training.precision float32")
     return [("regularizer", f"input_jacobian {sentence}") for sentence in found]

@@ -59,7 +59,9 @@ def without_vmap(run: Run) -> str | None:
     """Name the component of ``run`` that vmap cannot handle, as the end of a sentence; return None if there is none."""
     model, objective = run.model, run.objective
     if model.module.BATCH_NORM:
-        return f"{model.name}, which has batch normalization"
+        return f"{model.title}, which has batch normalization"
     if model.module.RANDOM:
-        return f"{model.name}, which has dropout"
+        return f"{model.title}, which has dropout"
+    if not model.module.VMAP:
+        return model.title
     return None if objective.module.VMAP else f"with the objective {objective.name}"

@@ -98,9 +98,9 @@ def problems(config: Config, run: Run) -> Problems:
     found = []
     model, objective = run.model, run.objective.name
     if model.module.BATCH_NORM:
-        found.append(("name", f"dp_sgd clips the gradient of each example, but {model.name} has batch normalization"))
+        found.append(("name", f"dp_sgd clips the gradient of each example, but {model.title} has batch normalization"))
     if model.module.RANDOM:
-        found.append(("name", f"dp_sgd has no per-example form of the dropout in {model.name}"))
+        found.append(("name", f"dp_sgd has no per-example form of the dropout in {model.title}"))
     if objective != "plain":
         found.append(("name", f"dp_sgd needs a loss that is a sum over examples: objective plain, not {objective}"))
     return found

@@ -47,6 +47,8 @@ def _sentences(run: Run, source: Source | str) -> list[str]:
     shape = source.train.x.shape[1:]
     unfit = {"model": run.model.module.shape_problem(run.model.config, shape)}
     unfit["training"] = run.training.module.shape_problem(run.training.config, shape)
+    if not any(unfit.values()):
+        unfit["model.name"] = run.model.module.fit_problem(run.model.config, run, shape, source.classes)
     short += [f"{slot}: {sentence}" for slot, sentence in unfit.items() if sentence]
     return short
 

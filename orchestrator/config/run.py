@@ -24,7 +24,7 @@ from orchestrator.config.errors import (
     unknown_name,
     validate,
 )
-from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
+from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, from_path, replace_component
 
 CURVATURE = "curvature"
 UNREAD_NOISE = "is read only where noise is added, by the privacy component or by dp_sgd, and none is here"
@@ -153,6 +153,7 @@ def _component(
     names = sorted((*known, *short))
     if isinstance(given, str):
         given = {"name": given}
+    given = from_path(slot, given)
     if not isinstance(given, Mapping):
         return None, [
             ConfigProblem(f"must be a name or a map {{name: ..., field: ...}}, got {format_value(given)}", key)
@@ -163,11 +164,13 @@ def _component(
     if not isinstance(name, str):
         return None, [ConfigProblem(f"must be one of {', '.join(names)}, got {format_value(name)}", (*key, "name"))]
     if name not in names:
-        return None, [
-            ConfigProblem(unknown_name(f"unknown component {format_value(name)}", name, names), (*key, "name"))
-        ]
+        sentence = unknown_name(f"unknown component {format_value(name)}", name, names)
+        if slot.by_path and "." in name:
+            sentence = f"{sentence}; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net"
+        return None, [ConfigProblem(sentence, (*key, "name"))]
     name, preset = short.get(name, (name, None))
     own = set(known[name].Config.model_fields)
+    others = [from_path(slot, {"name": other})["name"] for other in others]
     mates = {short[other][0] if other in short else other for other in others if isinstance(other, str)} & set(known)
     foreign = {field for mate in mates for field in known[mate].Config.model_fields} - own
     fields = dict(preset.fields) if preset else {}

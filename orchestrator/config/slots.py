@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -23,12 +23,15 @@ class Slot:
         folder: the package whose modules are the components.
         default: the component if the sweep file names none; None if it must name one.
         many: whether the slot holds a list of different components, which may be empty.
+        by_path: the component that a name with a colon, a dotted path like ``mypkg.nets:Net``, stands for; None: no path
+            may be named.
     """
 
     key: str
     folder: str
     default: str | None = None
     many: bool = False
+    by_path: str | None = None
 
     @cached_property
     def path(self) -> Key:
@@ -44,7 +47,7 @@ class Slot:
 SLOTS = (
     Slot("data", "datasets.sources"),
     Slot("data.split", "datasets.splits", "groups"),
-    Slot("model", "algorithms.models"),
+    Slot("model", "algorithms.models", by_path="imported"),
     Slot("training", "algorithms.training", "local_sgd"),
     Slot("clustering", "algorithms.clustering", "none"),
     Slot("objective", "algorithms.objectives", "plain"),
@@ -85,6 +88,14 @@ class RunFields(Config):
         if info.data.get("participation") == "all" and value != 1:
             raise ValueError(f"all clients take part unless participation is fixed or poisson; got a rate of {value:g}")
         return value
+
+
+def from_path(slot: Slot, given: Any) -> Any:
+    """What ``given``, a component as the sweep file writes it, is in full if its name is a dotted path; else ``given``."""
+    name = given.get("name") if isinstance(given, Mapping) else None
+    if slot.by_path is None or not isinstance(name, str) or ":" not in name or "callable" in given:
+        return given
+    return {**given, "name": slot.by_path, "callable": name}
 
 
 def chosen_components(run: Run, slots: Sequence[Slot] = SLOTS) -> Iterator[tuple[Key, Component[Any, Any]]]:

@@ -105,7 +105,7 @@ def alternatives(value: Any, schema: dict[str, Any]) -> Iterator[Any]:
         yield not value
     elif isinstance(value, int | float):
         yield from (value + 1, value - 1, value / 2, value * 0.9, value + 0.1)
-    yield from (3, 0.25, None, "another", [3], (3,), (0.5, 0.75))
+    yield from (3, 0.25, None, "another", [3], (3,), (0.5, 0.75), {"another": 1})
 
 
 def changes(config: BaseModel) -> Iterator[tuple[str, BaseModel]]:

@@ -1,0 +1,117 @@
+"""A model from anywhere: a callable that returns a torch module, named by a dotted path such as mypkg.nets:Net.
+
+In a sweep file, ``model: mypkg.nets:Net`` or ``model: {name: "mypkg.nets:Net", args: {width: 32}}`` is short for
+``model: {name: imported, callable: "mypkg.nets:Net", args: {width: 32}}``. ``torchvision:resnet18`` and, where timm is
+installed, ``timm:vit_tiny_patch16_224`` name models of these libraries.
+
+The initial values are the module's own (`algorithms.core.own_values`). Number of classes and shape of an example are
+passed where the signature has a parameter for them: ``num_classes``, ``classes`` or ``n_classes``; ``shape`` or
+``input_shape``; ``in_channels`` or ``in_chans`` (the first entry of the shape); ``in_features`` (its product).
+docs/own_model.md says what is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, JsonValue
+
+from algorithms.interfaces import Problems, Run
+from algorithms.models import _callables
+from datasets.components import Config as SlotConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from algorithms.core.run_properties import RunProperties
+    from algorithms.models._facts import Facts
+
+# What `declarations` replaces: a module tells what it is made of.
+CONVOLUTIONAL = False
+BATCH_NORM = False
+OWN_VALUES = True
+
+
+class Config(SlotConfig):
+    """Which callable, and its arguments."""
+
+    # An example of what a callable looks like; it fits all data.
+    callable: str = Field(
+        "algorithms.models._linear:linear",
+        min_length=3,
+        max_length=500,
+        description="module, colon and name of a class or function that returns a torch module",
+    )
+    args: dict[str, JsonValue] = Field({}, description="keyword arguments of the call, beside shape and classes")
+
+    def __hash__(self) -> int:
+        return hash((self.callable, _written(self)))
+
+
+def declarations(config: Config) -> Mapping[str, Any]:
+    """Return what the module is made of, as far as it can be built before the data are known."""
+    if (facts := _facts_of(config)) is None:
+        return {"VMAP": False}
+    return {
+        "CONVOLUTIONAL": facts.convolutional,
+        "BATCH_NORM": facts.batch_norm,
+        "RANDOM": facts.random,
+        "RAW": facts.raw,
+        "VMAP": not facts.no_vmap,
+    }
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse a path that names no callable, and arguments that it does not take."""
+    try:
+        called = _callables.find(config.callable)
+    except _callables.CallableError as error:
+        return [("name", f"{config.callable} {error}")]
+    if downloads := _callables.download_problem(config.callable, config.args):
+        return [("args", downloads)]
+    try:
+        _callables.arguments(called, config.args, (1, 1, 1), 2)
+    except _callables.CallableError as error:
+        return [("args", f"{config.callable} {error}")]
+    return []
+
+
+def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Call the callable; `algorithms.core.own_values` refuses what is no module."""
+    module: nn.Module = _callables.maker(config.callable, config.args, shape, classes)()
+    return module
+
+
+def fit_problem(config: Config, run: RunProperties, shape: tuple[int, ...], classes: int) -> str | None:
+    """Build the module, try it, and explain in a sentence what does not fit; return None if it can be used."""
+    from algorithms.models import _fit
+
+    needs = _fit.Needs.of(run)
+    return _fit.problem(config.callable, _written(config), tuple(map(int, shape)), int(classes), needs)
+
+
+def remark(config: Config, run: RunProperties) -> str | None:
+    """Return how many clients train at once, and why not more."""
+    facts = _facts_of(config)
+    if facts is None or run.training.module.PRIVATE_STEPS:
+        return None
+    if run.training.config.backend == "vmap":
+        return f"model {config.callable}: the clients of a block train all at once (backend vmap)"
+    reason = f", because {facts.no_vmap}" if facts.no_vmap else ""
+    return f"model {config.callable}: the clients of a block train one after another (backend loop){reason}"
+
+
+def _facts_of(config: Config) -> Facts | None:
+    """What the module is made of; None where it cannot be built yet, and `problems` or `fit_problem` say why."""
+    from algorithms.models import _facts
+
+    try:
+        return _facts.of(config.callable, _written(config))
+    except Exception:
+        return None
+
+
+def _written(config: Config) -> str:
+    return json.dumps(config.args, sort_keys=True)

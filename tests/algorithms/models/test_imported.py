@@ -1,0 +1,312 @@
+"""Models by dotted path: what is found and passed, what is refused in which words, and how they then train."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from algorithms.models import _callables, _facts, imported
+from algorithms.models._callables import CallableError
+from orchestrator.config.run import check, resolve, trial_id
+from tests.support.own_modules import CLASSES, FITTING
+from tests.support.slot_components import described
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SHAPE = (1, 8, 8)
+HERE = "tests.support.own_modules"
+
+
+def run_of(model: str, **changes: Any) -> dict[str, Any]:
+    args = changes.pop("args", {})
+    return described() | {"model": {"name": model if ":" in model else f"{HERE}:{model}", "args": args}} | changes
+
+
+def misfit(model: str, **changes: Any) -> str | None:
+    run = resolve(run_of(model, **changes))
+    return run.model.module.fit_problem(run.model.config, run, SHAPE, CLASSES)
+
+
+def refused(given: dict[str, Any]) -> list[str]:
+    return [str(problem) for problem in check(given)[1]]
+
+
+# What is found, and what it is given
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_modules_of_many_kinds_fit(name):
+    assert misfit(name) is None
+
+
+def test_a_call_is_given_what_its_signature_names_unless_args_do():
+    def everything(  # noqa: PLR0913
+        num_classes, classes, n_classes, shape, input_shape, in_channels, in_chans, in_features, width=3
+    ):
+        """Takes all that there is."""
+
+    found = _callables.arguments(everything, {"in_chans": 7}, (2, 4, 5), 6)
+    six, shape = dict.fromkeys(("num_classes", "classes", "n_classes"), 6), (2, 4, 5)
+    assert found == {**six, "shape": shape, "input_shape": shape, "in_channels": 2, "in_chans": 7, "in_features": 40}
+    assert _callables.arguments(lambda width, **others: None, {"width": 1, "deep": 2}, shape, 6) == {
+        "width": 1,
+        "deep": 2,
+    }
+
+
+def test_torchvision_builds_without_trained_weights_and_for_our_classes():
+    module = _callables.maker("torchvision:squeezenet1_1", {}, (3, 64, 64), 5)()
+    assert module.eval()(torch.zeros(1, 3, 64, 64)).shape == (1, 5)
+    assert refused(run_of("torchvision:resnet18", args={"weights": "DEFAULT"})) == [
+        "model.args: weights makes torchvision download weights, which workers cannot rely on; to start from trained "
+        "weights, name a function of your own that builds the model and loads them from a file"
+    ]
+
+
+def test_timm_is_asked_where_it_is_installed(monkeypatch):
+    def create_model(name: str, num_classes: int, in_chans: int, **args: Any) -> nn.Module:
+        assert name == "tiny" and args == {"width": 4}
+        return nn.Sequential(nn.Conv2d(in_chans, 4, 8), nn.Flatten(), nn.Linear(4, num_classes))
+
+    monkeypatch.setitem(sys.modules, "timm", None)
+    (absent,) = refused(run_of("timm:tiny"))
+    assert "needs the package timm, which is not installed here" in absent
+    stub = SimpleNamespace(
+        create_model=create_model, is_model=lambda name: name == "tiny", list_models=lambda: ["tiny"]
+    )
+    monkeypatch.setitem(sys.modules, "timm", stub)
+    assert misfit("timm:tiny", args={"width": 4}) is None
+    assert "timm has no model tinny. Did you mean 'tiny'?" in refused(run_of("timm:tinny"))[0]
+    assert "pretrained makes timm download" in refused(run_of("timm:tiny", args={"pretrained": True}))[0]
+
+
+# Refused before the data are known
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "words"),
+    [
+        (f"{HERE}:Plian", "name", "has no Plian. Did you mean 'Plain'?"),
+        (f"{HERE}:Plain.x", "name", "own_modules.Plain has no x"),
+        (
+            "tests.support.own_moduls:Plain",
+            "name",
+            "there is no own_moduls in tests.support. Did you mean 'own_modules'?",
+        ),
+        ("no_such_package_:Net", "name", "there is no no_such_package_ among the packages that Python finds here"),
+        (f"{HERE}:built", "name", "is a module that is built already"),
+        (f"{HERE}:number", "name", "cannot be called: it is of type int"),
+        (f"{HERE}:Wrapped", "args", "takes (kind, classes=10): missing a required argument: 'kind'"),
+        (
+            "torchvision:resnet81",
+            "name",
+            "torchvision has no model resnet81 for classification. Did you mean 'resnet18'?",
+        ),
+        ("torchvision:", "name", "must be a module, a colon and a name in it, such as mypkg.nets:Net"),
+        (":Net", "name", "must be a module, a colon and a name in it, such as mypkg.nets:Net"),
+    ],
+)
+def test_a_path_that_cannot_be_called_is_refused(path, key, words):
+    (sentence,) = refused(run_of(path))
+    assert sentence.startswith(f"model.{key}: {path} ")
+    assert words in sentence
+
+
+def test_an_argument_that_is_unknown_is_refused_with_the_nearest():
+    (sentence,) = refused(run_of("Plain", args={"widht": 3}))
+    assert "takes (in_features, num_classes, width=16)" in sentence
+    assert "unexpected keyword argument 'widht'. Did you mean 'width'?" in sentence
+    assert "must be a map" in refused(run_of("Plain", args=[3]))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import torch\n1 / 0\n", ("does not import: ZeroDivisionError: division by zero", "broken_nets.py, line 2")),
+        ("def Net(:\n", ("does not import: SyntaxError", "broken_nets.py, line 1")),
+        ("import no_such_thing\n", ("does not import: ModuleNotFoundError: No module named 'no_such_thing'", "line 1")),
+        ("raise SystemExit('over')\n", ("does not import: SystemExit: over", "line 1")),
+    ],
+)
+def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkeypatch, text, words):
+    (tmp_path / "broken_nets.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    (sentence,) = refused(run_of("broken_nets:Net"))
+    assert all(word in sentence for word in words), sentence
+
+
+# Refused when the data are known
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("tuple", "returns a tuple in evaluation; it must return the logits alone"),
+        ("dict", "returns a dict in evaluation"),
+        ("one value", "returns outputs of shape [4] for 4 examples in evaluation; it must be [4, 10]"),
+        ("not finite", "returns outputs that are not finite"),
+        ("half", "returns outputs of type float16"),
+        ("calls", "keeps state between calls"),
+        ("draws", "draws random numbers in evaluation"),
+        ("batch", "another output when other examples are evaluated beside it"),
+        ("detached", "do not depend on its parameters"),
+        ("buffer", "keeps state between calls: evaluating changes its buffer seen"),
+        ("state in training", "keeps state between calls: training changes its buffer seen"),
+    ],
+)
+def test_an_output_that_cannot_be_used_is_refused(kind, words):
+    sentence = misfit("Wrapped", args={"kind": kind})
+    assert sentence and sentence.startswith(f"{HERE}:Wrapped ")
+    assert words in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("from_numpy", "starts from another 1.weight each time that it is built"),
+        ("from_the_clock", "starts from another 1.bias each time that it is built"),
+        ("double", "has the parameter 1.weight of type float64"),
+        ("complex_numbers", "has the complex array phase"),
+        ("frozen", "has no parameter that can be trained"),
+        ("none", "returns a NoneType, no torch.nn.Module"),
+        ("broken", "cannot be built for examples of shape (1, 8, 8): RuntimeError: no 10"),
+        ("tabular", "this was a batch of one example, as the last one of an epoch may be"),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_refused(name, words):
+    sentence = misfit(name)
+    assert sentence and words in sentence
+
+
+def test_what_does_not_fit_is_said_with_its_numbers():
+    assert "has 5 outputs, but the data have 10 classes" in (misfit("Wrapped", args={"kind": "", "classes": 5}) or "")
+    shape = misfit("torchvision:resnet18")
+    assert shape and "does not take examples of shape (1, 8, 8)" in shape
+    assert "expected input[4, 1, 8, 8] to have 3 channels" in shape
+
+
+def test_normalizing_a_batch_is_fine_without_batches_of_one_example():
+    assert misfit("tabular", training={"batch_size": 8, "drop_last": True}) is None
+
+
+def test_what_would_only_show_with_the_data_is_refused(monkeypatch):
+    """Components decide by what a module is made of; it must not turn out to be something else."""
+
+    def picky(shape: tuple[int, ...], classes: int) -> nn.Module:
+        assert shape == (1, 5, 7)
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(60, classes))
+
+    monkeypatch.setattr(sys.modules[HERE], "picky", picky, raising=False)
+    run = resolve(run_of("picky"))
+    sentence = run.model.module.fit_problem(run.model.config, run, (1, 5, 7), CLASSES)
+    assert sentence and "has batch normalization for these data, which could not be seen before" in sentence
+
+
+# What the rest of a run asks of a model
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("Convolutional", {"training": "dp_sgd"}, f"{HERE}:Convolutional has batch normalization"),
+        ("Encoder", {"training": "dp_sgd"}, f"no per-example form of the dropout in {HERE}:Encoder"),
+        ("Transformer", {"objective": "finp"}, "row_norm_product multiplies norms of layers, but token of"),
+        ("Plain", {"objective": "fedalign"}, f"needs a model with a slimmable last stage: resnet56; got {HERE}:Plain"),
+        ("Recurrent", {"training": {"backend": "vmap"}}, f"vmap cannot train {HERE}:Recurrent; use loop"),
+    ],
+)
+def test_components_that_cannot_work_with_a_module_say_so_at_once(name, changes, words):
+    assert any(words in sentence for sentence in refused(run_of(name, **changes)))
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "changes", "words"),
+    [
+        ("Wrapped", {"kind": "branches"}, {"training": "dp_sgd"}, "has no gradients of single examples"),
+        ("Encoder", {}, {"aggregation": "finp_ala"}, "cannot be differentiated twice, which the curvature (rho) needs"),
+        (
+            "Recurrent",
+            {},
+            {"objective": {"name": "finp", "regularizer": "input_jacobian"}},
+            "cannot be trained with the objective finp",
+        ),
+    ],
+)
+def test_what_only_a_trial_shows_is_tried_before_anything_starts(name, args, changes, words):
+    assert words in (misfit(name, args=args, **changes) or "")
+
+
+@pytest.mark.parametrize("name", ["Plain", "Recurrent", "Transformer", "Constants", "tied"])
+def test_dp_sgd_and_curvature_work_with_modules_that_allow_it(name):
+    assert misfit(name, training="dp_sgd") is None
+    if name != "Transformer":
+        assert misfit(name, aggregation="finp_ala") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "because"),
+    [
+        ("Plain", "vmap", ""),
+        ("Constants", "vmap", ""),
+        ("Recurrent", "loop", _facts.SLOW),
+        ("Convolutional", "loop", "it has batch normalization"),
+        ("Encoder", "loop", "it draws random numbers (dropout)"),
+    ],
+)
+def test_the_backend_is_chosen_by_what_vmap_can_do_and_the_plan_says_why(name, backend, because):
+    run = resolve(run_of(name))
+    assert run.training.config.backend == backend
+    said = run.model.module.remark(run.model.config, run)
+    assert said and f"(backend {backend})" in said and because in said
+
+
+@pytest.mark.parametrize("kind", ["drops", "branches"])
+def test_a_forward_pass_that_vmap_cannot_handle_is_found_out_by_trying(kind):
+    run = resolve(run_of("Wrapped", args={"kind": kind}))
+    assert run.training.config.backend == "loop"
+    assert (kind == "drops") == run.model.module.RANDOM
+
+
+def test_facts_are_those_of_the_module():
+    found = {name: _facts.of(f"{HERE}:{name}", "{}") for name in FITTING}
+    assert [name for name in FITTING if found[name].convolutional] == ["Convolutional"]
+    assert [name for name in FITTING if found[name].batch_norm] == ["Convolutional"]
+    assert [name for name in FITTING if found[name].random] == ["Encoder"]
+    assert {name: facts.raw for name, facts in found.items() if facts.raw} == {"Transformer": ("token", "positions")}
+
+
+# Identity
+
+
+def test_a_path_is_short_for_the_component_and_its_identity_is_the_path_with_its_arguments():
+    short, long = run_of("Plain"), run_of("imported:")
+    long["model"] = {"name": "imported", "callable": f"{HERE}:Plain"}
+    bare = described() | {"model": f"{HERE}:Plain"}
+    ids = {trial_id(resolve(given)) for given in (short, long, bare)}
+    assert len(ids) == 1
+    assert resolve(resolve(short).to_dict()) == resolve(short)
+    others = [run_of("Plain", args={"width": width}) for width in (16, 17)] + [run_of("tied")]
+    assert len(ids | {trial_id(resolve(given)) for given in others}) == 4
+
+
+def test_a_name_with_dots_is_told_about_the_colon():
+    (sentence,) = refused(described() | {"model": "mypkg.nets.Net"})
+    assert "a model of your own is written with a colon, such as mypkg.nets:Net" in sentence
+
+
+def test_finding_nothing_is_not_remembered(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    config = imported.Config(callable="late_nets:net")
+    with pytest.raises(CallableError, match="there is no late_nets"):
+        _callables.find(config.callable)
+    assert imported.declarations(config) == {"VMAP": False}
+    (tmp_path / "late_nets.py").write_text("from tests.support.own_modules import Convolutional as net\n")
+    import importlib
+
+    importlib.invalidate_caches()
+    assert imported.declarations(config)["BATCH_NORM"]
