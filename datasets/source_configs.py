@@ -92,4 +92,3 @@ class OwnFilesConfig(SharedTestConfig):
     duplicates: Literal["refuse", "drop", "keep"] = Field(
         "refuse", description="equal examples: a copy of a member among the non-members spoils membership inference"
     )
-

@@ -11,7 +11,7 @@ has that layout. Instead of a layout with clients, the file ``clients_file`` may
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 

@@ -82,7 +82,7 @@ def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:
 
     def measure(run: Run) -> MemoryUse:
         task = ray.remote(measure_memory).options(num_gpus=1, num_cpus=0, max_calls=1, max_retries=1)
-        ref = task.remote(run.to_dict(), str(sweep.data_root))
+        ref = task.remote(run.to_dict(), str(sweep.root_of(run)))
         done, _ = ray.wait([ref], timeout=sweep.resources.timeout_seconds)
         if not done:
             ray.cancel(ref, force=True)
