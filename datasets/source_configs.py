@@ -87,8 +87,8 @@ class OwnFilesConfig(SharedTestConfig):
     test_share: float = Field(
         0.3, gt=0, lt=1, description="share of the examples in the test part, where the files do not say which are"
     )
-    # The server has no shadow set unless the sweep says how large it is: own files are of any size.
-    shadow_size: int = Field(0, ge=0, description="training examples that the server keeps as its shadow set")
+    # Enough for shadow models of small clients; own files are of any size.
+    shadow_size: int = Field(100, ge=0, description="training examples that the server keeps as its shadow set")
     duplicates: Literal["refuse", "drop", "keep"] = Field(
         "refuse", description="equal examples: a copy of a member among the non-members spoils membership inference"
     )

@@ -3,10 +3,15 @@
     data: {name: table, path: patients.csv, label: outcome, client: hospital, clients: 4, split: natural}
 
 Clients are numbered in the order of their names. If ``data.clients`` is less than there are, that many are drawn. The
-data set's training part is the clients' training examples, less the shadow set, to which each client gives the same
-share of its own (``data.shadow_size`` in all). What a client has in the test part is its own, too: ``accuracy_share`` of
-it measures accuracy, ``data.validation_size`` examples (of all clients, in proportion) serve for validation where asked
-for, and the rest are its non-members. Groups are those of the group column, else there is one.
+data set's training part is the clients' training examples, less the shadow set. What a client has in the test part is its
+own, too: it measures accuracy, or is a non-member, or serves for validation.
+
+    training part of client i  = shadow set | client i | unused (data.examples_per_client)
+    test part of client i      = accuracy of client i | non-members of client i | unused | validation of client i
+
+The sizes ``data.shadow_size``, ``test_size``, ``nonmember_size`` and ``validation_size`` count the examples of all
+clients, and each client gives in proportion to what it has; null means half of every client's own. Groups are those of the
+group column, else there is one.
 
 A client is refused by name, before anything starts, if it has too few examples or examples of one class alone.
 """
@@ -27,11 +32,8 @@ from datasets.ungrouped import ungrouped_federation
 
 
 class Config(SlotConfig):
-    """What becomes of small clients, and how a client's test part is divided."""
+    """What becomes of clients that have too little."""
 
-    accuracy_share: float = Field(
-        0.5, gt=0, lt=1, description="share of a client's test part that measures accuracy; the rest are non-members"
-    )
     min_examples: int = Field(2, ge=1, description="training examples that every client must have")
     too_few: Literal["refuse", "leave_out"] = Field(
         "refuse", description="clients with fewer than min_examples or without an example to test on"
@@ -39,12 +41,6 @@ class Config(SlotConfig):
     one_class: Literal["refuse", "keep"] = Field(
         "refuse", description="clients whose training examples are all of one class"
     )
-
-
-def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
-    """Return the sizes of a shared test set, because clients test on examples of their own."""
-    why = "is not read by the split natural, whose clients have test examples of their own: data.split.accuracy_share"
-    return {"test_size": why, "nonmember_size": why}
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
@@ -79,20 +75,18 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     _, able = _unfit(config, source)
     who, *of_subject = rng_for("partition").spawn(1 + len(source.subject_names))
     chosen = np.sort(who.permutation(able)[: data_config.clients])
-    shadows, validations = _quotas(config, data_config, source, chosen)
+    quotas = _quotas(config, data_config, source, chosen)
     is_train = np.arange(len(source)) < len(source.train)
     shadow, training, testing, passed, validating = [], [], [], [], []
-    for client, of_shadow, for_validation in zip(chosen, shadows, validations, strict=True):
+    for client, of_shadow, tests, outside, validation in zip(chosen, *quotas, strict=True):
         own = source.subjects == client
         train = of_subject[client].permutation(np.flatnonzero(own & is_train))
         test = of_subject[client].permutation(np.flatnonzero(own & ~is_train))
-        measured = max(1, round(config.accuracy_share * (len(test) - for_validation)))
         shadow.append(train[:of_shadow])
         training.append(train[of_shadow:][: data_config.examples_per_client])
-        tests, outside, validation = np.split(test, [measured, len(test) - for_validation])
-        testing.append(tests)
-        passed.append(outside)
-        validating.append(validation)
+        testing.append(test[:tests])
+        passed.append(test[tests : tests + outside])
+        validating.append(test[len(test) - validation :])
     held_out = {"test": testing, "nonmembers": passed, "validation": validating}
     rows = {name: np.concatenate(parts) for name, parts in held_out.items()}
     owners = {f"{name.removesuffix('s')}_owner": _owners(parts) for name, parts in held_out.items()}
@@ -154,28 +148,36 @@ def _too_many(data_config: SourceConfig, source: Source, able: Ints) -> str:
     )
 
 
-def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, Ints]:
-    """Return how many examples each client gives to the shadow set and for validation.
+def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, ...]:
+    """Return how many examples each client gives to the shadow set, for accuracy, as non-members and for validation.
 
     Raises:
         DataError: one would be left with too few.
     """
     train, test = (sizes[chosen] for sizes in _sizes(source))
-    quotas = []
-    for key, total, sizes, least in (
-        ("shadow_size", data_config.shadow_size, train, config.min_examples),
-        ("validation_size", data_config.validation_size, test, 1),
-    ):
-        quota = shares(total, sizes) if total <= sizes.sum() else sizes
-        short = np.flatnonzero((sizes - quota < least) & (total > 0))
+
+    def quota(key: str, sizes: Ints, free: Ints, least: int) -> Ints:
+        """Each client's share of a total that is in proportion to ``sizes``, and leaves ``least`` of what is ``free``."""
+        total = getattr(data_config, key)
+        wanted = shares(total, sizes)
+        short = np.flatnonzero((free - wanted < least) & (wanted > 0))
         if len(short):
             client = source.subject_names[chosen[short[0]]]
             raise DataError(
-                f"data.{key}: {total} examples, in proportion of all {sizes.sum()}, leave client {client!r} "
-                f"{sizes[short[0]] - quota[short[0]]} of its {sizes[short[0]]}, fewer than {least}; lower it"
+                f"data.{key}: {total} examples, of each client in proportion to the {sizes.sum()} of all, are "
+                f"{wanted[short[0]]} of client {client!r}, which has {free[short[0]]} for it and must keep {least}; lower it"
             )
-        quotas.append(quota)
-    return quotas[0], quotas[1]
+        return wanted
+
+    shadow = quota("shadow_size", train, train, config.min_examples)
+    validation = quota("validation_size", test, test, 1)
+    left = test - validation
+    given = data_config.test_size is not None
+    tests = np.maximum(1, quota("test_size", test, left, 0)) if given else left - left // 2
+    half, left = left // 2, left - tests
+    given = data_config.nonmember_size is not None
+    nonmembers = quota("nonmember_size", test, left, 0) if given else np.minimum(half, left)
+    return shadow, tests, nonmembers, validation
 
 
 def shares(total: int, sizes: Ints) -> Ints:

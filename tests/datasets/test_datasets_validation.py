@@ -30,7 +30,6 @@ SPLITS: list[tuple[ModuleType, Any]] = [
     (subjects, subjects.Config()),
     (subjects, subjects.Config(holdout="fold", folds=2, activity_sample=False)),
     (natural, natural.Config()),
-    (natural, natural.Config(accuracy_share=0.8)),
 ]
 # Whose layout of examples a split needs; the others take both.
 LAYOUTS = {subjects: HeldOutConfig, natural: SharedTestConfig}
