@@ -28,11 +28,13 @@ class TableFile:
         path: the file or folder.
         delimiter: what separates the columns of a .csv.
         header: names of all columns of a CSV without a header line; None: the first line has them.
+        kind: the suffix that chooses the reader; empty: that of the path.
     """
 
     path: Path
     delimiter: str = "comma"
     header: tuple[str, ...] | None = None
+    kind: str = ""
 
     def names(self) -> list[str]:
         """Return the names of the columns. Raises DataError if the file cannot be read or a name occurs twice."""
@@ -79,27 +81,32 @@ class TableFile:
 
         if self._is_csv:
             return list(self.header) if self.header else self._first_line()
-        if self.path.suffix == ".parquet":
+        if self._suffix == ".parquet":
             return list(pq.read_schema(self.path).names)
         return list(self._arrow_tables()[0][1].column_names)
 
     @property
     def _is_csv(self) -> bool:
-        if self.path.is_file() and self.path.suffix.lower() not in SUFFIXES:
+        return self.path.is_file() and self._suffix in (".csv", ".tsv")
+
+    @property
+    def _suffix(self) -> str:
+        suffix = self.kind or self.path.suffix.lower()
+        if self.path.is_file() and suffix not in SUFFIXES:
             raise DataError(
                 f"data.path: {self.path} has a suffix that no reader is for; {', '.join(SUFFIXES)} are read"
             )
-        return self.path.is_file() and self.path.suffix.lower() in (".csv", ".tsv")
+        return suffix
 
     @property
     def _separator(self) -> str:
-        return "\t" if self.path.suffix.lower() == ".tsv" else DELIMITERS[self.delimiter]
+        return "\t" if self._suffix == ".tsv" else DELIMITERS[self.delimiter]
 
     def _first_line(self) -> list[str]:
         with self.path.open(encoding="utf-8-sig", newline="") as lines:
             names = next(csv.reader(lines, delimiter=self._separator), [])
         others = [name for name, sign in DELIMITERS.items() if len(names) == 1 and sign in names[0]]
-        if others and self.path.suffix.lower() == ".csv":
+        if others and self._suffix == ".csv":
             raise DataError(
                 f"data.delimiter: {self.path} has one column alone if {self.delimiter} separates them; write {others[0]}"
             )
@@ -113,7 +120,7 @@ class TableFile:
 
         if self._is_csv:
             return [("", self._csv(columns, texts))]
-        if self.path.suffix == ".parquet":
+        if self._suffix == ".parquet":
             return [("", pq.read_table(self.path, columns=columns, memory_map=True))]
         return [(part, table.select(columns)) for part, table in self._arrow_tables()]
 
