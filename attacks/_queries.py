@@ -43,14 +43,14 @@ def data_problems(config: ShadowConfig, data: Federation) -> Problems:
     found = []
     if shadow_size(config, len(data.train), len(data.shadow)) < 1:
         sentence = (
-            f"trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of {data.name}; it "
-            "needs 2 or more, see data.shadow_size"
+            f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "
+            f"{data.name}; it needs 2 or more, see data.shadow_size"
         )
         found.append(("", sentence))
     if not len(data.nonmembers):
         sentence = (
-            f"compares members with examples that nobody trains on, and {data.name} has none left for that; a larger "
-            "test part, or a larger share of held-out examples, leaves some"
+            f"shadow_mia compares members with examples that nobody trains on, and {data.name} has none left for that; a "
+            "larger test part, or a larger share of held-out examples, leaves some"
         )
         found.append(("", sentence))
     return found

@@ -105,7 +105,7 @@ def _unfit(config: Config, source: Source) -> tuple[list[str], Ints]:
     if small.any() and config.too_few == "refuse":
         first = int(np.flatnonzero(small)[0])
         found.append(
-            f"data.split.too_few: {_named(source, np.flatnonzero(small))} too few examples ({source.subject_names[first]} "
+            f"data.split.too_few: {_named(source, np.flatnonzero(small))} too few examples ({source.subject_names[first]} has "
             f"{train[first]} to train on and {test[first]} to test on; at least {config.min_examples} and 1 are needed); "
             "write too_few: leave_out, or give them more"
         )

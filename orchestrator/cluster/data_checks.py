@@ -84,7 +84,7 @@ def _unattackable(run: Run, source: Source) -> list[str]:
     except Exception as error:
         return [failure(error, f"the split {run.split.name}")]
     return [
-        f"attacks.{places.index(one.name)}.{field}: {sentence}"
+        f"{'.'.join(filter(None, ('attacks', str(places.index(one.name)), field)))}: {sentence}"
         for one in attacks
         for field, sentence in one.module.data_problems(one.config, data)
     ]
