@@ -190,12 +190,23 @@ def distinct(config: TableConfig, columns: Columns) -> Columns:
     kept[firsts] = True
     if config.duplicates == "refuse":
         other = int(np.flatnonzero(~kept)[0])
-        cells = table.slice(other, 1).select(compared).to_pylist()
-        one = next(row for row in range(other) if table.slice(row, 1).select(compared).to_pylist() == cells)
-        raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {one + 1}", f"row {other + 1}")
+        one = _first_equal(columns, compared, other)
+        raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {one}", f"row {other + 1}")
     rows = np.flatnonzero(kept)
     parts = None if columns.parts is None else [columns.parts[row] for row in rows]
     return Columns({name: array.take(pa.array(rows)) for name, array in columns.arrays.items()}, columns.kinds, parts)
+
+
+def _first_equal(columns: Columns, names: Sequence[str], row: int) -> int:
+    """Return the first row, counted from 1, that equals ``row`` (from 0) in the columns ``names``."""
+    from pyarrow import compute as pc
+
+    equal = np.ones(len(columns), np.bool_)
+    for name in names:
+        array = columns.arrays[name]
+        same = pc.equal(array, array[row]) if array[row].is_valid else pc.is_null(array)
+        equal &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return int(np.flatnonzero(equal)[0]) + 1
 
 
 def encode(config: TableConfig, columns: Columns, train: Mask) -> Floats:

@@ -67,12 +67,12 @@ class TableFile:
         return whole, parts
 
     def _guarded(self, read: Any) -> Any:
-        """Return what ``read`` returns, with the errors of files and of pyarrow (ValueErrors or OSErrors) as DataError."""
+        """Return what ``read`` returns, with the errors of files, JSON and pyarrow as DataError."""
         try:
             return read()
         except DataError:
             raise
-        except (OSError, ValueError, KeyError, csv.Error) as error:
+        except (OSError, ValueError, KeyError, TypeError, NotImplementedError, csv.Error) as error:
             text = " ".join(str(error).split())
             raise DataError(f"data.path: {self.path} cannot be read: {text[:300]}") from error
 

@@ -95,12 +95,11 @@ def _hospital(path: Path, hospital: str) -> pa.Table:
     table = TableFile(path, header=(*COLUMNS, LABELED), kind=".csv").read([*COLUMNS, LABELED])[0]
     try:
         columns = {name: table[name].cast(pa.float64()) for name in (*COLUMNS, LABELED)}
+        codes = {name: columns[name].cast(pa.int64()).cast(pa.string()) for name in CATEGORIES}
     except pa.ArrowInvalid as error:
         raise files.damage_error(path, " ".join(str(error).split())) from error
     for name in NEVER_ZERO:
         absent = pc.equal(columns[name], 0.0)
         columns[name] = pc.if_else(absent, pa.scalar(None, pa.float64()), columns[name])
     columns[LABELED] = pc.greater(columns[LABELED], 0.0)
-    for name in CATEGORIES:
-        columns[name] = columns[name].cast(pa.int64()).cast(pa.string())
-    return pa.table({**columns, "hospital": pa.array([hospital] * len(table))})
+    return pa.table({**columns, **codes, "hospital": pa.array([hospital] * len(table))})

@@ -70,7 +70,8 @@ def memory_check(sweep: Sweep, measure: Callable[[Run], MemoryUse]) -> tuple[lis
 
 def _kind(run: Run) -> str:
     training = {name: value for name, value in run.training.config if not isinstance(value, float)}
-    return repr((run.data.name, run.split, run.data.config.clients, run.model, run.objective.name, training))
+    files = getattr(run.data.config, "path", "")  # examples of other files may be of another size
+    return repr((run.data.name, files, run.split, run.data.config.clients, run.model, run.objective.name, training))
 
 
 def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:

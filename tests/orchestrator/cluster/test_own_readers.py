@@ -17,6 +17,7 @@ from orchestrator.config.errors import ConfigProblem
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.estimates.trial import Estimator
 from orchestrator.trial.federation import partition_data
+from orchestrator.trial.replica_tasks import own_content
 
 READER = """
 from pathlib import Path
@@ -166,3 +167,17 @@ def test_everything_wrong_with_a_table_is_said_at_once_and_with_its_line(tmp_pat
     found = [str(problem) for problem in data_problems(load_sweep(tmp_path / "own.yaml"), download=False)]
     assert [one.split(": column ")[0] for one in found] == [f"{tmp_path / 'own.yaml'}:5: base.data.path"] * 2
     assert "'age' is infinite in row 3" in found[0] and "'where' a value is missing, first in row 5" in found[1]
+
+
+def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken(tmp_path: Path) -> None:
+    csv(tmp_path / "data")
+    (tmp_path / "own.yaml").write_text(CSV)
+    (run,) = load_sweep(tmp_path / "own.yaml").runs
+    before = own_content(run, partition_data(run, tmp_path))
+    assert before == own_content(run, partition_data(run, tmp_path)) != []
+    (tmp_path / "data/t.csv").write_text((tmp_path / "data/t.csv").read_text().replace("37.5", "37.25"))
+    assert before != own_content(run, partition_data(run, tmp_path))
+    (digits,) = load_sweep(tmp_path / "own.yaml", ["base.data={name: digits}"]).runs
+    assert own_content(digits, partition_data(digits, tmp_path)) == [], (
+        "what is cached of published data is found again"
+    )
