@@ -18,6 +18,8 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.estimates.trial import Estimator
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.replica_tasks import own_content
+from tests.support.inline import inline_trial
+from tests.support.planted import finished, left_behind
 
 READER = """
 from pathlib import Path
@@ -181,3 +183,20 @@ def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken
     assert own_content(digits, partition_data(digits, tmp_path)) == [], (
         "what is cached of published data is found again"
     )
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_clients_in_a_table_are_trained_and_repeat_to_the_bit(tmp_path: Path) -> None:
+    csv(tmp_path / "data")
+    table = {"name": "table", "path": "data/t.csv", "label": "sick", "client": "where", "duplicates": "drop"}
+    run = {
+        "rounds": 2,
+        "data": {**table, "clients": 3, "shadow_size": 20, "split": "natural"},
+        "model": {"name": "mlp", "hidden": [4]},
+        "training": {"epochs": 1, "batch_size": 16},
+    }
+    first, second = (
+        left_behind(finished(inline_trial(run, tmp_path / name, root=tmp_path)), tmp_path / name)
+        for name in ("first", "second")
+    )
+    assert first == second and first["clients"].num_rows == 2 * 3
