@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.interfaces import Problems
 from attacks._shadow_config import ShadowConfig
-from attacks._shadow_jobs import untransformed, wear
+from attacks._shadow_jobs import shadow_size, untransformed, wear
 from attacks._shadows import pool_outputs
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs
-from datasets.federation import DataError, Ints
+from datasets.federation import DataError, Federation, Ints
 from datasets.roles import NOBODY
 
 
@@ -35,6 +36,24 @@ class Answers:
 
     def __getitem__(self, index: NDArray[np.bool_]) -> Answers:
         return Answers(self.outputs[index], self.client[index], self.left[index])
+
+
+def data_problems(config: ShadowConfig, data: Federation) -> Problems:
+    """Return what the attack lacks in the data: (field, sentence) pairs."""
+    found = []
+    if shadow_size(config, len(data.train), len(data.shadow)) < 1:
+        sentence = (
+            f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "
+            f"{data.name}; it needs 2 or more, see data.shadow_size"
+        )
+        found.append(("", sentence))
+    if not len(data.nonmembers):
+        sentence = (
+            f"shadow_mia compares members with examples that nobody trains on, and {data.name} has none left for that; a "
+            "larger test part, or a larger share of held-out examples, leaves some"
+        )
+        found.append(("", sentence))
+    return found
 
 
 def ask(config: ShadowConfig, model: AttackedModel, rng: np.random.Generator) -> Answers:

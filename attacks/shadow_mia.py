@@ -39,7 +39,7 @@ import numpy as np
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
-from attacks._queries import Answers, ask
+from attacks._queries import Answers, ask, data_problems
 from attacks._shadow_config import ShadowConfig
 from attacks._shadow_jobs import imitates, shadow_jobs, shadow_size
 from attacks._shadows import Shadow, ShadowJob, of_role, pool_outputs, train_shadow
@@ -57,6 +57,7 @@ __all__ = [
     "Shadow",
     "ShadowJob",
     "audit",
+    "data_problems",
     "resolve",
     "shadow_jobs",
     "shadow_work",

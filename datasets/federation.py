@@ -71,7 +71,10 @@ class Source:
         mean: per channel, subtracted after the pixels were scaled to [0, 1] and transformed; None: nothing is
             subtracted.
         std: per channel, by which the result is divided; None: no division.
-        subjects: [n train + n test] the person whom each example comes from; None where the publisher does not say.
+        subjects: [n train + n test] the person, or client, whom each example comes from; None where nobody says.
+        subject_names: the names of the subjects, which are then numbers into it; empty: they are numbers only.
+        subject_groups: [subjects] index of each named subject's group in ``group_names``; None: there are no groups.
+        group_names: names of the groups.
     """
 
     name: str
@@ -82,6 +85,9 @@ class Source:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     subjects: Ints | None = None
+    subject_names: tuple[str, ...] = ()
+    subject_groups: Ints | None = None
+    group_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.train) + len(self.test)

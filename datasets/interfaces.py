@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -18,7 +18,13 @@ RngFor = Callable[[str], np.random.Generator]
 
 
 class SourceContract(BaseContract, Protocol):
-    """A data set: it only reads examples. Which client gets which example is decided by `datasets.roles` and the split."""
+    """A data set: it only reads examples. Which client gets which example is decided by `datasets.roles` and the split.
+
+    Attributes:
+        BESIDE_SWEEP: whether its files lie beside the sweep file: ``load`` is given the folder of the sweep file.
+    """
+
+    BESIDE_SWEEP: ClassVar[bool] = False
 
     @staticmethod
     @abstractmethod
@@ -27,7 +33,7 @@ class SourceContract(BaseContract, Protocol):
 
         Args:
             config: the component's fields.
-            root: the folder that holds the data sets.
+            root: the folder that holds the data sets, or (``BESIDE_SWEEP``) the folder of the sweep file.
             download: whether the data set may be downloaded if it is absent.
 
         Raises:

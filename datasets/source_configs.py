@@ -1,10 +1,10 @@
-"""The fields that every data set has, in two variants by who owns the test examples.
+"""The fields that every data set has, in two variants by who owns the test examples, and those of a user's own files.
 
 These fields say how many examples serve which purpose, and `datasets.roles` assigns them, so that a new data set only
 has to read examples.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -74,3 +74,21 @@ class HeldOutConfig(SourceConfig):
     def validation_count(self, held_out: int) -> int:
         """Return how many of ``held_out`` examples are for validation: none, or the share but at least one."""
         return max(1, round(self.validation_share * held_out)) if self.validates else 0
+
+
+class OwnFilesConfig(SharedTestConfig):
+    """The fields of a user's own files: where they lie, and how they are divided into a training and a test part.
+
+    The test part serves as in any `SharedTestConfig`. With the split `natural` it belongs to the clients themselves.
+    """
+
+    path: str = Field("", description="required: the file or folder, relative to the folder of the sweep file")
+    # A third leaves enough for accuracy and for non-members, each of which gets a half of it.
+    test_share: float = Field(
+        0.3, gt=0, lt=1, description="share of the examples in the test part, where the files do not say which are"
+    )
+    # Enough for shadow models of small clients; own files are of any size.
+    shadow_size: int = Field(100, ge=0, description="training examples that the server keeps as its shadow set")
+    duplicates: Literal["refuse", "drop", "keep"] = Field(
+        "refuse", description="equal examples: a copy of a member among the non-members spoils membership inference"
+    )

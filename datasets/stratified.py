@@ -45,3 +45,33 @@ def split(x: NDArray[Any], y: Ints, n: int) -> tuple[Examples, Examples]:
     """
     test = one_in(n, y)
     return Examples(x[~test], y[~test]), Examples(x[test], y[test])
+
+
+def part(share: float, y: Ints, owner: Ints | None = None) -> NDArray[np.bool_]:
+    """Choose a fixed random share of everybody's examples, stratified by class.
+
+    Args:
+        share: the share, within (0, 1).
+        y: [examples] labels.
+        owner: [examples] whose each example is; None: all are of one person.
+
+    Returns:
+        [examples] whether each example is chosen. Of two examples or more, each person has at least one that is chosen
+        and at least one that is not; a single example is not chosen.
+
+    >>> part(0.25, np.array([0, 0, 0, 0, 1, 1, 1, 1])).reshape(2, 4).sum(axis=1).tolist()
+    [1, 1]
+    >>> part(0.1, np.zeros(5, np.int64), np.array([0, 0, 0, 1, 1])).tolist().count(True)
+    2
+    """
+    owner = np.zeros(len(y), np.int64) if owner is None else owner
+    rng = np.random.default_rng(SEED)
+    shuffled = rng.permutation(len(y))
+    in_order = shuffled[np.lexsort((y[shuffled], owner[shuffled]))]
+    chosen = np.zeros(len(y), np.bool_)
+    for rows in np.split(in_order, np.flatnonzero(np.diff(owner[in_order])) + 1):
+        if len(rows) > 1:
+            count = min(max(round(share * len(rows)), 1), len(rows) - 1)
+            # Evenly spaced from a random start, or those who have few would all be left the same class.
+            chosen[rows[((np.arange(count) + rng.random()) * len(rows) / count).astype(np.int64)]] = True
+    return chosen

@@ -1,4 +1,4 @@
-"""Builds a federation whose clients form a single group and are not transformed."""
+"""Builds a federation whose clients are not transformed and, unless the data say otherwise, form a single group."""
 
 import numpy as np
 
@@ -8,12 +8,16 @@ from datasets.roles import Roles
 GROUP_NAMES = ("all",)
 
 
-def ungrouped_federation(source: Source, roles: Roles) -> Federation:
-    """Build a federation of one group, with training and test examples ready for the model.
+def ungrouped_federation(
+    source: Source, roles: Roles, groups: Ints | None = None, group_names: tuple[str, ...] = GROUP_NAMES
+) -> Federation:
+    """Build a federation without transforms, with training and test examples ready for the model.
 
     Args:
         source: the data set.
         roles: which examples serve which purpose.
+        groups: [clients] index of each client's group in ``group_names``, where the data say it; None: one group.
+        group_names: names of the groups.
     """
     prepare = Preparation("none", source.fill, source.mean, source.std)
     clients = len(roles.clients)
@@ -26,8 +30,8 @@ def ungrouped_federation(source: Source, roles: Roles) -> Federation:
         classes=source.classes,
         train=ready(np.concatenate(roles.clients)),
         offsets=np.concatenate([[0], np.cumsum(roles.sizes)]),
-        groups=np.zeros(clients, np.int64),
-        group_names=GROUP_NAMES,
+        groups=np.zeros(clients, np.int64) if groups is None else groups,
+        group_names=group_names,
         strengths=np.zeros(clients, np.float32),
         example_strengths=np.zeros(len(roles.owner), np.float32),
         test=ready(roles.test),

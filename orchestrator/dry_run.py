@@ -81,7 +81,7 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
     if place.gpu:
         return ["no estimate: training on a GPU cannot be timed without starting it"]
     worker_session.keep_freed_memory()  # as in the processes that train
-    estimator, each, remarks = Estimator(sweep.data_root, place), [], dict[str, None]()
+    estimator, each, remarks = Estimator(sweep.root_of, place), [], dict[str, None]()
     count = _concurrent(sweep, place)
     drivers = deque[str](maxlen=count)  # the federations that the drivers hold; trials with the same one do not load it
     for trial in missing:
@@ -89,7 +89,7 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
             shares = estimator.shares(trial.run)
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
-        key = federation_key(trial.run, sweep.data_root)
+        key = federation_key(trial.run, sweep.root_of(trial.run))
         held = len(drivers) == count and key in drivers
         each.append(replace(shares, data=0.0) if held else shares)
         drivers.append(key)

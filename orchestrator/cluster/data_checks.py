@@ -1,14 +1,23 @@
-"""Checks of the data before anything is started: missing, damaged or too small data sets are refused."""
+"""Checks of the data before anything is started: missing, damaged or too small data sets are refused.
+
+A reader or a split that fails, or returns what it must not, is refused like them, with the line of its file.
+"""
 
 from __future__ import annotations
 
+import traceback
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from algorithms.interfaces import Run
 from attacks.interfaces import Attack
 from datasets.components import Component
-from datasets.federation import DataError, Source
+from datasets.federation import DataError, Examples, Source
 from datasets.interfaces import SourceContract
+from datasets.source_checks import source_problems
 from orchestrator.config.errors import ConfigProblem
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.trial.federation import federation_key, partition_seed
@@ -28,10 +37,10 @@ def data_problems(sweep: Sweep, download: bool) -> list[ConfigProblem]:
     for run in sweep.runs:
         key = repr((run.data.name, _place(run.data.config)))
         if key not in sources:
-            sources[key] = _load(run.data, sweep, download)
+            sources[key] = _load(run.data, sweep.root_of(run), download)
         source = sources[key]
         short = _sentences(run, source)
-        partition = repr((federation_key(run, sweep.data_root), run.attacks))
+        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks))
         if not short and not isinstance(source, str) and partition not in attacked:
             attacked.add(partition)
             short = _unattackable(run, source)
@@ -42,8 +51,11 @@ def data_problems(sweep: Sweep, download: bool) -> list[ConfigProblem]:
 
 def _sentences(run: Run, source: Source | str) -> list[str]:
     if isinstance(source, str):
-        return [source]
-    short = run.split.module.shortages(run.split.config, run.data.config, source)
+        return source.split("\n")
+    try:
+        short = run.split.module.shortages(run.split.config, run.data.config, source)
+    except Exception as error:  # a split of the user's own may fail in any way
+        return [failure(error, f"the split {run.split.name}")]
     shape = source.train.x.shape[1:]
     unfit = {"model": run.model.module.shape_problem(run.model.config, shape)}
     unfit["training"] = run.training.module.shape_problem(run.training.config, shape)
@@ -59,12 +71,22 @@ def _unattackable(run: Run, source: Source) -> list[str]:
     if not attacks:
         return []
     seed, places = partition_seed(run), [one.name for one in run.attacks]
+    partition = run.split.module.partition
     try:
-        data = run.split.module.partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))
+        try:
+            data = partition(
+                run.split.config, run.data.config, _without_content(source), lambda name: stream(seed, name)
+            )
+        except DataError:
+            raise
+        except Exception:  # a split of the user's own may look at what the examples hold
+            data = partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))
     except DataError as error:
-        return [str(error)]
+        return str(error).split("\n")
+    except Exception as error:
+        return [failure(error, f"the split {run.split.name}")]
     return [
-        f"attacks.{places.index(one.name)}.{field}: {sentence}"
+        f"{'.'.join(filter(None, ('attacks', str(places.index(one.name)), field)))}: {sentence}"
         for one in attacks
         for field, sentence in one.module.data_problems(one.config, data)
     ]
@@ -78,11 +100,40 @@ def data_problem(sweep: Sweep, sentence: str) -> ConfigProblem:
     return sweep.problem(rest, "base", *parts) if keyed else sweep.problem(sentence, "base", "data")
 
 
-def _load(data: Component[SourceContract, Any], sweep: Sweep, download: bool) -> Source | str:
+def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> Source | str:
     try:
-        return data.module.load(data.config, sweep.data_root, download)
+        source = data.module.load(data.config, root, download)
+        found = source_problems(source)
     except DataError as error:
         return str(error)
+    except MemoryError:
+        return f"the data set {data.name} does not fit into the memory of this machine"
+    except Exception as error:  # a reader of the user's own may fail in any way
+        return failure(error, f"the reader of {data.name}")
+    return "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in found) or source
+
+
+def failure(error: Exception, who: str) -> str:
+    """A sentence for an exception that should have been a `DataError`: its type and text, and the line that raised it.
+
+    Args:
+        error: the exception.
+        who: what failed, such as "the reader of bars".
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [one for one in frames if "site-packages" not in one.filename and one.filename != __file__] or list(frames)
+    text = " ".join(str(error).split())
+    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno}: {ours[-1].line})" if ours else ""
+    return f"{who} failed with {type(error).__name__}: {text[:300]}{place}"
+
+
+def _without_content(source: Source) -> Source:
+    """The data set with one zero in place of each example, for who gets which example does not depend on content."""
+
+    def hollow(part: Examples) -> Examples:
+        return Examples(np.zeros((len(part), *[1] * (part.x.ndim - 1)), part.x.dtype), part.y)
+
+    return replace(source, train=hollow(source.train), test=hollow(source.test), mean=None, std=None)
 
 
 def _place(config: Any) -> Any:

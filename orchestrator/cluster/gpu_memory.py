@@ -70,7 +70,8 @@ def memory_check(sweep: Sweep, measure: Callable[[Run], MemoryUse]) -> tuple[lis
 
 def _kind(run: Run) -> str:
     training = {name: value for name, value in run.training.config if not isinstance(value, float)}
-    return repr((run.data.name, run.split, run.data.config.clients, run.model, run.objective.name, training))
+    files = getattr(run.data.config, "path", "")  # examples of other files may be of another size
+    return repr((run.data.name, files, run.split, run.data.config.clients, run.model, run.objective.name, training))
 
 
 def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:
@@ -82,7 +83,7 @@ def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:
 
     def measure(run: Run) -> MemoryUse:
         task = ray.remote(measure_memory).options(num_gpus=1, num_cpus=0, max_calls=1, max_retries=1)
-        ref = task.remote(run.to_dict(), str(sweep.data_root))
+        ref = task.remote(run.to_dict(), str(sweep.root_of(run)))
         done, _ = ray.wait([ref], timeout=sweep.resources.timeout_seconds)
         if not done:
             ray.cancel(ref, force=True)

@@ -102,6 +102,10 @@ class Sweep:
     space: Space | None = field(default=None, repr=False)
     places: Places = field(default_factory=lambda: Places(""), repr=False, compare=False)
 
+    def root_of(self, run: Run) -> Path:
+        """The folder of a run's data: that of the data sets or, for a user's own files, that of the sweep file."""
+        return self.path.absolute().parent if run.data.module.BESIDE_SWEEP else self.data_root
+
     def problem(self, sentence: str, *key: str | int) -> ConfigProblem:
         """A problem found after loading, with the file and line of ``key`` (from the top: ``"base", "data"``)."""
         return self.places.place(ConfigProblem(sentence, key))

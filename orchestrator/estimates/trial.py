@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
@@ -58,14 +59,14 @@ class Shares:
 class Estimator:
     """Estimates trials of one sweep; what they have in common is measured once."""
 
-    def __init__(self, data_root: Path, place: Placement) -> None:
+    def __init__(self, root_of: Callable[[Run], Path], place: Placement) -> None:
         """Begin without any measurement.
 
         Args:
-            data_root: the folder of the data sets.
+            root_of: returns the folder of a run's data.
             place: what one trial reserves.
         """
-        self.data_root, self.place, self.watch = data_root, place, Stopwatch(LIMIT)
+        self.root_of, self.place, self.watch = root_of, place, Stopwatch(LIMIT)
         self._held: tuple[str, Federation | None] = ("", None)
 
     def deal(self, run: Run) -> Deal:
@@ -86,10 +87,10 @@ class Estimator:
     def _data(self, run: Run) -> Federation:
         key, held = self._held
         run = work.with_fewer_clients(run, MOST_EXAMPLES)
-        wanted = federation_key(run, self.data_root)
+        wanted = federation_key(run, self.root_of(run))
         if held is None or key != wanted:
             self._held = ("", None)  # two federations at a time may not fit into memory
-            held = partition_data(run, self.data_root)
+            held = partition_data(run, self.root_of(run))
             self._held = (wanted, held)
         return held
 

@@ -135,7 +135,7 @@ def _trials(
         return TrialConfig(
             identity=TrialIdentity(trial.id, plain, commit),
             sweep=str(folder.path),
-            data_root=str(sweep.data_root),
+            data_root=str(sweep.root_of(trial.run)),
             placement=place,
             timeout=sweep.resources.timeout_seconds,
             every_round=bool(sweep.tune and sweep.tune.scheduler),

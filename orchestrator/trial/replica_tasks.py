@@ -13,7 +13,7 @@ from typing import Any, cast
 from algorithms.interfaces import Run
 from attacks.interfaces import Exposure, ReplicaAttack, World
 from datasets.components import Component
-from datasets.federation import Federation
+from datasets.federation import Federation, add_to_digest
 from orchestrator.config.run import trial_id
 from orchestrator.results.folder import Folder, write_atomically
 from orchestrator.trial.attack_round import AttackTasks, attack_named
@@ -56,8 +56,9 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     component = attack_named(worker.run, attack)
     seed = integer(worker.run.seed, "replicas", replica.number)
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
+    own = own_content(worker.run, worker.data)
     dependencies = json.dumps(
-        [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica)], sort_keys=True
+        [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), *own], sort_keys=True
     )
     path = Path(cache) / f"replica-{hashlib.sha256(dependencies.encode()).hexdigest()[:16]}.json"
     if path.exists():
@@ -66,6 +67,18 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     measured = _measure(worker.data, world, run, component)
     write_atomically(path, json.dumps(measured).encode())
     return measured
+
+
+def own_content(run: Run, data: Federation) -> list[str]:
+    """Return a digest of a user's own files, which may be edited under the same name; nothing for published data."""
+    if not run.data.module.BESIDE_SWEEP:
+        return []
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (data.train, data.test, data.nonmembers, data.shadow):
+        add_to_digest(digest, part.x)
+        add_to_digest(digest, part.y)
+    add_to_digest(digest, data.offsets)
+    return [digest.hexdigest()]
 
 
 def with_shared_noise(run: Run) -> Run:

@@ -15,7 +15,7 @@ from datasets.components import Component, components
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import NOBODY, assign, shortages
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
-from datasets.splits import class_counts, dirichlet, groups, subjects
+from datasets.splits import class_counts, dirichlet, groups, natural, subjects
 from orchestrator.config.run import resolve, trial_id
 
 TRAIN, TEST, CLASSES = 300, 90, 3
@@ -29,7 +29,10 @@ SPLITS: list[tuple[ModuleType, Any]] = [
     (class_counts, class_counts.Config(preset="custom", counts=((8, 8, 8),), test_share=0.4)),
     (subjects, subjects.Config()),
     (subjects, subjects.Config(holdout="fold", folds=2, activity_sample=False)),
+    (natural, natural.Config()),
 ]
+# Whose layout of examples a split needs; the others take both.
+LAYOUTS = {subjects: HeldOutConfig, natural: SharedTestConfig}
 
 
 def streams(seed: int) -> Callable[[str], np.random.Generator]:
@@ -41,7 +44,8 @@ def source() -> Source:
     x = np.arange(TRAIN + TEST, dtype=np.float32)[:, None, None, None]
     y = np.random.default_rng(1).integers(0, CLASSES, TRAIN + TEST)
     whose = np.arange(TRAIN + TEST) % 7
-    return Source("toy", CLASSES, Examples(x[:TRAIN], y[:TRAIN]), Examples(x[TRAIN:], y[TRAIN:]), subjects=whose)
+    parts = Examples(x[:TRAIN], y[:TRAIN]), Examples(x[TRAIN:], y[TRAIN:])
+    return Source("toy", CLASSES, *parts, subjects=whose, subject_names=tuple("abcdefg"))
 
 
 def numbers(examples: Examples) -> list[int]:
@@ -98,7 +102,7 @@ def test_every_split_is_among_those_that_are_tested() -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=SHARED | HELD_OUT, seed=st.integers(0, 50))
 def test_validation_examples_serve_no_other_purpose(place: int, data: SourceConfig, seed: int) -> None:
-    assume(SPLITS[place][0] is not subjects or isinstance(data, HeldOutConfig))
+    assume(isinstance(data, LAYOUTS.get(SPLITS[place][0], SourceConfig)))
     federation = dealt(*SPLITS[place], data, seed)
     by_purpose = parts(federation)
     together = [number for part in by_purpose.values() for number in part]
@@ -114,7 +118,7 @@ def test_validation_examples_serve_no_other_purpose(place: int, data: SourceConf
 @given(data=SHARED | HELD_OUT, seed=st.integers(0, 50))
 def test_whoever_asks_for_validation_trains_the_same_models(place: int, data: SourceConfig, seed: int) -> None:
     """Training and shadow examples stay, and what is tested on then is a part of what is tested on without."""
-    assume(SPLITS[place][0] is not subjects or isinstance(data, HeldOutConfig))
+    assume(isinstance(data, LAYOUTS.get(SPLITS[place][0], SourceConfig)))
     federation = dealt(*SPLITS[place], data, seed)
     plain = dealt(*SPLITS[place], data.model_copy(update={data.VALIDATION: 0}), seed)
     np.testing.assert_array_equal(federation.train.x, plain.train.x)

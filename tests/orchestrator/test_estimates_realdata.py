@@ -61,7 +61,7 @@ def test_the_estimate_is_within_a_factor_of_two_of_a_trial(name: str, tmp_path: 
     need(sweep)
     worker_session.keep_freed_memory()
     run = sweep.runs[-1]
-    estimated = Estimator(sweep.data_root, placement(sweep.resources, run.training.config)).shares(run).total
+    estimated = Estimator(sweep.root_of, placement(sweep.resources, run.training.config)).shares(run).total
     started = time.process_time()
     trial = inline_trial(run, tmp_path, root=Path(os.environ["FEDPRIV_DATA"]))
     while not trial.done:

@@ -60,7 +60,7 @@ def test_replica_federations_cost_as_many_rounds_as_they_have(monkeypatch: pytes
         attack = {"name": "cia", "replicas": replicas} | ({"rounds": [1, 3]} if replicas else {})
         data = {"name": "digits", "clients": 8}
         run = resolve({"rounds": 3, "data": data, "model": "mlp", "attacks": [attack]})
-        estimator = Estimator(Path(), placement(Resources(client_actors=actors), run.training.config))
+        estimator = Estimator(lambda run: Path(), placement(Resources(client_actors=actors), run.training.config))
         assert estimator._replicas(run, run.attacks[0], estimator.deal(run)) == seconds
 
 

@@ -21,7 +21,7 @@ def a_run(rounds: int = 4, **given: Any) -> Run:
 
 
 def an_estimator(run: Run, actors: int = 1) -> Estimator:
-    return Estimator(Path(), placement(Resources(client_actors=actors), run.training.config))
+    return Estimator(lambda run: Path(), placement(Resources(client_actors=actors), run.training.config))
 
 
 FIXED = {

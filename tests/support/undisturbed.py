@@ -22,7 +22,7 @@ def undisturbed(sweep: Path, results: Path) -> Path:
     loaded = load_sweep(sweep)
     folder = Folder(results / loaded.name)
     for spec in trial_specs(loaded):
-        trial = inline_trial(spec.run, results / spec.id, root=loaded.data_root)
+        trial = inline_trial(spec.run, results / spec.id, root=loaded.root_of(spec.run))
         while not trial.done:
             trial.advance()
         finish(folder.trial(spec.id), trial, TrialIdentity(spec.id, spec.run.to_dict(), None), time.time())

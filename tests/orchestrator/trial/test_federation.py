@@ -89,7 +89,7 @@ def test_the_dry_run_and_the_check_of_memory_partition_as_the_run_does(
     run = a_run(split_seed=split_seed)
     ran = opened_by_a_driver(run, tmp_path)
     place = placement(Resources(client_actors=1), run.training.config)
-    Estimator(Path(), place).shares(run)
+    Estimator(lambda run: Path(), place).shares(run)
     measure_memory(run.to_dict(), ".")
     assert len(made) == 3
     assert {content(one) for one in made} == {content(ran)}

@@ -1,0 +1,339 @@
+"""Makes features, labels, clients and parts of the columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.federation import DataError, Floats, Source
+from datasets.sources import _own_files as own
+from datasets.sources._own_files import Mask
+from datasets.sources._table_config import TableConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_LEVELS = 100  # of a column of texts; one with more is rather a name than a category
+NUMBER, FLAG, TEXT = "number", "flag", "text"
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns in use, each as one Arrow array.
+
+    Attributes:
+        arrays: the columns by name; missing values are nulls, never NaN.
+        kinds: for each feature, in their order, "number", "flag" or "text".
+        parts: [n] train or test, where the data were saved in two parts; None: they were not.
+    """
+
+    arrays: dict[str, Any]
+    kinds: dict[str, str]
+    parts: list[str] | None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+
+def to_source(name: str, config: TableConfig, table: pa.Table, parts: list[str] | None = None) -> Source:
+    """Make a source of a table.
+
+    Args:
+        name: what the data set is called in messages.
+        config: which column is what; those named must be there.
+        table: the columns in use.
+        parts: [n] train or test, where the data were saved in two parts.
+
+    Raises:
+        DataError: a column is unfit; the message names it and its first row that is, counted from 1 without the header.
+    """
+    columns = distinct(config, checked(config, table, parts))
+    y, classes = own.labels(_plain(columns.arrays[config.label]), f"column {config.label!r}", "data.label")
+    of, said = None, columns.parts
+    if config.client:
+        groups = _texts(columns.arrays[config.group]) if config.group else None
+        of = own.whose(_texts(columns.arrays[config.client]), groups, f"column {config.group!r}")
+    if config.part:
+        said = _texts(columns.arrays[config.part])
+    test = own.test_rows(config, y, of, said, f"column {config.part!r}" if config.part else name)
+    return own.build(name, encode(config, columns, ~test), y, classes, test, of)
+
+
+def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Columns:
+    """Return the columns, each of a kind that can be used, without infinite and (unless imputed) missing values.
+
+    Raises:
+        DataError: with everything that is wrong, one column in a line.
+    """
+    roles = {config.label: "label", config.client: "client", config.group: "group", config.part: "part"}
+    arrays: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    found: list[str] = []
+    for name in table.column_names:
+        role = roles.get(name, "")
+        try:
+            array, kind = _simple(name, table[name])
+            if not role:
+                array, kind = _feature(config, name, array, kind)
+            _complete(name, array, may_miss=not role and config.missing == "impute")
+        except DataError as error:
+            found.append(str(error))
+            continue
+        arrays[name] = array
+        if not role:
+            kinds[name] = kind
+    own.refuse(found)
+    return Columns(arrays, kinds, parts)
+
+
+def _simple(name: str, column: pa.ChunkedArray) -> tuple[Any, str]:
+    """Return a column as one array of numbers, truth values or texts, NaN as null, and which of the three it is."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    kind = array.type
+    if array.null_count == len(array):
+        raise _unfit(name, "has no value at all; leave it out with data.drop")
+    if pa.types.is_boolean(kind):
+        return array, FLAG
+    if pa.types.is_integer(kind):
+        return array, NUMBER
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        array = array.cast(pa.float64())
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float64()), array)
+        infinite = pc.fill_null(pc.is_inf(array), False)
+        if pc.any(infinite).as_py():
+            raise _unfit(name, f"is infinite in row {_first(infinite)}")
+        return array, NUMBER
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return array.cast(pa.string()), TEXT
+    if pa.types.is_temporal(kind):
+        raise _unfit(
+            name, f"holds times ({kind}); make numbers of them (days since a date), or leave it out: data.drop"
+        )
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise _unfit(name, "holds bytes or text in another encoding than UTF-8; convert it, or leave it out: data.drop")
+    raise _unfit(name, f"holds {kind}, neither numbers nor texts nor true/false; leave it out with data.drop")
+
+
+def _feature(config: TableConfig, name: str, array: Any, kind: str) -> tuple[Any, str]:
+    """Return a feature and its kind; columns of ``config.categories`` become texts. Refuses what is no feature."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    if name in config.categories:
+        array, kind = array.cast(pa.string()), TEXT
+    elif kind == TEXT:
+        _refuse_mixture(name, array)
+    levels = pc.count_distinct(array).as_py()
+    if kind == TEXT and levels > MOST_LEVELS:
+        raise _unfit(
+            name,
+            f"has {levels} different texts (at most {MOST_LEVELS} are taken for categories); leave it out: data.drop",
+        )
+    if kind == NUMBER and pa.types.is_integer(array.type) and levels == len(array) > 20 and not array.null_count:
+        values = array.to_numpy(zero_copy_only=False)
+        if int(values.max()) - int(values.min()) == len(array) - 1:
+            raise _unfit(name, "numbers the rows, so it tells members by itself; leave it out with data.drop")
+    return array, kind
+
+
+def _refuse_mixture(name: str, array: Any) -> None:
+    """Raise DataError for a column in which some texts are numbers and others are not."""
+    values = array.unique().to_pylist()
+    numbers = {one for one in values if one is not None and _is_number(one)}
+    if not numbers or len(numbers) == sum(one is not None for one in values):
+        return
+    cells = array.to_pylist()
+    kinds = [None if one is None else one in numbers for one in cells]
+    first = next(row for row, kind in enumerate(kinds) if kind is not None)
+    other = next(row for row, kind in enumerate(kinds) if kind is not None and kind != kinds[first])
+    count = sum(kind is kinds[other] for kind in kinds)
+    raise _unfit(
+        name,
+        f"mixes numbers and texts: {cells[first]!r} in row {first + 1}, {cells[other]!r} in row {other + 1} "
+        f"({count} like it); correct it, list it in data.categories, or leave it out with data.drop",
+    )
+
+
+def _complete(name: str, array: Any, may_miss: bool) -> None:
+    if array.null_count and not may_miss:
+        from pyarrow import compute as pc
+
+        count = f"{array.null_count} of {len(array)} values are" if array.null_count > 1 else "a value is"
+        remedy = "write missing: impute, correct it, or leave the column out (data.drop)"
+        raise _unfit(name, f"{count} missing, first in row {_first(pc.is_null(array))}; {remedy}")
+
+
+def distinct(config: TableConfig, columns: Columns) -> Columns:
+    """Return the columns without rows that repeat an earlier one in all features and the label.
+
+    Raises:
+        DataError: there are such rows, and duplicates are refused.
+    """
+    if config.duplicates == "keep":
+        return columns
+    import pyarrow as pa
+
+    compared = [*columns.kinds, config.label]
+    table = pa.table({**{name: columns.arrays[name] for name in compared}, "\0row": np.arange(len(columns))})
+    firsts = table.group_by(compared, use_threads=False).aggregate([("\0row", "min")])["\0row_min"].to_numpy()
+    if len(firsts) == len(columns):
+        return columns
+    kept = np.zeros(len(columns), np.bool_)
+    kept[firsts] = True
+    if config.duplicates == "refuse":
+        other = int(np.flatnonzero(~kept)[0])
+        one = _first_equal(columns, compared, other)
+        raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {one}", f"row {other + 1}")
+    rows = np.flatnonzero(kept)
+    parts = None if columns.parts is None else [columns.parts[row] for row in rows]
+    return Columns({name: array.take(pa.array(rows)) for name, array in columns.arrays.items()}, columns.kinds, parts)
+
+
+def _first_equal(columns: Columns, names: Sequence[str], row: int) -> int:
+    """Return the first row, counted from 1, that equals ``row`` (from 0) in the columns ``names``."""
+    from pyarrow import compute as pc
+
+    equal = np.ones(len(columns), np.bool_)
+    for name in names:
+        array = columns.arrays[name]
+        same = pc.equal(array, array[row]) if array[row].is_valid else pc.is_null(array)
+        equal &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return int(np.flatnonzero(equal)[0]) + 1
+
+
+def encode(config: TableConfig, columns: Columns, train: Mask) -> Floats:
+    """Return the features as numbers, float32 [n, features].
+
+    Args:
+        config: the component's fields.
+        columns: the columns.
+        train: [n] the training part, whose statistics and values are used.
+
+    Raises:
+        DataError: a value is beyond float32, or the training part has none in a column that is imputed.
+    """
+    encoded: list[Floats] = []
+    for name, kind in columns.kinds.items():
+        array = columns.arrays[name]
+        if kind == TEXT:
+            encoded += _one_hot(name, np.array(array.to_pylist(), object), train)
+        else:
+            encoded.append(_numbers(config, name, array, kind, train))
+    return np.stack(encoded, axis=1)
+
+
+def _one_hot(name: str, values: NDArray[Any], train: Mask) -> list[Floats]:
+    known = values[train & (values != None)]  # noqa: E711 - elementwise
+    if not len(known):
+        raise _unfit(name, "has no value in the training part; leave it out with data.drop")
+    levels, counts = np.unique(known.astype(str), return_counts=True)
+    values[values == None] = levels[counts.argmax()]  # noqa: E711
+    return [(values == level).astype(np.float32) for level in own.ordered(levels.tolist())]
+
+
+def _numbers(config: TableConfig, name: str, array: Any, kind: str, train: Mask) -> Floats:
+    import pyarrow as pa
+
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    if not (train & present).any():
+        raise _unfit(name, "has no value in the training part; leave it out with data.drop")
+    values = array.cast(pa.float64(), safe=False) if kind == NUMBER else array.cast(pa.int8()).cast(pa.float64())
+    column = values.fill_null(0.0).to_numpy(zero_copy_only=False).copy()
+    known = column[train & present]
+    column[~present] = np.median(known) if kind == NUMBER else float(known.mean() > 0.5)
+    if config.standardize and kind == NUMBER:
+        known = column[train]
+        low, high = known.min(), known.max()
+        if low == high:
+            return np.zeros(len(column), np.float32)
+        scale = max(abs(low), abs(high))  # so that squares of large numbers stay finite
+        mean, deviation = (known / scale).mean(), (known / scale).std()
+        column = (column / scale - mean) / deviation
+    with np.errstate(over="ignore"):
+        narrow = column.astype(np.float32)
+    if not np.isfinite(narrow).all():
+        row = int(np.flatnonzero(~np.isfinite(narrow))[0])
+        raise _unfit(name, f"has a number beyond 3.4e38 in row {row + 1}")
+    return narrow
+
+
+def _texts(array: Any) -> list[str]:
+    import pyarrow as pa
+
+    found: list[str] = array.cast(pa.string()).to_pylist()
+    return found
+
+
+def _plain(array: Any) -> NDArray[Any]:
+    """Return labels as an array of numbers, or of objects where they are texts."""
+    import pyarrow as pa
+
+    if pa.types.is_string(array.type):
+        return np.array(array.to_pylist(), object)
+    whole: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return whole
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _first(mask: Any) -> int:
+    """Return the first row, counted from 1, in which an Arrow array of truth values is true."""
+    return int(mask.index(True).as_py()) + 1
+
+
+def _unfit(name: str, what: str) -> DataError:
+    return DataError(f"data.path: column {name!r} {what}")
+
+
+def chosen(config: TableConfig, names: Sequence[str], file: str) -> list[str]:
+    """Return the columns in use, in the order of the file.
+
+    Raises:
+        DataError: a column is named that the file does not have, or one has two roles, or no feature is left.
+    """
+    listed = {"features": config.features or (), "drop": config.drop, "categories": config.categories}
+    roles = {"label": config.label, "client": config.client, "group": config.group, "part": config.part}
+    found = []
+    if not config.label:
+        found.append(f"data.label: is missing; it is the column with the class. {_offered(names, file)}")
+    for key, wanted in [*((key, (one,)) for key, one in roles.items() if one), *listed.items()]:
+        for name in wanted:
+            if name not in names:
+                found.append(
+                    f"data.{key}: {file} has no column {name!r}{own.nearest(name, names) or '. ' + _offered(names, file)}"
+                )
+    if config.group and not config.client:
+        found.append("data.group: is the group of a client; name the column with the clients in data.client")
+    taken = [one for one in roles.values() if one]
+    found += [
+        f"data.features: {name!r} is already the label, client, group or part"
+        for name in listed["features"]
+        if name in taken
+    ]
+    if len(set(taken)) < len(taken):
+        found.append("data.label: label, client, group and part must be different columns")
+    left = [name for name in names if name not in taken and name not in config.drop]
+    features = [name for name in left if config.features is None or name in config.features]
+    if not features and not found:
+        found.append(f"data.features: no column of {file} is left as a feature. {_offered(names, file)}")
+    own.refuse(found)
+    return [name for name in names if name in features or name in taken]
+
+
+def _offered(names: Sequence[str], file: str) -> str:
+    more = ", ..." if len(names) > 12 else ""
+    return f"{file} has the columns {', '.join(names[:12])}{more}"

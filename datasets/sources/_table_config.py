@@ -1,0 +1,36 @@
+"""The fields of a table: which column is what. Its readers share them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from datasets.source_configs import OwnFilesConfig
+
+
+def _listed(value: Any) -> Any:
+    """A single name stands for a list of one; YAML gives a list for a tuple."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class TableConfig(OwnFilesConfig):
+    """Which column is what."""
+
+    label: str = Field("", description="required: the column with the class")
+    client: str | None = Field(None, description="column that says whose example a row is, for the split natural")
+    group: str | None = Field(None, description="column with the client's group, the same in all rows of a client")
+    part: str | None = Field(None, description="column that says train or test; null: test_share is drawn")
+    features: Names | None = Field(None, description="columns that the model sees; null: all others but those of drop")
+    drop: Names = Field((), description="columns that are left out, such as a number or a name of the row")
+    categories: Names = Field((), description="columns of numbers that are categories, such as codes")
+    columns: Names | None = Field(None, description="names of all columns of a CSV that has no header line")
+    delimiter: Literal["comma", "semicolon", "tab"] = Field("comma", description="what separates the columns of a .csv")
+    # A silent fill would change what is measured.
+    missing: Literal["refuse", "impute"] = Field(
+        "refuse", description="missing features: refused, or the training part's median or most frequent value"
+    )
+    standardize: bool = Field(True, description="numbers less their mean, by their deviation, of the training part")

@@ -1,0 +1,181 @@
+"""Reads the columns in use of a table: CSV, Parquet, Arrow, and what Hugging Face's ``save_to_disk`` wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datasets.federation import DataError
+from datasets.sources._own_files import PARTS, nearest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
+NULLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
+SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table on the disk.
+
+    Attributes:
+        path: the file or folder.
+        delimiter: what separates the columns of a .csv.
+        header: names of all columns of a CSV without a header line; None: the first line has them.
+        kind: the suffix that chooses the reader; empty: that of the path.
+    """
+
+    path: Path
+    delimiter: str = "comma"
+    header: tuple[str, ...] | None = None
+    kind: str = ""
+
+    def names(self) -> list[str]:
+        """Return the names of the columns. Raises DataError if the file cannot be read or a name occurs twice."""
+        found = list(self._guarded(self._names))
+        twice = sorted({name for name in found if found.count(name) > 1})
+        if twice:
+            raise DataError(f"data.path: {self.path} has two columns of the name {twice[0]!r}")
+        return found
+
+    def read(self, columns: Sequence[str], texts: Sequence[str] = ()) -> tuple[pa.Table, list[str] | None]:
+        """Read columns.
+
+        Args:
+            columns: their names.
+            texts: those of them that are read as text, whatever a CSV seems to hold.
+
+        Returns:
+            The table, and train or test for each row if the data set was saved in these two parts.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        tables = self._guarded(lambda: self._tables(list(columns), list(texts)))
+        import pyarrow as pa
+
+        parts = [part for part, table in tables for _ in range(len(table))] if len(tables) > 1 else None
+        whole = pa.concat_tables([table for _, table in tables], promote_options="permissive")
+        if not len(whole):
+            raise DataError(f"data.path: {self.path} has no row")
+        return whole, parts
+
+    def _guarded(self, read: Any) -> Any:
+        """Return what ``read`` returns, with the errors of files, JSON and pyarrow as DataError."""
+        try:
+            return read()
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, NotImplementedError, csv.Error) as error:
+            text = " ".join(str(error).split())
+            raise DataError(f"data.path: {self.path} cannot be read: {text[:300]}") from error
+
+    def _names(self) -> list[str]:
+        import pyarrow.parquet as pq
+
+        if self._is_csv:
+            return list(self.header) if self.header else self._first_line()
+        if self._suffix == ".parquet":
+            return list(pq.read_schema(self.path).names)
+        return list(self._arrow_tables()[0][1].column_names)
+
+    @property
+    def _is_csv(self) -> bool:
+        return self.path.is_file() and self._suffix in (".csv", ".tsv")
+
+    @property
+    def _suffix(self) -> str:
+        suffix = self.kind or self.path.suffix.lower()
+        if self.path.is_file() and suffix not in SUFFIXES:
+            raise DataError(
+                f"data.path: {self.path} has a suffix that no reader is for; {', '.join(SUFFIXES)} are read"
+            )
+        return suffix
+
+    @property
+    def _separator(self) -> str:
+        return "\t" if self._suffix == ".tsv" else DELIMITERS[self.delimiter]
+
+    def _first_line(self) -> list[str]:
+        with self.path.open(encoding="utf-8-sig", newline="") as lines:
+            names = next(csv.reader(lines, delimiter=self._separator), [])
+        others = [name for name, sign in DELIMITERS.items() if len(names) == 1 and sign in names[0]]
+        if others and self._suffix == ".csv":
+            raise DataError(
+                f"data.delimiter: {self.path} has one column alone if {self.delimiter} separates them; write {others[0]}"
+            )
+        if not names:
+            raise DataError(f"data.path: {self.path} is empty")
+        return names
+
+    def _tables(self, columns: list[str], texts: list[str]) -> list[tuple[str, pa.Table]]:
+        """Return the parts of the table by name; one part of the name "" if it is not divided."""
+        import pyarrow.parquet as pq
+
+        if self._is_csv:
+            return [("", self._csv(columns, texts))]
+        if self._suffix == ".parquet":
+            return [("", pq.read_table(self.path, columns=columns, memory_map=True))]
+        return [(part, table.select(columns)) for part, table in self._arrow_tables()]
+
+    def _csv(self, columns: list[str], texts: list[str]) -> pa.Table:
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        return arrow_csv.read_csv(
+            self.path,
+            read_options=arrow_csv.ReadOptions(column_names=list(self.header) if self.header else None),
+            parse_options=arrow_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=columns,
+                column_types={name: pa.string() for name in texts},
+                null_values=list(NULLS),
+                strings_can_be_null=True,
+            ),
+        )
+
+    def _arrow_tables(self) -> list[tuple[str, pa.Table]]:
+        """Return the mapped tables of an Arrow file, or of a folder of ``save_to_disk``."""
+        if self.path.is_file():
+            return [("", _mapped(self.path))]
+        saved = self.path / "dataset_dict.json"
+        if saved.is_file():
+            splits = json.loads(saved.read_text(encoding="utf-8"))["splits"]
+            missing = [part for part in PARTS if part not in splits]
+            if missing and len(splits) > 1:
+                raise DataError(
+                    f"data.path: {self.path} holds the data sets {', '.join(splits)}; train and test are read, or name "
+                    f"the folder of one of them{nearest(missing[0], splits)}"
+                )
+            chosen = splits if missing else PARTS
+            return [(part, _saved(self.path / part)) for part in chosen]
+        return [("", _saved(self.path))]
+
+
+def _saved(folder: Path) -> pa.Table:
+    """Return a data set that ``save_to_disk`` wrote into ``folder``."""
+    import pyarrow as pa
+
+    state = folder / "state.json"
+    if not state.is_file():
+        raise DataError(f"data.path: {folder} is a folder without the state.json that save_to_disk writes")
+    files = json.loads(state.read_text(encoding="utf-8"))["_data_files"]
+    return pa.concat_tables([_mapped(folder / one["filename"]) for one in files])
+
+
+def _mapped(path: Path) -> pa.Table:
+    """Return the table of an Arrow file, whose columns are mapped and not held in memory."""
+    import pyarrow as pa
+
+    mapped = pa.memory_map(str(path))
+    try:
+        return pa.ipc.open_file(mapped).read_all()
+    except pa.ArrowInvalid:  # save_to_disk writes the streaming format
+        mapped.seek(0)
+        return pa.ipc.open_stream(mapped).read_all()

@@ -1,0 +1,93 @@
+"""The small tables that scikit-learn carries: breast cancer (569 rows), wine (178) and iris (150). No download.
+
+    data: breast_cancer          or wine, or iris
+
+Nothing is downloaded and scikit-learn is not imported (which takes seconds): its files are read directly. Features are
+standardized by the training part, repeated rows are left out, and a fixed stratified 30 % is the test part.
+
+Sources: W. H. Wolberg et al., "Breast Cancer Wisconsin (Diagnostic)", 1993; S. Aeberhard and M. Forina, "Wine", 1991; R. A.
+Fisher, "Iris", 1936; all from the UCI Machine Learning Repository.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from datasets import files, stratified
+from datasets.components import Preset
+from datasets.federation import DataError, Source
+from datasets.source_configs import SharedTestConfig
+from datasets.sources import _own_files as own
+
+LABEL = "scikit-learn's tables"
+FILES = {"breast_cancer": "breast_cancer.csv", "wine": "wine_data.csv", "iris": "iris.csv"}
+TEST_SHARE = 0.3
+PRESETS = {
+    "breast_cancer": Preset("breast cancer", {"table": "breast_cancer"}),
+    "wine": Preset("wine", {"table": "wine"}),
+    "iris": Preset("iris", {"table": "iris"}),
+}
+
+
+class Config(SharedTestConfig):
+    """The defaults leave 71 training examples of breast cancer for each client, and 13 of iris."""
+
+    table: Literal["breast_cancer", "wine", "iris"] = Field("breast_cancer", description="which of the tables")
+    clients: int = Field(5, ge=1, description="number of clients")
+    shadow_size: int = Field(40, ge=0, description="training examples that the server keeps as its shadow set")
+
+
+def load(config: Config, root: Path, download: bool = True) -> Source:
+    """Load a table, float32 [n, features], from the installed scikit-learn.
+
+    Args:
+        config: the component's fields.
+        root: not used.
+        download: not used.
+
+    Raises:
+        DataError: scikit-learn or its table is missing or damaged.
+    """
+    table = read(_place(FILES[config.table]))
+    _, first = np.unique(table, axis=0, return_index=True)
+    table = table[np.sort(first)]
+    y = table[:, -1].astype(np.int64)
+    test = stratified.part(TEST_SHARE, y)
+    features = table[:, :-1]
+    known = features[~test]
+    x = ((features - known.mean(axis=0)) / known.std(axis=0)).astype(np.float32)
+    return own.build(config.table, x, y, int(y.max()) + 1, test)
+
+
+def read(path: Path) -> np.ndarray:
+    """Read a table of numbers below a line that says how many rows and features there are.
+
+    Returns:
+        float64 [rows, features + 1], the class in the last column.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    first, *lines = files.read(path).decode("ascii", "replace").split() or [""]
+    try:
+        rows, features = (int(word) for word in first.split(",")[:2])
+        table = np.array([line.split(",") for line in lines], np.float64)
+    except ValueError as error:
+        raise files.damage_error(path, error) from error
+    if table.shape != (rows, features + 1):
+        raise files.damage_error(path, f"its first line says {rows} rows of {features} numbers and a class")
+    return table
+
+
+def _place(file: str) -> Path:
+    package = importlib.util.find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise DataError(
+            "the table is absent: scikit-learn, which contains it, is not installed. pip install scikit-learn"
+        )
+    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / file

@@ -1,0 +1,59 @@
+"""A table of your own, one example in a row: CSV, Parquet, or Arrow as Hugging Face's ``save_to_disk`` leaves it.
+
+    data:
+      name: table
+      path: patients.csv        relative to the folder of the sweep file
+      label: outcome            texts, whole numbers or true/false: few distinct values
+      client: hospital          optional: whose row it is, for the split natural
+      group: country            optional: the group of the client
+      part: split               optional: train or test; otherwise test_share is drawn, stratified by client and label
+
+The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a folder that ``save_to_disk`` wrote (of a
+``DatasetDict``, the data sets ``train`` and ``test`` are read). All other columns are features:
+
+* numbers are standardized by mean and standard deviation of the training part (a constant column becomes zero);
+* true/false becomes 1/0;
+* texts, and the columns listed in ``categories``, become one column for each value of the training part, in
+  alphabetical order (a value that only the test part has is zero in all of them);
+* dates, lists and anything else are refused, as are infinite numbers, and texts among numbers.
+
+Missing values (empty, NA, NaN, null or ? in a CSV) are refused, or imputed by median or most frequent value of the
+training part. Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the
+columns that they are made of (Parquet and Arrow files are mapped), until the examples are partitioned.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from datasets.federation import Source
+from datasets.sources import _columns
+from datasets.sources import _own_files as own
+from datasets.sources._table_config import TableConfig
+from datasets.sources._table_files import TableFile
+
+LABEL = "own table"
+BESIDE_SWEEP = True
+
+
+class Config(TableConfig):
+    """Which column is what."""
+
+
+def load(config: Config, root: Path, download: bool = True) -> Source:
+    """Load the table, float32 [n, features].
+
+    Args:
+        config: the component's fields.
+        root: the folder of the sweep file.
+        download: not used.
+
+    Raises:
+        DataError: the file is absent or cannot be read, or a column is unfit; the message names column and row.
+    """
+    path = own.place(config, root)
+    file = TableFile(path, config.delimiter, config.columns)
+    columns = _columns.chosen(config, file.names(), path.name)
+    texts = [name for name in (config.client, config.group, config.part, *config.categories) if name in columns]
+    table, parts = file.read(columns, [name for name in texts if name])
+    return _columns.to_source(path.name, config, table, parts)

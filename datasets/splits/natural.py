@@ -1,0 +1,196 @@
+"""The partition that the data come with: each client is one value of the data set's client column.
+
+    data: {name: table, path: patients.csv, label: outcome, client: hospital, clients: 4, split: natural}
+
+Clients are numbered in the order of their names. If ``data.clients`` is less than there are, that many are drawn. The
+data set's training part is the clients' training examples, less the shadow set. What a client has in the test part is its
+own, too: it measures accuracy, or is a non-member, or serves for validation.
+
+    training part of client i  = shadow set | client i | unused (data.examples_per_client)
+    test part of client i      = accuracy of client i | non-members of client i | unused | validation of client i
+
+The sizes ``data.shadow_size``, ``test_size``, ``nonmember_size`` and ``validation_size`` count the examples of all
+clients, and each client gives in proportion to what it has; null means half of every client's own. Groups are those of the
+group column, else there is one.
+
+A client is refused by name, before anything starts, if it has too few examples or examples of one class alone.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from datasets.components import Config as SlotConfig
+from datasets.federation import DataError, Federation, Ints, Source
+from datasets.interfaces import RngFor
+from datasets.roles import Roles
+from datasets.source_configs import SharedTestConfig, SourceConfig
+from datasets.ungrouped import ungrouped_federation
+
+
+class Config(SlotConfig):
+    """What becomes of clients that have too little."""
+
+    min_examples: int = Field(2, ge=1, description="training examples that every client must have")
+    too_few: Literal["refuse", "leave_out"] = Field(
+        "refuse", description="clients with fewer than min_examples or without an example to test on"
+    )
+    one_class: Literal["refuse", "keep"] = Field(
+        "refuse", description="clients whose training examples are all of one class"
+    )
+
+
+def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
+    """Return why ``source`` cannot be partitioned by its client column, one sentence each, with the clients' names.
+
+    Where fewer clients are drawn than there are, whether each can give its share of the shadow set is only known in
+    `partition`.
+    """
+    if not source.subject_names or not isinstance(data_config, SharedTestConfig):
+        return [
+            "data.split.name: natural needs data that say whose each example is (data.client of a table or of arrays, "
+            f"a layout of image_folder with clients); {source.name} does not"
+        ]
+    found, able = _unfit(config, source)
+    if not found and data_config.clients > len(able):
+        found.append(_too_many(data_config, source, able))
+    if not found and data_config.clients == len(able):
+        try:
+            _quotas(config, data_config, source, able)
+        except DataError as error:
+            found.append(str(error))
+    return found
+
+
+def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
+    """Build the federation of the clients in the data, in the order of their names; `shortages` must be empty.
+
+    Raises:
+        DataError: a drawn client is too small to give its share to the shadow set or for validation.
+    """
+    assert source.subjects is not None and isinstance(data_config, SharedTestConfig)
+    _, able = _unfit(config, source)
+    who, *of_subject = rng_for("partition").spawn(1 + len(source.subject_names))
+    chosen = np.sort(who.permutation(able)[: data_config.clients])
+    quotas = _quotas(config, data_config, source, chosen)
+    is_train = np.arange(len(source)) < len(source.train)
+    shadow, training, testing, passed, validating = [], [], [], [], []
+    for client, of_shadow, tests, outside, validation in zip(chosen, *quotas, strict=True):
+        own = source.subjects == client
+        train = of_subject[client].permutation(np.flatnonzero(own & is_train))
+        test = of_subject[client].permutation(np.flatnonzero(own & ~is_train))
+        shadow.append(train[:of_shadow])
+        training.append(train[of_shadow:][: data_config.examples_per_client])
+        testing.append(test[:tests])
+        passed.append(test[tests : tests + outside])
+        validating.append(test[len(test) - validation :])
+    held_out = {"test": testing, "nonmembers": passed, "validation": validating}
+    rows = {name: np.concatenate(parts) for name, parts in held_out.items()}
+    owners = {f"{name.removesuffix('s')}_owner": _owners(parts) for name, parts in held_out.items()}
+    assigned = Roles(clients=tuple(training), shadow=np.concatenate(shadow), **rows, **owners)
+    if source.subject_groups is None:
+        return ungrouped_federation(source, assigned)
+    present, groups = np.unique(source.subject_groups[chosen], return_inverse=True)
+    return ungrouped_federation(source, assigned, groups, tuple(source.group_names[group] for group in present))
+
+
+def _unfit(config: Config, source: Source) -> tuple[list[str], Ints]:
+    """Return what is wrong with clients of the data, in sentences, and the clients that have enough examples."""
+    train, test = _sizes(source)
+    small = (train < config.min_examples) | (test < 1)
+    found = []
+    if small.any() and config.too_few == "refuse":
+        first = int(np.flatnonzero(small)[0])
+        found.append(
+            f"data.split.too_few: {_named(source, np.flatnonzero(small))} too few examples ({source.subject_names[first]} has "
+            f"{train[first]} to train on and {test[first]} to test on; at least {config.min_examples} and 1 are needed); "
+            "write too_few: leave_out, or give them more"
+        )
+    able = np.flatnonzero(~small)
+    if config.one_class == "refuse":
+        subjects = source.subjects[: len(source.train)] if source.subjects is not None else np.empty(0, np.int64)
+        pairs = np.unique(np.stack([subjects, source.train.y]), axis=1)
+        lonely = np.intersect1d(able, np.flatnonzero(np.bincount(pairs[0], minlength=len(train)) == 1))
+        if len(lonely):
+            found.append(
+                f"data.split.one_class: {_named(source, lonely)} training examples of one class alone, so the label tells "
+                "whose an example is; write one_class: keep if that is meant"
+            )
+    return found, able
+
+
+def _sizes(source: Source) -> tuple[Ints, Ints]:
+    """Return the examples of each client in the training part and in the test part."""
+    assert source.subjects is not None
+    parts = np.split(source.subjects, [len(source.train)])
+    train, test = (np.bincount(part, minlength=len(source.subject_names)) for part in parts)
+    return train, test
+
+
+def _named(source: Source, clients: Ints) -> str:
+    """Return the subject of a sentence about clients, with its verb: "client 'a' has", "clients 'a' and 2 more have"."""
+    names = [repr(source.subject_names[client]) for client in clients]
+    if len(names) == 1:
+        return f"client {names[0]} has"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"clients {', '.join(names[:5])}{more} have"
+
+
+def _too_many(data_config: SourceConfig, source: Source, able: Ints) -> str:
+    names = [source.subject_names[client] for client in able]
+    more = ", ..." if len(names) > 8 else ""
+    return (
+        f"data.clients: {source.name} has {len(names)} clients with enough examples ({', '.join(names[:8])}{more}), fewer "
+        f"than {data_config.clients}; write clients: {len(names)}"
+    )
+
+
+def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, ...]:
+    """Return how many examples each client gives to the shadow set, for accuracy, as non-members and for validation.
+
+    Raises:
+        DataError: one would be left with too few.
+    """
+    train, test = (sizes[chosen] for sizes in _sizes(source))
+
+    def quota(key: str, sizes: Ints, free: Ints, least: int) -> Ints:
+        """Each client's share of a total that is in proportion to ``sizes``, and leaves ``least`` of what is ``free``."""
+        total = getattr(data_config, key)
+        wanted = shares(total, sizes)
+        short = np.flatnonzero((free - wanted < least) & (wanted > 0))
+        if len(short):
+            client = source.subject_names[chosen[short[0]]]
+            raise DataError(
+                f"data.{key}: {total} examples, of each client in proportion to the {sizes.sum()} of all, are "
+                f"{wanted[short[0]]} of client {client!r}, which has {free[short[0]]} for it and must keep {least}; lower it"
+            )
+        return wanted
+
+    shadow = quota("shadow_size", train, train, config.min_examples)
+    validation = quota("validation_size", test, test, 1)
+    left = test - validation
+    given = data_config.test_size is not None
+    tests = np.maximum(1, quota("test_size", test, left, 0)) if given else left - left // 2
+    half, left = left // 2, left - tests
+    given = data_config.nonmember_size is not None
+    nonmembers = quota("nonmember_size", test, left, 0) if given else np.minimum(half, left)
+    return shadow, tests, nonmembers, validation
+
+
+def shares(total: int, sizes: Ints) -> Ints:
+    """Divide ``total`` in proportion to ``sizes``, rounded to whole examples, largest remainders first.
+
+    >>> shares(5, np.array([10, 20, 30])).tolist()
+    [1, 2, 2]
+    """
+    exact = total * sizes / max(1, sizes.sum())
+    quota: Ints = np.floor(exact).astype(np.int64)
+    quota[np.argsort(quota - exact, kind="stable")[: total - quota.sum()]] += 1
+    return quota
+
+
+def _owners(parts: list[Ints]) -> Ints:
+    return np.repeat(np.arange(len(parts)), [len(part) for part in parts])

@@ -1,0 +1,172 @@
+"""The partition that the data come with: each value of the client column is a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.federation import DataError, Examples, Federation, Source
+from datasets.roles import NOBODY
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
+from datasets.splits import natural
+
+NAMES = ("anna", "bob", "cem", "dora")
+TRAIN, TEST = (10, 20, 30, 40), (4, 8, 12, 16)
+
+
+def streams(seed: int) -> Callable[[str], np.random.Generator]:
+    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+
+
+def source(train: tuple[int, ...] = TRAIN, test: tuple[int, ...] = TEST, classes: int = 2, **fields: Any) -> Source:
+    """Examples of one number, which is their own; those of the clients are mixed."""
+    total = sum(train) + sum(test)
+    x = np.arange(total, dtype=np.float32)[:, None]
+    mixed = np.random.default_rng(3)
+    who = np.concatenate([mixed.permutation(np.repeat(np.arange(len(sizes)), sizes)) for sizes in (train, test)])
+    y = np.arange(total) // 2 % classes
+    parts = Examples(x[: sum(train)], y[: sum(train)]), Examples(x[sum(train) :], y[sum(train) :])
+    return Source("toy", 2, *parts, subjects=who, subject_names=NAMES[: len(train)], **fields)
+
+
+def data(**fields: Any) -> SharedTestConfig:
+    return SharedTestConfig(**{"clients": 4, "shadow_size": 10} | fields)
+
+
+def dealt(config: SharedTestConfig, seed: int = 0, given: Source | None = None, **fields: Any) -> Federation:
+    given = given or source()
+    assert natural.shortages(natural.Config(**fields), config, given) == []
+    return natural.partition(natural.Config(**fields), config, given, streams(seed))
+
+
+def numbers(examples: Examples) -> list[int]:
+    return examples.x.ravel().astype(int).tolist()
+
+
+def test_every_client_has_its_own_examples_and_gives_its_share_to_the_shadow_set() -> None:
+    given = source()
+    assert given.subjects is not None
+    federation = dealt(data(), given=given)
+    assert federation.sizes.tolist() == [9, 18, 27, 36]
+    assert given.subjects[numbers(federation.train)].tolist() == federation.owner().tolist()
+    assert np.bincount(given.subjects[numbers(federation.shadow)]).tolist() == [1, 2, 3, 4]
+    assert (np.array(numbers(federation.shadow)) < 100).all()
+    assert np.bincount(federation.test_owner).tolist() == [2, 4, 6, 8]
+    assert np.bincount(federation.nonmember_owner).tolist() == [2, 4, 6, 8]
+    for part, owner in (
+        (federation.test, federation.test_owner),
+        (federation.nonmembers, federation.nonmember_owner),
+    ):
+        assert given.subjects[numbers(part)].tolist() == owner.tolist()
+    assert not federation.strangers
+    assert federation.group_names == ("all",)
+
+
+def test_sizes_count_the_examples_of_all_clients() -> None:
+    federation = dealt(data(shadow_size=0, test_size=20, nonmember_size=10, validation_size=10))
+    assert np.bincount(federation.test_owner).tolist() == [2, 4, 6, 8]
+    assert np.bincount(federation.nonmember_owner).tolist() == [1, 2, 3, 4]
+    assert np.bincount(federation.validation_owner).tolist() == [1, 2, 3, 4]
+    assert len(federation.shadow) == 0 and federation.sizes.tolist() == list(TRAIN)
+    assert dealt(data(examples_per_client=15)).sizes.tolist() == [9, 15, 15, 15]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    train=st.lists(st.integers(8, 40), min_size=4, max_size=4),
+    shadow=st.integers(0, 20),
+    validation=st.integers(0, 4),
+    clients=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+def test_no_example_serves_two_purposes_or_two_clients(
+    train: list[int], shadow: int, validation: int, clients: int, seed: int
+) -> None:
+    given = source(train=(*train,))
+    assert given.subjects is not None
+    config = data(shadow_size=min(shadow, min(train)), validation_size=validation, clients=clients)
+    try:
+        federation = natural.partition(natural.Config(min_examples=1, one_class="keep"), config, given, streams(seed))
+    except DataError:
+        return
+    parts = (federation.train, federation.test, federation.validation, federation.nonmembers, federation.shadow)
+    used = [number for part in parts for number in numbers(part)]
+    assert len(set(used)) == len(used)
+    assert len(federation.shadow) == config.shadow_size and len(federation.validation) == validation
+    assert federation.clients == clients and (np.diff(np.unique(given.subjects[numbers(federation.train)])) > 0).all()
+    assert NOBODY not in [*federation.test_owner, *federation.nonmember_owner, *federation.validation_owner]
+
+
+def test_fewer_clients_are_drawn_and_keep_their_own_draws() -> None:
+    drawn = {tuple(dealt(data(clients=2, shadow_size=0), seed).sizes.tolist()) for seed in range(20)}
+    assert len(drawn) > 3 and drawn <= {(a, b) for a in TRAIN for b in TRAIN if a < b}
+    whole, fewer = dealt(data(shadow_size=0)), dealt(data(clients=2, shadow_size=0))
+    own = [numbers(whole.client(client)) for client in range(4)]
+    assert all(numbers(fewer.client(client)) in own for client in range(2))
+
+
+def test_groups_are_those_of_the_data() -> None:
+    groups: dict[str, Any] = {"subject_groups": np.array([2, 0, 2, 0]), "group_names": ("east", "south", "west")}
+    federation = dealt(data(), given=source(**groups))
+    assert federation.group_names == ("east", "west") and federation.groups.tolist() == [1, 0, 1, 0]
+
+
+def refused(given: Source, config: SharedTestConfig | HeldOutConfig | None = None, **fields: Any) -> list[str]:
+    return natural.shortages(natural.Config(**fields), config or data(), given)
+
+
+def test_clients_with_too_few_examples_are_refused_by_name_or_left_out() -> None:
+    small = source(train=(1, 20, 30, 40), test=(1, 8, 0, 16))
+    (sentence,) = refused(small)
+    assert sentence.startswith(
+        "data.split.too_few: clients 'anna', 'cem' have too few examples (anna has 1 to train on and 1 to test on; at "
+    )
+    assert refused(small, data(clients=2), too_few="leave_out") == []
+    federation = dealt(data(clients=2), given=small, too_few="leave_out")
+    assert federation.clients == 2 and federation.sizes.sum() == 50
+    (sentence,) = refused(source(train=(1, 20, 30, 40)))
+    assert "client 'anna' has too few examples" in sentence
+
+
+def test_clients_with_one_class_are_refused_by_name_or_kept() -> None:
+    given = source()
+    assert given.subjects is not None
+    y = np.where(given.subjects[:100] == 1, 1, given.train.y)
+    lonely = Source("toy", 2, Examples(given.train.x, y), given.test, subjects=given.subjects, subject_names=NAMES)
+    (sentence,) = refused(lonely)
+    assert sentence.startswith("data.split.one_class: client 'bob' has training examples of one class alone")
+    assert refused(lonely, one_class="keep") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"clients": 5},
+            "data.clients: toy has 4 clients with enough examples (anna, bob, cem, dora), fewer than 5; write",
+        ),
+        (
+            {"shadow_size": 90},
+            "data.shadow_size: 90 examples, of each client in proportion to the 100 of all, are 9 of clien",
+        ),
+        ({"shadow_size": 900}, "are 90 of client 'anna', which has 10 for it and must keep 2; lower it"),
+        ({"test_size": 50}, "data.test_size: 50 examples"),
+        ({"test_size": 30, "nonmember_size": 30}, "data.nonmember_size: 30 examples"),
+        ({"validation_size": 40}, "data.validation_size: 40 examples"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(fields: dict[str, Any], said: str) -> None:
+    found = refused(source(), data(**fields))
+    assert len(found) == bool(said) and said in "".join(found)
+
+
+def test_data_that_name_no_client_are_refused() -> None:
+    given = source()
+    nameless = Source("toy", 2, given.train, given.test)
+    for config, one in ((data(), nameless), (HeldOutConfig(), given)):
+        assert refused(one, config)[0].startswith("data.split.name: natural needs data that say whose each example is")

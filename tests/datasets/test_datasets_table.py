@@ -1,0 +1,254 @@
+"""Tables of a user's own: what is read, how it is encoded, and what is refused with its column and row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.federation import DataError, Source
+from datasets.sources import table
+
+# Training rows 1 to 4, test rows 5 and 6.
+SMALL = """id,age,sex,smokes,who,part,sick
+p1,10,m,true,b,train,yes
+p2,20,f,false,a,train,no
+p3,30,m,true,b,train,yes
+p4,40,m,false,a,train,no
+p5,50,x,true,b,test,yes
+p6,25,f,true,a,test,no
+"""
+FIELDS: dict[str, Any] = {"label": "sick", "part": "part", "drop": ("id",), "client": "who"}
+
+
+def written(folder: Path, text: str, name: str = "t.csv") -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return name
+
+
+def read(folder: Path, text: str = SMALL, name: str = "t.csv", **fields: Any) -> Source:
+    return table.load(table.Config(path=written(folder, text, name), **FIELDS | fields), folder)
+
+
+def refused(folder: Path, text: str = SMALL, **fields: Any) -> str:
+    with pytest.raises(DataError) as error:
+        read(folder, text, **fields)
+    return str(error.value)
+
+
+def test_numbers_are_standardized_and_texts_are_encoded_by_the_training_part(tmp_path: Path) -> None:
+    source = read(tmp_path)
+    # age less 25, by the deviation of 10, 20, 30, 40; sex f and m (x is of the test part alone); smokes
+    ages = (np.array([10, 20, 30, 40, 50, 25]) - 25) / np.sqrt(125)
+    np.testing.assert_allclose(np.concatenate([source.train.x, source.test.x])[:, 0], ages, rtol=1e-6)
+    assert source.train.x[:, 1:].tolist() == [[0, 1, 1], [1, 0, 0], [0, 1, 1], [0, 1, 0]]
+    assert source.test.x[:, 1:].tolist() == [[0, 0, 1], [1, 0, 1]]
+    assert source.train.y.tolist() == [1, 0, 1, 0] and source.test.y.tolist() == [1, 0]
+    assert source.train.x.dtype == np.float32 and source.train.y.dtype == np.int64
+    assert source.subject_names == ("a", "b")
+    assert source.subjects is not None and source.subjects.tolist() == [1, 0, 1, 0, 1, 0]
+    assert (source.name, source.classes) == ("t.csv", 2)
+
+
+def test_numbers_stay_as_they_are_where_they_are_not_standardized(tmp_path: Path) -> None:
+    assert read(tmp_path, standardize=False).train.x[:, 0].tolist() == [10, 20, 30, 40]
+
+
+def test_a_constant_column_becomes_zero(tmp_path: Path) -> None:
+    text = SMALL.replace("20,f", "10,f").replace("30,m", "10,m").replace("40,m", "10,m")
+    source = read(tmp_path, text.replace("p3,10,m,true", "p3,10,m,false"))
+    assert not source.train.x[:, 0].any() and not source.test.x[:, 0].any()
+
+
+def test_missing_values_are_imputed_from_the_training_part_if_asked(tmp_path: Path) -> None:
+    text = SMALL.replace("p4,40,m", "p4,,m").replace("p2,20,f", "p2,20,?")
+    assert "column 'age' a value is missing, first in row 4" in refused(tmp_path, text)
+    assert "column 'sex' a value is missing, first in row 2" in refused(tmp_path, text)
+    source = read(tmp_path, text, missing="impute", standardize=False)
+    assert source.train.x[:, 0].tolist() == [10, 20, 30, 20]
+    assert source.train.x[1, 1:].tolist() == [1, 0]  # m, the most frequent of the training part, which has no f
+
+
+def saved(folder: Path, content: pa.Table) -> None:
+    """A data set as Hugging Face's ``save_to_disk`` leaves it, in two files of the streaming format."""
+    folder.mkdir(parents=True)
+    names = [f"data-{i:05d}-of-00002.arrow" for i in range(2)]
+    for name, part in zip(names, (content.slice(0, 2), content.slice(2)), strict=True):
+        with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_stream(file, content.schema) as stream:
+            stream.write_table(part)
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
+    (folder / "dataset_info.json").write_text("{}")
+
+
+def same(first: Source, second: Source) -> bool:
+    parts = [(one.train.x, one.train.y, one.test.x, one.test.y, one.subjects) for one in (first, second)]
+    return all(np.array_equal(a, b) for a, b in zip(*parts, strict=True))
+
+
+def test_every_kind_of_file_gives_the_same_source(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    expected = read(tmp_path)
+    content = csv.read_csv(tmp_path / "t.csv")
+    content = content.set_column(2, "sex", content["sex"].dictionary_encode())
+    pq.write_table(content, tmp_path / "t.parquet")
+    saved(tmp_path / "hub", content)
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, content.schema) as writer:
+        writer.write_table(content)
+    for path in ("t.parquet", "hub", "t.arrow"):
+        assert same(table.load(table.Config(path=path, **FIELDS), tmp_path), expected), path
+    for part, rows in (("train", slice(0, 4)), ("test", slice(4, 6))):
+        saved(tmp_path / "both" / part, content.drop_columns(["part"])[rows])
+    (tmp_path / "both" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert same(table.load(table.Config(path="both", **FIELDS | {"part": None}), tmp_path), expected)
+    assert same(read(tmp_path, SMALL.replace(",", ";"), delimiter="semicolon"), expected)
+    assert same(read(tmp_path, SMALL.replace(",", "\t"), name="t.tsv"), expected)
+    head, body = SMALL.split("\n", 1)
+    assert same(read(tmp_path, body, columns=tuple(head.split(","))), expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.permutations(range(6)))
+def test_the_order_of_the_rows_changes_the_order_of_the_examples_alone(
+    order: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    head, *rows = SMALL.splitlines()
+    shuffled = read(folder, "\n".join([head, *(rows[i] for i in order)]) + "\n")
+    plain = read(folder)
+
+    def bag(source: Source) -> list[list[float]]:
+        return sorted([*np.round(x, 5).tolist(), float(y)] for x, y in zip(source.train.x, source.train.y, strict=True))
+
+    assert bag(shuffled) == bag(plain)
+
+
+def test_the_drawn_test_part_has_its_share_of_every_client_and_class_and_is_always_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.normal()},{'abc'[i % 3]},{i % 2}" for i in range(300)]
+    text = "\n".join(["v,who,sick", *rows]) + "\n"
+    fields = {"part": None, "drop": (), "test_share": 0.2}
+    source = read(tmp_path, text, **fields)
+    assert source.subjects is not None
+    assert np.bincount(source.subjects[240:]).tolist() == [20, 20, 20]
+    for client in range(3):
+        assert np.bincount(source.test.y[source.subjects[240:] == client]).tolist() == [10, 10]
+    assert same(source, read(tmp_path, text, **fields))
+
+
+def test_the_training_parts_statistics_alone_are_used(tmp_path: Path) -> None:
+    np.testing.assert_array_equal(read(tmp_path).train.x, read(tmp_path, SMALL.replace("p5,50", "p5,5e6")).train.x)
+
+
+@pytest.mark.parametrize(
+    ("change", "fields", "said"),
+    [
+        (("", ""), {"label": "sicc"}, "data.label: t.csv has no column 'sicc'. Did you mean 'sick'?"),
+        (("", ""), {"label": ""}, "data.label: is missing; it is the column with the class. t.csv has the columns id"),
+        (
+            ("", ""),
+            {"label": "zzz"},
+            "has no column 'zzz'. t.csv has the columns id, age, sex, smokes, who, part, sick",
+        ),
+        (("", ""), {"drop": ("idd",)}, "data.drop: t.csv has no column 'idd'. Did you mean 'id'?"),
+        (("", ""), {"label": "who"}, "label, client, group and part must be different columns"),
+        (("", ""), {"features": ("age", "sick")}, "data.features: 'sick' is already the label, client, group or part"),
+        (("", ""), {"client": None, "group": "who"}, "data.group: is the group of a client"),
+        (("", ""), {"label": "age", "part": None, "test_share": 0.5}, "none of them in the training part"),
+        (("10,m", "10.5,m"), {"label": "age"}, "data.label: column 'age' is continuous: row 1 has 10.5"),
+        (("no\n", "yes\n"), {}, "data.label: column 'sick' has one value alone, yes"),
+        (("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,"), {}, "column 'sick' a value is missing, first in row 3"),
+        (("p3,30,", "p3,old,"), {}, "column 'age' mixes numbers and texts: '10' in row 1, 'old' in row 3 (1 like it)"),
+        (("p3,30,", "p3,inf,"), {}, "data.path: column 'age' is infinite in row 3"),
+        (("p3,30,", "p3,NaN,"), {}, "data.path: column 'age' a value is missing, first in row 3"),
+        (("p3,30,", "p3,1e300,"), {"standardize": False}, "column 'age' has a number beyond 3.4e38 in row 3"),
+        (
+            ("p3,30,m,true,b,train", "p3,10,m,true,b,train"),
+            {},
+            "1 of 6 examples repeats an earlier one (first: row 3 equa",
+        ),
+        (("b,test", "b,later"), {}, "data.part: column 'part' has 'later' in row 5; train and test are allowed"),
+        ((",test,", ",train,"), {}, "data.part: column 'part' has no test example"),
+        (("who", "age"), {"client": None}, "has two columns of the name 'age'"),
+        (("p3,30,m", "p3,30"), {}, "cannot be read: CSV parse error: Expected 7 columns, got 6"),
+        ((",", ";"), {}, "data.delimiter: "),
+    ],
+)
+def test_what_is_unfit_is_refused(tmp_path: Path, change: tuple[str, str], fields: dict[str, Any], said: str) -> None:
+    assert said in refused(tmp_path, SMALL.replace(*change), **fields)
+
+
+def test_everything_wrong_with_the_columns_is_said_at_once(tmp_path: Path) -> None:
+    text = SMALL.replace("p3,30,", "p3,inf,").replace("p2,20,f", "p2,20,")
+    assert [line.split("'")[1] for line in refused(tmp_path, text).splitlines()] == ["age", "sex"]
+
+
+def test_duplicates_are_dropped_or_kept_if_asked(tmp_path: Path) -> None:
+    text = SMALL.replace("p3,30,m", "p3,10,m")
+    assert len(read(tmp_path, text, duplicates="keep")) == 6
+    dropped = read(tmp_path, text, duplicates="drop")
+    assert len(dropped) == 5
+    np.testing.assert_allclose(
+        dropped.train.x[:, 0], (np.array([10, 20, 40]) - 70 / 3) / np.std([10, 20, 40]), rtol=1e-6
+    )
+    assert dropped.subjects is not None and dropped.subjects.tolist() == [1, 0, 0, 1, 0]
+
+
+def test_columns_of_codes_are_categories_if_listed(tmp_path: Path) -> None:
+    source = read(tmp_path, SMALL.replace("p3,30,", "p3,old,"), categories="age", features=("age",))
+    assert source.train.x.tolist() == np.eye(4)[[0, 1, 3, 2]].tolist()  # 10, 20, 40, old
+
+
+def many(folder: Path, head: str, cells: list[str]) -> str:
+    rows = [f"{cell},{i % 7},{i % 2}" for i, cell in enumerate(cells)]
+    fields = {"label": "sick", "part": None, "drop": (), "client": None}
+    return refused(folder, "\n".join([f"{head},v,sick", *rows]), **fields)
+
+
+def test_names_and_numbers_of_rows_and_times_are_no_features(tmp_path: Path) -> None:
+    assert "column 'n' numbers the rows" in many(tmp_path, "n", [str(i + 1) for i in range(40)])
+    assert "column 'n' has 140 different texts" in many(tmp_path, "n", [f"name {i}" for i in range(140)])
+    assert "column 'day' holds times (date32[day])" in many(
+        tmp_path, "day", [f"2024-01-{i % 28 + 1:02d}" for i in range(40)]
+    )
+    assert "column 'n' has no value at all" in many(tmp_path, "n", [""] * 40)
+    assert "has 140 distinct values in 140 rows" in refused(
+        tmp_path,
+        "\n".join(["v,sick", *(f"{i % 7},{3 * i}" for i in range(140))]),
+        part=None,
+        drop=(),
+        client=None,
+    )
+
+
+def test_a_group_is_that_of_its_client(tmp_path: Path) -> None:
+    text = SMALL.replace("sick\n", "sick,land\n").replace("yes\n", "yes,south\n").replace("no\n", "no,north\n")
+    source = read(tmp_path, text, group="land")
+    assert source.group_names == ("north", "south")
+    assert source.subject_groups is not None and source.subject_groups.tolist() == [0, 1]
+    text = text.replace("train,no,north", "train,no,south", 1)
+    assert "those of 'a' have 'north' and 'south'" in refused(tmp_path, text, group="land")
+
+
+def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, SMALL)
+    for path, said in (
+        ("", "data.path: is missing"),
+        ("tt.csv", f"data.path: there is no {tmp_path / 'tt.csv'}. Did you mean 't.csv'?"),
+    ):
+        with pytest.raises(DataError, match="data.path") as error:
+            table.load(table.Config(path=path, **FIELDS), tmp_path)
+        assert said in str(error.value)
+    for name, text in (("t.xlsx", "x"), ("t.parquet", "no parquet"), ("t.arrow", "no arrow"), ("empty.csv", "")):
+        with pytest.raises(DataError, match="data.path"):
+            table.load(table.Config(path=written(tmp_path, text, name), **FIELDS), tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DataError, match=r"without the state\.json that save_to_disk writes"):
+        table.load(table.Config(path="folder", **FIELDS), tmp_path)
