@@ -139,7 +139,12 @@ SECTIONS: dict[str, str] = {
     "client_actors": "resources.client_actors",
 }
 # What is said by the name of the component that has it, not by a field.
-COMPONENTS = {"model_name": "model.name", "attack": "attacks", "dataset": "data.name", "optimizer_name": "training.name"}
+COMPONENTS = {
+    "model_name": "model.name",
+    "attack": "attacks",
+    "dataset": "data.name",
+    "optimizer_name": "training.name",
+}
 
 
 def synonym(name: str, known: Collection[str]) -> str:
@@ -158,7 +163,9 @@ def synonym(name: str, known: Collection[str]) -> str:
     ours = NAMES.get(plain, ())
     if here := next((one for one in ours if one in known), ""):
         return here
-    places = [COMPONENTS[plain]] if plain in COMPONENTS else [SECTIONS[one] for one in (plain, *ours) if one in SECTIONS]
+    places = (
+        [COMPONENTS[plain]] if plain in COMPONENTS else [SECTIONS[one] for one in (plain, *ours) if one in SECTIONS]
+    )
     if not places:
         return ""
     resources = places[0].startswith("resources.")
