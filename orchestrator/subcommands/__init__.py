@@ -13,7 +13,7 @@ from types import ModuleType
 
 from orchestrator.subcommands._version import Version
 
-ORDER = ("run", "report", "list", "ui", "completion")
+ORDER = ("new", "run", "report", "list", "ui", "completion")
 
 
 def subcommands() -> dict[str, ModuleType]:
