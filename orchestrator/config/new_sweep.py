@@ -131,7 +131,7 @@ def _data(look: Look, path: str, chosen: Sizes) -> list[str]:
     entries: list[tuple[str, Any, str]] = [("name", look.source, ""), ("path", path, "relative to this file")]
     entries += [(field, value, look.remarks.get(field, "")) for field, value in look.fields.items()]
     entries.append(("test_share", TEST_SHARE, "half of it measures accuracy; the rest are the attacks' non-members"))
-    if chosen.tests and not look.clients:
+    if chosen.tests:
         entries += [("test_size", chosen.tests, ""), ("nonmember_size", chosen.tests, "enough for narrow intervals")]
     entries.append(("shadow_size", chosen.shadow, "what the attacker has of its own, for shadow models"))
     entries.append(("clients", chosen.clients, _why_clients(look, chosen)))
@@ -162,7 +162,8 @@ def _split(look: Look, chosen: Sizes) -> list[str]:
         fields.append("one_class: keep")
         remarks.append(f"of one class, so that the label tells whose an example is: {_some(alone)}")
     if not remarks:
-        return [_line("    split: natural", "each client is one value of the client column")]
+        what = "sub-folder" if look.source == "image_folder" else "value of " + str(look.fields["client"])
+        return [_line("    split: natural", f"each client is one {what}")]
     return [_line(f"    split: {{{', '.join(fields)}}}", "; ".join(remarks))]
 
 
