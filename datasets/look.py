@@ -106,7 +106,8 @@ def _table(path: Path, label: str | None, client: str | None, group: str | None)
     found = [f"{path.name}: {seen.rows} rows, {seen.columns} columns, {len(seen.features)} of them features"]
     found.append(f"label {label}: {counted(seen.counts, 'class', 'classes')}")
     if seen.clients:
-        found.append(f"client {client}: {counted(seen.clients, 'client', 'clients')}")
+        grouped = f", in groups by {group}" if group else ""
+        found.append(f"client {client}: {counted(seen.clients, 'client', 'clients')}{grouped}")
     if seen.delimiter != "comma":
         fields["delimiter"] = seen.delimiter
     if seen.left_out:

@@ -24,7 +24,7 @@ MOST_CLIENTS = 20
 MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that overfit as in practice
 MOST_TESTS = 2000
 TARGETS = 20  # examples of each client that source inference looks at, at most
-BESIDE, WIDEST = 32, 116  # columns: comments begin there, and lines end there
+BESIDE, WIDEST = 36, 116  # columns: comments begin there, and lines end there
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -55,20 +55,18 @@ def sizes(look: Look) -> Sizes:
     Raises:
         ValueError: there are too few, or too few clients; the text is a sentence.
     """
-    total = look.examples
-    if total < FEWEST_EXAMPLES:
-        raise ValueError(
-            f"{total} different examples are too few: clients, test set, non-members and shadow set share them, and "
-            f"{FEWEST_EXAMPLES} are needed at least"
-        )
-    tests = round(TEST_SHARE * total)
-    shadow = min(round(SHADOW_SHARE * (total - tests)), MOST_CLIENTS * MOST_EACH)
-    left = total - tests - shadow
+    if look.clients:
+        return _of_clients(look)
+    total = _enough(look.examples)
+    tests, shadow, left = _shares(total)
+    clients = min(MOST_CLIENTS, max(2, left // EACH))
+    each = MOST_EACH if left > clients * MOST_EACH else None
     most = MOST_TESTS if tests > 2 * MOST_TESTS else None
-    if not look.clients:
-        clients = min(MOST_CLIENTS, max(2, left // EACH))
-        each = MOST_EACH if left > clients * MOST_EACH else None
-        return Sizes(clients, each, shadow, most, smallest=(each or left // clients) // 3)
+    return Sizes(clients, each, shadow, most, smallest=(each or left // clients) // 3)
+
+
+def _of_clients(look: Look) -> Sizes:
+    """Divide the examples of as many clients as take minutes, not counting those that have too few."""
     small = tuple(name for name, count in look.clients.items() if count < FEWEST_OF_A_CLIENT)
     enough = [count for name, count in look.clients.items() if name not in small]
     if len(enough) < 2:
@@ -77,9 +75,28 @@ def sizes(look: Look) -> Sizes:
             "are needed at least. Without --client the examples are dealt to clients"
         )
     clients = min(MOST_CLIENTS, len(enough))
+    total = _enough(round(sum(enough) * clients / len(enough) * look.examples / sum(look.clients.values())))
+    _, shadow, left = _shares(total)
     each = MOST_EACH if max(enough) * left / total > MOST_EACH else None
     smallest = int(min(enough) * left / total)
-    return Sizes(clients, each, shadow, most, min(smallest, MOST_EACH), small)
+    return Sizes(clients, each, shadow, None, min(smallest, MOST_EACH), small)
+
+
+def _enough(total: int) -> int:
+    """``total`` if so many examples can be divided; raises ValueError where they cannot."""
+    if total < FEWEST_EXAMPLES:
+        raise ValueError(
+            f"{total} different examples (repeated ones count once) are too few: clients, test set, non-members and "
+            f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
+        )
+    return total
+
+
+def _shares(total: int) -> tuple[int, int, int]:
+    """The examples of the test part, of the shadow set, and those left for the clients."""
+    tests = round(TEST_SHARE * total)
+    shadow = min(round(SHADOW_SHARE * (total - tests)), MOST_CLIENTS * MOST_EACH)
+    return tests, shadow, total - tests - shadow
 
 
 def new_sweep(look: Look, path: str, name: str) -> str:

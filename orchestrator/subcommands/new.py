@@ -11,6 +11,7 @@ from orchestrator.exit_codes import FINISHED
 
 if TYPE_CHECKING:
     from datasets.look import Look
+    from orchestrator.config.errors import ConfigProblem
     from orchestrator.config.sweep_file import Sweep
 
 HELP = "look at your own data and write a sweep for them that runs as it is"
@@ -53,14 +54,20 @@ def execute(options: argparse.Namespace) -> int:
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
         text = new_sweep(found, relative, source.resolve().stem)
     except (DataError, ValueError) as error:
-        option, colon, sentence = str(error).partition(": ")
-        named = bool(colon) and option.startswith("--") and " " not in option
-        raise ConfigError(
-            [ConfigProblem(sentence if named else str(error), file=option if named else "new")]
-        ) from error
+        raise ConfigError([_problem(line) for line in str(error).split("\n")]) from error
     sweep = _write(text, output)
     _say(found, sweep, output)
     return FINISHED
+
+
+def _problem(sentence: str) -> ConfigProblem:
+    """The problem for a sentence that may begin with the option, or the field of a source, that it is about."""
+    from orchestrator.config.errors import ConfigProblem
+
+    place, colon, rest = sentence.partition(": ")
+    if not colon or " " in place or not place.startswith(("--", "data.")):
+        return ConfigProblem(sentence, file="new")
+    return ConfigProblem(rest, file=place if place.startswith("--") else "new")
 
 
 def _unwritable(output: Path, force: bool) -> str:
