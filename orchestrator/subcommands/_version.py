@@ -20,7 +20,7 @@ def version_text() -> str:
     """fedpriv's version and commit, then those of Python and of the packages that can change a result."""
     from orchestrator.results.provenance import commit, versions
 
-    found = versions()
+    found = dict(versions())
     first = f"fedpriv {found.pop('fedpriv')} ({f'commit {commit()}' if commit() else 'no commit known'})"
     others = {"python": platform.python_version(), **{name: found[name] for name in sorted(found)}}
     return f"{first}\n{', '.join(f'{name} {number}' for name, number in others.items())}"

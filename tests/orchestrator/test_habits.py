@@ -15,6 +15,7 @@ from orchestrator.config.listing import listing, names
 from orchestrator.config.resolved import resolved_trials
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
+from orchestrator.results.provenance import versions
 from orchestrator.subcommands import ORDER
 from orchestrator.subcommands.completion import SHELLS, script
 from tests.support.command import SWEEP
@@ -29,6 +30,7 @@ def test_version_names_what_results_depend_on(capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("fedpriv 0.")
     assert all(name in second for name in ("python 3.", "torch ", "ray ", "mlflow ", "numpy "))
+    assert "fedpriv" in versions()  # what results record is left as it was
 
 
 @pytest.mark.parametrize("shell", SHELLS)
