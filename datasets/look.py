@@ -108,6 +108,9 @@ def _table(path: Path, label: str | None, client: str | None, group: str | None)
     if seen.clients:
         grouped = f", in groups by {group}" if group else ""
         found.append(f"client {client}: {counted(seen.clients, 'client', 'clients')}{grouped}")
+    if seen.part:
+        fields["part"] = seen.part
+        found.append(f"part {seen.part}: says which rows are for testing")
     if seen.delimiter != "comma":
         fields["delimiter"] = seen.delimiter
     if seen.left_out:

@@ -48,6 +48,7 @@ class TableLook:
         repeated: the first two such rows, counted from 1 without the header; None if there are none.
         left_out: columns that are no features, each with the reason.
         delimiter: of a .csv, its name in the source `table`.
+        part: the column whose values are train and test; empty if there is none.
     """
 
     rows: int
@@ -61,6 +62,7 @@ class TableLook:
     repeated: tuple[int, int] | None
     left_out: dict[str, str]
     delimiter: str = "comma"
+    part: str = ""
 
 
 def look_at_table(path: Path, label: str | None, client: str | None, group: str | None) -> TableLook:
@@ -91,6 +93,8 @@ def look_at_table(path: Path, label: str | None, client: str | None, group: str 
         raise DataError(f"--label: label, client and group must be different columns, got {', '.join(roles)}")
     table = file.read(names, texts=[column for column in roles if column != label])[0]
     counts = _classes(table, label)
+    part = next((name for name in names if name not in roles and _is_part(table, name)), "")
+    roles += [part] if part else []
     left_out = {name: why for name in names if name not in roles and (why := _no_feature(table, name))}
     features = tuple(name for name in names if name not in roles and name not in left_out)
     if not features:
@@ -99,19 +103,8 @@ def look_at_table(path: Path, label: str | None, client: str | None, group: str 
     repeats, repeated = _repeats(table, [*features, label])
     clients, one_class = _clients(table, client, label) if client else ({}, ())
     missing = {name: empty for name in features if (empty := _empty(table.column(name)))}
-    return TableLook(
-        table.num_rows,
-        len(names),
-        features,
-        counts,
-        clients,
-        one_class,
-        missing,
-        repeats,
-        repeated,
-        left_out,
-        delimiter,
-    )
+    found = counts, clients, one_class, missing, repeats, repeated, left_out, delimiter, part
+    return TableLook(table.num_rows, len(names), features, *found)
 
 
 def _delimiter(path: Path) -> str:
@@ -194,6 +187,17 @@ def _no_feature(table: pa.Table, name: str) -> str:
         return "it numbers the rows" if numbers or last in ROW_NUMBERS or last.isdecimal() else ""
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return f"{different} different texts" if texts and different > MOST_LEVELS else ""
+
+
+def _is_part(table: pa.Table, name: str) -> bool:
+    """Whether the values of the column are train and test."""
+    import pyarrow as pa
+
+    kind = table.schema.field(name).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return False
+    values = table.column(name).unique()
+    return len(values) == 2 and {str(value).strip().lower() for value in values.to_pylist()} == set(own.PARTS)
 
 
 def _repeats(table: pa.Table, columns: list[str]) -> tuple[int, tuple[int, int] | None]:

@@ -147,7 +147,10 @@ def _data(look: Look, path: str, chosen: Sizes) -> list[str]:
     """The section ``data`` with its split."""
     entries: list[tuple[str, Any, str]] = [("name", look.source, ""), ("path", path, "relative to this file")]
     entries += [(field, value, look.remarks.get(field, "")) for field, value in look.fields.items()]
-    entries.append(("test_share", TEST_SHARE, "half of it measures accuracy; the rest are the attacks' non-members"))
+    if "part" not in look.fields:
+        entries.append(
+            ("test_share", TEST_SHARE, "half of it measures accuracy; the rest are the attacks' non-members")
+        )
     if chosen.tests:
         entries += [("test_size", chosen.tests, ""), ("nonmember_size", chosen.tests, "enough for narrow intervals")]
     entries.append(("shadow_size", chosen.shadow, "what the attacker has of its own, for shadow models"))

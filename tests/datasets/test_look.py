@@ -105,6 +105,15 @@ def test_repeated_rows_are_named(tmp_path):
     assert found.examples == ROWS
 
 
+def test_a_column_of_train_and_test_is_noticed(tmp_path):
+    found = seen(written(tmp_path, division=["Train", "train", "test"] * 16))
+    assert "part" not in found.fields  # three values
+    assert found.shape == (5,)
+    found = seen(written(tmp_path, division=["train", "train", "test"] * 16))
+    assert found.fields["part"] == "division"
+    assert found.shape == (4,)
+
+
 def test_clients_of_one_class(tmp_path):
     assert seen(written(tmp_path, hospital=["a", "b", "b", "b"] * 12), client="hospital").one_class == ("a", "b")
     assert seen(written(tmp_path, hospital=["a", "b", "b", "c"] * 12), client="hospital").one_class == ("a", "b", "c")

@@ -58,6 +58,16 @@ def test_what_was_written_runs(patients, tmp_path):
         assert measured in done.stdout
 
 
+def test_rows_that_the_file_says_are_for_testing_are(patients, tmp_path):
+    first, *lines = patients.read_text().splitlines()
+    rows = [f"{line},{'test' if i % 3 == 0 else 'train'}" for i, line in enumerate(lines)]
+    patients.write_text("\n".join([f"{first},fold", *rows]) + "\n")
+    output = tmp_path / "work" / "sweep.yaml"
+    assert main(["new", str(patients), "--label", "outcome", "--output", str(output)]) == 0
+    assert "part: fold" in output.read_text()
+    assert "test_share" not in output.read_text()
+
+
 def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
     output = tmp_path / "work" / "sweep.yaml"
     output.write_text("mine")
