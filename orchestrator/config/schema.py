@@ -41,6 +41,7 @@ def sweep_schema() -> Schema:
         "title": "fedpriv sweep file",
         "type": "object",
         "properties": {
+            "code": {"description": "a file or folder with components of your own, or a list of them"},
             **_properties(Header),
             "base": {"type": "object", "properties": base, "additionalProperties": False},
             "sweep": _sweep(),

@@ -89,9 +89,7 @@ def test_what_is_wrong_is_invalid(old: str, new: str) -> None:
 def test_what_makes_a_slot_less_strict(old: str, new: str) -> None:
     text = GOOD.replace("{lr: 0.1}", "{name: local_sgd, lr: 0.1, clip: 1.0}")
     assert not valid(text)
-    changed = text.replace(old, new, 1)
-    found = [error.message for error in validator().iter_errors(read(changed, "x.yaml").value)]
-    assert not [message for message in found if "code" not in message]
+    assert valid(text.replace(old, new, 1))
 
 
 def test_a_callable_by_its_dotted_path() -> None:
