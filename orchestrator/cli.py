@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +9,7 @@ from orchestrator.cluster.ray_session import StallError
 from orchestrator.config.errors import ConfigError
 from orchestrator.exit_codes import INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.results.folder import WriteError
-from orchestrator.subcommands import subcommands
+from orchestrator.subcommands import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 if all trials finished, 1 if some did not, 2 if the input was refused, 130 if interrupted.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         return options.command(options)
     except ConfigError as refusal:
@@ -39,19 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fedpriv",
-        description="Measure which clients are exposed to which inference attacks, under which defenses, and at what cost.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, module in subcommands().items():
-        command = commands.add_parser(name, help=module.HELP, add_help=not getattr(module, "OWN_HELP", False))
-        module.arguments(command)
-        command.set_defaults(command=module.execute)
-    return parser
 
 
 if __name__ == "__main__":

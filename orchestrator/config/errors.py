@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
+from orchestrator.config.synonyms import synonym
+
 Key = tuple[str | int, ...]
 """A position in nested maps and lists: keys and indices, outermost first."""
 
@@ -125,9 +127,16 @@ def _cut(text: str) -> str:
 def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence that suggests the name in ``known`` closest to ``name``; empty if none is close.
 
+    What other tools call by ``name`` comes first, then similar spellings.
+
     >>> suggest("ifca-mri", ["ifca", "ifca_mir"])
     "Did you mean 'ifca_mir'?"
+    >>> suggest("learning_rate", ["lr", "lr_decay"])
+    "Did you mean 'lr'?"
     """
+    known = list(known)
+    if ours := synonym(name, known):
+        return f"Did you mean {ours!r}?"
     plain = {other.lower().replace("-", "_"): other for other in known}
     sought = name[:200].lower().replace("-", "_")
     near = difflib.get_close_matches(sought, plain, n=1, cutoff=0.6)

@@ -7,12 +7,30 @@ what it needs in ``execute``, so that ``fedpriv --help`` answers at once.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 from types import ModuleType
 
-ORDER = ("run", "report", "list", "ui", "clean")
+from orchestrator.subcommands._version import Version
+
+ORDER = ("new", "run", "report", "list", "ui", "clean", "completion")
 
 
 def subcommands() -> dict[str, ModuleType]:
     """The subcommands by name, in the order of the help."""
     return {name: importlib.import_module(f"{__name__}.{name}") for name in ORDER}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; a subcommand's ``execute`` is in its ``command``."""
+    whole = argparse.ArgumentParser(
+        prog="fedpriv",
+        description="Measure which clients are exposed to which inference attacks, under which defenses, and at what cost.",
+    )
+    whole.add_argument("--version", action=Version, nargs=0, help="show the versions of fedpriv and of what it runs on")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    for name, module in subcommands().items():
+        command = commands.add_parser(name, help=module.HELP, add_help=not getattr(module, "OWN_HELP", False))
+        module.arguments(command)
+        command.set_defaults(command=module.execute)
+    return whole

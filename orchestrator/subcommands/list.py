@@ -1,4 +1,4 @@
-"""``fedpriv list``: all components by slot, or the fields of one of them."""
+"""``fedpriv list``: all components by slot, or the fields of one of them; for people, programs and editors."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import argparse
 
 from orchestrator.exit_codes import FINISHED
 
-HELP = "list the data sets, models, attacks and other components"
+HELP = "list the data sets, models, attacks and other components, and their fields"
 OWN_HELP = True  # --help NAME shows a component's fields
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("name", nargs="?", help="a component whose fields to show")
+    parser.add_argument("name", nargs="?", help="a component, or base, resources, tune or file, whose fields to show")
     parser.add_argument(
         "--help", "-h", nargs="?", const="", dest="asked", help="--help NAME shows the fields of the component, too"
     )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON, for programs")
+    form.add_argument("--schema", action="store_true", help="print a JSON schema of sweep files, for editors")
 
 
 def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
     from orchestrator.config.listing import listing
 
-    print(listing(options.asked or options.name))
+    name = options.asked or options.name
+    text = listing(name)  # an unknown name is refused, whatever the form
+    if options.schema or options.json:
+        import json
+
+        from orchestrator.config.described_fields import as_data
+        from orchestrator.config.schema import sweep_schema
+
+        text = json.dumps(sweep_schema() if options.schema else as_data(name), indent=2, ensure_ascii=False)
+    print(text)
     return FINISHED

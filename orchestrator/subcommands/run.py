@@ -31,12 +31,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tracking-uri", help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)"
     )
     parser.add_argument(
+        "--print-config", action="store_true", help="print every trial with all defaults as a sweep file; start nothing"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
     )
 
 
 def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
+    if options.print_config:
+        from orchestrator.config.resolved import resolved_trials
+        from orchestrator.config.sweep_file import load_sweep
+        from orchestrator.exit_codes import FINISHED
+
+        print(resolved_trials(load_sweep(options.sweep, options.sets)), end="")
+        return FINISHED
     from orchestrator.commands import run
 
     return run(options.sweep, options.sets, options.results, options.address, options.tracking_uri, dry=options.dry_run)

@@ -1,0 +1,232 @@
+"""A look at a table that somebody wants to use: which column is what, what is missing, what repeats.
+
+Nothing is converted; the source `table` reads the file for a run. Columns that it would refuse and that are clearly no
+features are left out with the reason; what may be a mistake in the file stays in, to be refused by name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from datasets.federation import DataError
+from datasets.sources import _own_files as own
+from datasets.sources._columns import MOST_LEVELS
+from datasets.sources._table_files import DELIMITERS, NULLS, TableFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_NUMBERS = (
+    "id",
+    "index",
+    "key",
+    "number",
+    "no",
+    "nr",
+    "",
+)  # last words of the names of columns that number the rows
+
+
+@dataclass(frozen=True)
+class TableLook:
+    """What was found in a table.
+
+    Attributes:
+        rows: number of rows.
+        columns: number of columns.
+        features: names of those that a model can see.
+        counts: rows by class, in the order of the labels.
+        clients: rows by client, in the order of their names; empty without a client column.
+        one_class: the clients all of whose rows are of one class.
+        missing: empty cells by column, features only.
+        repeats: number of rows that repeat the features and the label of an earlier one.
+        repeated: the first two such rows, counted from 1 without the header; None if there are none.
+        left_out: columns that are no features, each with the reason.
+        delimiter: of a .csv, its name in the source `table`.
+        part: the column whose values are train and test; empty if there is none.
+    """
+
+    rows: int
+    columns: int
+    features: tuple[str, ...]
+    counts: dict[str, int]
+    clients: dict[str, int]
+    one_class: tuple[str, ...]
+    missing: dict[str, int]
+    repeats: int
+    repeated: tuple[int, int] | None
+    left_out: dict[str, str]
+    delimiter: str = "comma"
+    part: str = ""
+
+
+def look_at_table(path: Path, label: str | None, client: str | None, group: str | None) -> TableLook:
+    """Look at a table.
+
+    Args:
+        path: a .csv, .tsv, .parquet, .arrow or .feather file, or a folder that Hugging Face's ``save_to_disk`` wrote.
+        label: the column with the class.
+        client: the column that says whose row it is; None if there is none.
+        group: the column with the client's group; None if there is none.
+
+    Raises:
+        DataError: the file cannot be read, a column is absent, or the label column holds no classes. A sentence about an
+            option begins with its name.
+    """
+    delimiter = _delimiter(path)
+    file = TableFile(path, delimiter)
+    names = file.names()
+    wanted = {"--label": label, "--client": client, "--group": group}
+    if not label:
+        raise DataError(f"--label: is missing; it is the column with the class. {path.name} has {_listed(names)}")
+    for option, column in wanted.items():
+        if column is not None and column not in names:
+            near = own.nearest(column, names) or f"; it has {_listed(names)}"
+            raise DataError(f"{option}: {path.name} has no column {column!r}{near}")
+    roles = [column for column in wanted.values() if column]
+    if len(set(roles)) < len(roles):
+        raise DataError(f"--label: label, client and group must be different columns, got {', '.join(roles)}")
+    table = file.read(names, texts=[column for column in roles if column != label])[0]
+    counts = _classes(table, label)
+    part = next((name for name in names if name not in roles and _is_part(table, name)), "")
+    roles += [part] if part else []
+    left_out = {name: why for name in names if name not in roles and (why := _no_feature(table, name))}
+    features = tuple(name for name in names if name not in roles and name not in left_out)
+    if not features:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise DataError(f"{path} has no column that could be a feature{': ' if reasons else ''}{reasons}")
+    repeats, repeated = _repeats(table, [*features, label])
+    clients, one_class = _clients(table, client, label) if client else ({}, ())
+    missing = {name: empty for name in features if (empty := _empty(table.column(name)))}
+    found = counts, clients, one_class, missing, repeats, repeated, left_out, delimiter, part
+    return TableLook(table.num_rows, len(names), features, *found)
+
+
+def _delimiter(path: Path) -> str:
+    """The name of the sign that a .csv has most of in its first line. Raises DataError where that line is no header."""
+    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv"):
+        return "comma"
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        first = lines.readline().strip("\r\n")
+    found = "tab" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=lambda name: first.count(DELIMITERS[name]))
+    cells = [cell.strip().strip('"') for cell in first.split(DELIMITERS[found])]
+    if len(cells) > 1 and all(_is_number(cell) for cell in cells):
+        raise DataError(
+            f"{path} has no header line: its first line holds {', '.join(cells[:3])}, ...; put a line with the columns' "
+            "names on top, or name them in data.columns of a sweep file of your own"
+        )
+    return "comma" if path.suffix.lower() == ".tsv" else found
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell of a text file holds a number or nothing."""
+    try:
+        float(cell)
+    except ValueError:
+        return cell in NULLS
+    return True
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return f"the columns {', '.join(names[:20])}{more}"
+
+
+def _empty(column: Any) -> int:
+    """The number of cells without a value; NaN is none."""
+    from pyarrow import compute as pc
+
+    return int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py())
+
+
+def _classes(table: pa.Table, label: str) -> dict[str, int]:
+    """The rows by class. Raises DataError where the column cannot be the label of a classification."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    column, said = table.column(label), f"column {label!r}"
+    if empty := _empty(column):
+        row = pc.is_null(column, nan_is_null=True).index(True).as_py() + 1
+        raise DataError(f"--label: {said} is empty in {empty} rows, the first of them row {row}; remove these rows")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_temporal(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        raise DataError(f"--label: {said} holds {kind}; a label is a text, a whole number or true/false")
+    cells = column.to_pylist()
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    values = np.array(cells, object) if text else np.array(cells)
+    y, _ = own.labels(values, said, "--label")
+    names: dict[int, str] = {}
+    for place, value in zip(y.tolist(), cells, strict=True):
+        names.setdefault(place, str(value))
+    return {names[place]: count for place, count in sorted(Counter(y.tolist()).items())}
+
+
+def _no_feature(table: pa.Table, name: str) -> str:
+    """Why the column can be no feature of a model; empty if it can, or if it may be a mistake in the file."""
+    import pyarrow as pa
+
+    column, kind = table.column(name), table.schema.field(name).type
+    if _empty(column) == len(column):
+        return "empty"
+    if pa.types.is_temporal(kind):
+        return "dates and times are no features; numbers made of them are"
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return f"of type {kind}"
+    if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return ""
+    different = len(column.unique())
+    if pa.types.is_integer(kind) and different == len(column) > 20:
+        last = name.lower().replace("-", "_").replace(" ", "_").rsplit("_", 1)[-1]
+        values = column.to_numpy()
+        numbers = int(values.max()) - int(values.min()) == len(column) - 1
+        return "it numbers the rows" if numbers or last in ROW_NUMBERS or last.isdecimal() else ""
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return f"{different} different texts" if texts and different > MOST_LEVELS else ""
+
+
+def _is_part(table: pa.Table, name: str) -> bool:
+    """Whether the values of the column are train and test."""
+    import pyarrow as pa
+
+    kind = table.schema.field(name).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return False
+    values = table.column(name).unique()
+    return len(values) == 2 and {str(value).strip().lower() for value in values.to_pylist()} == set(own.PARTS)
+
+
+def _repeats(table: pa.Table, columns: list[str]) -> tuple[int, tuple[int, int] | None]:
+    """How many rows repeat an earlier row in ``columns``, and the first such pair of rows, counted from 1."""
+    import pyarrow as pa
+
+    numbered = table.select(columns).append_column("\0row", pa.array(np.arange(len(table))))
+    grouped = numbered.group_by(columns, use_threads=False).aggregate([("\0row", "min"), ("\0row", "count")])
+    firsts = grouped["\0row_min"].to_numpy()
+    if len(firsts) == len(table):
+        return 0, None
+    several = np.flatnonzero(grouped["\0row_count"].to_numpy() > 1)
+    one = int(firsts[several].min())
+    cells = table.slice(one, 1).select(columns).to_pylist()
+    other = next(row for row in range(one + 1, len(table)) if table.slice(row, 1).select(columns).to_pylist() == cells)
+    return len(table) - len(firsts), (one + 1, other + 1)
+
+
+def _clients(table: pa.Table, client: str, label: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """The rows by client, in the order of their names, and the clients all of whose rows are of one class."""
+    column = table.column(client)
+    if empty := _empty(column):
+        raise DataError(
+            f"--client: column {client!r} is empty in {empty} rows; name the client in each, or remove them"
+        )
+    held: dict[str, set[Any]] = {}
+    count: Counter[str] = Counter()
+    for who, what in zip(map(str, column.to_pylist()), table.column(label).to_pylist(), strict=True):
+        held.setdefault(who, set()).add(what)
+        count[who] += 1
+    names = own.ordered(held)
+    return {who: count[who] for who in names}, tuple(who for who in names if len(held[who]) == 1)

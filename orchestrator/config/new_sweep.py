@@ -1,0 +1,253 @@
+"""A first sweep for somebody's own data: fields that fit what was found, written with a comment each.
+
+The experiment is the commonest one of the field, no defense beside one: the clients train plainly or with DP-SGD, and
+three attacks look at the result. Sizes are chosen so that two processor cores take a few minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datasets.look import Look
+
+FEWEST_EXAMPLES = 60  # with fewer, no client has enough to train on once tests and shadow set are taken away
+FEWEST_OF_A_CLIENT = 10
+TEST_SHARE = 0.3
+SHADOW_SHARE = 0.25  # of the training part
+EACH = 30  # examples of a client, at least, where they are dealt
+MOST_CLIENTS = 20
+MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that overfit as in practice
+MOST_TESTS = 2000
+TARGETS = 20  # examples of each client that source inference looks at, at most
+BESIDE, WIDEST = 36, 116  # columns: comments begin there, and lines end there
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many examples serve what.
+
+    Attributes:
+        clients: number of clients.
+        each: the most examples that a client trains on; None for no limit.
+        shadow: examples of the shadow set.
+        tests: the most examples of the test part that measure accuracy, and as many non-members; None for a half each.
+        smallest: about how many examples the smallest client trains on.
+        small: the clients of the data that are too small, with fewer than `FEWEST_OF_A_CLIENT` examples.
+    """
+
+    clients: int
+    each: int | None
+    shadow: int
+    tests: int | None
+    smallest: int
+    small: tuple[str, ...] = ()
+
+
+def sizes(look: Look) -> Sizes:
+    """Divide the examples that were found.
+
+    Raises:
+        ValueError: there are too few, or too few clients; the text is a sentence.
+    """
+    if look.clients:
+        return _of_clients(look)
+    total = _enough(look.examples)
+    tests, shadow, left = _shares(total)
+    clients = min(MOST_CLIENTS, max(2, left // EACH))
+    each = MOST_EACH if left > clients * MOST_EACH else None
+    most = MOST_TESTS if tests > 2 * MOST_TESTS else None
+    return Sizes(clients, each, shadow, most, smallest=(each or left // clients) // 3)
+
+
+def _of_clients(look: Look) -> Sizes:
+    """Divide the examples of as many clients as take minutes, not counting those that have too few."""
+    small = tuple(name for name, count in look.clients.items() if count < FEWEST_OF_A_CLIENT)
+    enough = [count for name, count in look.clients.items() if name not in small]
+    if len(enough) < 2:
+        raise ValueError(
+            f"{len(enough)} of {len(look.clients)} clients have {FEWEST_OF_A_CLIENT} examples or more; two such clients "
+            "are needed at least. Without --client the examples are dealt to clients"
+        )
+    clients = min(MOST_CLIENTS, len(enough))
+    total = _enough(round(sum(enough) * clients / len(enough) * look.examples / sum(look.clients.values())))
+    _, shadow, left = _shares(total)
+    each = MOST_EACH if max(enough) * left / total > MOST_EACH else None
+    smallest = int(min(enough) * left / total)
+    return Sizes(clients, each, shadow, None, min(smallest, MOST_EACH), small)
+
+
+def _enough(total: int) -> int:
+    """``total`` if so many examples can be divided; raises ValueError where they cannot."""
+    if total < FEWEST_EXAMPLES:
+        raise ValueError(
+            f"{total} different examples (repeated ones count once) are too few: clients, test set, non-members and "
+            f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
+        )
+    return total
+
+
+def _shares(total: int) -> tuple[int, int, int]:
+    """The examples of the test part, of the shadow set, and those left for the clients."""
+    tests = round(TEST_SHARE * total)
+    shadow = min(round(SHADOW_SHARE * (total - tests)), MOST_CLIENTS * MOST_EACH)
+    return tests, shadow, total - tests - shadow
+
+
+def new_sweep(look: Look, path: str, name: str) -> str:
+    """The text of a sweep file.
+
+    Args:
+        look: what the data hold.
+        path: where they are, relative to the folder of the sweep file.
+        name: a name for the sweep; characters that its results folder cannot have are replaced.
+
+    Raises:
+        ValueError: the data are too few; the text is a sentence.
+    """
+    chosen = sizes(look)
+    images = len(look.shape) == 3
+    name = NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data"
+    rounds, epochs = (10, 2) if images else (15, 5)
+    lines = [
+        f"# {name}: who is exposed to which attack, with plain training and with DP-SGD?",
+        "#",
+        *(f"# {line}" for sentence in look.found for line in textwrap.wrap(sentence, WIDEST - 2)),
+        "#",
+        f"# fedpriv run FILE --dry-run shows what would run; fedpriv list {look.source} explains the fields of data, and",
+        "# docs/own_data.md where test set, non-members and shadow set come from.",
+        f"name: {name}",
+        "base:",
+        f"  rounds: {rounds}",
+        *_data(look, path, chosen),
+        *_model(look),
+        *_training(images, epochs),
+        *_attacks(look, chosen, rounds),
+        *SWEEP,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+SWEEP = (
+    "sweep:",
+    "  # No defense beside one, whose epsilon the report states.",
+    "  training.name: {grid_search: [local_sgd, dp_sgd]}",
+    "  # Intervals come from repeating: more seeds, narrower intervals.",
+    "  seed: {grid_search: [0, 1, 2]}",
+    "resources: {client_actors: 1}  # two trials at a time on two cores; no result depends on it",
+)
+
+
+def _data(look: Look, path: str, chosen: Sizes) -> list[str]:
+    """The section ``data`` with its split."""
+    entries: list[tuple[str, Any, str]] = [("name", look.source, ""), ("path", path, "relative to this file")]
+    entries += [(field, value, look.remarks.get(field, "")) for field, value in look.fields.items()]
+    if "part" not in look.fields:
+        entries.append(
+            ("test_share", TEST_SHARE, "half of it measures accuracy; the rest are the attacks' non-members")
+        )
+    if chosen.tests:
+        entries += [("test_size", chosen.tests, ""), ("nonmember_size", chosen.tests, "enough for narrow intervals")]
+    entries.append(("shadow_size", chosen.shadow, "what the attacker has of its own, for shadow models"))
+    entries.append(("clients", chosen.clients, _why_clients(look, chosen)))
+    if chosen.each:
+        entries.append(("examples_per_client", chosen.each, "at most, so that it takes minutes; null: all there are"))
+    lines = [_line(f"    {field}: {_yaml(value)}", remark) for field, value, remark in entries]
+    return ["  data:", *lines, *_split(look, chosen)]
+
+
+def _why_clients(look: Look, chosen: Sizes) -> str:
+    if not look.clients:
+        return "nobody says whose an example is, so they are dealt"
+    there = len(look.clients)
+    return "" if chosen.clients == there else f"of {there} that there are"
+
+
+def _split(look: Look, chosen: Sizes) -> list[str]:
+    """The split: natural where the data say whose an example is, else unequal shares of the classes."""
+    if not look.clients:
+        least = max(2, min(10, chosen.smallest))
+        split = f"    split: {{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {least}}}"
+        return [_line(split, "smaller alpha: clients differ more in their classes")]
+    fields, remarks = ["name: natural"], []
+    if chosen.small:
+        fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT // 2}"]
+        remarks.append(f"too small: {_some(chosen.small)}")
+    if alone := [name for name in look.one_class if name not in chosen.small]:
+        fields.append("one_class: keep")
+        remarks.append(f"of one class, so that the label tells whose an example is: {_some(alone)}")
+    if not remarks:
+        what = "sub-folder" if look.source == "image_folder" else "value of " + str(look.fields["client"])
+        return [_line("    split: natural", f"each client is one {what}")]
+    return [_line(f"    split: {{{', '.join(fields)}}}", "; ".join(remarks))]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _model(look: Look) -> list[str]:
+    """A network that accepts the shape: convolutions for images that are large enough, else a perceptron."""
+    if len(look.shape) == 3 and min(look.shape[1:]) >= 16:
+        return [_line("  model: hu_cnn", "two convolutions; fedpriv list shows others")]
+    width = 64 if max(look.shape, default=1) < 200 else 128
+    return [_line(f"  model: {{name: mlp, hidden: [{width}]}}", "one hidden layer; fedpriv list shows others")]
+
+
+def _training(images: bool, epochs: int) -> list[str]:
+    """The fields of plain training and of DP-SGD, between which the sweep chooses."""
+    return [
+        "  training:",
+        "    optimizer: sgd",
+        f"    lr: {0.05 if images else 0.1}",
+        _line(f"    epochs: {epochs}", "passes over a client's examples in a round"),
+        "    batch_size: 10",
+        _line("    clip: 1.0", "dp_sgd alone: the largest norm of an example's gradient"),
+        _line("    noise_multiplier: 1.0", "dp_sgd alone: more noise, smaller epsilon"),
+    ]
+
+
+def _attacks(look: Look, chosen: Sizes, rounds: int) -> list[str]:
+    """Membership by shadow models and by replicas of the run, and source inference."""
+    replicas = 4 if len(look.shape) == 3 else 8
+    targets = max(1, min(TARGETS, chosen.smallest))
+    entries = [
+        (f"{{name: shadow_mia, every: {rounds}, shadows: 3}}", "was it trained on? quick, by shadow models"),
+        (
+            f"{{name: calibrated_mia, replicas: {replicas}}}",
+            "the same, stronger and slower: trains replicas of the run",
+        ),
+        (f"{{name: sia, targets: {targets}}}", "whose example is it? by a server that sees the clients' updates"),
+    ]
+    return ["  attacks:", *(_line(f"    - {text}", remark) for text, remark in entries)]
+
+
+def _line(text: str, remark: str) -> str:
+    """A line with a comment, beside it where there is room, else above it."""
+    if not remark:
+        return text
+    if len(text) <= BESIDE and BESIDE + len(remark) < WIDEST:
+        return f"{text:<{BESIDE}} # {remark}"
+    indent = " " * (len(text) - len(text.lstrip()))
+    return "\n".join([*(f"{indent}# {one}" for one in textwrap.wrap(remark, WIDEST - len(indent) - 2)), text])
+
+
+def _yaml(value: Any) -> str:
+    """A value in YAML's flow style. JSON is YAML, and a plain word that needs no quotes is left plain."""
+    if (
+        isinstance(value, str)
+        and re.fullmatch(r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*", value)
+        and value.lower() not in WORDS
+    ):
+        return value
+    if isinstance(value, list):
+        return f"[{', '.join(map(_yaml, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan")  # no texts to every reader of YAML

@@ -1,0 +1,111 @@
+"""``fedpriv new``: look at a file of data and write a sweep for it that runs as it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.exit_codes import FINISHED
+
+if TYPE_CHECKING:
+    from datasets.look import Look
+    from orchestrator.config.errors import ConfigProblem
+    from orchestrator.config.sweep_file import Sweep
+
+HELP = "look at your own data and write a sweep for them that runs as it is"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="DATA",
+        help="a table (.csv, .tsv, .parquet, .arrow, a folder by save_to_disk), arrays (.npz, .safetensors) or a folder "
+        "of images",
+    )
+    parser.add_argument(
+        "--label", metavar="COLUMN", help="the column with the class; of arrays, the array (default: y)"
+    )
+    parser.add_argument("--client", metavar="COLUMN", help="the column that says whose it is (default: they are dealt)")
+    parser.add_argument("--group", metavar="COLUMN", help="the column with the client's group")
+    parser.add_argument(
+        "--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for"
+    )
+    parser.add_argument("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
+    parser.add_argument("--force", action="store_true", help="replace the sweep file if there is one")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Write the sweep file; return the exit code. Raises ConfigError, and then nothing was written."""
+    from datasets.federation import DataError
+    from datasets.look import look
+    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.config.new_sweep import new_sweep
+
+    output: Path = options.output
+    if problem := _unwritable(output, options.force):
+        raise ConfigError([ConfigProblem(problem, file="--output")])
+    source: Path = options.file.expanduser()
+    try:
+        found = look(source, options.label, options.client, options.group, options.layout)
+        relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
+        text = new_sweep(found, relative, source.resolve().stem)
+    except (DataError, ValueError) as error:
+        raise ConfigError([_problem(line) for line in str(error).split("\n")]) from error
+    sweep = _write(text, output)
+    _say(found, sweep, output)
+    return FINISHED
+
+
+def _problem(sentence: str) -> ConfigProblem:
+    """The problem for a sentence that may begin with the option, or the field of a source, that it is about."""
+    from orchestrator.config.errors import ConfigProblem
+
+    place, colon, rest = sentence.partition(": ")
+    if not colon or " " in place or not place.startswith(("--", "data.")):
+        return ConfigProblem(sentence, file="new")
+    return ConfigProblem(rest, file=place if place.startswith("--") else "new")
+
+
+def _unwritable(output: Path, force: bool) -> str:
+    """Why the sweep file cannot be written; empty if it can."""
+    if output.is_dir():
+        return f"{output} is a folder; name a file in it, such as {output / 'sweep.yaml'}"
+    if output.exists() and not force:
+        return f"{output} exists already; name another file, or add --force to replace it"
+    if not output.absolute().parent.is_dir():
+        return f"the folder {output.parent} does not exist"
+    return "" if os.access(output.absolute().parent, os.W_OK) else f"the folder {output.parent} cannot be written to"
+
+
+def _write(text: str, output: Path) -> Sweep:
+    """Check the sweep where it will be, as ``fedpriv run`` would, and write it; nothing is left of one that is refused."""
+    from dataclasses import replace
+
+    from orchestrator.cluster.data_checks import data_problems
+    from orchestrator.config.errors import ConfigError
+    from orchestrator.config.sweep_file import load_sweep
+
+    draft = output.with_name(f".{output.name}.new")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        sweep = load_sweep(draft)
+        if problems := data_problems(sweep, download=False):
+            raise ConfigError(problems)
+        draft.replace(output)
+    except ConfigError as refusal:
+        raise ConfigError(replace(one, file="new", line=None) for one in refusal.problems) from refusal
+    finally:
+        draft.unlink(missing_ok=True)
+    return replace(sweep, path=output)
+
+
+def _say(found: Look, sweep: Sweep, output: Path) -> None:
+    run = sweep.runs[0]
+    print("\n".join(found.found))
+    print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
+    print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
+    print(f"      fedpriv run {output}             runs it")

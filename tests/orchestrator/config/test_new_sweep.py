@@ -1,0 +1,98 @@
+"""The sweep that `fedpriv new` writes: valid whatever was found, and divided so that every purpose has examples."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.look import Look
+from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
+from orchestrator.config.run import trial_id
+from orchestrator.config.schema import sweep_schema
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.config.yaml_reader import read
+
+
+def found(counts: dict[str, int], clients: dict[str, int] | None = None, **changed: object) -> Look:
+    fields = {"label": "outcome"} | ({"client": "hospital"} if clients else {})
+    held: dict[str, object] = {
+        "source": "table",
+        "fields": fields,
+        "remarks": {},
+        "shape": (5,),
+        "counts": counts,
+        "clients": clients or {},
+        "one_class": (),
+        "found": ("patients.csv: some rows",),
+    }
+    return Look(**(held | changed))  # type: ignore[arg-type]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(4, 40_000), min_size=2, max_size=5))
+def test_dealt_examples_serve_every_purpose(counts):
+    look = found({str(i): count for i, count in enumerate(counts)})
+    if look.examples < 60:
+        return
+    chosen = sizes(look)
+    tests = round(0.3 * look.examples)
+    left = look.examples - tests - chosen.shadow
+    assert 2 <= chosen.clients <= MOST_CLIENTS
+    assert chosen.each is None or chosen.each == MOST_EACH <= left // chosen.clients
+    assert left // chosen.clients >= 15
+    assert 0 < chosen.shadow < left
+    assert chosen.smallest > 0
+
+
+@settings(max_examples=30)
+@given(
+    st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),
+    st.sampled_from(["null", "1e3", "yes", "a: b", "#x", "- y", "*z", "it's", '"', "ä ö", "01", "{a}", "x,y"]),
+)
+def test_any_name_of_a_column_or_file_survives(name, column):
+    look = found({"a": 100, "b": 200}, fields={"label": column, "drop": [column, name]})
+    text = new_sweep(look, f"../{column}.csv", name)
+    data = read(text, "x.yaml").value["base"]["data"]
+    assert (data["label"], data["drop"], data["path"]) == (column, [column, name], f"../{column}.csv")
+
+
+def test_the_file_is_a_sweep_with_comments(tmp_path):
+    from jsonschema import Draft202012Validator
+
+    for number, look in enumerate(
+        (
+            found({"a": 100, "b": 200}),
+            found({"a": 100_000, "b": 200_000}),
+            found({"a": 100, "b": 200}, {"n": 90, "s": 200, "e": 3, "w": 7}, one_class=("n", "e")),
+            found({"a": 50, "b": 50}, source="image_folder", shape=(3, 32, 32), fields={"layout": "class"}),
+            found({"a": 50, "b": 50}, source="arrays", shape=(1, 8, 8), fields={"x": "x", "y": "y"}),
+        )
+    ):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(new_sweep(look, "patients.csv", "my patients (2)"))
+        sweep = load_sweep(path)
+        assert sweep.name == "my-patients-2"
+        assert len({trial_id(run) for run in sweep.runs}) == 6
+        assert max(map(len, path.read_text().splitlines())) <= 120
+        assert path.read_text().count("#") > 10
+        assert Draft202012Validator(sweep_schema()).is_valid(read(path.read_text(), "x.yaml").value)
+
+
+def test_small_clients_and_clients_of_one_class_are_named():
+    text = new_sweep(found({"a": 100, "b": 200}, {"n": 90, "s": 200, "e": 3}, one_class=("n", "e")), "x.csv", "x")
+    assert "too small: e; of one class, so that the label tells whose an example is: n" in text
+    assert "split: {name: natural, too_few: leave_out, min_examples: 5, one_class: keep}" in text
+    assert "clients: 2 " in text
+
+
+@pytest.mark.parametrize(
+    ("look", "sentence"),
+    [
+        (found({"a": 20, "b": 20}), "40 different examples .* are too few"),
+        (found({"a": 50, "b": 50}, {"n": 98, "s": 2}), "1 of 2 clients have 10 examples or more"),
+    ],
+)
+def test_too_little_to_begin_with(look, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        new_sweep(look, "x.csv", "x")

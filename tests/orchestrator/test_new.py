@@ -1,0 +1,111 @@
+"""``fedpriv new`` as a command: it writes a sweep that runs, or says why not and writes nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.config.sweep_file import load_sweep
+from tests.support.command import fedpriv
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> Path:
+    """Four hospitals with 100 patients each, in a folder beside the one of the sweep file."""
+    draw = random.Random(0)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "work").mkdir()
+    path = tmp_path / "data" / "patients.csv"
+    lines = ["id,age,sex,pressure,hospital,outcome"]
+    for i in range(400):
+        age, pressure = draw.randint(20, 90), round(draw.gauss(120, 15), 1)
+        outcome = "ill" if age + draw.gauss(0, 10) > 60 else "well"
+        lines.append(f"{i},{age},{draw.choice('fm')},{pressure},{['north', 'south', 'east', 'west'][i % 4]},{outcome}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("options", [[], ["--client", "hospital"]])
+def test_a_table_becomes_a_sweep(patients, tmp_path, capsys, options):
+    output = tmp_path / "work" / "sweep.yaml"
+    assert main(["new", str(patients), "--label", "outcome", *options, "--output", str(output)]) == 0
+    said = capsys.readouterr().out
+    assert "patients.csv: 400 rows, 6 columns" in said
+    assert "label outcome: 2 classes: ill" in said
+    assert f"next: fedpriv run {output} --dry-run" in said
+    assert "path: ../data/patients.csv" in output.read_text()
+    assert [one.name for one in output.parent.iterdir()] == ["sweep.yaml"]
+    sweep = load_sweep(output)
+    assert len(sweep.runs) == 6
+    assert data_problems(sweep, download=False) == []
+    run = sweep.runs[0]
+    assert (run.split.name, run.data.config.clients) == (("natural", 4) if options else ("dirichlet", 7))
+
+
+@pytest.mark.slow
+def test_what_was_written_runs(patients, tmp_path):
+    output = tmp_path / "work" / "sweep.yaml"
+    assert main(["new", str(patients), "--label", "outcome", "--client", "hospital", "--output", str(output)]) == 0
+    sets = ("base.rounds=2", "base.attacks.shadow_mia.every=2", "base.attacks.calibrated_mia.replicas=2")
+    seeds = "sweep.seed.grid_search=[0]"
+    done = fedpriv(output, tmp_path / "results", *(word for one in (*sets, seeds) for word in ("--set", one)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for measured in ("accuracy", "SIA", "calibrated"):
+        assert measured in done.stdout
+
+
+def test_rows_that_the_file_says_are_for_testing_are(patients, tmp_path):
+    first, *lines = patients.read_text().splitlines()
+    rows = [f"{line},{'test' if i % 3 == 0 else 'train'}" for i, line in enumerate(lines)]
+    patients.write_text("\n".join([f"{first},fold", *rows]) + "\n")
+    output = tmp_path / "work" / "sweep.yaml"
+    assert main(["new", str(patients), "--label", "outcome", "--output", str(output)]) == 0
+    assert "part: fold" in output.read_text()
+    assert "test_share" not in output.read_text()
+
+
+def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
+    output = tmp_path / "work" / "sweep.yaml"
+    output.write_text("mine")
+    command = ["new", str(patients), "--label", "outcome", "--output", str(output)]
+    assert main(command) == 2
+    assert "exists already; name another file, or add --force" in capsys.readouterr().err
+    assert output.read_text() == "mine"
+    assert main([*command, "--force"]) == 0
+    assert output.read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--label", "outcom"], "--label: patients.csv has no column 'outcom'. Did you mean 'outcome'?"),
+        (["--label", "pressure"], "--label: column 'pressure' is continuous"),
+        ([], "--label: is missing"),
+        (["--label", "outcome", "--output", "nowhere/sweep.yaml"], "--output: the folder nowhere does not exist"),
+        (["--label", "outcome", "--output", "."], "--output: . is a folder"),
+    ],
+)
+def test_what_is_refused_writes_nothing(patients, tmp_path, capsys, monkeypatch, options, sentence):
+    monkeypatch.chdir(tmp_path / "work")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["new", str(patients), *options]) == 2
+    shown = capsys.readouterr()
+    assert sentence in shown.err
+    assert "nothing was written" in shown.err
+    assert "Traceback" not in shown.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_only_the_reader_notices_is_refused_too(patients, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path / "work")
+    text = patients.read_text().splitlines()
+    text[7] = text[7].replace(",f,", ",7,").replace(",m,", ",7,")  # a number among texts
+    patients.write_text("\n".join(text) + "\n")
+    assert main(["new", str(patients), "--label", "outcome"]) == 2
+    said = capsys.readouterr().err
+    assert "column 'sex' mixes numbers and texts" in said
+    assert list((tmp_path / "work").iterdir()) == []

@@ -1,0 +1,137 @@
+"""The page on own data, followed word by word: its first steps, and each kind of bad input with what is said about it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from orchestrator.cli import main
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.sweep_file import load_sweep
+from tests.support.pages import page
+
+PAGE = "docs/own_data.md"
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+SWEEP = """
+name: own
+base:
+  rounds: 1
+  data: {{{data}}}
+  model: mlp
+  attacks: [{{name: shadow_mia, every: 1}}]
+"""
+Cells = dict[tuple[int, str], str]
+
+
+def test_the_first_steps_of_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = page(PAGE)
+    (steps,) = PYTHON.findall(text)
+    exec(compile(steps, PAGE, "exec"), {})
+    commands = [line.strip() for line in text.splitlines() if line.startswith("    fedpriv ")]
+    assert commands[:2] == ["fedpriv new cancer.csv --label target", "fedpriv run sweep.yaml"]
+    assert main(commands[0].split()[1:]) == 0
+    told = text.split("<!-- output of new -->\n")[1].split("<!-- end of output -->")[0]
+    assert capsys.readouterr().out.splitlines() == [line[4:] for line in told.splitlines()]
+    sweep = load_sweep(Path("sweep.yaml"))
+    assert data_problems(sweep, download=False) == []
+
+
+def test_the_images_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    for i in range(120):
+        folder = tmp_path / "pets" / ("anna", "ben")[i % 2] / ("cat", "dog", "owl")[i % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 255, (80, 70, 3), np.uint8)).save(folder / f"{i}.png")
+    assert main(["new", "pets", "--layout", "client/class"]) == 0
+    run = load_sweep(Path("sweep.yaml")).runs[0]
+    assert (run.split.name, run.data.config.clients, tuple(run.data.config.size)) == ("natural", 2, (32, 32))
+    (tmp_path / "pets" / "anna").rename(tmp_path / "one")
+    assert main(["new", "one", "--output", "pets.yaml"]) == 0
+
+
+def table(cells: Cells | None = None, again: tuple[int, ...] = ()) -> str:
+    """A table of three hospitals; ``cells`` are changed, and the rows ``again`` stand at its end once more."""
+    names = ["age", "sex", "hospital", "outcome"]
+    lines = [[str(20 + i * 0.5), "fm"[i % 2], "nse"[i % 3], "iwww"[i // 3 % 4]] for i in range(120)]
+    for line in lines:
+        line[3] = {"i": "ill", "w": "well"}[line[3]]
+    for (row, name), cell in (cells or {}).items():
+        lines[row][names.index(name)] = cell
+    lines += [lines[row] for row in again]
+    return "\n".join(",".join(line) for line in [names, *lines]) + "\n"
+
+
+def said(folder: Path, text: str, fields: str, path: str = "patients.csv", shadow: int = 30) -> str:
+    """What is said about a table, by the loader or by the checks of the data."""
+    (folder / "patients.csv").write_text(text)
+    return checked(folder, f"name: table, path: {path}, shadow_size: {shadow}, {fields}")
+
+
+def checked(folder: Path, data: str) -> str:
+    """What is said about a sweep file with this section ``data``."""
+    (folder / "sweep.yaml").write_text(SWEEP.format(data=data))
+    try:
+        return "\n".join(map(str, data_problems(load_sweep(folder / "sweep.yaml"), download=False)))
+    except ConfigError as refusal:
+        return str(refusal)
+
+
+DEALT = "label: outcome, clients: 3, split: dirichlet"
+NATURAL = "label: outcome, client: hospital, clients: 3, split: natural"
+ILL: Cells = {(row, "outcome"): "ill" for row in range(120)}
+BAD: dict[str, dict[str, Any]] = {
+    "the label column is not there": {"text": table(), "fields": DEALT.replace("outcome", "outcom")},
+    "the label is a quantity": {"text": table(), "fields": DEALT.replace("outcome", "age")},
+    "the label is always the same": {"text": table(ILL), "fields": DEALT},
+    "numbers and texts in one column": {"text": table({(6, "age"): "old"}), "fields": DEALT},
+    "a cell is empty (or NA, NaN, null, ?)": {"text": table({(6, "age"): "NA"}), "fields": DEALT},
+    "a number is infinite": {"text": table({(6, "age"): "inf"}), "fields": DEALT},
+    "rows repeat each other": {"text": table(again=(3, 4)), "fields": DEALT},
+    "a client with one class": {
+        "text": table({key: value for key, value in ILL.items() if key[0] % 3 == 0}),
+        "fields": NATURAL,
+    },
+    "a client with one example": {"text": table({(5, "hospital"): "tiny"}), "fields": NATURAL},
+    "more clients than there are": {"text": table(), "fields": NATURAL.replace("3", "9")},
+    "the shadow set takes all examples": {"text": table(), "fields": DEALT, "shadow": 100},
+    "the file is not there": {"text": table(), "fields": DEALT, "path": "patient.csv"},
+}
+OTHERS = {"no header line", "images of several sizes"}
+
+
+def rows() -> dict[str, str]:
+    """By what is wrong, what the page says that fedpriv says."""
+    section = page(PAGE).split("| what is wrong |")[1]
+    return dict(re.findall(r"^\| ([^|]+) \| `([^`]+)` \|", section, re.MULTILINE))
+
+
+def test_every_row_of_the_page_is_tried() -> None:
+    assert set(rows()) == set(BAD) | OTHERS
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_refused_as_the_page_says(tmp_path, what) -> None:
+    assert rows()[what] in said(tmp_path, **BAD[what])
+
+
+def test_a_table_without_a_header_line(tmp_path, capsys) -> None:
+    (tmp_path / "t.csv").write_text("20.0,3,4\n20.5,6,7\n")
+    assert main(["new", str(tmp_path / "t.csv"), "--label", "x"]) == 2
+    assert rows()["no header line"] in capsys.readouterr().err
+
+
+def test_images_of_several_sizes(tmp_path) -> None:
+    for i in range(40):
+        folder = tmp_path / "pets" / ("cat", "dog")[i % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8 if i else 9), i).save(folder / f"{i:02d}.png")
+    found = checked(tmp_path, "name: image_folder, path: pets, clients: 2, shadow_size: 4, split: dirichlet")
+    assert rows()["images of several sizes"] in found
