@@ -19,9 +19,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from datasets.components import Config, components
+from orchestrator.config.contracts import owed
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import SLOTS
-from tests.support.contracts import owed
 from tests.support.slot_components import FOLDERS, chosen, described, every_component
 
 # What every component declares

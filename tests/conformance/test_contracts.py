@@ -20,7 +20,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from attacks.interfaces import Attack
 from datasets.components import components
-from tests.support.contracts import Declared, contracts, declared, owed
+from orchestrator.config.contracts import Declared, contracts, declared, owed
 from tests.support.slot_components import EVERY, FOLDERS, every_component
 
 ROOT = Path(__file__).parents[2]
