@@ -76,7 +76,9 @@ def loaded(folder: str) -> dict[str, ModuleType]:
         try:
             module = one.load()
         except (Exception, SystemExit) as error:  # another's code may raise anything
-            _reasons[room(folder), one.name] = f"{one.name} of {one.origin} cannot be imported: {cause(error)}"
+            why = cause(error)
+            own = why if why.startswith(one.origin) else f"{one.origin}: {why}"
+            _reasons[room(folder), one.name] = f"{own}; so {one.name} cannot be imported"
             continue
         if hasattr(module, "Config"):
             modules.setdefault(one.name, module)

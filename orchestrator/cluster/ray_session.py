@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cluster.placement import Placement
+from orchestrator.cluster.sent_code import sent_along
 
 # Ray's own settings for starting it on one machine.
 LOCAL_RAY = {
@@ -84,7 +85,8 @@ def ray_session(address: str | None, place: Placement) -> Iterator[list[dict[str
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
     try:
         if joined and joined != "local":
-            ray.init(address=joined, **quiet)
+            with sent_along() as code:
+                ray.init(address=joined, **code, **quiet)
         else:
             cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
             _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)

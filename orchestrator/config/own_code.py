@@ -1,7 +1,7 @@
 """Own code beside a sweep file: what its ``code:`` names becomes importable and its components are offered.
 
     code/                     `code: code` in the sweep file; or a list of folders and files
-      attacks/foo.py          a component of the slot attacks: the sub-folder is named like the slot, or like our folder
+      attacks/foo.py          a component of the slot attacks: its folder is named like the slot, or like our folder
       attacks/_helpers.py     a helper, imported by `from ._helpers import ...`
       bar.py                  a component, too, if it says `SLOT = "aggregation"`
       nets.py                 anything else can be imported as it is: `model: {name: "nets:Net"}`
@@ -10,7 +10,7 @@
 A component is imported as ``fedpriv_code.<folder>.<file>`` (in a package: by its own name), in every process alike, so
 that what it defines travels between processes. Nothing is put on Python's path: a finder knows exactly these names.
 Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined, the
-files are sent along (`orchestrator.config.sent_code`).
+files are sent along (`orchestrator.cluster.sent_code`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from datasets.components import components, forget, own_components, presets
 from datasets.foreign import Offer, room
 from orchestrator import CHECKOUT
 from orchestrator.config.contracts import owed
+from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.own_files import Found, FoundComponent, look_into
 from orchestrator.config.slots import SLOTS
 
@@ -145,6 +146,17 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     if problems:
         _remove()
     return problems
+
+
+def install_named(names: Sequence[str]) -> None:
+    """Install what the option ``--code`` names, relative to the working folder.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    problems = install(own_paths(Path.cwd(), names))
+    if problems:
+        raise ConfigError([ConfigProblem(sentence, file="--code") for sentence in problems])
 
 
 def install_here() -> None:

@@ -69,6 +69,8 @@ def look_into(path: Path, slots: Mapping[str, str]) -> Found:
     found = Found()
     if path.is_file():
         _file(path, slots, found)
+    elif path.name in slots:
+        _folder(path, "", slots, found)
     else:
         package = path.name if (path / "__init__.py").is_file() else ""
         if package:

@@ -16,11 +16,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--help", "-h", nargs="?", const="", dest="asked", help="--help NAME shows the fields of the component, too"
     )
+    parser.add_argument("--code", action="append", default=[], help="a folder or file of own components to list, too")
 
 
 def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
     from orchestrator.config.listing import listing
+    from orchestrator.config.own_code import install_named
 
+    install_named(options.code)
     print(listing(options.asked or options.name))
     return FINISHED
