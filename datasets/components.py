@@ -3,7 +3,7 @@
 A run is made of slots (data, model, training, ...). Each slot is a package, and each of its modules that defines a
 class ``Config`` is one component, named after the file. There is no list to edit: adding a file adds a component. A
 module whose name begins with an underscore is a helper of the slot and is never imported by the discovery. Components
-may also lie outside the checkout (`datasets.foreign`).
+may also lie outside the checkout (`datasets.outside`).
 
 The functions that a component must or may have are stated in a `Protocol`, the slot's contract, which the slot's
 package lists in ``CONTRACTS``. A component must define what is abstract in the contract; for everything else, the
@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from datasets import foreign
+from datasets import outside
 
 Contract = TypeVar("Contract", covariant=True)
 Fields = TypeVar("Fields", covariant=True)
@@ -212,8 +212,8 @@ def components(folder: str) -> dict[str, ModuleType]:
     Args:
         folder: the slot's package, for example ``"algorithms.clustering"``.
     """
-    outside = foreign.loaded(folder)
-    return own_components(folder) | {name: outside[name] for name in sorted(outside.keys() - own_components(folder))}
+    own, others = own_components(folder), outside.loaded(folder)
+    return own | {name: others[name] for name in sorted(others.keys() - own.keys())}
 
 
 @cache

@@ -23,23 +23,33 @@ from orchestrator.report import write_report
 from orchestrator.report.data import NoResultsError
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.tuned import tuned_sentences
+from orchestrator.results.fingerprints import DataHashes
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim, obstacle
-from orchestrator.results.provenance import commit, origin
+from orchestrator.results.provenance import origin
 from orchestrator.results.tables import write_trials
+from orchestrator.scheduling.earlier import REPEAT, Earlier, earlier_results
 from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_rows, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
+from orchestrator.tracking.retired import retire
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
 
+SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
 def run(
-    path: Path, sets: Sequence[str], results: Path, address: str | None, tracking_uri: str | None, dry: bool
+    path: Path,
+    sets: Sequence[str],
+    results: Path,
+    address: str | None,
+    tracking_uri: str | None,
+    dry: bool,
+    repeat_changed: bool = False,
 ) -> int:
     """Run the sweep in ``path``, or resume it.
 
@@ -50,6 +60,7 @@ def run(
         address: a Ray cluster to join; None for RAY_ADDRESS or this machine.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
         dry: print the plan and start nothing.
+        repeat_changed: run trials again that ran with other code or data than today's.
 
     Returns:
         The exit code, see `orchestrator.exit_codes`.
@@ -64,19 +75,24 @@ def run(
     remote = address or os.environ.get("RAY_ADDRESS")
     if not remote:
         problems += _misfit(sweep, place, local_nodes(place))
-    problems += data_problems(sweep, download=not problems and not dry)
+    hashes = DataHashes()
+    problems += data_problems(sweep, download=not problems and not dry, loaded=hashes.add)
+    if repeat_changed and sweep.space:
+        problems.append(ConfigProblem(SEARCH_REPEATS, file=REPEAT))
     if problems:
         raise ConfigError(problems)
     search = _search(sweep, folder)
     trials = search.replay() if search else trial_specs(sweep)
+    earlier = earlier_results(folder, trials, hashes, sweep.tune, repeat_changed)
     if dry:
         from orchestrator.dry_run import plan
 
         ahead = search.ahead() if search else []
-        missing = [*remaining_trials(folder, trials, sweep.tune), *ahead]
-        Console(highlight=False).print(plan(sweep, [*trials, *ahead], missing, place))
+        missing = [*earlier.remaining(trials, remaining_trials(folder, trials, sweep.tune)), *ahead]
+        shown = plan(sweep, [*trials, *ahead], missing, place)
+        Console(highlight=False).print(*earlier.sentences(len(trials)), shown, sep="\n")
         return FINISHED
-    return _run(sweep, folder, trials, place, address, tracking_uri, search)
+    return _run(sweep, folder, trials, place, address, tracking_uri, search, earlier, hashes)
 
 
 def _search(sweep: Sweep, folder: Folder) -> Search | None:
@@ -95,14 +111,18 @@ def _run(
     address: str | None,
     uri: str | None,
     search: Search | None,
+    earlier: Earlier,
+    hashes: DataHashes,
 ) -> int:
     tune_environment(os.environ)
-    missing = remaining_trials(folder, trials, sweep.tune)
+    missing = earlier.remaining(trials, remaining_trials(folder, trials, sweep.tune))
     undrawn = len(search.ahead()) if search else 0
     screen = Screen(len(missing) + undrawn)
+    for sentence in earlier.sentences(len(trials)):
+        screen.say(sentence)
     if not missing and not undrawn:
         with _claim_folder(folder, sweep):
-            screen.say(f"all {len(trials)} trials are complete; nothing was trained")
+            screen.say(earlier.all_complete(len(trials)))
             tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
             code = _close(sweep, folder, trials, screen)
             tracker.reconcile(folder.path)
@@ -114,7 +134,9 @@ def _run(
             for sentence in _ready(sweep, folder, place, nodes):
                 screen.say(sentence)
             with _claim_folder(folder, sweep):
-                return _train(sweep, folder, trials, missing, place, nodes, screen, uri, search)
+                if warning := retire(folder, uri, earlier.set_back(folder)):
+                    screen.say(warning)
+                return _train(sweep, folder, trials, missing, place, nodes, screen, uri, search, hashes)
     except ClusterError as error:
         raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
 
@@ -146,6 +168,7 @@ def _train(
     screen: Screen,
     uri: str | None,
     search: Search | None,
+    hashes: DataHashes,
 ) -> int:
     if len(missing) < len(trials):
         total = search.samples if search else len(trials)
@@ -158,7 +181,7 @@ def _train(
     write_trials(folder, trial_rows(folder, trials))
     with screen:
         try:
-            for sentence in run_trials(sweep, folder, missing, place, nodes, progress, commit(), search):
+            for sentence in run_trials(sweep, folder, missing, place, nodes, progress, hashes, search):
                 screen.say(sentence)
         except (KeyboardInterrupt, StallError, WriteError) as error:
             with suppress(WriteError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from algorithms.interfaces import Run
@@ -15,12 +16,15 @@ from orchestrator.trial.federation import federation_key, partition_seed
 from orchestrator.trial.random_streams import stream
 
 
-def data_problems(sweep: Sweep, download: bool) -> list[ConfigProblem]:
+def data_problems(
+    sweep: Sweep, download: bool, loaded: Callable[[Component[Any, Any], Source], None] | None = None
+) -> list[ConfigProblem]:
     """The reasons why the data cannot be loaded or partitioned as the trials of the sweep ask.
 
     Args:
         sweep: the sweep.
         download: download missing data sets that can be downloaded.
+        loaded: is called with every data set that could be loaded.
     """
     sources: dict[str, Source | str] = {}
     found: dict[str, ConfigProblem] = {}
@@ -28,7 +32,9 @@ def data_problems(sweep: Sweep, download: bool) -> list[ConfigProblem]:
     for run in sweep.runs:
         key = repr((run.data.name, _place(run.data.config)))
         if key not in sources:
-            sources[key] = _load(run.data, sweep, download)
+            found_there = sources[key] = _load(run.data, sweep, download)
+            if loaded and isinstance(found_there, Source):
+                loaded(run.data, found_there)
         source = sources[key]
         short = _sentences(run, source)
         partition = repr((federation_key(run, sweep.data_root), run.attacks))

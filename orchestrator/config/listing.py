@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from datasets.components import components, presets, readable
-from datasets.foreign import broken, offers, why_not
+from datasets.outside import broken, offers, why_not
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.config.slots import SLOTS, Slot
 

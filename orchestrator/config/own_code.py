@@ -27,10 +27,10 @@ from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from datasets import foreign
+from datasets import outside
 from datasets.components import Config as BaseConfig
 from datasets.components import components, forget, own_components, presets
-from datasets.foreign import Offer, room
+from datasets.outside import Offer, room
 from orchestrator import CHECKOUT
 from orchestrator.config.contracts import owed
 from orchestrator.config.errors import ConfigError, ConfigProblem
@@ -139,7 +139,7 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     assert _now.finder
     sys.meta_path.append(_now.finder)
     importlib.invalidate_caches()
-    foreign.offer(_offers(found), {(one.room, one.name): one.why_not for part in found for one in part.strangers})
+    outside.offer(_offers(found), {(one.room, one.name): one.why_not for part in found for one in part.strangers})
     forget()
     os.environ[VARIABLE] = json.dumps([str(path) for path in wanted])
     problems = [*_taken(), *_broken(found)] if check else []
@@ -181,7 +181,7 @@ def _remove() -> None:
         sys.meta_path.remove(_now.finder)
     os.environ.pop(VARIABLE, None)
     _now = OwnCode()
-    foreign.offer({})
+    outside.offer({})
     forget()
 
 
@@ -265,7 +265,7 @@ def _taken() -> list[str]:
         own = own_components(slot.folder)
         short = {name: module for module in own for name in getattr(own[module], "PRESETS", {})}
         seen: dict[str, str] = {}
-        for one in foreign.offers(slot.folder):
+        for one in outside.offers(slot.folder):
             ours = own.get(one.name) or own.get(short.get(one.name, ""))
             place = Path(str(ours.__file__)).relative_to(CHECKOUT) if ours else None
             other = f"{place} of fedpriv" if place else seen.get(one.name)
@@ -284,7 +284,7 @@ def _broken(found: Sequence[Found]) -> list[str]:
         folder = ROOMS[one.room].folder
         module = components(folder).get(one.name)
         if module is None:
-            problems.append(foreign.why_not(folder, one.name) or f"{one.path} is no component")
+            problems.append(outside.why_not(folder, one.name) or f"{one.path} is no component")
         else:
             problems += [f"{one.path}: {problem}" for problem in lacks(folder, module)]
     for slot in SLOTS:

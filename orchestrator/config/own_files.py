@@ -42,7 +42,7 @@ class Found:
         modules: modules and packages that can be imported, by name.
         folders: the sub-folders of slots, each with its room.
         problems: what is wrong, as sentences.
-        state: a hash of all names and contents.
+        state: a hash of all names and contents, the same wherever the files lie.
     """
 
     components: list[FoundComponent] = field(default_factory=list)
@@ -87,7 +87,7 @@ def look_into(path: Path, slots: Mapping[str, str]) -> Found:
     ]
     digest = hashlib.blake2b(digest_size=16)
     for file in python_files(found.parts):
-        digest.update(f"{file}\0".encode() + file.read_bytes() + b"\0")
+        digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
     found.state = digest.hexdigest()
     return found
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from algorithms.core.configs import CurvatureConfig
 from algorithms.interfaces import Run
 from datasets.components import Component, Config, components, presets
-from datasets.foreign import why_not
+from datasets.outside import why_not
 from orchestrator.config.adversary import sight_problems
 from orchestrator.config.errors import (
     ConfigError,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets import foreign
+from datasets import outside
 from datasets.components import components, forget
 from orchestrator.config import own_code
 from orchestrator.config.errors import ConfigError
@@ -164,7 +164,7 @@ def test_what_own_code_defines_reaches_a_process_that_knows_only_the_variable(be
         ("attacks/bad.py", "import nump\nclass Config: ...\n", "{file}, line 1: ModuleNotFoundError: No module named 'nump'"),
         ("attacks/bad.py", "\n\nraise SystemExit(3)\nclass Config: ...\n", "{file}, line 3: SystemExit: 3; so bad cannot"),
         ("attacks/bad.py", "def f(:\n", "{file}, line 1: SyntaxError: invalid syntax"),
-        ("attacks/bad.py", ATTACK.replace("(SlotConfig)", ""), "{file}: Config must be a class that extends datasets.components.Config"),
+        ("attacks/bad.py", ATTACK.replace("(SlotConfig)", ""), "{file}: Config must be a class that extends datasets."),
         ("attacks/bad.py", ATTACK.replace("def conclude", "def finish"), "{file}: defines no conclude(config, seen), which"),
         ("attacks/bad.py", ATTACK.replace('"updates",', '"all",'), "{file}: KINDS must be a tuple of 'models', 'updates'"),
         ("privacy/bad.py", AGGREGATION, "{file}: defines no bound(config, norms), release(config, params, received, noise)"),
@@ -220,10 +220,10 @@ def guests(tmp_path, monkeypatch) -> Iterator[Path]:
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
-    foreign.installed.cache_clear()
+    outside.installed.cache_clear()
     yield folder
     monkeypatch.undo()
-    foreign.installed.cache_clear()
+    outside.installed.cache_clear()
     forget()
 
 
