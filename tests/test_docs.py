@@ -66,7 +66,7 @@ def test_every_command_is_one_that_the_command_line_knows(arguments: str) -> Non
 
 def test_options_are_complete() -> None:
     help_text = {name: parser.format_help() for name, parser in _parser()._actions[-1].choices.items()}
-    assert set(help_text) == {"run", "report", "list", "ui"}
+    assert set(help_text) == {"run", "report", "list", "check", "ui"}
     known = {word for text in help_text.values() for word in re.findall(r"--[a-z-]+", text)} - {"--help"}
     told = set(re.findall(r"--[a-z-]+", "\n".join(code("README.md"))))
     assert known <= told

@@ -33,10 +33,10 @@ LAYERS = (
     ("orchestrator.results",),
     ("orchestrator.trial",),
     ("orchestrator.cluster", "orchestrator.tracking", "orchestrator.report"),
-    ("orchestrator.scheduling",),
+    ("orchestrator.scheduling", "orchestrator.conformance"),
     ("orchestrator.estimates",),
     ("orchestrator.dry_run",),
-    ("orchestrator.commands",),
+    ("orchestrator.commands", "orchestrator.checks"),
     ("orchestrator.subcommands",),
     ("orchestrator.cli",),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-ORDER = ("run", "report", "list", "ui")
+ORDER = ("run", "report", "list", "check", "ui")
 
 
 def subcommands() -> dict[str, ModuleType]:
