@@ -2,7 +2,8 @@
 
 A run is made of slots (data, model, training, ...). Each slot is a package, and each of its modules that defines a
 class ``Config`` is one component, named after the file. There is no list to edit: adding a file adds a component. A
-module whose name begins with an underscore is a helper of the slot and is never imported by the discovery.
+module whose name begins with an underscore is a helper of the slot and is never imported by the discovery. Components
+may also lie outside the checkout (`datasets.outside`).
 
 The functions that a component must or may have are stated in a `Protocol`, the slot's contract, which the slot's
 package lists in ``CONTRACTS``. A component must define what is abstract in the contract; for everything else, the
@@ -21,6 +22,8 @@ from types import ModuleType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
+
+from datasets import outside
 
 Contract = TypeVar("Contract", covariant=True)
 Fields = TypeVar("Fields", covariant=True)
@@ -227,11 +230,18 @@ class Completed:
 
 @cache
 def components(folder: str) -> dict[str, ModuleType]:
-    """Return the components of a slot by name, in alphabetical order.
+    """Return the components of a slot by name: those of its folder and those from outside, each in alphabetical order.
 
     Args:
         folder: the slot's package, for example ``"algorithms.clustering"``.
     """
+    own, others = own_components(folder), outside.loaded(folder)
+    return own | {name: others[name] for name in sorted(others.keys() - own.keys())}
+
+
+@cache
+def own_components(folder: str) -> dict[str, ModuleType]:
+    """Return the components that lie in the slot's folder in the checkout, by name, in alphabetical order."""
     package = importlib.import_module(folder)
     names = sorted(found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_"))
     modules = {name: importlib.import_module(f"{folder}.{name}") for name in names}
@@ -269,5 +279,5 @@ def presets(folder: str) -> dict[str, tuple[str, Preset]]:
 
 def forget() -> None:
     """Clear the caches, so that files that were added since the first look are found."""
-    for found in (components, complete, presets):
+    for found in (components, own_components, complete, presets):
         found.cache_clear()

@@ -26,14 +26,17 @@ from orchestrator.report import write_page, write_report
 from orchestrator.report.data import NoResultsError
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.tuned import tuned_sentences
+from orchestrator.results.fingerprints import DataHashes
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim, obstacle
-from orchestrator.results.provenance import commit, origin
+from orchestrator.results.provenance import origin
 from orchestrator.results.tables import write_trials
+from orchestrator.scheduling.earlier import REPEAT, Earlier, earlier_results
 from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_rows, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
 from orchestrator.tracking.failures import failure_lines
 from orchestrator.tracking.notebook_screen import screen_of
+from orchestrator.tracking.retired import retire
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.server import server_note, server_problem
 from orchestrator.tracking.tracker import Tracker
@@ -43,11 +46,18 @@ if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
+SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
 def run(
-    path: Path, sets: Sequence[str], results: Path, address: str | None, tracking_uri: str | None, dry: bool
+    path: Path,
+    sets: Sequence[str],
+    results: Path,
+    address: str | None,
+    tracking_uri: str | None,
+    dry: bool,
+    repeat_changed: bool = False,
 ) -> int:
     """Run the sweep in ``path``, or resume it.
 
@@ -58,6 +68,7 @@ def run(
         address: a Ray cluster to join; None for RAY_ADDRESS, a cluster that runs on this machine, or this machine alone.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
         dry: print the plan and start nothing.
+        repeat_changed: run trials again that ran with other code or data than today's.
 
     Returns:
         The exit code, see `orchestrator.exit_codes`.
@@ -65,10 +76,17 @@ def run(
     Raises:
         ConfigError: the input was refused, before any trial was started and any result was written.
     """
-    return run_sweep(load_sweep(path, sets), results, address, tracking_uri, dry)
+    return run_sweep(load_sweep(path, sets), results, address, tracking_uri, dry, repeat_changed)
 
 
-def run_sweep(sweep: Sweep, results: Path, address: str | None, tracking_uri: str | None, dry: bool) -> int:
+def run_sweep(
+    sweep: Sweep,
+    results: Path,
+    address: str | None,
+    tracking_uri: str | None,
+    dry: bool,
+    repeat_changed: bool = False,
+) -> int:
     """Run a sweep that was loaded, or resume it; arguments, exit code and errors as in `run`."""
     folder = Folder(results.expanduser().absolute() / sweep.name)
     place = _common_placement(sweep, trial_specs(sweep))
@@ -80,19 +98,24 @@ def run_sweep(sweep: Sweep, results: Path, address: str | None, tracking_uri: st
         problems += _misfit(sweep, place, local_nodes(place))
     if not problems:
         _announce(sweep, target, tracking_uri, dry)
-    problems += data_problems(sweep, download=not problems and not dry)
+    hashes = DataHashes()
+    problems += data_problems(sweep, download=not problems and not dry, loaded=hashes.add)
+    if repeat_changed and sweep.space:
+        problems.append(ConfigProblem(SEARCH_REPEATS, file=REPEAT))
     if problems:
         raise ConfigError(problems)
     search = _search(sweep, folder)
     trials = search.replay() if search else trial_specs(sweep)
+    earlier = earlier_results(folder, trials, hashes, sweep.tune, repeat_changed)
     if dry:
         from orchestrator.dry_run import plan
 
         ahead = search.ahead() if search else []
-        missing = [*remaining_trials(folder, trials, sweep.tune), *ahead]
-        Console(highlight=False).print(plan(sweep, [*trials, *ahead], missing, place))
+        missing = [*earlier.remaining(trials, remaining_trials(folder, trials, sweep.tune)), *ahead]
+        shown = plan(sweep, [*trials, *ahead], missing, place)
+        Console(highlight=False).print(*earlier.sentences(len(trials)), shown, sep="\n")
         return FINISHED
-    return _run(sweep, folder, trials, place, target, tracking_uri, search)
+    return _run(sweep, folder, trials, place, target, tracking_uri, search, earlier, hashes)
 
 
 def _target(address: str | None) -> tuple[Target, list[ConfigProblem]]:
@@ -134,14 +157,18 @@ def _run(
     target: Target,
     uri: str | None,
     search: Search | None,
+    earlier: Earlier,
+    hashes: DataHashes,
 ) -> int:
     tune_environment(os.environ)
-    missing = remaining_trials(folder, trials, sweep.tune)
+    missing = earlier.remaining(trials, remaining_trials(folder, trials, sweep.tune))
     undrawn = len(search.ahead()) if search else 0
     screen = screen_of(len(missing) + undrawn)
+    for sentence in earlier.sentences(len(trials)):
+        screen.say(sentence)
     if not missing and not undrawn:
         with _claim_folder(folder, sweep):
-            screen.say(f"all {len(trials)} trials are complete; nothing was trained")
+            screen.say(earlier.all_complete(len(trials)))
             tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
             code = _close(sweep, folder, trials, screen)
             tracker.reconcile(folder.path)
@@ -157,7 +184,9 @@ def _run(
                 for sentence in _ready(sweep, folder, place, nodes):
                     screen.say(sentence)
                 with _claim_folder(folder, sweep):
-                    code = _train(sweep, folder, trials, missing, place, nodes, screen, uri, search)
+                    if warning := retire(folder, uri, earlier.set_back(folder)):
+                        screen.say(warning)
+                    code = _train(sweep, folder, trials, missing, place, nodes, screen, uri, search, hashes)
         except ClusterError as error:
             raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file="--address")]) from error
         except StallError as error:
@@ -194,6 +223,7 @@ def _train(
     screen: Screen,
     uri: str | None,
     search: Search | None,
+    hashes: DataHashes,
 ) -> int:
     if len(missing) < len(trials):
         total = search.samples if search else len(trials)
@@ -207,7 +237,7 @@ def _train(
     screen.stage = "starting the processes of the first trials"
     with screen:
         try:
-            for sentence in run_trials(sweep, folder, missing, place, nodes, progress, commit(), search):
+            for sentence in run_trials(sweep, folder, missing, place, nodes, progress, hashes, search):
                 screen.say(sentence)
         except (KeyboardInterrupt, StallError, WriteError) as error:
             with suppress(WriteError):

@@ -247,7 +247,7 @@ class Shown:
 
 def metrics() -> dict[str, Metric]:
     """Every declared metric by name, in the order of the summary."""
-    return _collected(tuple((folder, name) for folder in FOLDERS for name in components(folder)))
+    return _collected(tuple((folder, name, id(it)) for folder in FOLDERS for name, it in components(folder).items()))
 
 
 def metric(name: str) -> Metric:
@@ -316,10 +316,10 @@ def least_important(shown: list[Shown]) -> Shown:
 
 
 @cache
-def _collected(found_in: tuple[tuple[str, str], ...]) -> dict[str, Metric]:
-    """Metrics of the engine and of the components (folder, name), sorted by family. A name's first declaration counts."""
+def _collected(found_in: tuple[tuple[str, str, int], ...]) -> dict[str, Metric]:
+    """Metrics of the engine and of the components (folder, name, id), sorted by family. A name's first declaration counts."""
     found: dict[str, Metric] = {}
-    for one in (*ROUND_METRICS, *(one for folder, name in found_in for one in complete(folder, name).METRICS)):
+    for one in (*ROUND_METRICS, *(one for folder, name, _ in found_in for one in complete(folder, name).METRICS)):
         found.setdefault(one.name, one)
     order = {
         family: place for place, family in enumerate(dict.fromkeys((*FAMILIES, *(m.family for m in found.values()))))

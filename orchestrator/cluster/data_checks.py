@@ -6,6 +6,7 @@ A reader or a split that fails, or returns what it must not, is refused like the
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,15 @@ from orchestrator.trial.federation import federation_key, partition_seed
 from orchestrator.trial.random_streams import stream
 
 
-def data_problems(sweep: Sweep, download: bool) -> list[ConfigProblem]:
+def data_problems(
+    sweep: Sweep, download: bool, loaded: Callable[[Component[Any, Any], Source], None] | None = None
+) -> list[ConfigProblem]:
     """The reasons why the data cannot be loaded or partitioned as the trials of the sweep ask.
 
     Args:
         sweep: the sweep.
         download: download missing data sets that can be downloaded.
+        loaded: is called with every data set that could be loaded.
     """
     sources: dict[str, Source | str] = {}
     found: dict[str, ConfigProblem] = {}
@@ -37,7 +41,9 @@ def data_problems(sweep: Sweep, download: bool) -> list[ConfigProblem]:
     for run in sweep.runs:
         key = repr((run.data.name, _place(run.data.config)))
         if key not in sources:
-            sources[key] = _load(run.data, sweep.root_of(run), download)
+            read = sources[key] = _load(run.data, sweep.root_of(run), download)
+            if loaded and isinstance(read, Source):
+                loaded(run.data, read)
         source = sources[key]
         short = _sentences(run, source)
         partition = repr((federation_key(run, sweep.root_of(run)), run.attacks))

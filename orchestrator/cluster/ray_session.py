@@ -15,6 +15,7 @@ from typing import Any
 from orchestrator.cluster.address import ALONE, ClusterError, Target
 from orchestrator.cluster.connected import ALREADY, connected_nodes, is_connected
 from orchestrator.cluster.placement import Placement
+from orchestrator.cluster.sent_code import sent_along
 
 # Ray's own settings for starting it on one machine.
 LOCAL_RAY = {
@@ -103,7 +104,8 @@ def _connect(target: Target, place: Placement) -> None:
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
     if target.address is not None:
-        ray.init(address=target.address, **quiet)
+        with sent_along() as code:
+            ray.init(address=target.address, **code, **quiet)
         return
     cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
     _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)

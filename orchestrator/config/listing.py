@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from datasets.components import Config, components, presets, readable
+from datasets.outside import broken, offers, why_not
 from orchestrator.config.described_fields import PARTS, sweep_words
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.config.slots import SLOTS, Slot
@@ -29,10 +30,12 @@ def listing(name: str | None) -> str:
         return _part(name)
     found = [(slot, name) for slot in SLOTS if name in components(slot.folder)]
     found += [(slot, presets(slot.folder)[name][0]) for slot in SLOTS if name in presets(slot.folder)]
+    if not found and (reasons := [why for slot in SLOTS if (why := why_not(slot.folder, name))]):
+        raise ConfigError([ConfigProblem(reason, file="list") for reason in reasons])
     if not found:
         known = names()
         raise ConfigError([ConfigProblem(unknown_name(f"unknown component {name!r}", name, known), file="list")])
-    return "\n\n".join(_component(slot.key, own, components(slot.folder)[own]) for slot, own in found)
+    return "\n\n".join(_component(slot.key, slot.folder, own) for slot, own in found)
 
 
 def names() -> list[str]:
@@ -57,6 +60,8 @@ def _slot(slot: Slot) -> str:
     for name, (component, preset) in presets(slot.folder).items():
         fields = ", ".join(f"{field}: {value}" for field, value in preset.fields.items())
         headlines[name] = f"{preset.label}: {component} with {fields}"
+    headlines |= {one.name: f"{headlines.get(one.name, '')}  [from {one.origin}]" for one in offers(slot.folder)}
+    headlines |= broken(slot.folder)
     return "\n".join([slot.key, *(f"  {name:16} {headlines[name]}" for name in sorted(headlines))])
 
 
@@ -64,8 +69,10 @@ def _headline(module: ModuleType) -> str:
     return (module.__doc__ or "").strip().split("\n")[0]
 
 
-def _component(key: str, name: str, module: ModuleType) -> str:
-    lines = [f"{key}: {name}", textwrap.indent((module.__doc__ or "").strip(), "  "), "", "  fields"]
+def _component(key: str, folder: str, name: str) -> str:
+    module = components(folder)[name]
+    origin = [f"  from {one.origin}" for one in offers(folder) if one.name == name]
+    lines = [f"{key}: {name}", *origin, textwrap.indent((module.__doc__ or "").strip(), "  "), "", "  fields"]
     return "\n".join([*lines, *(_fields(module.Config) or ["    none"])])
 
 

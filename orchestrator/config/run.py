@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from algorithms.core.configs import CurvatureConfig
 from algorithms.interfaces import Run
 from datasets.components import Component, Config, components, presets
+from datasets.outside import why_not
 from orchestrator.config.adversary import sight_problems
 from orchestrator.config.errors import (
     ConfigError,
@@ -164,9 +165,11 @@ def _component(
     if not isinstance(name, str):
         return None, [ConfigProblem(f"must be one of {', '.join(names)}, got {format_value(name)}", (*key, "name"))]
     if name not in names:
-        sentence = unknown_name(f"unknown component {format_value(name)}", name, names)
-        if slot.by_path and "." in name:
-            sentence = f"{sentence}; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net"
+        sentence = why_not(slot.folder, name)
+        if not sentence:
+            sentence = unknown_name(f"unknown component {format_value(name)}", name, names)
+            if slot.by_path and "." in name:
+                sentence = f"{sentence}; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net"
         return None, [ConfigProblem(sentence, (*key, "name"))]
     name, preset = short.get(name, (name, None))
     own = set(known[name].Config.model_fields)
@@ -176,7 +179,7 @@ def _component(
     fields = dict(preset.fields) if preset else {}
     fields |= {field: value for field, value in given.items() if field not in {"name", *children, *foreign}}
     offered = tuple(sorted({"name", *children, *foreign, *own}))
-    config, problems = _config(slot.folder, name, json.dumps(fields, sort_keys=True), offered)
+    config, problems = _config(known[name].Config, json.dumps(fields, sort_keys=True), offered)
     found = [one.under(*key) for one in problems]
     return (Component(name, config, slot.folder) if config is not None else None), found
 
@@ -184,9 +187,9 @@ def _component(
 # The trials of a sweep share most of their components, so each is validated once.
 @lru_cache(maxsize=4096)
 def _config(
-    folder: str, name: str, fields: str, offered: tuple[str, ...]
+    model: type[Config], fields: str, offered: tuple[str, ...]
 ) -> tuple[Config | None, tuple[ConfigProblem, ...]]:
-    config, problems = validate(components(folder)[name].Config, json.loads(fields), offered)
+    config, problems = validate(model, json.loads(fields), offered)
     return config, tuple(problems)
 
 

@@ -3,6 +3,7 @@
     name: ifca-mir-digits                 also the name of the results folder
     description: ...                      free text
     data_root: ~/data                     folder of the data sets; default: FEDPRIV_DATA, else ~/.cache/fedpriv
+    code: code                            own components and modules (see `own_code`), relative to the sweep file
     base: {rounds: 20, data: ..., ...}    one run (see `config`)
     sweep:                                dotted keys inside base with Ray Tune's words (see `search_space`)
       clustering.name: {grid_search: [ifca, ifca_mir]}
@@ -32,6 +33,7 @@ from datasets.components import Config
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, validate
 from orchestrator.config.expansion import ExpandedTrial, Space, check_trials, is_related, repeated_trials, value_at
 from orchestrator.config.overrides import Places, apply_overrides, has_key
+from orchestrator.config.own_code import install, own_paths
 from orchestrator.config.resources import Resources
 from orchestrator.config.search_space import MOST_TRIALS, axes, corners, points, search_problems
 from orchestrator.config.slots import SLOTS, RunFields, Slot
@@ -53,6 +55,7 @@ class Header(Config):
     description: str = Field("", description="purpose of the sweep")
     samples: int | None = Field(None, ge=1, le=MOST_TRIALS, description="number of random draws")
     data_root: str | None = Field(None, min_length=1, description="folder of the data sets")
+    code: str | tuple[str, ...] = Field((), description="files and folders of own code, relative to the sweep file")
 
     @field_validator("name")
     @classmethod
@@ -85,6 +88,7 @@ class Sweep:
         tune: early stopping and search; None without a section ``tune``.
         space: the space that a search draws from; None without a search.
         places: the origin of each key.
+        code: files and folders of own code, absolute.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Sweep:
     tune: Tune | None = None
     space: Space | None = field(default=None, repr=False)
     places: Places = field(default_factory=lambda: Places(""), repr=False, compare=False)
+    code: tuple[Path, ...] = ()
 
     def root_of(self, run: Run) -> Path:
         """The folder of a run's data: that of the data sets or, for a user's own files, that of the sweep file."""
@@ -148,6 +153,9 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence
     header, found = _header(tree)
     resources, more = _resources(tree.get("resources"))
     folder, wrong = _data_root(header)
+    code = own_paths(path.parent, header.code) if header else ()
+    if foreign := [ConfigProblem(sentence, ("code",)) for sentence in install(code)]:
+        raise ConfigError(_place_problems(problems, found + foreign, blank, tree, places))
     tune, untuned = parse_tune(tree.get("tune"))
     trials, space, faults = _trials(tree, header.samples if header else None, tune, slots)
     found += [*more, *wrong, *untuned, *faults]
@@ -170,6 +178,7 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence
         tune=tune,
         space=space,
         places=places,
+        code=code,
     )
 
 

@@ -14,7 +14,7 @@ from orchestrator import CHECKOUT
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout, with ``+changes`` if tracked files differ from it.
+    """The commit of the checkout, with ``+changes`` if files differ from it or are not in it.
 
     Outside a git repository it is FEDPRIV_COMMIT, or None if that is not set: a job on a cluster runs from a copy without
     ``.git``, and whoever submits it can set the variable.
@@ -22,12 +22,13 @@ def commit() -> str | None:
     try:
         ask = {"cwd": CHECKOUT, "capture_output": True, "text": True, "timeout": 5}
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **ask)  # type: ignore[call-overload]
-        dirty = subprocess.run(["git", "diff", "--quiet", "HEAD"], **ask)  # type: ignore[call-overload]
+        # Untracked files count, for a new file is a component; ignored ones do not.
+        dirty = subprocess.run(["git", "status", "--porcelain"], **ask)  # type: ignore[call-overload]
     except (OSError, subprocess.TimeoutExpired):
         return os.environ.get("FEDPRIV_COMMIT")
     if head.returncode:
         return os.environ.get("FEDPRIV_COMMIT")
-    return head.stdout.strip() + ("+changes" if dirty.returncode else "")
+    return head.stdout.strip() + ("+changes" if dirty.returncode or dirty.stdout.strip() else "")
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.config.tune_section import Tune
@@ -19,11 +19,15 @@ class TrialIdentity:
         id: the hash of its resolved configuration.
         run: that configuration, as plain JSON values.
         commit: the code that it ran with; None where that is not known.
+        files: its source files, path and hash (`orchestrator.results.fingerprints`); pairs, for Tune forbids "/" in keys.
+        hashes: the hashes of its code and its data.
     """
 
     id: str
     run: dict[str, Any]
     commit: str | None
+    files: tuple[tuple[str, str], ...] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_record(folder: TrialFolder) -> dict[str, Any] | None:

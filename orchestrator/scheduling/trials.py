@@ -69,7 +69,8 @@ class TrialConfig:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> TrialConfig:
         """The configuration that `to_dict` made ``plain`` of."""
-        identity, placement = TrialIdentity(**plain["identity"]), Placement(**plain["placement"])
+        files = tuple((path, own) for path, own in plain["identity"]["files"])
+        identity, placement = TrialIdentity(**{**plain["identity"], "files": files}), Placement(**plain["placement"])
         return cls(**{**plain, "identity": identity, "placement": placement})
 
 

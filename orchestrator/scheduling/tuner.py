@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.results.fingerprints import DataHashes, identity
 from orchestrator.results.folder import Folder, WriteError
-from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.trials import TrialConfig, TrialSpec, trial_specs, tune_trial_id, tune_trial_name
 from orchestrator.tracking.events import TrialEvents
 
@@ -28,7 +28,7 @@ def run_trials(
     place: Placement,
     nodes: list[dict[str, float]],
     progress: TrialEvents,
-    commit: str | None,
+    hashes: DataHashes,
     search: Search | None = None,
 ) -> list[str]:
     """Run trials until all have ended, as many at a time as fit.
@@ -40,7 +40,7 @@ def run_trials(
         place: what one trial reserves.
         nodes: the resources of each node.
         progress: receives all events.
-        commit: the commit of the checkout, for the records.
+        hashes: the hashes of the data sets, for the records.
         search: draws the trials, if the sweep has a search.
 
     Returns:
@@ -61,7 +61,7 @@ def run_trials(
     if search:
         search.over, search.dropped = progress.statuses, hearing.dropped
     while True:
-        space, order = _trials(sweep, folder, trials, place, progress, commit, search)
+        space, order = _trials(sweep, folder, trials, place, progress, hashes, search)
         order |= {"max_concurrent_trials": concurrent, "scheduler": stopping}
         _fit(folder, place, space, order, retries, hearing)
         if not hearing.dropped:
@@ -124,16 +124,16 @@ def _trials(
     trials: list[TrialSpec],
     place: Placement,
     progress: TrialEvents,
-    commit: str | None,
+    hashes: DataHashes,
     search: Search | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tune's search space and the options that go with it: a fixed list of trials, or trials as a search draws them."""
 
     def configured(trial: TrialSpec) -> TrialConfig:
-        plain = trial.run.to_dict()
-        progress.on_planned(trial.id, trial.title, plain)
+        own = identity(trial.id, trial.run, hashes)
+        progress.on_planned(trial.id, trial.title, own.run)
         return TrialConfig(
-            identity=TrialIdentity(trial.id, plain, commit),
+            identity=own,
             sweep=str(folder.path),
             data_root=str(sweep.root_of(trial.run)),
             placement=place,

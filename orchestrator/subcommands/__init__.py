@@ -13,7 +13,7 @@ from types import ModuleType
 
 from orchestrator.subcommands._version import Version
 
-ORDER = ("new", "run", "report", "list", "ui", "clean", "completion")
+ORDER = ("new", "run", "report", "list", "check", "ui", "clean", "completion")
 
 
 def subcommands() -> dict[str, ModuleType]:

@@ -19,12 +19,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, for programs")
     form.add_argument("--schema", action="store_true", help="print a JSON schema of sweep files, for editors")
+    parser.add_argument("--code", action="append", default=[], help="a folder or file of own components to list, too")
 
 
 def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
     from orchestrator.config.listing import listing
+    from orchestrator.config.own_code import install_named
 
+    install_named(options.code)
     name = options.asked or options.name
     text = listing(name)  # an unknown name is refused, whatever the form
     if options.schema or options.json:

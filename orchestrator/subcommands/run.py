@@ -36,6 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
     )
+    parser.add_argument(
+        "--repeat-changed", action="store_true", help="run trials again that ran with other code or data than today's"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -49,4 +52,12 @@ def execute(options: argparse.Namespace) -> int:
         return FINISHED
     from orchestrator.commands import run
 
-    return run(options.sweep, options.sets, options.results, options.address, options.tracking_uri, dry=options.dry_run)
+    return run(
+        options.sweep,
+        options.sets,
+        options.results,
+        options.address,
+        options.tracking_uri,
+        dry=options.dry_run,
+        repeat_changed=options.repeat_changed,
+    )

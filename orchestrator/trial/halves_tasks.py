@@ -22,6 +22,7 @@ from attacks import _halves
 from attacks.interfaces import Answers, Exposure, HalvesAttack, Pool
 from datasets.components import Component
 from datasets.federation import Federation, add_to_digest
+from orchestrator.results.fingerprints import own_code_hash
 from orchestrator.results.folder import write_atomically
 from orchestrator.trial.attack_round import Past, attack_named
 from orchestrator.trial.client_actors import ClientActor
@@ -192,6 +193,7 @@ def _digest(worker: Session, data: Sequence[Federation], records: _Records, numb
         run.pop(name, None)
     chosen_with = worker.run.clustering.module.selection_size(worker.run.clustering.config)
     plain = [run, chosen_with, worker.run.clustering.config.clusters, worker.data.digest(), past.start, list(numbers)]
+    plain += filter(None, [own_code_hash()])
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
     arrays: list[NDArray[Any]] = [
         past.history,

@@ -152,9 +152,12 @@ def write_record(
         "reason": reason,
         "metrics": measured,
         "seconds": time.time() - began,
-        "origin": origin(identity.run["training"]["device"]) | {"commit": identity.commit or "unknown"},
+        "origin": origin(identity.run["training"]["device"])
+        | {"commit": identity.commit or "unknown"}
+        | dict(identity.hashes),
     }
     record |= more or {}
+    record |= {"files": dict(identity.files)} if identity.files else {}
     record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}
     write_atomically(folder.result, json.dumps(record, indent=1).encode())
     if status not in ("failed", "stopped"):

@@ -15,6 +15,7 @@ from attacks.interfaces import Exposure, ReplicaAttack, World
 from datasets.components import Component
 from datasets.federation import Federation, add_to_digest
 from orchestrator.config.run import trial_id
+from orchestrator.results.fingerprints import own_code_hash
 from orchestrator.results.folder import Folder, write_atomically
 from orchestrator.trial.attack_round import AttackTasks, attack_named
 from orchestrator.trial.local_clients import LocalClients, prepare_session
@@ -56,7 +57,7 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     component = attack_named(worker.run, attack)
     seed = integer(worker.run.seed, "replicas", replica.number)
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
-    own = own_content(worker.run, worker.data)
+    own = filter(None, [*own_content(worker.run, worker.data), own_code_hash()])
     dependencies = json.dumps(
         [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), *own], sort_keys=True
     )

@@ -21,6 +21,7 @@ from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Audit, Exposure, HalvesAttack, ModelAttack, ReplicaAttack, ShadowJob
 from datasets.components import Component
 from datasets.federation import Federation
+from orchestrator.results.fingerprints import own_code_hash
 from orchestrator.results.folder import write_atomically
 from orchestrator.trial.attack_round import ClusterModels, Past, attack_named
 from orchestrator.trial.halves_tasks import judge_halves
@@ -140,7 +141,8 @@ def _circumstances(worker: Session) -> list[Any]:
     run = worker.run.to_dict()
     for name in ("rounds", "seed", "evaluate_every", "server_sees", "data", "clustering", "attacks"):
         del run[name]
-    return [worker.data.digest(), worker.run.clustering.module.selection_size(worker.run.clustering.config), run]
+    size = worker.run.clustering.module.selection_size(worker.run.clustering.config)
+    return [worker.data.digest(), size, run, *filter(None, [own_code_hash()])]
 
 
 def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shadows: Any) -> Audit:

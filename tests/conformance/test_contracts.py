@@ -16,11 +16,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pydantic import ConfigDict, TypeAdapter
 
 from attacks.interfaces import Attack
 from datasets.components import components
-from tests.support.contracts import Declared, contracts, declared, owed
+from orchestrator.config.contracts import Declared, contracts, declared, owed
+from orchestrator.conformance.declared import conforms, constant_problems
 from tests.support.slot_components import EVERY, FOLDERS, every_component
 
 ROOT = Path(__file__).parents[2]
@@ -113,15 +113,7 @@ def test_functions_have_the_signatures_of_the_contract(complaints, slot, name):
 
 @every_component
 def test_constants_have_the_types_of_the_contract(slot, name):
-    module = components(slot.folder)[name]
-    for one in declared(slot.folder, module):
-        if not one.function and hasattr(module, one.name):
-            conforms(one, getattr(module, one.name))
-
-
-def conforms(one: Declared, value: Any) -> None:
-    """Raises ValidationError where a constant's value is not of the type that the contract says."""
-    TypeAdapter(one.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value, strict=True)
+    assert list(constant_problems(slot, name)) == []
 
 
 # That the checks find something

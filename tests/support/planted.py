@@ -18,13 +18,12 @@ from safetensors.numpy import save
 from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Measure
 from datasets.federation import Examples, Federation
-from orchestrator.results.tables import read_table
+from orchestrator.conformance.example_runs import finished as finished
+from orchestrator.conformance.example_runs import left_behind as left_behind
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup
 from tests.support.inline import inline_trial
-
-CLOCKS = ("seconds",)  # columns that no two runs have in common
 
 
 def planted(
@@ -100,13 +99,6 @@ def forget(path: Path, *names: str) -> None:
     path.write_bytes(save({name: array for name, array in arrays.items() if name not in names}, metadata=metadata))
 
 
-def finished(trial: Trial) -> Trial:
-    """``trial`` after all its rounds."""
-    while not trial.done:
-        trial.advance()
-    return trial
-
-
 def table(trial: Trial, name: str) -> dict[str, list[Any]]:
     """The columns of one of the trial's tables so far."""
     return trial.parts.read(name).to_pydict()
@@ -115,18 +107,6 @@ def table(trial: Trial, name: str) -> dict[str, list[Any]]:
 def by_round(trial: Trial, column: str) -> np.ndarray:
     """[rounds, clients] of a column of the clients' table so far."""
     return np.array(table(trial, "clients")[column]).reshape(-1, trial.data.clients)
-
-
-def left_behind(trial: Trial, folder: Path) -> dict[str, Any]:
-    """All that a finished trial leaves, in bytes: its tables without clocks, its arrays, its assignment."""
-    kept: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
-    for name in ("rounds", "clients", "attacks", "scores"):
-        path = folder / f"{name}.parquet"
-        trial.parts.merge(name, path)
-        if path.exists():
-            columns = read_table(path)
-            kept[name] = columns.drop_columns([clock for clock in CLOCKS if clock in columns.column_names])
-    return kept | {"names": list(trial.state.names), "assignment": trial.state.assignment.tolist()}
 
 
 class PlannedShadows:

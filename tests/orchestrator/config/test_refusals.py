@@ -125,7 +125,7 @@ def test_the_good_file_is_good() -> None:
         (
             "name: small",
             "name: small\nnmae: x",
-            "x.yaml:2: nmae: unknown key. Did you mean 'name'? Known: base, data_root, description, name, resources, "
+            "x.yaml:2: nmae: unknown key. Did you mean 'name'? Known: base, code, data_root, description, name, resources, "
             "samples, sweep, tune",
         ),
         ("name: small", "name: small\nseed: 3", "x.yaml:2: seed: belongs in base: write base.seed"),
@@ -203,7 +203,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
         "x.yaml:11: sweep.seed.grid_search.2: must be a finite number, got .inf",
         "x.yaml:11: sweep.seed.grid_search.1: must be an integer >= 0, got 'x'",
         "x.yaml:12: resources.client_actors: must be an integer >= 1, got 'two'",
-        "x.yaml:13: nonsense: unknown key. Known: base, data_root, description, name, resources, samples, sweep, tune",
+        "x.yaml:13: nonsense: unknown key. Known: base, code, data_root, description, name, resources, samples, sweep, tune",
         "--set novalue: must be key=value, with a dotted key from the top of the file, such as base.rounds=4",
         "--set base.model=vgg: base.model: unknown component 'vgg'. Known: cnn, mlp",
     ]

@@ -35,6 +35,13 @@ class Declared:
     function: bool
 
     @property
+    def described(self) -> str:
+        """The name, with the arguments of a function, as in ``weigh(config, examples)``."""
+        if not self.function:
+            return self.name
+        return f"{self.name}({', '.join(inspect.signature(getattr(self.contract, self.name)).parameters)})"
+
+    @property
     def type(self) -> Any:
         """The declared type of a constant."""
         hint = get_type_hints(self.contract)[self.name]

@@ -1,0 +1,276 @@
+"""What a component must do: in a run of two rounds, and by itself.
+
+Every check is a function that yields problems, as sentences. An exception of the component is a problem, too, and is
+left to the caller (`orchestrator.conformance.suite`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from algorithms.core.choices import View
+from algorithms.core.layout import Layout
+from algorithms.core.messages import ClientUpdates, reweight
+from algorithms.core.noise import Normals
+from algorithms.interfaces import Outcome
+from datasets.components import Component
+from datasets.federation import Federation
+from orchestrator.config.slots import Slot
+from orchestrator.conformance.example_runs import attack, described, example_data, finished, left_behind, module_of
+from orchestrator.conformance.inline import inline_trial
+from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
+from orchestrator.trial.metric_rows import final_metrics
+from orchestrator.trial.restarts import Trial
+
+ROUNDS, CLIENTS = 2, 6
+PADDED = 1e-6  # relative difference of a loss with and without padding
+
+
+@cache
+def digits() -> Federation:
+    """Return the data of the short runs."""
+    return example_data()
+
+
+def ran(run: dict[str, Any], folder: Path) -> tuple[Trial, dict[str, Any]]:
+    """Run a short run to its end; return the trial and all that it leaves."""
+    trial = finished(inline_trial(run, folder, digits()))
+    return trial, left_behind(trial, folder)
+
+
+def training_problems(slot: Slot, name: str, backend: str = "auto") -> Iterator[str]:
+    """Yield what is wrong with two rounds in which the component takes part: values, and whether they repeat.
+
+    Args:
+        slot: clustering, objective, aggregation, privacy or training.
+        name: the component.
+        backend: how clients are computed: "loop" or "vmap".
+    """
+    if backend == "vmap" and slot.key == "objective" and not module_of(slot.key, name).VMAP:
+        backend = "auto"  # must then be the loop
+    run = described(slot, name) if slot.key == "training" else described(slot, name, backend=backend)
+    with TemporaryDirectory(prefix="fedpriv-") as made:
+        folder = Path(made)
+        trial, kept = ran(run, folder / "first")
+        rows = kept["rounds"].to_pydict()
+        if rows["round"] != list(range(ROUNDS)) or kept["clients"].num_rows != ROUNDS * CLIENTS:
+            yield f"a run of {ROUNDS} rounds left the rounds {rows['round']}"
+        for column in ("loss", "accuracy"):
+            if not np.isfinite(rows[column]).all():
+                yield f"the {column} is not finite: {rows[column]}"
+        start = inline_trial(run, folder / "start", digits()).state.models
+        moved = [after.params - before.params for before, after in zip(start, trial.state.models, strict=True)]
+        if not np.abs(moved).max() > 1e-4:
+            yield "the models have not moved"
+        yield from undeclared_metrics(trial)
+        yield from unequal(kept, ran(run, folder / "again")[1])
+
+
+def undeclared_metrics(trial: Trial) -> Iterator[str]:
+    """Yield the metrics of a run that no component declares."""
+    table = trial.parts.read("rounds").to_pylist()
+    found: dict[str, Any] = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
+    found |= {name: value for row in table for name, value in row.items()}
+    for name, value in found.items():
+        known = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
+        if not known and metric(name).family == OTHER:
+            yield f"the metric {name} is not declared in METRICS, so tables do not know its label, unit and direction"
+
+
+def unequal(first: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
+    """Yield which parts of what two equal runs left differ."""
+    differing = sorted(name for name in first.keys() | again.keys() if first.get(name) != again.get(name))
+    if differing:
+        yield f"the same run gave other bytes when it was repeated: {', '.join(differing)}"
+
+
+def attack_problems(slot: Slot, name: str, repeat: bool = True) -> Iterator[str]:
+    """Yield what is wrong with an attack in a run of two rounds: when it measures what, in which range, and repeatedly.
+
+    Args:
+        slot: the slot of attacks.
+        name: the attack.
+        repeat: run it twice and compare the bytes.
+    """
+    run = described() | {"attacks": [attack(name)]}
+    with TemporaryDirectory(prefix="fedpriv-") as made:
+        trial, kept = ran(run, Path(made) / "first")
+        again = ran(run, Path(made) / "again")[1] if repeat else kept
+        rows = trial.parts.read("attacks").to_pydict() if "attacks" in kept else {"attack": []}
+        undeclared = list(undeclared_metrics(trial))
+    own = [i for i, by in enumerate(rows["attack"]) if by == name]
+    kinds = module_of(slot.key, name).KINDS
+    due = {1, 2} if {"models", "updates"} & set(kinds) else {2}
+    seen = {rows["round"][i] for i in own}
+    if seen != due:
+        yield f"it has measures after the rounds {sorted(seen)} and is due after {sorted(due)}"
+    targets = {rows["target"][i] for i in own}
+    if "models" in kinds and not set(trial.state.names) <= targets:
+        yield f"it has measures of {sorted(targets)} and attacks the models {sorted(trial.state.names)}"
+    if "models" not in kinds and len(targets) < 2:
+        yield f"it has measures of {sorted(targets)} and should have some of every client"
+    beyond = [
+        rows["value"][i] for i in own if rows["metric"][i] == "balanced_accuracy" and not 0 <= rows["value"][i] <= 1
+    ]
+    beyond += [risk for risk in trial.state.published_risks if not 0 <= risk <= 1]
+    if beyond:
+        yield f"an accuracy must lie in [0, 1], got {beyond[0]:g}"
+    yield from undeclared
+    yield from unequal(kept, again)
+
+
+def model_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield where a model is not made of what it says, or has other outputs than one for each class."""
+    from torch import nn
+
+    from algorithms.core.network import Network
+
+    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    network = Network(Component(name, module.Config(), slot.folder), (3, 32, 32), 7)
+    layers = list(network.module.modules())
+    for constant, kinds in (("CONVOLUTIONAL", nn.Conv1d | nn.Conv2d), ("BATCH_NORM", nn.BatchNorm2d)):
+        there = any(isinstance(layer, kinds) for layer in layers)
+        if there != getattr(module, constant):
+            yield f"{constant} is {getattr(module, constant)}, but it {'has' if there else 'has not'} such layers"
+    network.load(network.initial(rng))
+    shape = network.logits(rng.random((2, 3, 32, 32), dtype=np.float32)).shape
+    if shape != (2, 7):
+        yield f"the outputs for 2 examples of 7 classes have shape {shape} and must have (2, 7)"
+
+
+def clustering_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield where the choice of models depends on the order of models and clients, or has wrong shapes."""
+    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    config = module.Config()
+    preferences = module.preferences(config, 30, np.random.default_rng(1))
+    if not preferences.threshold.shape == preferences.beta.shape == (30,):
+        yield "preferences must have a threshold [clients] and a beta [clients]"
+    if not ((preferences.beta >= 0) & (preferences.beta <= 1)).all():
+        yield "beta must lie in [0, 1]"
+    view = View(rng.uniform(0, 2, (30, config.clusters)), rng.uniform(0.5, 1, config.clusters), np.full(30, -1), 10)
+    chosen, costs = module.choose(config, view, preferences)
+    if costs.shape != view.losses.shape:
+        yield f"the costs have shape {costs.shape} and must have [clients, clusters]"
+    if not (costs.argmin(axis=1) == chosen).all():
+        yield "a client must choose the model that costs it least"
+    models, clients = rng.permutation(config.clusters), rng.permutation(30)
+    turned = View(view.losses[:, models][clients], view.published_risks[models], view.previous[clients], 10)
+    turn = None if preferences.turn is None else preferences.turn[clients]
+    theirs = replace(preferences, threshold=preferences.threshold[clients], beta=preferences.beta[clients], turn=turn)
+    if not (models[module.choose(config, turned, theirs)[0]] == chosen[clients]).all():
+        yield "the choice depends on the order of models or clients"
+
+
+def padding_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield where an objective's loss depends on padding, whose label is -100."""
+    import torch
+
+    from algorithms.core.network import Network
+
+    module = module_of(slot.key, name)
+    generator = torch.Generator().manual_seed(0)
+    arrays = {"weight": torch.randn(4, 3, generator=generator)}
+    x, y = torch.randn(5, 4, generator=generator), torch.tensor([0, 2, 1, -100, -100])
+    forward: Any = lambda given, inputs: inputs @ given["weight"]  # noqa: E731
+    if module.MODEL:
+        model: Component[Any, Any] = Component(
+            module.MODEL, module_of("model", module.MODEL).Config(), "algorithms.models"
+        )
+        network = Network(model, (1, 8, 8), 3)
+        network.load(network.initial(np.random.default_rng(0)))
+        network.module.train()
+        arrays, x = dict(network.module.named_parameters()), torch.randn(5, 1, 8, 8, generator=generator)
+        forward = lambda _, inputs, **options: network.module(inputs, **options)  # noqa: E731
+
+    sent = {key: array.detach() + 0.1 for key, array in arrays.items()}
+    client = {key: {"sent": sent, "rho": torch.tensor(0.5)}[key] for key in module.NEEDS}
+    whole, part = (module.loss(module.Config(), forward, arrays, x[:n], y[:n], client).item() for n in (5, 3))
+    if not math.isclose(whole, part, rel_tol=PADDED):
+        yield f"the loss is {part:g} without padding and {whole:g} with it; leave out labels of -100"
+    if not part > 0:
+        yield f"the loss of a random model is {part:g} and must be positive"
+
+
+def received_updates(updates: np.ndarray, weights: np.ndarray) -> ClientUpdates:
+    """Return what three clients sent of a model of two arrays.
+
+    Args:
+        updates: [3, 6] float32.
+        weights: [3], adding up to one.
+    """
+    return ClientUpdates(
+        clients=np.arange(3),
+        weights=weights,
+        mean=weights @ updates.astype(np.float64),
+        buffers=np.zeros(0),
+        updates=updates,
+        own_buffers=np.zeros((3, 0), np.float32),
+        norms=np.linalg.norm(updates, axis=1),
+        scales=np.ones(3),
+        statistics={"rho": np.array([0.2, 0.5, 0.9])},
+        layout=Layout(("body.weight", "body.bias"), ((2, 2), (2,))),
+    )
+
+
+def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield where an aggregation changes its arguments or its state's shape, or returns other shapes than it must."""
+    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    config, params = module.Config(), rng.normal(size=6).astype(np.float32)
+    updates = rng.normal(size=(3, 6)).astype(np.float32)
+    if module.NEEDS not in ("mean", "updates"):
+        yield f"NEEDS is {module.NEEDS!r} and must be 'mean' or 'updates'"
+    weights = np.asarray(module.weigh(config, np.array([10, 20, 30])))
+    if weights.shape != (3,) or not (weights > 0).all():
+        yield f"weigh must return a positive weight for each client, got {weights}"
+        return
+    received = received_updates(updates, weights / weights.sum())
+    state = module.begin(config, params)
+    for array in (params, updates, received.mean, received.weights, *state.values()):
+        array.setflags(write=False)
+    reweighed = module.reweigh(config, received)
+    if reweighed is not None:
+        chosen, _ = reweighed
+        if not math.isclose(chosen.sum(), 1, rel_tol=1e-6) or not (chosen >= 0).all():
+            yield f"reweigh must return weights that add up to one, got {chosen}"
+        received = reweight(received, chosen)
+    moved, after, _ = module.apply(config, state, params, received)
+    if (moved.dtype, moved.shape) != (np.float32, (6,)):
+        yield f"apply must return parameters [d] in float32, got {moved.dtype} {list(moved.shape)} for d = 6"
+    shapes = [{key: (array.dtype, array.shape) for key, array in one.items()} for one in (state, after)]
+    if shapes[0] != shapes[1]:
+        yield f"apply must leave the state's names, types and shapes as begin made them: {shapes[0]}, got {shapes[1]}"
+    again, _, _ = module.apply(config, module.begin(config, params), params, received)
+    if again.tobytes() != moved.tobytes():
+        yield "apply gave other bytes for the same arguments"
+
+
+def privacy_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield where a protection is no function of its arguments and its stream, or returns other shapes than it must."""
+    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    config, updates = module.Config(), rng.normal(size=(3, 6)).astype(np.float32)
+    params = rng.normal(size=6).astype(np.float32)
+    received = received_updates(updates, np.full(3, 1 / 3))
+    for array in (params, updates, received.mean):
+        array.setflags(write=False)
+    if module.NEEDS not in ("mean", "updates"):
+        yield f"NEEDS is {module.NEEDS!r} and must be 'mean' or 'updates'"
+    scales = np.asarray(module.bound(config, np.array([0.0, 1.0, 1e6])))
+    if scales.shape != (3,) or not ((scales > 0).all() and (scales <= 1).all()):
+        yield f"bound must return a factor in (0, 1] for each finite norm, got {scales}"
+    if not isinstance(module.NOISY, bool):
+        yield f"NOISY is {module.NOISY!r} and must be True or False"
+    noise = [Normals(6, np.random.default_rng(5)) if module.NOISY else None for _ in range(2)]
+    released = [module.release(config, params, received, own)[0] for own in noise]
+    if (released[0].dtype, released[0].shape) != (np.float32, (6,)):
+        found = released[0]
+        yield f"release must return parameters [d] in float32, got {found.dtype} {list(found.shape)} for d = 6"
+    if released[0].tobytes() != released[1].tobytes():
+        yield "release gave other bytes for the same arguments and the same stream of noise"

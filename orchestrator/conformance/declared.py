@@ -1,0 +1,221 @@
+"""What a component must declare: its contract, its fields, and that all of them count in a trial's identity.
+
+Every check is a function of a slot and a component's name that yields problems, as sentences.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from datasets.components import Config, components
+from orchestrator.config.contracts import Declared, declared, owed
+from orchestrator.config.run import resolve, trial_id
+from orchestrator.config.slots import Slot
+from orchestrator.conformance.example_runs import chosen, described
+
+LIMITS = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}
+LONGEST = 120  # characters of a description
+
+
+def contract_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield what the component lacks of its contract, and what it does not document."""
+    module = components(slot.folder)[name]
+    if not (module.__doc__ or "").strip():
+        yield "the module has no docstring, whose first line `fedpriv list` shows"
+    if module.Config.__module__ != module.__name__:
+        yield f"Config is that of {module.Config.__module__}; a component defines its own"
+    if not module.Config.__doc__ or module.Config.__doc__ == Config.__doc__:
+        yield "Config has no docstring"
+    for one in owed(slot.folder, module):
+        if not hasattr(module, one.name):
+            yield f"{one.described} is missing, which every component of {slot.key} must have"
+        elif one.function and not inspect.getdoc(getattr(module, one.name)):
+            yield f"{one.name} has no docstring"
+
+
+def signature_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the functions whose arguments have other names, or another order, than the contract says."""
+    module = components(slot.folder)[name]
+    for one in declared(slot.folder, module):
+        if not one.function or not hasattr(module, one.name):
+            continue
+        function = getattr(module, one.name)
+        if not callable(function):
+            yield f"{one.name} must be a function: {one.described}"
+            continue
+        asked = list(inspect.signature(getattr(one.contract, one.name)).parameters)
+        own = inspect.signature(function).parameters
+        further = [
+            key for key, it in list(own.items())[len(asked) :] if it.default is it.empty and it.kind not in (2, 4)
+        ]
+        if list(own)[: len(asked)] != asked or further:
+            yield f"{one.name}({', '.join(own)}) must be {one.described}"
+
+
+def constant_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the constants whose values are not of the type that the contract says."""
+    module = components(slot.folder)[name]
+    for one in declared(slot.folder, module):
+        if not one.function and hasattr(module, one.name):
+            try:
+                conforms(one, getattr(module, one.name))
+            except ValidationError as error:
+                wrong = error.errors(include_url=False)[0]["msg"]
+                yield f"{one.name} is {getattr(module, one.name)!r}: {wrong[0].lower()}{wrong[1:]}"
+
+
+def conforms(one: Declared, value: Any) -> None:
+    """Raise ValidationError if a constant's value is not of the type that the contract says."""
+    TypeAdapter(one.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value, strict=True)
+
+
+def description_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the fields without a description of one line, or without a default that is allowed."""
+    config = components(slot.folder)[name].Config
+    for field, info in config.model_fields.items():
+        if not info.description or "\n" in info.description or len(info.description) >= LONGEST:
+            yield f"the field {field} needs a description of one line with fewer than {LONGEST} characters"
+        if info.is_required():
+            yield f"the field {field} needs a default"
+    required = any(info.is_required() for info in config.model_fields.values())
+    if not required and config.model_validate(config().model_dump()) != config():
+        yield "the defaults are not the same when they are read back"
+
+
+def freezing_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield in which respect the fields can be changed, or take unknown names."""
+    config = components(slot.folder)[name].Config()
+    if not isinstance(config, Config):
+        yield "Config must extend datasets.components.Config"
+    if not _refused(lambda: type(config).model_validate({"no_such_field": 1})):
+        yield "Config must refuse unknown fields"
+    for field, value in config:
+        if not _refused(lambda field=field, value=value: setattr(config, field, value)):
+            yield f"the field {field} can be changed; Config must be frozen"
+
+
+def range_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the numbers without a range, where the schema can tell it; a tuple may be checked by a validator."""
+    schema = components(slot.folder)[name].Config.model_json_schema()
+    for field, described_as in schema.get("properties", {}).items():
+        for kind in (described_as, *described_as.get("anyOf", ())):
+            number = kind.get("type") in ("integer", "number") and "enum" not in kind and "const" not in kind
+            if number and not LIMITS & set(kind):
+                yield f"the number {field} needs a range: Field(..., ge=..., le=...)"
+
+
+def number_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the fields that take NaN, infinity or a text for a number."""
+    config = components(slot.folder)[name].Config()
+    for field, value in config:
+        if isinstance(value, float):
+            for wrong in (float("nan"), float("inf"), "0.5"):
+                if not _refused(lambda field=field, wrong=wrong: type(config)(**{field: wrong})):
+                    yield f"the field {field} must refuse {wrong!r}"
+
+
+def _refused(attempt: Any) -> bool:
+    try:
+        attempt()
+    except ValidationError:
+        return True
+    return False
+
+
+# Identity
+
+
+def identity_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the fields that are read and are no part of the trial's id, or the other way round."""
+    # The choice of noise is read only where something is noisy.
+    private = {"training": "dp_sgd"} if slot.key == "privacy" else {}
+    run = resolve(described(slot, name) | private)
+    component = chosen(run, slot)
+    if component.name != name:
+        yield f"the run has {component.name} in its place"
+
+    def identity(config: Config) -> str:
+        other = replace(component, config=config)
+        filled: dict[str, Any] = {slot.field: (other,) if slot.many else other}
+        return trial_id(replace(run, **filled))
+
+    own, found = component.config, [trial_id(run)]
+    for field, changed in changes(own):
+        if changed is None:
+            yield f"no other value is allowed for the field {field}"
+            continue
+        read = reading(own, field)
+        if read is None:
+            yield f"the field {field} is never read"
+            continue
+        found.append(identity(read.model_copy(update={field: getattr(changed, field)})))
+        if found[-1] == identity(read):
+            yield f"another value of {field} gives the same trial id"
+        elsewhere = own.model_copy(update={field: getattr(changed, field)})
+        if field in own.unread_fields() and identity(elsewhere) != found[0]:
+            yield f"{field} changes the trial id where it is not read"
+    if len(found) != 1 + len(type(own).model_fields) or len(set(found)) != len(found):
+        yield "different values of the fields must give different trial ids"
+
+
+def reading_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield in which respect a run with the component is not read back as it was written."""
+    run = resolve(described(slot, name))
+    again = resolve(json.loads(json.dumps(run.to_dict())))
+    if again != run or trial_id(again) != trial_id(run):
+        yield "a run with this component is another when it is written and read back"
+
+
+def alternatives(value: Any, schema: dict[str, Any]) -> Iterator[Any]:
+    """Yield values that could stand instead of ``value``; most are not allowed."""
+    for kind in (schema, *schema.get("anyOf", ())):
+        yield from kind.get("enum", ())
+        yield from [kind["const"]] if "const" in kind else ()
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float):
+        yield from (value + 1, value - 1, value / 2, value * 0.9, value + 0.1)
+    yield from (3, 0.25, None, "another", [3], (3,), (0.5, 0.75), {"another": 1})
+
+
+def changes(config: BaseModel) -> Iterator[tuple[str, BaseModel | None]]:
+    """Yield for each field a config that differs from ``config`` in this field alone; None if no value was found."""
+    schema = type(config).model_json_schema().get("properties", {})
+    for field, value in config:
+        found = None
+        for candidate in alternatives(value, schema[field]):
+            try:
+                changed = type(config).model_validate(dict(config) | {field: candidate})
+            except ValidationError:
+                continue
+            if changed != config:
+                found = changed
+                break
+        yield field, found
+
+
+def deciding(config: Config, field: str) -> Iterator[Config]:
+    """Yield ``config`` with another value in one field other than ``field``; it need not be a value that is allowed."""
+    schema = type(config).model_json_schema().get("properties", {})
+    for other, value in config:
+        if other != field:
+            choices = schema[other].get("enum", ())
+            larger = (value + 1,) if isinstance(value, int | float) else ()
+            yield from (config.model_copy(update={other: candidate}) for candidate in (*choices, *larger))
+
+
+def reading(config: Config, field: str) -> Config | None:
+    """Return a config in which ``field`` is read: ``config``, or one with other values in a field or two that decide it."""
+    near = [config]
+    for _ in range(3):
+        for one in near:
+            if field not in one.unread_fields():
+                return one
+        near = [further for one in near for further in deciding(one, field)]
+    return None

@@ -1,0 +1,101 @@
+"""A short run on digits in which any component of any slot takes part, and what such a run leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+from algorithms.interfaces import Run
+from datasets.components import Component, complete, components
+from datasets.federation import Federation
+from orchestrator.config.run import resolve
+from orchestrator.config.slots import SLOTS, Slot
+from orchestrator.results.tables import read_table
+from orchestrator.trial.random_streams import stream
+from orchestrator.trial.restarts import Trial
+
+FOLDERS = {slot.key: slot.folder for slot in SLOTS}
+# Makes an attack cheap, where it has such fields.
+SMALL = {"every": 1, "shadows": 1, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
+DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
+CLOCKS = ("seconds",)  # columns that no two runs have in common
+
+
+def module_of(key: str, name: str) -> Any:
+    """Return a component's module, completed with the defaults of its contract."""
+    return complete(FOLDERS[key], name)
+
+
+def attack(name: str) -> dict[str, Any]:
+    """Return the fields of an attack that make it cheap."""
+    fields = components("attacks")[name].Config.model_fields
+    return {"name": name} | {field: value for field, value in SMALL.items() if field in fields}
+
+
+def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict[str, Any]:
+    """Return a short run on digits, as the section ``base`` of a sweep file.
+
+    Args:
+        slot: a slot; None for the slots' usual components.
+        name: the component that fills it.
+        training: fields of the training.
+    """
+    run: dict[str, Any] = {
+        "rounds": 2,
+        "data": {**DIGITS, "split": {"minority_ratio": 0.34}},
+        "model": {"name": "mlp", "hidden": [8]},
+        "training": {"lr": 0.1, "epochs": 1, "batch_size": 8, "clients_per_job": 4, **training},
+        "attacks": [attack("shadow_mia")],
+    }
+    if slot is None:
+        return run
+    if slot.key == "objective" and module_of(slot.key, name).MODEL:  # trains nothing else
+        run["model"] = module_of(slot.key, name).MODEL
+    if slot.many:
+        return run | {slot.key: [attack(name)]}
+    if len(slot.path) == 2:
+        outer, inner = map(str, slot.path)
+        return run | {outer: {**run[outer], inner: name}}
+    return run | {slot.key: name}
+
+
+def chosen(run: Run, slot: Slot) -> Component[Any, Any]:
+    """Return the component that fills a slot; of several the first."""
+    filled: Any = getattr(run, slot.field)
+    found: Component[Any, Any] = filled[0] if slot.many else filled
+    return found
+
+
+def example_data() -> Federation:
+    """Return the federation of the short run; its arrays cannot be changed, as in the workers of a sweep."""
+    run = resolve(described())
+    data = datasets.build_federation(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
+    for part in (data.train, data.test, data.nonmembers, data.shadow):
+        part.x.setflags(write=False)
+        part.y.setflags(write=False)
+    return data
+
+
+def finished(trial: Trial) -> Trial:
+    """Return the trial after all its rounds."""
+    while not trial.done:
+        trial.advance()
+    return trial
+
+
+def left_behind(trial: Trial, folder: Path) -> dict[str, Any]:
+    """Return all that a finished trial leaves, in bytes: its tables without clocks, its arrays, its assignment.
+
+    Args:
+        trial: the trial.
+        folder: where to write its tables.
+    """
+    kept: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
+    for name in ("rounds", "clients", "attacks", "scores"):
+        path = folder / f"{name}.parquet"
+        trial.parts.merge(name, path)
+        if path.exists():
+            columns = read_table(path)
+            kept[name] = columns.drop_columns([clock for clock in CLOCKS if clock in columns.column_names])
+    return kept | {"names": list(trial.state.names), "assignment": trial.state.assignment.tolist()}

@@ -1,0 +1,86 @@
+"""A trial without Ray: the same loop, jobs and audits, run one after another in this process. The slow, obvious version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from algorithms.interfaces import Run
+from attacks.interfaces import AttackedModel
+from datasets.federation import Federation
+from orchestrator.config.run import resolve
+from orchestrator.results.folder import Folder
+from orchestrator.trial.attack_round import ClusterModels, Past
+from orchestrator.trial.federation import partition_data
+from orchestrator.trial.halves_tasks import judge_halves
+from orchestrator.trial.local_clients import LocalClients, prepare_session
+from orchestrator.trial.loop import Surroundings
+from orchestrator.trial.random_streams import integer, stream
+from orchestrator.trial.replica_tasks import run_replicas
+from orchestrator.trial.restarts import Trial
+from orchestrator.trial.worker_session import Setup, _sessions
+
+
+class InlineShadows:
+    """Stands for `orchestrator.trial.shadow_tasks.ShadowTasks`, whose methods these are: no shadow model is cached."""
+
+    def __init__(self, cache: Path) -> None:
+        """Keep the folder of the answers of replicas."""
+        self.cache = cache
+
+    def audit(self, setup: Setup, run: Run, attack: Any, data: Federation, models: ClusterModels) -> dict[int, Any]:
+        """Attack every model that clients have trained."""
+        network, found = _sessions[setup.key].network, {}
+        for j in models.clusters:
+            cluster = models.cluster(data, j)
+            jobs = attack.module.shadow_jobs(
+                attack.config,
+                cluster,
+                models.accuracies[j],
+                int(models.trained_rounds[j]),
+                lambda *p: integer(run.seed, *p),
+            )
+            shadows = [attack.module.train_shadow(job, data, network, run) for job in jobs]
+            rng, fixed = stream(run.seed, "audit", models.round, j), _sessions[setup.key].fixed
+            around = models.weights, models.own, fixed
+            model = AttackedModel(cluster, network, models.weights[j], shadows, rng, *around)
+            found[j] = attack.module.audit(attack.config, model)
+        return found
+
+    def replicate(self, setup: Setup, run: Run, attack: Any) -> Any:
+        """Return the result of an attack by replicas."""
+        return run_replicas(self.gathered, self.cache, setup, run, attack)
+
+    def halve(self, setup: Setup, run: Run, attack: Any, data: Federation, past: Past) -> Any:
+        """Return the result of an attack by halves."""
+        return judge_halves(self.gathered, self.cache, setup, run, attack, data, past)
+
+    def gathered(self, function: Any, _: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the results of the calls, each from the session that it finds, as in a worker process of its own."""
+        kept, results = dict(_sessions), []
+        for call in calls:
+            _sessions.clear()
+            _sessions.update(kept)
+            results.append(function(*call))
+        _sessions.clear()
+        _sessions.update(kept)
+        return results
+
+
+def inline_trial(
+    given: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
+) -> Trial:
+    """Return a trial that runs in this process.
+
+    Args:
+        given: its run, or the section ``base`` of a sweep file.
+        folder: where it keeps its files.
+        data: replaces the federation that the run describes.
+        root: the folder of the data sets.
+    """
+    run = given if isinstance(given, Run) else resolve(given)
+    data = data or partition_data(run, root)
+    setup = prepare_session(str(folder), run, data)
+    files = Folder(folder).trial("t")
+    return Trial(run, Surroundings(setup, data, LocalClients(), InlineShadows(folder / "shadows"), files))

@@ -1,0 +1,119 @@
+"""The results that a sweep's folder holds already: which ran with other code or data, and which are left aside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from orchestrator.config.tune_section import Tune
+from orchestrator.results.fingerprints import Changed, DataHashes, changed_sentences, fingerprint
+from orchestrator.results.folder import Folder
+from orchestrator.results.record import has_ended, read_record
+from orchestrator.scheduling.trials import TrialSpec
+from orchestrator.tracking.labels import flatten, trial_name
+
+NAMED = 3  # trials that a sentence names
+REPEAT = "--repeat-changed"
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The complete trials of a sweep before this run.
+
+    Attributes:
+        complete: their number.
+        changed: those that were run with other code or data than today's.
+        aside: a sentence on trials in the folder that are no longer of the sweep; empty if there are none.
+        repeat: whether the changed trials are to run again.
+    """
+
+    complete: int
+    changed: tuple[Changed, ...]
+    aside: str
+    repeat: bool
+
+    def remaining(self, trials: Sequence[TrialSpec], missing: Sequence[TrialSpec]) -> list[TrialSpec]:
+        """Return the trials to run, in the order of the sweep: those that are ``missing``, and those that run again."""
+        again = {one.trial for one in self.changed} if self.repeat else set()
+        wanted = {one.id for one in missing} | again
+        return [trial for trial in trials if trial.id in wanted]
+
+    def sentences(self, total: int) -> list[str]:
+        """Say what the earlier results are, before anything runs.
+
+        Args:
+            total: the number of the sweep's trials.
+        """
+        found = changed_sentences(self.changed, self.complete)
+        if found:
+            count = len(self.changed)
+            kept = f"their results stand; {REPEAT} runs {'it' if count == 1 else 'them'} again"
+            found.append(f"{count} of {total} trials {'runs' if count == 1 else 'run'} again" if self.repeat else kept)
+        return found + ([self.aside] if self.aside else [])
+
+    def all_complete(self, total: int) -> str:
+        """Say that there is nothing to run; of unchanged code alone it is said that the trials are complete."""
+        if self.changed:
+            return f"all {total} trials have results, not all from today's code and data; nothing was trained"
+        return f"all {total} trials are complete; nothing was trained"
+
+    def set_back(self, folder: Folder) -> list[str]:
+        """Delete the results of the trials that run again, and the cached models of attacks; return the trials' ids."""
+        again = [one.trial for one in self.changed] if self.repeat else []
+        for trial in again:
+            shutil.rmtree(folder.trial(trial).path, ignore_errors=True)
+        if again:  # cached models of attacks may have been trained by the code that has changed
+            shutil.rmtree(folder.shadows, ignore_errors=True)
+        return again
+
+
+def earlier_results(
+    folder: Folder, trials: Sequence[TrialSpec], hashes: DataHashes, tune: Tune | None = None, repeat: bool = False
+) -> Earlier:
+    """Compare the records in a results folder with the trials, the code and the data of today.
+
+    Args:
+        folder: the results folder; it need not exist.
+        trials: the trials of the sweep.
+        hashes: the hashes of the data sets as they are today.
+        tune: the section ``tune`` of the sweep.
+        repeat: whether trials that ran with other code or data are to run again.
+    """
+    records = {trial.id: read_record(folder.trial(trial.id)) or {} for trial in trials}
+    complete = [trial for trial in trials if has_ended(records[trial.id], tune)]
+    changed = []
+    for trial in complete:
+        found = fingerprint(trial.run, hashes.of(trial.run)).differences(records[trial.id])
+        changed += [Changed(trial.id, tuple(found))] if found else []
+    searched = tune is not None and tune.search is not None
+    return Earlier(len(complete), tuple(changed), "" if searched else _aside(folder, trials), repeat)
+
+
+def _aside(folder: Folder, trials: Sequence[TrialSpec]) -> str:
+    """A sentence on trials with results that are no longer of the sweep; empty if there are none."""
+    known = {trial.id for trial in trials}
+    others = [one for one in folder.trials() if one.id not in known and read_record(one)]
+    if not others:
+        return ""
+    runs = [flatten(json.loads(json.dumps(trial.run.to_dict()))) for trial in trials]
+    swept = list(dict.fromkeys(key.removeprefix("base.") for trial in trials for key in trial.values))
+    titles = []
+    for one in others[:NAMED]:
+        try:
+            titles.append(_title(flatten(yaml.safe_load(one.config.read_text())), runs, swept) or one.id)
+        except (OSError, yaml.YAMLError, AttributeError):
+            titles.append(one.id)
+    more = ", ..." if len(others) > NAMED else ""
+    count = "1 earlier trial is" if len(others) == 1 else f"{len(others)} earlier trials are"
+    return f"{count} not of this sweep any more and left aside: {', '.join(titles)}{more}"
+
+
+def _title(run: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> str:
+    """A run's values of the keys that are swept today, and what else tells it from the most similar one of ``runs``."""
+    differing = [{key: value for key, value in run.items() if other.get(key) != value} for other in runs]
+    return trial_name({key: run[key] for key in swept if key in run} | min(differing, key=len, default={}))

@@ -1,0 +1,198 @@
+"""`fedpriv check` finds real mistakes in a component, one line for each check, and passes what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.config.own_code import install
+from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
+
+COUNTING = "calls = [0]\n\n\nclass Config"
+MODEL = '''"""A linear model."""
+
+from datasets.components import Config as SlotConfig
+
+CONVOLUTIONAL = False
+BATCH_NORM = False
+
+
+class Config(SlotConfig):
+    """No fields."""
+
+
+def build(config, shape, classes):
+    """A linear layer on flattened examples."""
+    from math import prod
+
+    from torch import nn
+
+    return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
+'''
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(one_thread) -> Iterator[None]:
+    yield
+    install(())
+
+
+def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, content: str) -> tuple[int, str]:
+    """The exit code of the check of a file with this content, and what it printed."""
+    written(tmp_path / "code", {f"{folder}/mine.py": content, "attacks/_norms.py": HELPER})
+    code = main(["check", "mine", "--code", str(tmp_path / "code")])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+@pytest.mark.parametrize(("folder", "content"), {"aggregation": AGGREGATION, "attacks": ATTACK, "model": MODEL}.items())
+def test_a_component_without_mistakes_passes(tmp_path, capsys, folder, content):
+    code, printed = checked(tmp_path, capsys, folder, content)
+    assert code == 0, printed
+    first, *lines = printed.strip().split("\n")
+    assert first == f"{folder} mine  from {tmp_path}/code/{folder}/mine.py"
+    assert lines.pop() == "no problem was found"
+    assert len(lines) > 9
+    assert all(line.startswith("  passed   ") for line in lines)
+
+
+MISTAKES = {
+    "a function is missing": (
+        "aggregation",
+        "def apply",
+        "def aggregate",
+        "defines no apply(config, state, params, received)",
+    ),
+    "an argument has another name": (
+        "aggregation",
+        "weigh(config, examples)",
+        "weigh(config, sizes)",
+        "weigh(config, sizes) must be weigh(config, examples)",
+    ),
+    "a constant has another type": (
+        "aggregation",
+        'NEEDS = "mean"',
+        'NEEDS = "all"',
+        "NEEDS is 'all': input should be 'mean' or 'updates'",
+    ),
+    "a field has no description": (
+        "aggregation",
+        ', description="factor of the mean update"',
+        "",
+        "the field scale needs a description of one line",
+    ),
+    "a field has no default": ("aggregation", "Field(0.5, ", "Field(", "the field scale needs a default"),
+    "a number has no range": ("aggregation", "ge=0, le=2, ", "", "the number scale needs a range"),
+    "a docstring is missing": ("aggregation", '    """Equal weights [clients]."""\n', "", "weigh has no docstring"),
+    "another shape": (
+        "aggregation",
+        "(params + step).astype",
+        "(params + step)[:-1].astype",
+        "apply must return parameters [d] in float32, got float32 [5] for d = 6",
+    ),
+    "another type": (
+        "aggregation",
+        ".astype(np.float32), state",
+        ", state",
+        "apply must return parameters [d] in float32, got float64 [6]",
+    ),
+    "another state": (
+        "aggregation",
+        "), state, {",
+        '), {"more": step}, {',
+        "apply must leave the state's names, types and shapes",
+    ),
+    "not deterministic": (
+        "aggregation",
+        "step = config.scale * received.mean",
+        "step = received.mean * np.random.rand()",
+        "other bytes",
+    ),
+    "state between calls": (
+        "aggregation",
+        "    step = config.scale *",
+        "    calls[0] += 1\n    step = calls[0] *",
+        "other bytes",
+    ),
+    "arguments changed": (
+        "aggregation",
+        "    step = config.scale * received.mean",
+        "    received.mean[:] *= 2\n    step = received.mean",
+        "a component must not change its arguments in place",
+    ),
+    "a metric is not declared": (
+        "aggregation",
+        '{"step_length": float',
+        '{"stride": float',
+        "the metric stride is not declared in METRICS",
+    ),
+    "negative weights": (
+        "aggregation",
+        "np.ones(len(examples))",
+        "-np.ones(len(examples))",
+        "weigh must return a positive weight for each client",
+    ),
+    "an attack measures nothing": (
+        "attacks",
+        "measures=found",
+        "measures=()",
+        "it has measures after the rounds [] and is due after [1, 2]",
+    ),
+    "an attack raises": (
+        "attacks",
+        'norm = seen.observed["norm"]',
+        'norm = seen.observed["norms"]',
+        "raised KeyError: 'norms'",
+    ),
+    "an attack changes the data": (
+        "attacks",
+        "    sent = np.stack",
+        "    seen.data.train.x[:] = 0\n    sent = np.stack",
+        "a component must not change its arguments in place",
+    ),
+    "a model has more outputs": (
+        "model",
+        ", classes))",
+        ", classes + 1))",
+        "the outputs for 2 examples of 7 classes have shape (2, 8) and must have (2, 7)",
+    ),
+    "a model has convolutions": (
+        "model",
+        "CONVOLUTIONAL = False",
+        "CONVOLUTIONAL = True",
+        "CONVOLUTIONAL is True, but it has not such layers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("folder", "right", "wrong", "sentence"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_found(tmp_path, capsys, folder, right, wrong, sentence):
+    content = {"aggregation": AGGREGATION, "attacks": ATTACK, "model": MODEL}[folder]
+    assert right in content
+    code, printed = checked(
+        tmp_path, capsys, folder, content.replace(right, wrong).replace("class Config", COUNTING, 1)
+    )
+    assert code in (1, 2)  # what lacks a function is refused before it is checked
+    assert sentence in printed
+    assert "Traceback" not in printed
+
+
+def test_ours_are_checked_by_name_and_by_slot(capsys):
+    assert main(["check", "clustering/none"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("clustering none\n")
+    assert "privacy none" not in printed
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(capsys):
+    assert main(["check", "fedmedain"]) == 2
+    assert "check: unknown component 'fedmedain'. Did you mean 'fedmedian'?" in capsys.readouterr().err
+
+
+def test_a_data_set_that_is_not_here_is_said_to_be_unchecked(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FEDPRIV_DATA", str(tmp_path))
+    assert main(["check", "femnist"]) == 0
+    assert "  skipped  loads the same valid examples twice (not checked: " in capsys.readouterr().out

@@ -1,0 +1,84 @@
+"""Own code on a cluster that is joined: what Ray is handed, and that another process imports the same from it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import ray
+
+from orchestrator.cluster.ray_session import ray_session
+from orchestrator.cluster.sent_code import sent_along
+from orchestrator.config.own_code import SENT, VARIABLE, install
+from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
+from tests.support.pages import ROOT
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A folder with more in it than code, and a single file."""
+    files = {"attacks/norms.py": ATTACK, "attacks/_norms.py": HELPER, "pkg/__init__.py": "", "pkg/words.txt": "a b"}
+    written(tmp_path / "code", files | {"results/big.bin": "much", "attacks/__pycache__/x.pyc": ""})
+    written(tmp_path, {"scaled.py": AGGREGATION.replace("LABEL =", 'SLOT = "aggregation"\nLABEL =')})
+    assert install([tmp_path / "code", tmp_path / "scaled.py"]) == []
+    yield tmp_path
+    install(())
+
+
+def test_the_runtime_environment_holds_the_code_and_nothing_else(own):
+    with sent_along() as options:
+        environment = options["runtime_env"]
+        (package,) = map(Path, environment["py_modules"])
+        files = sorted(str(file.relative_to(package)) for file in package.rglob("*") if file.is_file())
+    assert package.name == SENT
+    assert files == [
+        "0/code/attacks/_norms.py",
+        "0/code/attacks/norms.py",
+        "0/code/pkg/__init__.py",
+        "0/code/pkg/words.txt",
+        "1/scaled.py",
+        "__init__.py",
+    ]
+    assert json.loads(environment["env_vars"][VARIABLE]) == [str(own / "code"), str(own / "scaled.py")]
+    assert not package.exists()
+
+
+def test_a_sweep_without_own_code_sends_nothing():
+    with sent_along() as options:
+        assert options == {}
+
+
+def test_ray_is_handed_it_where_a_cluster_is_joined_and_not_where_it_is_started_here(own, monkeypatch):
+    asked = []
+    monkeypatch.setattr(ray, "init", lambda **options: asked.append(options))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "nodes", list)
+    for address in ("10.0.0.1:6379", "local"):
+        with ray_session(address, SimpleNamespace(bundles=[{"CPU": 1.0}])):
+            pass
+    joined, started = asked
+    assert json.loads(joined["runtime_env"]["env_vars"][VARIABLE])[0] == str(own / "code")
+    assert "runtime_env" not in started
+
+
+def test_another_node_imports_what_was_sent(own, tmp_path):
+    with sent_along() as options:
+        environment = options["runtime_env"]
+        there = tmp_path / "node"
+        shutil.copytree(environment["py_modules"][0], there / SENT)
+    for name in ("code", "scaled.py"):
+        (own / name).rename(own / f"gone-{name}")
+    program = (
+        "import orchestrator; from datasets.components import components;"
+        "print(components('attacks')['norms'].__file__, components('algorithms.aggregation')['scaled'].LABEL)"
+    )
+    variables = {**environment["env_vars"], "PYTHONPATH": str(there)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [f"{there}/{SENT}/0/code/attacks/norms.py", "scaled", "mean"], done.stderr

@@ -1,0 +1,263 @@
+"""Own code: what `code:` names and what installed distributions offer is found, imported under one name, and checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from datasets import outside
+from datasets.components import components, forget
+from orchestrator.config import own_code
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.listing import listing
+from orchestrator.config.own_code import install, own_paths
+from orchestrator.config.run import trial_id
+from orchestrator.config.sweep_file import load_sweep
+from tests.support.own_code import AGGREGATION, ATTACK, HELPER, distribution, written
+from tests.support.pages import ROOT
+
+SWEEP = """\
+name: own
+code: code
+base:
+  rounds: 2
+  data: {name: digits, clients: 6, examples_per_client: 20}
+  model: {name: mlp, hidden: [8]}
+  aggregation: {name: scaled, scale: 0.25}
+  attacks: [norms]
+"""
+FILES = {"aggregation/scaled.py": AGGREGATION, "attacks/norms.py": ATTACK, "attacks/_norms.py": HELPER}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    yield
+    install(())
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """A sweep file with an own attack and an own aggregation beside it."""
+    written(tmp_path / "code", FILES)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    return tmp_path / "sweep.yaml"
+
+
+def refusal(sweep: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_sweep(sweep)
+    return str(caught.value).split("\n")
+
+
+# What is found
+
+
+def test_components_in_folders_named_like_slots_fill_the_slots(beside):
+    (run,) = load_sweep(beside).runs
+    assert run.aggregation.module.LABEL == "scaled mean"
+    assert run.aggregation.config.scale == 0.25
+    assert run.attacks[0].module.observe.__module__ == "fedpriv_code.attacks.norms"
+    assert listing("scaled").startswith(
+        f"aggregation: scaled\n  from {beside.parent}/code/aggregation/scaled.py\n  Mean of the updates, scaled."
+    )
+    assert f"[from {beside.parent}/code/attacks/norms.py]" in listing(None)
+
+
+def test_the_id_of_a_trial_does_not_say_where_its_code_lies(beside, tmp_path):
+    first = trial_id(load_sweep(beside).runs[0])
+    (tmp_path / "code").rename(tmp_path / "elsewhere")
+    beside.write_text(SWEEP.replace("code: code", "code: [elsewhere/aggregation, ./elsewhere/attacks]"))
+    assert trial_id(load_sweep(beside).runs[0]) == first
+
+
+@pytest.mark.parametrize("slot", ["aggregation", "algorithms.aggregation"])
+def test_a_single_file_says_its_slot(beside, tmp_path, slot):
+    written(tmp_path, {"scaled.py": AGGREGATION.replace("LABEL =", f'SLOT = "{slot}"\nLABEL =')})
+    beside.write_text(SWEEP.replace("code: code", "code: [scaled.py, code/attacks]"))
+    if slot == "aggregation":
+        assert load_sweep(beside).runs[0].aggregation.module.LABEL == "scaled mean"
+    else:
+        assert "SLOT must be one of aggregation, attacks, clustering" in refusal(beside)[0]
+
+
+@pytest.mark.parametrize("folder", ["sources", "data"])
+def test_a_folder_may_be_named_like_the_slot_or_like_our_folder(beside, tmp_path, folder):
+    written(tmp_path / "code" / folder, {"mine.py": "from datasets.sources.digits import Config, load\n"})
+    load_sweep(beside)
+    assert "mine" in components("datasets.sources")
+    assert "mine" not in components("attacks")
+
+
+def test_plain_modules_and_packages_can_be_imported_and_are_no_components(beside, tmp_path):
+    written(tmp_path / "code", {"nets.py": "SIZE = 3\n", "mypkg/__init__.py": "", "mypkg/deep.py": "SIZE = 4\n"})
+    before = list(sys.path)
+    load_sweep(beside)
+    import mypkg.deep
+    import nets
+
+    assert (nets.SIZE, mypkg.deep.SIZE) == (3, 4)
+    assert sys.path == before
+    install(())
+    with pytest.raises(ImportError):
+        __import__("nets")
+
+
+def test_a_package_keeps_its_name(beside, tmp_path):
+    (tmp_path / "code").rename(tmp_path / "mypkg")
+    written(tmp_path / "mypkg", {"__init__.py": "", "attacks/__init__.py": "", "models/net.py": "WIDTH = 3\n"})
+    beside.write_text(SWEEP.replace("code: code", "code: mypkg"))
+    assert load_sweep(beside).runs[0].attacks[0].module.conclude.__module__ == "mypkg.attacks.norms"
+    from mypkg.models import net
+
+    assert net.WIDTH == 3
+
+
+def test_a_changed_file_is_read_anew_in_the_same_process(beside, tmp_path):
+    load_sweep(beside)
+    written(tmp_path / "code", {"aggregation/scaled.py": AGGREGATION.replace('"scaled mean"', '"changed"')})
+    assert load_sweep(beside).runs[0].aggregation.module.LABEL == "changed"
+    again = load_sweep(beside).runs[0].aggregation.module.apply
+    assert load_sweep(beside).runs[0].aggregation.module.apply is again
+
+
+def test_a_sweep_without_code_does_not_see_that_of_the_sweep_before(beside):
+    load_sweep(beside)
+    beside.write_text(SWEEP.replace("code: code\n", ""))
+    assert refusal(beside)[0].startswith(f"{beside}:6: base.aggregation.name: unknown component 'scaled'.")
+    assert own_code.VARIABLE not in os.environ
+
+
+def test_what_own_code_defines_reaches_a_process_that_knows_only_the_variable(beside):
+    load_sweep(beside)
+    observed = components("attacks")["norms"].Observed(norm=[1.0])
+    program = (
+        "import sys, pickle, orchestrator; found = pickle.load(sys.stdin.buffer); from datasets.components import components;"
+        "assert type(found) is components('attacks')['norms'].Observed; print(found)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(observed), cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.stdout.decode().strip() == "{'norm': [1.0]}", done.stderr.decode()
+    assert json.loads(os.environ[own_code.VARIABLE]) == [str(beside.parent / "code")]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("attacks/sia.py", ATTACK, "{file} has the name of that of attacks/sia.py of fedpriv; rename it"),
+        ("aggregation/fedopt.py", AGGREGATION, "{file} has the name of that of algorithms/aggregation/fedavg.py of fedpriv"),
+        ("datasets.py", "", f"{{file}} has the name of the module datasets of fedpriv ({ROOT}/datasets/__init__.py)"),
+        ("fedpriv.py", "", "{file} has the name of the module fedpriv of fedpriv"),
+        ("random.py", "", "{file} has the name of the module random of Python itself ("),
+        ("sys.py", "", "{file} has the name of the module sys of Python itself; give it another name"),
+        ("torch.py", "", "/torch/__init__.py; give it another name"),
+        ("attacks/bad.py", "import nump\nclass Config: ...\n", "{file}, line 1: ModuleNotFoundError: No module named 'nump'"),
+        ("attacks/bad.py", "\n\nraise SystemExit(3)\nclass Config: ...\n", "{file}, line 3: SystemExit: 3; so bad cannot"),
+        ("attacks/bad.py", "def f(:\n", "{file}, line 1: SyntaxError: invalid syntax"),
+        ("attacks/bad.py", ATTACK.replace("(SlotConfig)", ""), "{file}: Config must be a class that extends datasets."),
+        ("attacks/bad.py", ATTACK.replace("def conclude", "def finish"), "{file}: defines no conclude(config, seen), which"),
+        ("attacks/bad.py", ATTACK.replace('"updates",', '"all",'), "{file}: KINDS must be a tuple of 'models', 'updates'"),
+        ("privacy/bad.py", AGGREGATION, "{file}: defines no bound(config, norms), release(config, params, received, noise)"),
+        ("bad.py", 'SLOT = "attack"\n', "{file}: SLOT must be one of aggregation, attacks, "),
+        ("bad.py", 'SLOT = "attacks"\n', "{file} has a SLOT and defines no class Config, so it is no component"),
+        ("attacks/so-so.py", ATTACK, "{file} is no name that Python can import; use letters, digits and '_'"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_refused_by_name(beside, tmp_path, name, content, sentence):
+    written(tmp_path / "code", {name: content})
+    (line,) = refusal(beside)
+    assert line.startswith(f"{beside}:2: code: ")
+    assert sentence.format(file=tmp_path / "code" / name) in line
+    assert own_code.installed().paths == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ("nowhere", "nowhere does not exist; a path in code: is relative to the folder of the sweep file"),
+        ("sweep.yaml", "sweep.yaml is neither a folder nor a Python file"),
+        (str(ROOT), "holds fedpriv's own code, which is found without code:"),
+        (str(ROOT / "attacks"), "holds fedpriv's own code, which is found without code:"),
+        ("3", "must be a text or a list, each a text, got 3"),
+    ],
+)
+def test_a_path_that_holds_no_own_code_is_refused(beside, named, sentence):
+    beside.write_text(SWEEP.replace("code: code", f"code: {named}"))
+    assert sentence in refusal(beside)[0]
+
+
+def test_two_files_of_one_name_are_refused_with_both_places(beside, tmp_path):
+    written(tmp_path / "more" / "attacks", {"norms.py": ATTACK, "_norms.py": HELPER})
+    beside.write_text(SWEEP.replace("code: code", "code: [code, more]"))
+    places = f"{tmp_path}/more/attacks/norms.py and {tmp_path}/code/attacks/norms.py"
+    assert refusal(beside) == [f"{beside}:2: code: {places} are both the component attacks/norms; rename one of them"]
+
+
+def test_a_file_without_config_is_no_component_and_says_so_when_it_is_named(beside, tmp_path):
+    written(tmp_path / "code", {"attacks/plain.py": "SIZE = 3\n"})
+    assert load_sweep(beside).runs
+    beside.write_text(SWEEP.replace("[norms]", "[plain]"))
+    file = tmp_path / "code/attacks/plain.py"
+    assert refusal(beside) == [f"{beside}:8: base.attacks.0: {file} defines no class Config, so it is no component"]
+
+
+# Installed distributions
+
+
+@pytest.fixture
+def guests(tmp_path, monkeypatch) -> Iterator[Path]:
+    """A folder on Python's path, in which tests put distributions."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    outside.installed.cache_clear()
+    yield folder
+    monkeypatch.undo()
+    outside.installed.cache_clear()
+    forget()
+
+
+def test_an_entry_point_is_a_component_with_its_distribution(guests, beside):
+    written(guests, {"guest/__init__.py": "", "guest/scaled_mean.py": AGGREGATION})
+    distribution(guests, {"fedpriv.aggregation.scaled": "guest.scaled_mean", "other.group.x": "nowhere"})
+    beside.write_text(SWEEP.replace("code: code\n", "").replace("[norms]", "[]"))
+    (run,) = load_sweep(beside).runs
+    assert run.aggregation.module.apply.__module__ == "guest.scaled_mean"
+    assert "scaled           Mean of the updates, scaled.  [from guest 1.2]" in listing(None)
+
+
+def test_a_broken_entry_point_is_told_by_the_list_and_refused_where_it_is_named(guests, beside):
+    written(guests, {"broken_guest.py": "import nump\n"})
+    distribution(guests, {"fedpriv.aggregation.scaled": "broken_guest"})
+    beside.write_text(SWEEP.replace("code: code\n", "").replace("[norms]", "[]"))
+    reason = f"guest 1.2: {guests}/broken_guest.py, line 1: ModuleNotFoundError: No module named 'nump'"
+    assert reason in listing(None)
+    assert reason in refusal(beside)[0]
+    beside.write_text(beside.read_text().replace("  aggregation: {name: scaled, scale: 0.25}\n", ""))
+    assert load_sweep(beside).runs
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("fedavg", "algorithms/aggregation/fedavg.py of fedpriv"), ("scaled", "/scaled.py")]
+)
+def test_an_entry_point_with_a_taken_name_is_refused_with_both_places(guests, beside, name, other):
+    written(guests, {"guest/__init__.py": "", "guest/scaled_mean.py": AGGREGATION})
+    distribution(guests, {f"fedpriv.aggregation.{name}": "guest.scaled_mean"})
+    (line,) = refusal(beside)
+    assert f"aggregation component {name} of guest 1.2 has the name of that of" in line
+    assert other in line
+
+
+def test_paths_are_relative_to_the_folder_of_the_sweep_file(tmp_path):
+    assert own_paths(tmp_path, "a/../b") == (tmp_path / "b",)
+    assert own_paths(tmp_path, ["a", "/c"]) == (tmp_path / "a", Path("/c"))
