@@ -7,7 +7,7 @@ except for fields that the baseline's component does not have (such as ``objecti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from algorithms.core.metric import MINOR
@@ -66,13 +66,19 @@ class Contrast:
     left_out: tuple[str, ...]
 
 
-def contrasts(results: Results) -> list[Contrast]:
-    """All comparisons of a sweep; empty if it varies no component of a method."""
+def contrasts(results: Results, names: Sequence[str] | None = None) -> list[Contrast]:
+    """All comparisons of a sweep; empty if it varies no component of a method.
+
+    Args:
+        results: the results of a sweep.
+        names: the metrics that are compared, over which p values are corrected; default: those of `headline`.
+    """
     found: list[Contrast] = []
+    compared = headline(results) if names is None else names
     for slot in ALGORITHM:
         for method, baseline, common in _pairs_of_settings(results, slot):
             names = [_label(results, slot, one, other) for one, other in ((method, baseline), (baseline, method))]
-            for name in headline(results):
+            for name in compared:
                 if all(one.measured(name) or not one.finished for one in (method, baseline)):
                     found.append(_contrast(slot, names[0], names[1], common, name, method, baseline))
     return [replace(one, p_holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]
@@ -119,14 +125,20 @@ def _family(found: list[Contrast]) -> str:
     return f"{len(found)} comparisons, {tested} of them with a p value." if tested else "No comparison has three pairs."
 
 
+def baseline_of(results: Results, slot: str) -> str:
+    """The component with which the others of a swept slot are compared: the default, or else the first."""
+    at = results.keys.index(slot)
+    names = list(dict.fromkeys(text(setting.values[at]) for setting in results.settings))
+    default = next((one.default for one in SLOTS if f"{one.key}.name" == slot), None)
+    return default if default in names else names[0]
+
+
 def _pairs_of_settings(results: Results, slot: str) -> Iterator[tuple[Setting, Setting, str]]:
     """Each setting of a method, the baseline's setting that it is compared with, and what they have in common."""
     if slot not in results.keys:
         return
     at = results.keys.index(slot)
-    names = list(dict.fromkeys(text(setting.values[at]) for setting in results.settings))
-    default = next((one.default for one in SLOTS if f"{one.key}.name" == slot), None)
-    base = default if default in names else names[0]
+    base = baseline_of(results, slot)
     others = [(i, key) for i, key in enumerate(results.keys) if i != at]
     for method in results.settings:
         for baseline in results.settings:

@@ -1,0 +1,197 @@
+"""What a sweep found, in sentences that follow from its tables: differences between methods, claims beside audits.
+
+No sentence says more than its number: a difference is named if it can be told from none among all comparisons of
+``differences.md``; everything else is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from orchestrator.metric_names import metric
+from orchestrator.report.data import Results, Setting
+from orchestrator.report.estimate import number
+from orchestrator.report.headline import (
+    chance_of,
+    difference_words,
+    headline_risk,
+    in_settings,
+    is_guessing,
+    is_significant,
+    value_of,
+)
+from orchestrator.report.tables.comparison import Comparison, Line, compare
+from orchestrator.report.tables.differences import Contrast, contrasts
+from orchestrator.report.tables.guarantees import audited, stated
+from orchestrator.report.values import text
+from orchestrator.report.vocabulary import setting_label
+
+MOST = 6  # differences that are named one by one
+EPSILON, AUDIT = "epsilon", "epsilon_audit"
+
+
+def findings(results: Results) -> tuple[str, ...]:
+    """Accuracy beside the headline's risk, settings where the risk is no more than guessing, and paired differences.
+
+    Args:
+        results: the results of a sweep.
+    """
+    found = headline_risk(results)
+    lines = []
+    if found and found.accuracy:
+        label = metric(found.accuracy).label
+        name = label if "accuracy" in label else f"accuracy, {label}"
+        settings = [setting for setting in found.settings if setting.measured(found.accuracy)]
+        lines += [f"{_capital(name)}: {in_settings(results, settings, found.accuracy)}."] if settings else []
+    lines += _worst(results)
+    if found:
+        lines += _guessing(results, found.name)
+    return tuple(lines + _differences(contrasts(results)))
+
+
+def verdicts(results: Results, comparison: Comparison | None = None) -> tuple[str, ...]:
+    """What audits say of claimed epsilons, a sentence for each setting, and how published numbers compare.
+
+    Args:
+        results: the results of a sweep.
+        comparison: the comparison with published numbers; default: it is made.
+    """
+    said = [*(_claim(results, setting) for setting in results.settings), _unclaimed(results)]
+    lines = (compare(results) if comparison is None else comparison).lines
+    return tuple(sentence for sentence in [*said, _published(lines)] if sentence)
+
+
+def _worst(results: Results) -> list[str]:
+    """The worst client in the settings of the headline, beside what equal clients would show."""
+    found = headline_risk(results)
+    name = next(
+        (
+            n
+            for n in ("calibrated_auc_worst_client", "risk_worst_client")
+            if any(s.measured(n) for s in results.settings)
+        ),
+        "",
+    )
+    lines = []
+    for setting in found.settings if found and name else ():
+        chance = chance_of(setting, name)
+        if setting.measured(name) and chance is not None:
+            where = setting_label(results.keys, setting.values)
+            lines.append(
+                f"{_capital(metric(name).label)}{f' ({where})' if where else ''}: "
+                f"{value_of(results, setting, name)}; by chance alone the largest of so many is {number(chance, 3)}."
+            )
+    return lines[:MOST]
+
+
+def _guessing(results: Results, name: str) -> list[str]:
+    having = [setting for setting in results.settings if setting.measured(name)]
+    weak = [setting for setting in having if is_guessing(setting, name)]
+    if not weak or len(having) < 2:
+        return []
+    labels = "; ".join(setting_label(results.keys, setting.values) for setting in weak)
+    where = f": {labels}" if len(weak) < min(len(having), MOST) else ""
+    return [
+        f"In {len(weak)} of {len(having)} settings, {metric(name).label} cannot be told from guessing{where}. "
+        "That is no proof of safety."
+    ]
+
+
+def _differences(found: Sequence[Contrast]) -> list[str]:
+    """A sentence for each difference that can be told from none, and one that counts the others."""
+    if not found:
+        return []
+    tested = [one for one in found if not math.isnan(one.p)]
+    if not tested:
+        return [f"{len(found)} differences between methods were measured, none with the three pairs that a test needs."]
+    sure = [one for one in tested if is_significant(one)]
+    lines = [_sentence(one) for one in sure[:MOST]]
+    if len(sure) > MOST:
+        lines.append(f"{len(sure) - MOST} more differences can be told from none: see differences.md.")
+    rest = len(tested) - len(sure)
+    lines += [
+        f"{rest} of {len(tested)} comparisons between methods show no difference that can be told from none "
+        "(paired t tests, Holm's correction, 5 %)."
+    ] * bool(rest)
+    return lines
+
+
+def _sentence(one: Contrast) -> str:
+    described = metric(one.metric)
+    kind = "higher" if one.difference.mean > 0 else "lower"
+    good = "" if described.direction is None else " (better)" if described.direction == kind else " (worse)"
+    where = f", {one.setting}" if one.setting else ""
+    p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.3f}"
+    return (
+        f"{one.method} against {one.baseline}{where}: {described.label} {kind} by {difference_words(one)}{good}; "
+        f"{one.difference.n} pairs, {p} (Holm)."
+    )
+
+
+def _claim(results: Results, setting: Setting) -> str:
+    """The claimed epsilon of a setting beside the audited one; empty without an audit or a mechanism."""
+    if not setting.measured(AUDIT) or not _has_mechanism(setting):
+        return ""
+    where = setting_label(results.keys, setting.values) or "All runs"
+    verdict, claim = audited(setting), stated(setting, "guarantee")
+    found = f"canaries in the releases estimate {_epsilon(setting, AUDIT)}"
+    if setting.measured(EPSILON):
+        claimed = f"an epsilon of {_epsilon(setting, EPSILON)} is claimed for a client"
+        return f"{_capital(where)}: {claimed}, {found}{f': {verdict}' if verdict else ''}."
+    because = f" ({claim})" if claim and claim != "none" else ""
+    return f"{_capital(where)}: no epsilon is claimed for a client{because}; {found}."
+
+
+def _unclaimed(results: Results) -> str:
+    """What canaries find in the settings without a mechanism: one sentence for all of them, from lowest to highest mean."""
+    settings = [setting for setting in results.settings if setting.measured(AUDIT) and not _has_mechanism(setting)]
+    means = sorted(setting.estimate(AUDIT).mean for setting in settings)
+    if not means:
+        return ""
+    ends = " to ".join(dict.fromkeys(_short(mean) for mean in (means[0], means[-1])))
+    count = "one setting" if len(means) == 1 else f"{len(means)} settings"
+    return f"Where no epsilon is claimed for a client ({count}), canaries in the releases estimate {ends}."
+
+
+def _has_mechanism(setting: Setting) -> bool:
+    return any(text(trial.get("privacy.name")) not in ("none", "") for trial in setting.finished)
+
+
+def _epsilon(setting: Setting, name: str) -> str:
+    """An epsilon: the number that all runs have, or mean and interval over runs; of a single run its own interval."""
+    found = setting.estimate(name)
+    trials = [trial for trial in setting.finished if trial.get(name) is not None]
+    low, high = (trials[0].get(f"{name}_{end}") for end in ("low", "high"))
+    if len(trials) == 1 and low is not None and high is not None:
+        return f"{_short(found.mean)} ({_short(float(low))} to {_short(float(high))})"
+    if len(set(found.values)) == 1:
+        return _short(found.mean)
+    if math.isnan(found.half):
+        return ", ".join(map(_short, found.values))
+    return f"{_short(found.mean)} ({_short(max(found.low, 0.0))} to {_short(found.high)})"
+
+
+def _short(value: float) -> str:
+    """Two decimals, and fewer of a large number: an epsilon of 12163.13 is no more exact than one of 12200."""
+    return number(value, 2) if not math.isfinite(value) or abs(value) < 100 else f"{float(f'{value:.3g}'):.0f}"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _published(lines: Iterable[Line]) -> str:
+    """How many published numbers lie in the intervals of what was measured; empty if none has a counterpart."""
+    measured = [line for line in lines if not math.isnan(line.measured)]
+    if not measured:
+        return ""
+    exact = [line for line in measured if not math.isnan(line.measured_low)]
+    inside = [line for line in exact if line.measured_low <= line.published <= line.measured_high]
+    other = [line for line in measured if line.differs]
+    count = "1 published number has" if len(measured) == 1 else f"{len(measured)} published numbers have"
+    words = [f"{count} a counterpart here"]
+    words += [f"{len(inside)} of {len(exact)} lie in the 95 % interval of ours"] if exact else []
+    words += ["too few runs for an interval"] if not exact else []
+    words += [f"{len(other)} were measured in settings that differ from the paper's"] if other else []
+    return f"{'; '.join(words)} (published.md)."
