@@ -128,7 +128,7 @@ def _trials(
 
     def configured(trial: TrialSpec) -> TrialConfig:
         plain = trial.run.to_dict()
-        progress.on_planned(trial.id, trial.title, plain)
+        progress.on_planned(trial.id, trial.title, plain, trial.values)
         return TrialConfig(
             identity=TrialIdentity(trial.id, plain, commit),
             sweep=str(folder.path),

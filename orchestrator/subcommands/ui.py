@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Become the MLflow server; return only if it cannot be started."""
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.tracking.mlflow_store import TrackingError, ui
+    from orchestrator.tracking.places import TrackingError, ui
 
     try:
         argv, environment = ui(options.results, options.port, options.host)
