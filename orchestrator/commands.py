@@ -108,6 +108,8 @@ def _run(
             tracker.reconcile(folder.path)
             if tracker.behind:
                 tracker.close(CLOSE_SECONDS)
+            if link := tracker.link():
+                screen.say(f"all settings side by side, in MLflow: {link}")
             return code
     try:
         with ray_session(address, place) as nodes:
@@ -173,6 +175,8 @@ def _train(
     code = _close(sweep, folder, trials, screen, tracker)
     if not tracker.close(CLOSE_SECONDS):
         screen.say("MLflow does not hold everything yet; the next run of this sweep sends the rest")
+    if link := tracker.link():
+        screen.say(f"all settings side by side, in MLflow: {link}")
     return code
 
 

@@ -17,12 +17,11 @@ from orchestrator.report.story import Story
 from orchestrator.report.tables.context import guessing
 from orchestrator.report.tables.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_labels, value_label
-from orchestrator.tracking.headlines import headline_metrics
+from orchestrator.tracking.headlines import headline_metrics, label
 from orchestrator.tracking.shared_view import place
 
-# Figures of a report that a description shows, the most telling first; a page with all of them is slow to read.
-FIGURES = ("trade_off", "clients_exposed_membership", "audited", "attack_roc", "convergence")
-MOST_FIGURES, MOST_SETTINGS = 3, 30
+MOST_SETTINGS = 30
+PICTURES = "description"  # the folder of a description's pictures among the artifacts
 CUT = "\n\n(The rest is left out, because MLflow allows no longer text: see the report among the artifacts.)"
 SWEEP_READING = (
     "**How to read it.** Each run below this one is a trial. Numbers are means over the finished seeds of a setting ± half "
@@ -79,15 +78,14 @@ def trial_description(facts: TrialFacts, sweep: str, experiment: str, parent: st
         blocks.append(f"**Note:** {escape(facts.notes)}.")
     names = headline_metrics(set(facts.finals))
     if names:
-        lines = [[metric(name).label, _value(name, facts.finals[name]), _chance(name, facts.finals)] for name in names]
+        lines = [[label(name), _value(name, facts.finals[name]), _chance(name, facts.finals)] for name in names]
         blocks.append(markdown_table(["result", "value", "by chance"], lines, numbers=2))
     if facts.settings:
         labels = key_labels(tuple(facts.settings))
         pairs = zip(labels, facts.settings.values(), strict=True)
         blocks.append(markdown_table(["swept setting", "value"], [list(pair) for pair in pairs]))
-    blocks.append(
-        f"One trial of the sweep [{escape(sweep)}](#/experiments/{experiment}/runs/{parent}); {_view(experiment)}."
-    )
+    above = f"[{escape(sweep)}](#/experiments/{experiment}/runs/{parent}?workflowType=machine_learning)"
+    blocks.append(f"One trial of the sweep {above}. Its results beside others: {_view(experiment)}.")
     return "\n\n".join([*blocks, TRIAL_READING])
 
 
@@ -95,7 +93,7 @@ def _trial_sentence(facts: TrialFacts) -> str:
     after = f" after {facts.rounds} round{'s' if facts.rounds > 1 else ''}" if facts.rounds else ""
     took = f" in {facts.seconds:.0f} s" if facts.seconds else ""
     found = "".join(
-        f"{', ' if place else ': '}{metric(name).label} {_value(name, facts.finals[name])}"
+        f"{', ' if place else ': '}{label(name)} {_value(name, facts.finals[name])}"
         for place, name in enumerate(headline_metrics(set(facts.finals))[:3])
     )
     status = {"running": "is running", "diverged": "diverged", "failed": "failed", "finished": "finished"}
@@ -115,30 +113,44 @@ def _chance(name: str, finals: Mapping[str, float]) -> str:
 
 
 def _view(experiment: str) -> str:
-    return f"[all settings side by side](#{place(experiment)})"
+    return f"[all settings side by side](#{place(experiment)}), [as charts](#{place(experiment, charts=True)})"
 
 
-def sweep_description(
-    results: Results, story: Story, experiment: str, run: str, first: Sequence[str], limit: int
-) -> str:
+@dataclass(frozen=True)
+class SweepFacts:
+    """What a description says of a sweep.
+
+    Attributes:
+        results: its results.
+        story: its story.
+        first: the metrics that the table shows first.
+        pictures: the names of its pictures in the folder `PICTURES` among the artifacts of its run.
+    """
+
+    results: Results
+    story: Story
+    first: Sequence[str]
+    pictures: Sequence[str] = ()
+
+
+def sweep_description(facts: SweepFacts, experiment: str, run: str, limit: int) -> str:
     """The description of a sweep, for its run and its experiment.
 
     Args:
-        results: the results of the sweep.
-        story: its story.
+        facts: what is said of the sweep.
         experiment: MLflow's id of the experiment.
-        run: MLflow's id of the sweep's run, which has the figures.
-        first: the metrics that the table shows first.
+        run: MLflow's id of the sweep's run, which has the pictures.
         limit: the longest text that MLflow allows.
     """
+    story = facts.story
     blocks = [
         escape(story.question),
         f"**{escape(story.headline)}**",
-        f"Open {_view(experiment)}: grouped by setting, mean over seeds, the trade-off on top.",
-        _table(results, first),
+        f"Open {_view(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
+        _table(facts.results, facts.first),
         _list("What differs", story.findings),
         _list("Claimed and audited, published and measured", story.verdicts),
-        _figures(results.folder, run),
+        _figures(facts.pictures, run),
         _list("Limits", story.limits),
         f"**Repeat it:** `{story.command}` (`sweep.yaml` is among the artifacts).",
         SWEEP_READING,
@@ -186,19 +198,17 @@ def _table(results: Results, first: Sequence[str]) -> str:
         labels = [value_label(key, value) for key, value in zip(results.keys, setting.values, strict=True)]
         cells = [" ".join(setting.estimate(name).shown(metric(name).digits)).strip() or "–" for name in names]
         lines.append([*labels, *cells, f"{len(setting.finished)} of {len(setting.trials)}"])
-    head = [*key_labels(results.keys), *(metric(name).label for name in names), "finished"]
+    head = [*key_labels(results.keys), *(label(name) for name in names), "finished"]
     table = markdown_table(head, lines, numbers=len(names) + 1)
     more = len(results.settings) - MOST_SETTINGS
-    chances = guessing([(metric(name).label, metric(name)) for name in names], results)
+    chances = guessing([(label(name), metric(name)) for name in names], results)
     rest = f"{more} more settings are in `report/summary.md`." if more > 0 else ""
     return "\n\n".join(block for block in (table, escape(chances), rest) if block)
 
 
-def _figures(folder: Path, run: str) -> str:
-    """Links to the figures of the report among the artifacts of ``run``, the most telling first."""
-    there = [name for name in FIGURES if (folder / "report" / f"{name}.png").is_file()][:MOST_FIGURES]
-    images = [
-        f"![{name.replace('_', ' ')}](get-artifact?path={quote(f'report/{name}.png', safe='')}&run_uuid={run})"
-        for name in there
-    ]
-    return "\n\n".join(images)
+def _figures(pictures: Sequence[str], run: str) -> str:
+    """The pictures of the report among the artifacts of ``run``."""
+    return "\n\n".join(
+        f"![{Path(name).stem.replace('_', ' ')}](get-artifact?path={quote(f'{PICTURES}/{name}', safe='')}&run_uuid={run})"
+        for name in pictures
+    )

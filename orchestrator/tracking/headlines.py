@@ -11,6 +11,7 @@ from orchestrator.metric_names import metric, table_columns
 MOST = 6
 ATTACKS = (MEMBERSHIP, SOURCE, CLIENT)
 GROUPS = ("_minority", "_majority")
+CLAIMED, AUDITED = "epsilon", "epsilon_audit"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[
     """
     ranked = sorted(table_columns(names), key=lambda column: column.rank)
     shown = [next(name for name in column.metrics if name in names) for column in ranked]
+    if not any(name.startswith(CLAIMED) and not name.startswith(AUDITED) for name in names):
+        shown = [name for name in shown if not name.startswith(AUDITED)]  # nobody compares it where nothing is claimed
     return list(dict.fromkeys([*(name for name in first if name in names), *shown]))[:MOST]
 
 
@@ -39,12 +42,23 @@ def trade_offs(headlines: Sequence[str]) -> list[Pair]:
     Pair(accuracy='accuracy_majority', risk='risk_majority')
     """
     accuracies = [name for name in headlines if metric(name).family == ACCURACY]
-    risks = [name for name in headlines if metric(name).family in ATTACKS]
+    risks = [name for name in headlines if metric(name).family in ATTACKS and metric(name).unit == "fraction"]
     if not accuracies:
         return []
     return [
         Pair(next((one for one in accuracies if _group(one) == _group(risk)), accuracies[0]), risk) for risk in risks
     ]
+
+
+def label(name: str) -> str:
+    """The label of a metric where no heading says its family.
+
+    >>> label("accuracy_minority"), label("test_accuracy")
+    ('accuracy, minority clients', 'server test accuracy')
+    """
+    one = metric(name)
+    bare = one.family == ACCURACY and name.startswith("accuracy") and "accuracy" not in one.label
+    return f"accuracy, {one.label}" if bare else one.label
 
 
 def _group(name: str) -> str:

@@ -39,6 +39,8 @@ SECTIONS = {
     AGGREGATION: "aggregation",
     TIME: "run",
 }
+# Tags by which a run is found: the identity of the results folder, and the trial (absent for the sweep's own run).
+SWEEP_TAG, TRIAL_TAG, SENT_TAG = "fedpriv.sweep", "fedpriv.trial", "fedpriv.sent"
 RUN = SECTIONS[TIME]  # the section of metrics that are no results: rounds and seconds
 # Fields whose values are shares and are shown in percent.
 SHARES = ("ratio", "share", "fraction", "participation")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.tracking.inputs import CONTEXT, Input
-from orchestrator.tracking.labels import metric_key
+from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG, metric_key
 from orchestrator.tracking.places import address, configure_environment, local_address, named_server
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ NOTE_LENGTH, EXPERIMENT_TAG_LENGTH = 8000, 20000
 ROUND = "round"
 ROUND_KEY = metric_key(ROUND)
 
-# Tags by which a run is found: the identity of the results folder, and the trial (absent for the sweep's own run).
-SWEEP_TAG, TRIAL_TAG, SENT_TAG = "fedpriv.sweep", "fedpriv.trial", "fedpriv.sent"
 NOTE_TAG = "mlflow.note.content"  # the description on a page
 
 

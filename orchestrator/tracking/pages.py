@@ -15,12 +15,14 @@ from typing import Any
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, read_results
 from orchestrator.report.headline import headline_risk
-from orchestrator.report.story import Story, story
+from orchestrator.report.story import story
 from orchestrator.report.swept import REPEATS
 from orchestrator.results.folder import Folder
 from orchestrator.results.record import read_record
 from orchestrator.tracking import previews, shared_view
 from orchestrator.tracking.descriptions import (
+    PICTURES,
+    SweepFacts,
     TrialFacts,
     begun_description,
     sweep_description,
@@ -31,6 +33,7 @@ from orchestrator.tracking.inputs import trial_input
 from orchestrator.tracking.labels import metric_key
 from orchestrator.tracking.mlflow_store import EXPERIMENT_TAG_LENGTH, NOTE_LENGTH, NOTE_TAG, Held, Store
 from orchestrator.tracking.pending import PendingTrial
+from orchestrator.tracking.pictures import pictures
 
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs instead of pages for language models
 PRIMARY, HIGHER = "mlflow.experiment.primaryMetric.name", "mlflow.experiment.primaryMetric.greaterIsBetter"
@@ -75,9 +78,9 @@ class Pages:
     def _sweep(self, held: Held, wanted: PendingTrial) -> None:
         _tried(lambda: self.store.tag_experiment(KIND))
         results = _made(lambda: read_results(self.folder.path)) if wanted.status else None
-        told = _made(lambda: story(results)) if results else None
-        first = (_made(lambda: _first(results)) if results else None) or []
-        self._sweep_notes(held, results, told, first)
+        facts = _made(lambda: self._sweep_facts(held, results, wanted.live)) if results else None
+        first = list(facts.first) if facts else []
+        self._sweep_notes(held, facts)
         self._view(wanted.started, first)
         if results is None:
             return
@@ -88,13 +91,22 @@ class Pages:
             if trial.folder and (found := _made(lambda folder=trial.folder: trial_input(folder))):  # type: ignore[misc]
                 _tried(lambda found=found: self.store.log_input(held, found))  # type: ignore[misc]
 
-    def _sweep_notes(self, held: Held, results: Results | None, told: Story | None, first: list[str]) -> None:
+    def _sweep_facts(self, held: Held, results: Results, live: bool) -> SweepFacts:
+        """What is said of the sweep; sends its pictures."""
+        risk = headline_risk(results)
+        first = [name for name in (risk.accuracy, risk.name) if name] if risk else []
+        with tempfile.TemporaryDirectory() as folder:
+            files = _made(lambda: pictures(self.folder, Path(folder))) or []
+            self.store.upload(held, [(file, PICTURES) for file in files], only_missing=not live)
+            return SweepFacts(results, story(results), first, [file.name for file in files])
+
+    def _sweep_notes(self, held: Held, facts: SweepFacts | None) -> None:
         experiment = self.store.experiment
 
         def note(limit: int) -> str:
-            if results is None or told is None:
+            if facts is None:
                 return begun_description(_question(self.folder), len(self.trials), experiment)
-            return sweep_description(results, told, experiment, held.run_id, first, limit)
+            return sweep_description(facts, experiment, held.run_id, limit)
 
         self._note(held, lambda: note(NOTE_LENGTH))
         if text := _made(lambda: note(EXPERIMENT_TAG_LENGTH)):
@@ -163,12 +175,6 @@ def _facts(wanted: PendingTrial, rounds: int) -> TrialFacts:
         seconds=record.get("seconds"),
         notes=wanted.tags.get("notes", ""),
     )
-
-
-def _first(results: Results) -> list[str]:
-    """The metrics that come first: the accuracy and the risk of the sweep's headline."""
-    risk = headline_risk(results)
-    return [name for name in (risk.accuracy, risk.name) if name] if risk else []
 
 
 def _question(folder: Folder) -> str:

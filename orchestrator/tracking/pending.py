@@ -6,11 +6,14 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from orchestrator.results.folder import Folder, TrialFolder, write_atomically
+from orchestrator.tracking import shared_view
 from orchestrator.tracking.labels import scalar_metrics, short_name
 from orchestrator.tracking.mlflow_store import ROUND, Rounds
+from orchestrator.tracking.places import LOCAL
 
 ATTEMPTS = 3  # to send a run that MLflow refuses although it accepts others
 # How a run is laid out in MLflow. Runs of an earlier form are sent again; see `orchestrator.tracking.tracker`.
@@ -29,6 +32,7 @@ class PendingTrial:
         rows: the rounds that MLflow may not have yet: time in milliseconds and metrics.
         files: artifacts besides those of the trial's folder: path, and folder among the artifacts.
         there: the address of the MLflow that has the complete run; empty if none has.
+        experiment: the id of the experiment there.
         on_disk: whether the trial's table has rows that are not in ``rows``.
         live: whether the trial ran in this process; files of other trials are sent only if they are missing.
         version: number of changes; ``sent`` is the version that MLflow has.
@@ -49,6 +53,7 @@ class PendingTrial:
     folder: TrialFolder | None = None
     files: list[tuple[str, str]] = field(default_factory=list)
     there: str = ""
+    experiment: str = ""
     on_disk: bool = False
     live: bool = True
     version: int = 1
@@ -80,7 +85,7 @@ def now() -> int:
 
 def record(folder: Folder | TrialFolder, wanted: PendingTrial) -> None:
     """Save what the tables do not contain, so that another process can send the whole run to MLflow."""
-    names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there")
+    names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there", "experiment")
     kept = {name: getattr(wanted, name) for name in names} | {"form": FORM}
     with suppress(OSError):  # writing the tables reports if the folder cannot be written
         write_atomically(folder.tracking, json.dumps(kept).encode())
@@ -142,3 +147,13 @@ def trial_files(folder: TrialFolder) -> list[tuple[str, str]]:
     """The artifacts of a trial: its resolved configuration, its tables, and the message of its failure if there is one."""
     found = (folder.config, *sorted(folder.path.glob("*.parquet")), folder.path / "error.txt")
     return [(str(path), "") for path in found]
+
+
+def views(results: Path, server: str) -> list[tuple[str, str]]:
+    """The name and the address of the ready-made view of each sweep in the store beside ``results``, the latest first."""
+    found = []
+    for file in results.glob("*/tracking.json"):
+        sweep = recorded(Folder(file.parent))
+        if sweep and sweep.there == LOCAL and sweep.experiment:
+            found.append((sweep.started, sweep.name, shared_view.link(server, sweep.experiment)))
+    return [(name, link) for _, name, link in sorted(found, reverse=True)]

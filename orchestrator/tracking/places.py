@@ -6,6 +6,9 @@ import os
 import sys
 from pathlib import Path
 
+LOCAL = "mlflow.db"  # the store beside the results
+DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
+
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",

@@ -14,18 +14,18 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from algorithms.core.metric import ACCURACY
-from orchestrator.metric_names import metric
-from orchestrator.tracking.headlines import trade_offs
+from orchestrator.tracking.headlines import label, trade_offs
 from orchestrator.tracking.labels import RUN, metric_key
 
 KEY = "fedpriv"
 TAG = f"mlflow.sharedViewState.{KEY}"
 TRADE_OFF, SETTINGS = "trade-off", "headline metrics"
+WIDTH = 190  # of a column in pixels: the names of most metrics fit
 TITLE = "settings, mean over seeds"
 
 
 def link(server: str, experiment: str) -> str:
-    """The address that opens the view of an experiment.
+    """The address that opens the view of an experiment, as a table.
 
     >>> link("http://127.0.0.1:5000/", "3")
     'http://127.0.0.1:5000/#/experiments/3/runs?workflowType=machine_learning&viewStateShareKey=fedpriv'
@@ -33,9 +33,10 @@ def link(server: str, experiment: str) -> str:
     return f"{server.rstrip('/')}/#{place(experiment)}"
 
 
-def place(experiment: str) -> str:
-    """The part of the address after ``#``."""
-    return f"/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={KEY}"
+def place(experiment: str, charts: bool = False) -> str:
+    """The part of the address after ``#``; with ``charts``, it opens the charts, the trade-off first."""
+    table = f"/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={KEY}"
+    return f"{table}&compareRunsMode=CHART" if charts else table
 
 
 def view(created: int, grouped_by: Sequence[str], headlines: Sequence[str], names: Collection[str]) -> str:
@@ -72,27 +73,29 @@ def _state(grouped_by: Sequence[str], headlines: Sequence[str], names: Collectio
         "datasetsFilter": [],
         "selectedColumns": columns,
         "columnOrder": columns,
+        "columnWidths": dict.fromkeys(columns, WIDTH),
         "groupBy": {"aggregateFunction": "average", "groupByKeys": groups} if groups else None,
         "groupsExpanded": {},
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
         "runsExpanded": {},
         "runsHidden": [],
-        "runsHiddenMode": "SHOWALL",
+        "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
         "compareRunSections": sections,
+        "isAccordionReordered": True,  # else the sections are in alphabetical order
     }
 
 
 def _charts(headlines: Sequence[str], names: Collection[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The trade-offs, a bar for each headline metric, and the sections; MLflow adds the other charts to their sections."""
     charts = [
-        _chart("SCATTER", TRADE_OFF, f"{metric(pair.risk).label} against {metric(pair.accuracy).label}")
+        _chart("SCATTER", TRADE_OFF, f"{label(pair.risk)} against {label(pair.accuracy)}")
         | {"xaxis": _axis(pair.accuracy), "yaxis": _axis(pair.risk), "runsCountToCompare": 100}
         for pair in trade_offs(headlines)
     ]
     charts += [
-        _chart("BAR", SETTINGS, metric(name).label) | {"metricKey": metric_key(name), "runsCountToCompare": 100}
+        _chart("BAR", SETTINGS, label(name)) | {"metricKey": metric_key(name), "runsCountToCompare": 100}
         for name in headlines
     ]
     own = {metric_key(name).rpartition("/")[0] for name in names}

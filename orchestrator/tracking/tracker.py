@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.results.folder import Folder, TrialFolder
-from orchestrator.tracking.labels import flatten, reason, run_tags, scalar_metrics, texts, without_password
-from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Held, Store
+from orchestrator.tracking import shared_view
+from orchestrator.tracking.labels import SENT_TAG, flatten, reason, run_tags, scalar_metrics, texts, without_password
+from orchestrator.tracking.mlflow_store import ROUND, Held, Store
 from orchestrator.tracking.pages import Pages
 from orchestrator.tracking.pending import ATTEMPTS, FORM, PendingTrial, now, record, recorded, saved_rows, trial_files
-from orchestrator.tracking.places import configure_environment, named_server
+from orchestrator.tracking.places import DEFAULT_SERVER, LOCAL, configure_environment, named_server
 
 IDLE_SECONDS = 20.0  # longest wait for the first event, so that importing MLflow does not slow the sweep's start
 GATHER_SECONDS = 1.0  # rounds that end within this time share a batch: 30 metrics take 15 ms, 600 in one batch 60 ms
@@ -58,7 +59,7 @@ class Tracker:
         configure_environment()
         results = Path(os.path.abspath(results))
         self.folder = Folder(results / sweep_name)
-        self._where = without_password(named_server(tracking_uri) or "mlflow.db")
+        self._where = without_password(named_server(tracking_uri) or LOCAL)
         self._store = Store(results, sweep_name, self.folder.identity(), tracking_uri)
         self._warn, self._warned = warn, set[str]()
         self._lock = threading.RLock()
@@ -165,6 +166,17 @@ class Tracker:
                     wanted.version += 1
         self._wake.set()
 
+    def link(self) -> str:
+        """The address of the sweep's ready-made view: on its server, or on the one that ``fedpriv ui`` starts.
+
+        Empty while MLflow does not hold the sweep, and for a store that has no pages.
+        """
+        local = self._where == LOCAL
+        server = DEFAULT_SERVER if local else self._where
+        with self._lock:
+            known = self._sweep.experiment if self._sweep.there == self._where else ""
+        return shared_view.link(server, known) if known and server.startswith(("http://", "https://")) else ""
+
     @property
     def behind(self) -> bool:
         """Whether there is something left to send to MLflow."""
@@ -244,7 +256,7 @@ class Tracker:
             wanted.on_disk = wanted.on_disk and wanted.version != version
             wanted.sent, wanted.failures, wanted.refusals = version, 0, 0
             if status and wanted.version == version:
-                wanted.there = self._where
+                wanted.there, wanted.experiment = self._where, store.experiment
                 record(wanted.folder or self.folder, wanted)
 
     def _opened(self, wanted: PendingTrial) -> Held:
