@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from orchestrator.tracking.inputs import CONTEXT, Input
 from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG, metric_key
+from orchestrator.tracking.moved import follow
 from orchestrator.tracking.places import address, configure_environment, local_address, named_server
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class Store:
 
         if local and not (self.results / "mlflow.db").exists():
             _create(self.results)
+        elif local:
+            follow(self.results)
         client = MlflowClient(tracking_uri=uri)
         made = Path(uri.removeprefix("sqlite:///")).parent
         if local and made != self.results:  # MLflow mistakes an escaped address for a path and creates its folders

@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from orchestrator.tracking.moved import follow
+
 LOCAL = "mlflow.db"  # the store beside the results
 DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
 
@@ -75,6 +77,8 @@ def ui(results: Path, port: int, host: str, tracking_uri: str | None = None) -> 
         raise TrackingError(f"the MLflow server at {store} has a user interface of its own: open that address")
     if store == local_address(results) and not (results / "mlflow.db").exists():
         raise TrackingError(f"{results} contains no runs: there is no {results / 'mlflow.db'}")
+    if store == local_address(results):
+        follow(Path(os.path.abspath(results)))
     artifacts = Path(os.path.abspath(results / "mlartifacts")).as_uri()
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--artifacts-destination", artifacts]
     # One worker, because each takes 300 MB and one person looks at one page at a time; no execution of jobs.

@@ -113,7 +113,7 @@ def run_trial(tracker: Tracker, trial_id: str, trial_rows: list[dict], finals: d
     tracker.trial_finished(trial_id, status, finals, save(tracker.folder, trial_id, trial_rows))
 
 
-def forget(tracker: Tracker) -> None:
+def forget(folder: Folder) -> None:
     """As if the process had been killed before it noted that MLflow holds everything."""
-    for trial in tracker.folder.trials():
+    for trial in folder.trials():
         trial.tracking.write_text(json.dumps({**json.loads(trial.tracking.read_text()), "there": ""}))

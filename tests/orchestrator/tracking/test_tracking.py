@@ -206,7 +206,7 @@ def test_artifacts_that_are_missing_or_cut_short_are_sent_again(results):
     (place / "rounds.parquet").write_bytes(b"half")
     (place / "config.yaml").unlink()
     seen.client.delete_tag(run.info.run_id, mlflow_store.SENT_TAG)
-    forget(tracker)
+    forget(tracker.folder)
     again = Tracker(results, NAME)
     again.reconcile(again.folder.path)
     assert again.close(60)

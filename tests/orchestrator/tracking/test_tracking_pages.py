@@ -1,0 +1,328 @@
+"""What MLflow's pages tell: descriptions, the ready-made view, data sets and tables; sent once, however often a sweep is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from orchestrator.results.folder import Folder, claim
+from orchestrator.results.tables import write_trials
+from orchestrator.tracking import descriptions, mlflow_store, pages, places, previews, shared_view
+from orchestrator.tracking import tracker as tracking
+from orchestrator.tracking.descriptions import TrialFacts, shortened, trial_description
+from orchestrator.tracking.events import MlflowListener
+from orchestrator.tracking.headlines import headline_metrics, trade_offs
+from orchestrator.tracking.moved import follow
+from orchestrator.tracking.pending import FORM, views
+from orchestrator.tracking.tracker import Tracker
+from tests.support.tracked import NAME, Seen, empty_store, forget, results, rows, save
+
+__all__ = ["empty_store", "results"]
+
+RUN = {"data": {"name": "digits"}, "clustering": {"name": "ifca"}, "training": {"name": "local_sgd", "device": "cpu"}}
+SWEEP = """
+name: my sweep
+description: Does B protect better than A?
+base: {data: {name: digits}}
+sweep:
+  clustering.name: {grid_search: [ifca, ifca_mir]}
+  seed: {grid_search: [0, 1]}
+"""
+
+
+def finals(kind: str, seed: int) -> dict[str, float]:
+    return {"accuracy": 0.8 + seed / 100, "calibrated_auc": 0.7 if kind == "ifca" else 0.6, "loss": 1.0}
+
+
+def tell(tracker: Tracker, kinds: tuple[str, ...] = ("ifca", "ifca_mir"), failed: tuple[str, ...] = ()) -> None:
+    """A sweep of two seeds for each of ``kinds``, as its driver and the command report it."""
+    folder, listener = tracker.folder, MlflowListener(tracker, tracker.folder)
+    folder.sweep.write_text(SWEEP)
+    tracker.sweep_started({"device": "cpu"})
+    table = []
+    for kind in kinds:
+        for seed in (0, 1):
+            trial, run = f"{kind}{seed}", {**RUN, "clustering": {"name": kind}, "seed": seed}
+            swept = {"clustering.name": kind, "seed": seed}
+            listener.on_planned(trial, "title", run, swept)
+            listener.on_started(trial)
+            listener.on_rounds(trial, rows(3))
+            save(folder, trial, rows(3))
+            bad = trial in failed
+            record = {"id": trial, "status": "failed" if bad else "finished", "seconds": 2.0, "metrics": {}}
+            record |= {"reason": "the disk is full"} if bad else {"metrics": finals(kind, seed)}
+            record |= {"origin": {"data": "abc" + kind}}
+            if bad:
+                (folder.trial(trial).path / "error.txt").write_text("Traceback")
+            folder.trial(trial).result.write_text(json.dumps(record))
+            folder.trial(trial).config.write_text(json.dumps(run))
+            listener.on_ended(trial, record)
+            table.append({"id": trial, "status": record["status"], "data.name": "digits", **swept, **record["metrics"]})
+    write_trials(folder, table)
+    figure = folder.report / "trade_off.png"
+    figure.parent.mkdir(exist_ok=True)
+    Image.new("RGB", (1600, 100)).save(figure)
+    tracker.sweep_finished([figure], "failed" if failed else "finished")
+
+
+def experiment(seen: Seen):
+    return seen.client.get_experiment_by_name(NAME)
+
+
+def table(seen: Seen, run_id: str, name: str) -> dict:
+    place = Path(seen.client.download_artifacts(run_id, f"{previews.FOLDER}/{name}"))
+    return json.loads(place.read_text())
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, empty_store) -> Path:
+    """The results folder of a sweep that MLflow holds."""
+    folder = tmp_path_factory.mktemp("told") / "results"
+    claim(Folder(folder / NAME), NAME, SWEEP, "digest").release()
+    shutil.copy(empty_store, folder / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracking, "GATHER_SECONDS", 0.01)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        tracker = Tracker(folder, NAME)
+        assert tracker.link() == ""
+        tell(tracker)
+        assert tracker.close(60)
+    return folder
+
+
+@pytest.fixture
+def copied(told, tmp_path, monkeypatch) -> Path:
+    """A copy of ``told``, as after a move, that a test may change."""
+    monkeypatch.setattr(tracking, "GATHER_SECONDS", 0.01)
+    shutil.copytree(told, tmp_path / "results")
+    follow(tmp_path / "results")
+    return tmp_path / "results"
+
+
+def test_the_pages_of_a_sweep_and_its_trials(told):
+    seen = Seen(told)
+    (parent,) = seen.parents
+    tags = experiment(seen).tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    assert tags[pages.PRIMARY].startswith("accuracy/")
+    for note in (parent.data.tags[mlflow_store.NOTE_TAG], tags[mlflow_store.NOTE_TAG]):
+        assert note.splitlines()[0] == "Does B protect better than A?"
+        assert "| IFCA-MIR |" in note
+        assert "fedpriv run sweep.yaml" in note
+        assert f"get-artifact?path=description%2Ftrade_off.png&run_uuid={parent.info.run_id}" in note
+    assert seen.artifacts("", "description") == ["description/trade_off.png"]
+    assert parent.data.metrics["lowest mean/calibrated_auc"] == pytest.approx(0.6)
+    assert parent.data.metrics["highest mean/calibrated_auc"] == pytest.approx(0.7)
+    assert {(one.dataset.name, one.dataset.digest) for one in parent.inputs.dataset_inputs} == {
+        ("digits", "abcifca"),
+        ("digits", "abcifca_mir"),
+    }
+    child = seen.trial("ifca_mir1")
+    assert child.info.run_name == "ifca_mir, seed 1"
+    assert child.data.params == {"clustering.name": "ifca_mir", "seed": "1"}
+    assert (child.data.tags["clustering"], child.data.tags["data"]) == ("ifca_mir", "digits")
+    note = child.data.tags[mlflow_store.NOTE_TAG]
+    assert note.startswith("ifca_mir, seed 1: the trial finished after 3 rounds in 2 s: ")
+    assert f"#/experiments/{child.info.experiment_id}/runs/{parent.info.run_id}?" in note
+    (used,) = child.inputs.dataset_inputs
+    assert [(tag.key, tag.value) for tag in used.tags] == [("mlflow.data.context", "train")]
+    assert json.loads(child.data.tags[previews.TAG])[0] == {"path": "tables/rounds.json", "type": "table"}
+    shown = table(seen, child.info.run_id, "rounds.json")
+    assert [row[shown["columns"].index("round")] for row in shown["data"]] == [0, 1, 2]
+    assert len(table(seen, parent.info.run_id, "trials.json")["data"]) == 4
+
+
+def test_pages_that_are_sent_again_stay_as_they_are(copied):
+    results, folder = copied, Folder(copied / NAME)
+    before = {run.info.run_id: run.to_dictionary() for run in Seen(results).runs}
+    tags = experiment(Seen(results)).tags
+    forget(folder)
+    folder.tracking.write_text(json.dumps({**json.loads(folder.tracking.read_text()), "there": ""}))
+    seen = Seen(results)
+    for run in seen.runs:
+        seen.client.delete_tag(run.info.run_id, mlflow_store.SENT_TAG)
+    again = Tracker(results, NAME)
+    again.reconcile(again.folder.path)
+    assert again.close(60)
+    assert {run.info.run_id: run.to_dictionary() for run in Seen(results).runs} == before
+    assert experiment(Seen(results)).tags == tags
+
+
+def test_one_setting_has_its_means(results):
+    tracker = Tracker(results, NAME)
+    tell(tracker, ("ifca",))
+    assert tracker.close(60)
+    found = Seen(results).parents[0].data.metrics
+    assert found["mean/accuracy"] == pytest.approx(0.805)
+    assert not [name for name in found if name.startswith(("lowest", "highest"))]
+
+
+def test_a_failed_trial_says_why(results):
+    tracker = Tracker(results, NAME)
+    tell(tracker, failed=("ifca1",))
+    assert tracker.close(60)
+    seen = Seen(results)
+    run = seen.trial("ifca1")
+    assert run.data.tags["reason"] == "the disk is full"
+    assert "**Why there is no result:** the disk is full." in run.data.tags[mlflow_store.NOTE_TAG]
+    assert "error.txt" in seen.artifacts("ifca1")
+    assert "1 of 2" in seen.parents[0].data.tags[mlflow_store.NOTE_TAG]
+
+
+@pytest.mark.parametrize("trouble", ["refused", "unmade", "older"])
+def test_without_its_pages_a_sweep_is_complete(results, monkeypatch, trouble):
+    from mlflow.exceptions import MlflowException
+
+    def fails(*_, **__):
+        raise MlflowException.invalid_parameter_value("too long")
+
+    if trouble == "refused":
+        for name in ("note", "tag_experiment", "log_input"):
+            monkeypatch.setattr(mlflow_store.Store, name, fails)
+    elif trouble == "unmade":
+        for name in ("trial_description", "sweep_description", "read_results"):
+            monkeypatch.setattr(pages, name, fails)
+    else:
+        monkeypatch.setattr(mlflow_store.Store, "log_input", lambda *_: mlflow_store.Store.absent)
+    warnings: list[str] = []
+    tracker = Tracker(results, NAME, None, warnings.append)
+    tell(tracker)
+    assert tracker.close(60)
+    assert warnings == []
+    seen = Seen(results)
+    assert {run.info.status for run in seen.runs} == {"FINISHED"}
+    assert seen.trial("ifca0").data.metrics["attack/calibrated_auc"] == 0.7
+
+
+def test_a_run_of_an_earlier_version_is_made_anew(copied):
+    results = copied
+    seen, trial = Seen(results), Folder(results / NAME).trial("ifca0")
+    old = seen.trial("ifca0")
+    for name in ("round", "accuracy"):  # as it was: names without sections, all settings as parameters
+        seen.client.log_metric(old.info.run_id, name, 1.0, step=2)
+    seen.client.set_tag(old.info.run_id, mlflow_store.SENT_TAG, "finished 1")
+    kept = json.loads(trial.tracking.read_text())
+    assert kept.pop("form") == FORM
+    everything = {"clustering.name": "ifca", "seed": "0", "training.lr": "0.1", "data.name": "digits"}
+    trial.tracking.write_text(json.dumps({**kept, "params": everything, "name": "ifca seed=0"}))
+
+    again = Tracker(results, NAME)
+    again.reconcile(again.folder.path)
+    assert again.behind
+    assert again.close(60)
+    seen = Seen(results)
+    new = seen.trial("ifca0")
+    assert len(seen.runs) == 5
+    assert new.info.run_id != old.info.run_id
+    assert not [name for name in new.data.metrics if "/" not in name]
+    assert new.data.params == {"clustering.name": "ifca", "seed": "0"}
+    assert new.info.run_name == "ifca, seed 0"
+    assert seen.client.get_run(old.info.run_id).info.lifecycle_stage == "deleted"
+
+
+def test_a_results_folder_that_was_moved_has_its_artifacts(told, tmp_path):
+    there = tmp_path / "elsewhere"
+    shutil.copytree(told, there)
+    places.ui(there, 5000, "127.0.0.1")
+    seen = Seen(there)
+    assert "rounds.parquet" in seen.artifacts("ifca0")
+    assert seen.trial("ifca0").info.artifact_uri.startswith((there / "mlartifacts").as_uri())
+    assert experiment(seen).artifact_location.startswith((there / "mlartifacts").as_uri())
+
+
+def test_the_address_of_the_view_is_known_when_mlflow_holds_the_sweep(told):
+    results, tracker = told, Tracker(told, NAME)
+    number = experiment(Seen(results)).experiment_id
+    view = f"/#/experiments/{number}/runs?workflowType=machine_learning&viewStateShareKey=fedpriv"
+    assert tracker.link() == f"http://127.0.0.1:5000{view}"
+    assert views(results, "http://host:1") == [(NAME, f"http://host:1{view}")]
+    elsewhere = Tracker(results, NAME, "http://127.0.0.1:9", lambda _: None)
+    assert elsewhere.link() == ""
+
+
+class TestView:
+    NAMES = (
+        "accuracy_minority",
+        "accuracy_majority",
+        "risk_minority",
+        "risk_majority",
+        "seconds",
+        "purity",
+        "violations",
+    )
+
+    def test_settings_and_headline_metrics_are_its_columns(self):
+        headlines = headline_metrics(self.NAMES, ["accuracy_minority", "risk_minority"])
+        tag = shared_view.view(5, ["clustering.name"], headlines, self.NAMES)
+        state = shared_view.unpacked(tag)
+        assert state["selectedColumns"][:3] == [
+            "params.`clustering.name`",
+            "metrics.`accuracy/accuracy_minority`",
+            "metrics.`attack/risk_minority`",
+        ]
+        assert state["groupBy"] == {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"mode": "param", "groupByData": "clustering.name"}],
+        }
+        first = state["compareRunCharts"][0]
+        assert (first["type"], first["xaxis"]["key"], first["yaxis"]["key"]) == (
+            "SCATTER",
+            "accuracy/accuracy_minority",
+            "attack/risk_minority",
+        )
+        sections = [(section["name"], section["display"]) for section in state["compareRunSections"]]
+        assert (sections[0], sections[-1]) == (("trade-off", True), ("run", False))
+        assert tag == shared_view.view(5, ["clustering.name"], headlines, self.NAMES)
+
+    def test_a_sweep_without_attacks_or_settings_has_a_view_too(self):
+        state = shared_view.unpacked(shared_view.view(5, [], ["accuracy"], ["accuracy", "seconds"]))
+        assert state["groupBy"] is None
+        assert state["compareRunSections"][0]["name"] == "headline metrics"
+        assert trade_offs(["accuracy", "violations"]) == []
+
+    def test_hundreds_of_metrics_fit(self):
+        names = [f"accuracy_cluster_{number}" for number in range(400)] + [f"mia_auc_round_{n}" for n in range(400)]
+        assert len(shared_view.view(5, ["x"] * 10, headline_metrics(names), names)) < mlflow_store.EXPERIMENT_TAG_LENGTH
+
+
+class TestDescriptions:
+    def test_a_table_has_no_cells_of_its_own_from_a_setting(self):
+        facts = TrialFacts("a|b", "failed", "x | y", {"training.lr": "1|2"}, {})
+        text = trial_description(facts, "s", "1", "2")
+        assert text.splitlines()[0] == r"a\|b: the trial failed."
+        assert r"| lr | 1\|2 |" in text
+
+    def test_what_is_too_long_is_left_out_and_said(self):
+        blocks = ["A sentence.", "x" * 9000, "the end"]
+        text = shortened(blocks, mlflow_store.NOTE_LENGTH)
+        assert text == "A sentence.\n\nthe end" + descriptions.CUT
+        assert len(shortened(["y" * 9000], 8000)) <= 8000
+
+    def test_a_sweep_that_runs_says_its_question(self):
+        assert descriptions.begun_description("Which? ", 0, "3").splitlines()[0] == "Which?"
+        assert descriptions.begun_description("", 2, "3").splitlines()[0] == "The sweep is running."
+
+
+def test_a_long_table_is_shown_by_its_end(tmp_path):
+    folder = Folder(tmp_path).trial("a")
+    save(Folder(tmp_path), "a", rows(previews.MOST_ROWS + 5))
+    shown = json.loads(previews.trial_tables(folder)["rounds.json"])
+    assert len(shown["data"]) == previews.MOST_ROWS
+    assert shown["data"][-1][shown["columns"].index("round")] == previews.MOST_ROWS + 4
+    assert shown["data"][0][shown["columns"].index("purity")] is None  # infinity is no number in JSON
+
+
+def test_ui_prints_the_view_of_the_latest_sweep_first(told, monkeypatch, capsys):
+    from orchestrator.cli import main
+
+    monkeypatch.setattr(os, "execvpe", lambda *_: None)
+    main(["ui", str(told), "--port", "5003"])
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("open http://127.0.0.1:5003/#/experiments/")
+    assert first.endswith(f"viewStateShareKey=fedpriv   {NAME}")
+    assert last == "open http://127.0.0.1:5003/#/experiments?workflowType=machine_learning   all sweeps"
