@@ -39,7 +39,13 @@ CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a n
 
 
 def run(
-    path: Path, sets: Sequence[str], results: Path, address: str | None, tracking_uri: str | None, dry: bool
+    path: Path,
+    sets: Sequence[str],
+    results: Path,
+    address: str | None,
+    tracking_uri: str | None,
+    dry: bool,
+    with_models: bool = False,
 ) -> int:
     """Run the sweep in ``path``, or resume it.
 
@@ -50,6 +56,7 @@ def run(
         address: a Ray cluster to join; None for RAY_ADDRESS or this machine.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
         dry: print the plan and start nothing.
+        with_models: also send the trained models to MLflow.
 
     Returns:
         The exit code, see `orchestrator.exit_codes`.
@@ -76,7 +83,7 @@ def run(
         missing = [*remaining_trials(folder, trials, sweep.tune), *ahead]
         Console(highlight=False).print(plan(sweep, [*trials, *ahead], missing, place))
         return FINISHED
-    return _run(sweep, folder, trials, place, address, tracking_uri, search)
+    return _run(sweep, folder, trials, place, address, tracking_uri, search, with_models)
 
 
 def _search(sweep: Sweep, folder: Folder) -> Search | None:
@@ -95,6 +102,7 @@ def _run(
     address: str | None,
     uri: str | None,
     search: Search | None,
+    with_models: bool,
 ) -> int:
     tune_environment(os.environ)
     missing = remaining_trials(folder, trials, sweep.tune)
@@ -103,7 +111,7 @@ def _run(
     if not missing and not undrawn:
         with _claim_folder(folder, sweep):
             screen.say(f"all {len(trials)} trials are complete; nothing was trained")
-            tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
+            tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say, with_models)
             code = _close(sweep, folder, trials, screen)
             tracker.reconcile(folder.path)
             if tracker.behind:
@@ -116,7 +124,7 @@ def _run(
             for sentence in _ready(sweep, folder, place, nodes):
                 screen.say(sentence)
             with _claim_folder(folder, sweep):
-                return _train(sweep, folder, trials, missing, place, nodes, screen, uri, search)
+                return _train(sweep, folder, trials, missing, place, nodes, screen, uri, search, with_models)
     except ClusterError as error:
         raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
 
@@ -148,13 +156,14 @@ def _train(
     screen: Screen,
     uri: str | None,
     search: Search | None,
+    with_models: bool,
 ) -> int:
     if len(missing) < len(trials):
         total = search.samples if search else len(trials)
         screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
     if remark := unrepeatable(missing):
         screen.say(remark)
-    tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say)
+    tracker = Tracker(folder.path.parent, sweep.name, uri, screen.say, with_models)
     tracker.sweep_started(origin(trials[0].run.training.config.device))
     progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
     write_trials(folder, trial_rows(folder, trials))

@@ -27,6 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tracking-uri", help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)"
     )
     parser.add_argument(
+        "--log-models", action="store_true", help="also send each trial's trained models to MLflow, one for each group"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
     )
 
@@ -35,4 +38,12 @@ def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     from orchestrator.commands import run
 
-    return run(options.sweep, options.sets, options.results, options.address, options.tracking_uri, dry=options.dry_run)
+    return run(
+        options.sweep,
+        options.sets,
+        options.results,
+        options.address,
+        options.tracking_uri,
+        dry=options.dry_run,
+        with_models=options.log_models,
+    )

@@ -214,6 +214,21 @@ class Store:
         dataset = Dataset(data.name, data.digest, source_type="fedpriv", source=data.source)
         self.client.log_inputs(held.run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", CONTEXT)])])
 
+    def models(self, held: Held) -> set[str]:
+        """The names of the run's models that MLflow has completely."""
+        found = self.client.search_logged_models([self.experiment], f"source_run_id = '{held.run_id}'")
+        return {model.name for model in found if str(model.status) == "READY"}
+
+    def log_model(self, held: Held, name: str, folder: Path) -> None:
+        """Add a model that was saved in MLflow's form in ``folder`` to the run; it is not registered."""
+        from mlflow.entities import LoggedModelOutput
+
+        made = self.client.create_logged_model(self.experiment, name, held.run_id, model_type="fedpriv")
+        self.client.log_model_artifacts(made.model_id, str(folder))
+        self.client.finalize_logged_model(made.model_id, "READY")
+        step = max(self.rounds(held), default=-1) + 1
+        self.client.log_outputs(held.run_id, [LoggedModelOutput(made.model_id, step)])
+
     def resume(self, held: Held) -> None:
         """Set a run that has ended back to running."""
         if held.status != "RUNNING":

@@ -17,7 +17,7 @@ from orchestrator.report.data import Results, read_results
 from orchestrator.report.headline import headline_risk
 from orchestrator.report.story import story
 from orchestrator.report.swept import REPEATS
-from orchestrator.results.folder import Folder
+from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.results.record import read_record
 from orchestrator.tracking import previews, shared_view
 from orchestrator.tracking.descriptions import (
@@ -32,6 +32,7 @@ from orchestrator.tracking.headlines import headline_metrics
 from orchestrator.tracking.inputs import trial_input
 from orchestrator.tracking.labels import metric_key
 from orchestrator.tracking.mlflow_store import EXPERIMENT_TAG_LENGTH, NOTE_LENGTH, NOTE_TAG, Held, Store
+from orchestrator.tracking.models import as_pytorch, saved_models
 from orchestrator.tracking.pending import PendingTrial
 from orchestrator.tracking.pictures import pictures
 
@@ -47,11 +48,16 @@ class Pages:
     Args:
         store: the runs of the sweep.
         folder: the sweep's results.
+        sweep: the sweep's own run.
         trials: the trials of the sweep by id; it may grow later.
+        with_models: whether the trained models are sent, too.
     """
 
-    def __init__(self, store: Store, folder: Folder, trials: Mapping[str, PendingTrial]) -> None:
-        self.store, self.folder, self.trials = store, folder, trials
+    def __init__(
+        self, store: Store, folder: Folder, sweep: PendingTrial, trials: Mapping[str, PendingTrial], with_models: bool
+    ) -> None:
+        self.store, self.folder, self.with_models = store, folder, with_models
+        self.sweep, self.trials = sweep, trials
 
     def send(self, held: Held, wanted: PendingTrial) -> None:
         """Send what belongs to one run. Raises MLflow's errors if it cannot be reached."""
@@ -73,7 +79,18 @@ class Pages:
             self._tables(held, lambda: previews.trial_tables(folder), wanted.live)
         if found := _made(lambda: trial_input(folder)):
             _tried(lambda: self.store.log_input(held, found))
-        self._view(wanted.started)
+        if self.with_models:
+            _tried(lambda: self._models(held, folder))
+        self._view()
+
+    def _models(self, held: Held, folder: TrialFolder) -> None:
+        """Send the trained models of a trial, one for each group, that MLflow does not have."""
+        found = _made(lambda: saved_models(folder)) or {}
+        there = self.store.models(held) if found else set()
+        for group, module in found.items():
+            if group not in there:
+                with as_pytorch(module) as place:
+                    self.store.log_model(held, group, place)
 
     def _sweep(self, held: Held, wanted: PendingTrial) -> None:
         _tried(lambda: self.store.tag_experiment(KIND))
@@ -81,7 +98,7 @@ class Pages:
         facts = _made(lambda: self._sweep_facts(held, results, wanted.live)) if results else None
         first = list(facts.first) if facts else []
         self._sweep_notes(held, facts)
-        self._view(wanted.started, first)
+        self._view(first)
         if results is None:
             return
         self._tables(held, lambda: previews.sweep_tables(self.folder), wanted.live)
@@ -128,7 +145,7 @@ class Pages:
             self.store.upload(held, [(file, previews.FOLDER) for file in files], only_missing=not live)
         self.store.describe(held, held.name, {}, {previews.TAG: previews.tag(list(tables))})
 
-    def _view(self, created: int, first: list[str] | None = None) -> None:
+    def _view(self, first: list[str] | None = None) -> None:
         """Send the ready-made view and the primary metric, for the metrics that trials have by now."""
         names = {name for trial in list(self.trials.values()) for name in trial.finals}
         if not names:
@@ -140,7 +157,7 @@ class Pages:
 
         def tags() -> dict[str, str]:
             best = {PRIMARY: metric_key(headlines[0]), HIGHER: str(metric(headlines[0]).direction != "lower")}
-            return {shared_view.TAG: shared_view.view(created, keys, headlines, names)} | best
+            return {shared_view.TAG: shared_view.view(self.sweep.started, keys, headlines, names)} | best
 
         if made := _made(tags):
             _tried(lambda: self.store.tag_experiment(made))

@@ -51,10 +51,16 @@ class Tracker:
         sweep_name: the name of the sweep.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in ``results``.
         warn: is called from another thread with a sentence, once for each kind of trouble with MLflow.
+        with_models: whether the trained models of trials are sent, too, one for each group.
     """
 
     def __init__(
-        self, results: Path, sweep_name: str, tracking_uri: str | None = None, warn: Callable[[str], object] = print
+        self,
+        results: Path,
+        sweep_name: str,
+        tracking_uri: str | None = None,
+        warn: Callable[[str], object] = print,
+        with_models: bool = False,
     ) -> None:
         configure_environment()
         results = Path(os.path.abspath(results))
@@ -64,9 +70,9 @@ class Tracker:
         self._warn, self._warned = warn, set[str]()
         self._lock = threading.RLock()
         self._trials: dict[str, PendingTrial] = {}
-        self._pages = Pages(self._store, self.folder, self._trials)
         self._sweep = recorded(self.folder) or PendingTrial("", sweep_name, {}, started=now())
         self._sweep.sent = self._sweep.version
+        self._pages = Pages(self._store, self.folder, self._sweep, self._trials, with_models)
         self._wake, self._closing, self._done = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
         self._thread.start()

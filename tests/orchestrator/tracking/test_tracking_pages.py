@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from datasets.components import Component, components
 from orchestrator.results.folder import Folder, claim
 from orchestrator.results.tables import write_trials
 from orchestrator.tracking import descriptions, mlflow_store, pages, places, previews, shared_view
@@ -17,6 +18,7 @@ from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.descriptions import TrialFacts, shortened, trial_description
 from orchestrator.tracking.events import MlflowListener
 from orchestrator.tracking.headlines import headline_metrics, trade_offs
+from orchestrator.tracking.models import MODELS
 from orchestrator.tracking.moved import follow
 from orchestrator.tracking.pending import FORM, views
 from orchestrator.tracking.tracker import Tracker
@@ -326,3 +328,36 @@ def test_ui_prints_the_view_of_the_latest_sweep_first(told, monkeypatch, capsys)
     assert first.startswith("open http://127.0.0.1:5003/#/experiments/")
     assert first.endswith(f"viewStateShareKey=fedpriv   {NAME}")
     assert last == "open http://127.0.0.1:5003/#/experiments?workflowType=machine_learning   all sweeps"
+
+
+@pytest.mark.slow
+def test_models_are_sent_once_where_they_are_asked_for(copied):
+    import torch
+    from mlflow.pytorch import load_model
+    from safetensors.torch import save_file
+
+    folder = Folder(copied / NAME)
+    trial = folder.trial("ifca0")
+    config = {"name": "mlp", "hidden": [4]}
+    trial.config.write_text(json.dumps({**RUN, "model": config}))
+    record = json.loads(trial.result.read_text())
+    trial.result.write_text(json.dumps({**record, "model": {"shape": [3], "classes": 2}}))
+    fields = components(MODELS)["mlp"].Config(hidden=(4,))
+    module = Component("mlp", fields, MODELS).module.build(fields, (3,), 2)
+    arrays = {f"{group}.{name}": array for group in ("all", "few") for name, array in module.state_dict().items()}
+    save_file({name: array.clone() for name, array in arrays.items()}, trial.model)
+    for _ in range(2):
+        forget(folder)
+        seen = Seen(copied)
+        seen.client.delete_tag(seen.trial("ifca0").info.run_id, mlflow_store.SENT_TAG)
+        again = Tracker(copied, NAME, with_models=True)
+        again.reconcile(folder.path)
+        assert again.close(60)
+    seen = Seen(copied)
+    run = seen.trial("ifca0")
+    found = {one.name: one for one in seen.client.search_logged_models([run.info.experiment_id])}
+    assert found.keys() == {"all", "few"}
+    assert len(run.outputs.model_outputs) == 2
+    x = torch.ones(5, 3)
+    loaded = load_model(found["few"].artifact_location)
+    assert torch.equal(loaded(x), module.eval()(x))
