@@ -42,12 +42,13 @@ def main() -> int:
     options = parser.parse_args()
     machine.use_cores(2)
     sys.path.insert(0, str(CHECKOUT))
-    from orchestrator import commands
+    from orchestrator.commands import run
+    from orchestrator.preparation import Choices
 
     with TemporaryDirectory() as scratch:
         sweep, results = Path(scratch) / "replicas.yaml", Path(scratch) / "results"
         sweep.write_text(SWEEP.format(seeds=json.dumps(list(range(options.seeds + 1))), replicas=options.replicas))
-        if code := commands.run(sweep, [], results, "local", None, False):
+        if code := run(sweep, [], Choices(results, "local")):
             return code
         plain, attacked = seconds(results, False), seconds(results, True)
     added = {seed: taken - plain[seed] for seed, taken in attacked.items()}

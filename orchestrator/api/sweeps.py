@@ -76,11 +76,12 @@ def run(
         RuntimeError: the cluster has no room for a trial.
     """
     from orchestrator.commands import run_sweep
+    from orchestrator.preparation import Choices
 
     target = Path(results)
     try:
         loaded = _load(sweep, _sets(set or {}))
-        code = run_sweep(loaded, target, address, tracking_uri, dry_run)
+        code = run_sweep(loaded, Choices(target, address, tracking_uri, dry_run))
     except ConfigError as refusal:
         # A dict has no lines, so those of the text that is made of it would only confuse.
         problems = (replace(one, line=None) if one.file == DICT else one for one in refusal.problems)

@@ -131,7 +131,7 @@ def _trials(
 
     def configured(trial: TrialSpec) -> TrialConfig:
         own = identity(trial.id, trial.run, hashes)
-        progress.on_planned(trial.id, trial.title, own.run)
+        progress.on_planned(trial.id, trial.title, own.run, trial.values)
         return TrialConfig(
             identity=own,
             sweep=str(folder.path),

@@ -34,6 +34,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--print-config", action="store_true", help="print every trial with all defaults as a sweep file; start nothing"
     )
     parser.add_argument(
+        "--log-models", action="store_true", help="also send each trial's trained models to MLflow, one for each group"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
     )
     parser.add_argument(
@@ -51,13 +54,14 @@ def execute(options: argparse.Namespace) -> int:
         print(resolved_trials(load_sweep(options.sweep, options.sets)), end="")
         return FINISHED
     from orchestrator.commands import run
+    from orchestrator.preparation import Choices
 
-    return run(
-        options.sweep,
-        options.sets,
+    choices = Choices(
         options.results,
         options.address,
         options.tracking_uri,
         dry=options.dry_run,
         repeat_changed=options.repeat_changed,
+        log_models=options.log_models,
     )
+    return run(options.sweep, options.sets, choices)

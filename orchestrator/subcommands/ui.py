@@ -21,12 +21,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Become the MLflow server; return only if it cannot be started."""
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.tracking.mlflow_store import TrackingError, ui
+    from orchestrator.tracking.pending import views
+    from orchestrator.tracking.places import TrackingError, ui
 
     try:
         argv, environment = ui(options.results, options.port, options.host)
     except TrackingError as error:
         raise ConfigError([ConfigProblem(str(error), file="ui")]) from error
+    server = f"http://{options.host}:{options.port}"
+    # The first line is the one to open: the view of the latest sweep, or else the list of experiments.
+    for name, link in views(options.results, server):
+        print(f"open {link}   {name}")
     # MLflow's start page shows its features for language models; this address opens the list of experiments.
-    print(f"open http://{options.host}:{options.port}/#/experiments?workflowType=machine_learning", flush=True)
+    print(f"open {server}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
     os.execvpe(argv[0], argv, environment)

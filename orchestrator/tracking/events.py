@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.results.folder import Folder, write_atomically
 from orchestrator.results.provenance import origin
+from orchestrator.tracking.labels import component_tags, short_name, swept_params
 from orchestrator.tracking.tracker import Tracker
 
 
 class Listener(Protocol):
     """A receiver of events. ``trial`` is a trial's id, ``run`` its resolved run, ``record`` its record after it has ended."""
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
-        """A trial will run."""
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
+        """A trial will run; ``swept`` has its values of the swept keys, by dotted key."""
 
     def on_started(self, trial: str) -> None:
         """A trial has started or was resumed."""
@@ -35,16 +37,17 @@ class MlflowListener:
 
     def __init__(self, tracker: Tracker, folder: Folder) -> None:
         self.tracker, self.folder = tracker, folder
-        self.described: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.described: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {}
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
-        """Remember the title and run until the trial starts."""
-        self.described[trial] = (title, run)
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
+        """Remember the name, the run and the swept parameters until the trial starts."""
+        name = (short_name(swept) if swept else "") or title
+        self.described[trial] = (name, run, swept_params(swept or {}))
 
     def on_started(self, trial: str) -> None:
         """Open the trial's run in MLflow."""
-        title, run = self.described[trial]
-        self.tracker.trial_started(trial, run, origin(run["training"]["device"]), title)
+        name, run, params = self.described[trial]
+        self.tracker.trial_started(trial, params, component_tags(run) | origin(run["training"]["device"]), name)
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         """Send the metrics of rounds."""
@@ -56,6 +59,7 @@ class MlflowListener:
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """Send the final metrics and tables."""
         notes = {"notes": "; ".join(record["notes"])} if record.get("notes") else {}
+        notes |= {"reason": record["reason"]} if record.get("reason") else {}
         self.tracker.trial_finished(trial, record["status"], record["metrics"] | notes, self.folder.trial(trial).path)
 
 
@@ -70,10 +74,10 @@ class TrialEvents:
         self.folder, self.listeners = folder, listeners
         self.statuses: dict[str, str] = {}
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
         """Announce a trial that will run."""
         for listener in self.listeners:
-            listener.on_planned(trial, title, run)
+            listener.on_planned(trial, title, run, swept)
 
     def on_started(self, trial: str) -> None:
         """Announce that a trial has started or was resumed."""

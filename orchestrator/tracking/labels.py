@@ -8,8 +8,88 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from algorithms.core.metric import (
+    ACCURACY,
+    AGGREGATION,
+    CLIENT,
+    CLUSTERING,
+    CURVATURE,
+    FAIRNESS,
+    MEMBERSHIP,
+    NOISE,
+    SOURCE,
+    TIME,
+)
+from orchestrator.metric_names import BOOKKEEPING, metric
+
+# The section of MLflow's charts in which the metrics of a family stand. Other families have a section of their own name.
+SECTIONS = {
+    ACCURACY: "accuracy",
+    MEMBERSHIP: "attack",
+    SOURCE: "attack",
+    CLIENT: "attack",
+    NOISE: "privacy",
+    CLUSTERING: "clustering",
+    FAIRNESS: "fairness",
+    CURVATURE: "curvature",
+    AGGREGATION: "aggregation",
+    TIME: "run",
+}
+# Tags by which a run is found: the identity of the results folder, and the trial (absent for the sweep's own run).
+SWEEP_TAG, TRIAL_TAG, SENT_TAG = "fedpriv.sweep", "fedpriv.trial", "fedpriv.sent"
+RUN = SECTIONS[TIME]  # the section of metrics that are no results: rounds and seconds
+# Fields whose values are shares and are shown in percent.
+SHARES = ("ratio", "share", "fraction", "participation")
+
+
+@cache
+def metric_key(name: str) -> str:
+    """A metric's name in MLflow, where what stands before the slash is a section of charts.
+
+    >>> metric_key("accuracy_minority"), metric_key("mia_auc"), metric_key("epsilon"), metric_key("round")
+    ('accuracy/accuracy_minority', 'attack/mia_auc', 'privacy/epsilon', 'run/round')
+    """
+    family = metric(name).family
+    section = RUN if name in BOOKKEEPING else SECTIONS.get(family, family.lower())
+    return f"{section.replace('/', ' ')}/{name}"
+
+
+def short_name(swept: Mapping[str, Any]) -> str:
+    """The name of a trial's run in MLflow: its swept values, with the field's name only where the value needs it.
+
+    >>> short_name({"clustering.name": "ifca_mir", "data.split.minority_ratio": 0.1, "seed": 0})
+    'ifca_mir, 10 %, seed 0'
+    """
+    last = {key: key.rpartition(".")[2] for key in swept}
+    shares = [key for key, value in swept.items() if _is_share(last[key], value)]
+    words = []
+    for key, value in swept.items():
+        field = key if list(last.values()).count(last[key]) > 1 else last[key]
+        if isinstance(value, str | Mapping):
+            words.append(_brief(value) if isinstance(value, Mapping) else value)
+        elif key in shares:
+            percent = f"{100 * value:.4g} %"
+            words.append(percent if len(shares) == 1 else f"{field} {percent}")
+        else:
+            words.append(f"{field} {json.dumps(value, default=str)}")
+    return ", ".join(words)
+
+
+def _is_share(field: str, value: Any) -> bool:
+    return field.endswith(SHARES) and isinstance(value, float) and 0 <= value <= 1
+
+
+def swept_params(swept: Mapping[str, Any]) -> dict[str, str]:
+    """The swept values as parameters of a run in MLflow; a whole slot is one parameter.
+
+    >>> swept_params({"privacy": {"name": "global_dp", "clip": 1.0}, "seed": 1})
+    {'privacy': 'global_dp clip 1.0', 'seed': '1'}
+    """
+    return {key: value if isinstance(value, str) else _brief(value) for key, value in swept.items()}
 
 
 def trial_name(swept: Mapping[str, Any]) -> str:
@@ -44,6 +124,17 @@ def _brief(value: Any) -> str:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def component_tags(run: Mapping[str, Any]) -> dict[str, str]:
+    """The names of a run's components as tags, by which runs of different sweeps are found.
+
+    >>> component_tags({"model": {"name": "mlp"}, "attacks": [{"name": "sia"}, {"name": "fedmia"}], "seed": 1})
+    {'model': 'mlp', 'attacks': 'sia, fedmia'}
+    """
+    tags = {slot: str(held["name"]) for slot, held in run.items() if isinstance(held, Mapping) and "name" in held}
+    attacks = ", ".join(str(attack["name"]) for attack in run.get("attacks") or ())
+    return tags | ({"attacks": attacks} if attacks else {})
 
 
 def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The MLflow operations that `orchestrator.tracking.tracker` needs, and the choice of the MLflow store.
+"""The MLflow operations that `orchestrator.tracking.tracker` needs.
 
 Every operation can be repeated safely: it looks up what MLflow already has and adds what is missing. Only one thread may
 use a `Store`; that thread also imports MLflow, which takes 2 to 5 s.
@@ -9,13 +9,17 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from orchestrator.tracking.inputs import CONTEXT, Input
+from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG, metric_key
+from orchestrator.tracking.moved import follow
+from orchestrator.tracking.places import address, configure_environment, local_address, named_server
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,96 +31,26 @@ Rounds = dict[int, tuple[int, dict[str, float]]]
 # MLflow's own limits (mlflow/utils/validation.py); a text that is too long makes it refuse the whole request.
 METRICS_PER_BATCH = 1000
 KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, NAME_LENGTH = 250, 6000, 5000, 250
+NOTE_LENGTH, EXPERIMENT_TAG_LENGTH = 8000, 20000
 
 # Every round has this metric, and it is sent last: if MLflow has it for a round, it has the whole round.
 ROUND = "round"
+ROUND_KEY = metric_key(ROUND)
 
-# Tags by which a run is found: the identity of the results folder, and the trial (absent for the sweep's own run).
-SWEEP_TAG, TRIAL_TAG, SENT_TAG = "fedpriv.sweep", "fedpriv.trial", "fedpriv.sent"
-
-SETTINGS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Fail fast if the server is away; the tracker itself tries again.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    # MLflow must not print into the live table; its errors reach us as exceptions.
-    "MLFLOW_LOGGING_LEVEL": "CRITICAL",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
-
-
-class TrackingError(Exception):
-    """MLflow cannot be used as requested. The message is a sentence."""
-
-
-def configure_environment() -> None:
-    """Set the environment variables of MLflow and Ray before their import; values that the user has set are kept."""
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-
-
-def name_metrics(tracking_uri: str | None) -> str | None:
-    """The MLflow server from the argument or from MLFLOW_TRACKING_URI; None if the user named none."""
-    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
-
-
-def address(results: Path, tracking_uri: str | None) -> str:
-    """The address of MLflow: the server that the user named, or else the store in ``results``.
-
-    Raises:
-        TrackingError: MLflow cannot have a store at that path.
-    """
-    return name_metrics(tracking_uri) or _local(results)
-
-
-def _local(results: Path) -> str:
-    """The address of RESULTS/mlflow.db, escaped so that SQLAlchemy finds that path. Raises TrackingError."""
-    from sqlalchemy import make_url
-
-    path = os.path.abspath(results / "mlflow.db")
-    # Before 2.1 SQLAlchemy takes the path literally; since then it decodes it, and an escape may be needed.
-    for written in (path, path.replace("%", "%25").replace("?", "%3F")):
-        if make_url(f"sqlite:///{written}").database == path:
-            return f"sqlite:///{written}"
-    raise TrackingError(f"MLflow cannot store runs in {results}, because of the question mark in its path")
-
-
-def ui(results: Path, port: int, host: str, tracking_uri: str | None = None) -> tuple[list[str], dict[str, str]]:
-    """The command line and environment that start the MLflow UI.
-
-    Args:
-        results: the folder of all sweeps.
-        port: the port to listen on.
-        host: the address to listen on.
-        tracking_uri: an MLflow server, or None.
-
-    Raises:
-        TrackingError: there are no runs to show, or a server has its own UI.
-    """
-    store = address(results, tracking_uri)
-    if store.startswith(("http://", "https://")):
-        raise TrackingError(f"the MLflow server at {store} has a user interface of its own: open that address")
-    if store == _local(results) and not (results / "mlflow.db").exists():
-        raise TrackingError(f"{results} contains no runs: there is no {results / 'mlflow.db'}")
-    artifacts = Path(os.path.abspath(results / "mlartifacts")).as_uri()
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--artifacts-destination", artifacts]
-    # One worker, because each takes 300 MB and one person looks at one page at a time; no execution of jobs.
-    command += ["--host", host, "--port", str(port), "--workers", "1"]
-    silent = {name: SETTINGS[name] for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")}
-    return command, {**os.environ, **silent, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+NOTE_TAG = "mlflow.note.content"  # the description on a page
 
 
 def batches(rounds: Rounds) -> Iterator[list[tuple[str, float, int, int]]]:
-    """Divide rounds, in ascending order, into batches of (name, value, time in ms, round) that MLflow accepts.
+    """Divide rounds, in ascending order, into batches of (key, value, time in ms, step) that MLflow accepts.
 
-    A round is split only if it alone exceeds a batch; its last metric is always `ROUND`.
+    A round's step is its number counted from 1, as on the terminal; in our tables the first round is 0. A round is split
+    only if it alone exceeds a batch; its last metric is always `ROUND_KEY`.
     """
     batch: list[tuple[str, float, int, int]] = []
     for round_, (time, values) in sorted(rounds.items()):
-        metrics = [(key(name), value, time, round_) for name, value in values.items() if name != ROUND]
-        metrics.append((ROUND, float(round_), time, round_))
+        step = round_ + 1
+        metrics = [(key(metric_key(name)), value, time, step) for name, value in values.items() if name != ROUND]
+        metrics.append((ROUND_KEY, float(step), time, step))
         if batch and len(batch) + len(metrics) > METRICS_PER_BATCH:
             yield batch
             batch = []
@@ -135,7 +69,12 @@ def key(name: str) -> str:
 
 @dataclass
 class Held:
-    """What MLflow has of one run; ``rounds`` is None if the rounds have not been looked up yet."""
+    """What MLflow has of one run.
+
+    Attributes:
+        rounds: the rounds, counted from 0; None if they have not been looked up yet.
+        former: whether an earlier version of fedpriv sent its metrics, under names without sections.
+    """
 
     run_id: str
     status: str = "RUNNING"
@@ -143,6 +82,7 @@ class Held:
     rounds: set[int] | None = field(default_factory=set)
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    former: bool = False
 
 
 class Store:
@@ -159,12 +99,13 @@ class Store:
         self.results, self.sweep, self.identity = results, sweep, identity
         self._asked = tracking_uri
         self._client: MlflowClient | None = None
-        self._experiment = ""
+        self.experiment = ""  # MLflow's id of the sweep's experiment, once it is known
+        self._experiment_tags: dict[str, str] = {}
         self._held: dict[str, Held] = {}
 
     def exists(self) -> bool:
         """Whether the local store has been created; always true for a server."""
-        return name_metrics(self._asked) is not None or (self.results / "mlflow.db").exists()
+        return named_server(self._asked) is not None or (self.results / "mlflow.db").exists()
 
     def forget(self) -> None:
         """Drop the connection and everything known about the runs, so that it is looked up again after an error."""
@@ -176,7 +117,7 @@ class Store:
         if self._client is None:
             configure_environment()
             uri = address(self.results, self._asked)
-            local = name_metrics(self._asked) is None or uri == _local(self.results)
+            local = named_server(self._asked) is None or uri == local_address(self.results)
             with _lock(self.results / ".mlflow.lock") if local else nullcontext():
                 self._connect(uri, local)
         assert self._client is not None
@@ -187,18 +128,21 @@ class Store:
 
         if local and not (self.results / "mlflow.db").exists():
             _create(self.results)
+        elif local:
+            follow(self.results)
         client = MlflowClient(tracking_uri=uri)
         made = Path(uri.removeprefix("sqlite:///")).parent
         if local and made != self.results:  # MLflow mistakes an escaped address for a path and creates its folders
             with suppress(OSError):
                 os.removedirs(made)
         place = f"{(self.results / 'mlartifacts').as_uri()}/{quote(self.sweep, safe='')}" if local else None
-        self._experiment = _experiment(client, self.sweep, place)
+        self.experiment = _experiment(client, self.sweep, place)
+        self._experiment_tags = client.get_experiment(self.experiment).tags
         found: dict[str, list[Run]] = {}
         token = None
         while token != "":
             query = f"tags.`{SWEEP_TAG}` = '{self.identity}'"
-            page = client.search_runs([self._experiment], query, max_results=500, page_token=token)
+            page = client.search_runs([self.experiment], query, max_results=500, page_token=token)
             for run in page:
                 found.setdefault(run.data.tags.get(TRIAL_TAG, ""), []).append(run)
             token = page.token or ""
@@ -220,9 +164,13 @@ class Store:
             if trial:
                 own["mlflow.parentRunId"] = self._held[""].run_id
             tags = {**{label[:KEY_LENGTH]: text[:TAG_LENGTH] for label, text in tags.items()}, **own}
-            run = client.create_run(self._experiment, start_time=started, tags=tags, run_name=name[:NAME_LENGTH])
+            run = client.create_run(self.experiment, start_time=started, tags=tags, run_name=name[:NAME_LENGTH])
             self._held[trial] = Held(run.info.run_id, name=name[:NAME_LENGTH], tags=tags)
         return self._held[trial]
+
+    def renew(self, trial: str) -> None:
+        """Put the run of ``trial`` into MLflow's bin, where a user can restore it; `open` then creates a new one."""
+        self.client.delete_run(self._held.pop(trial).run_id)
 
     def describe(self, held: Held, name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
         """Add missing parameters, update changed tags, and set the name."""
@@ -242,6 +190,45 @@ class Store:
         held.tags |= changed
         held.name = name[:NAME_LENGTH]
 
+    def note(self, held: Held, text: str) -> None:
+        """Set the description of the run, in Markdown."""
+        if held.tags.get(NOTE_TAG) != text[:NOTE_LENGTH]:
+            self.client.set_tag(held.run_id, NOTE_TAG, text[:NOTE_LENGTH])
+            held.tags[NOTE_TAG] = text[:NOTE_LENGTH]
+
+    def tag_experiment(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the experiment; those that it has already are left alone."""
+        for name, text in tags.items():
+            if self._experiment_tags.get(name) != text and len(text) <= EXPERIMENT_TAG_LENGTH:
+                self.client.set_experiment_tag(self.experiment, name, text)
+                self._experiment_tags[name] = text
+
+    def log_input(self, held: Held, data: Input) -> None:
+        """Name the data set that the run has read, unless MLflow has it already."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        inputs = self.client.get_run(held.run_id).inputs
+        there = [one.dataset for one in inputs.dataset_inputs] if inputs else []
+        if any((one.name, one.digest) == (data.name, data.digest) for one in there):
+            return
+        dataset = Dataset(data.name, data.digest, source_type="fedpriv", source=data.source)
+        self.client.log_inputs(held.run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", CONTEXT)])])
+
+    def models(self, held: Held) -> set[str]:
+        """The names of the run's models that MLflow has completely."""
+        found = self.client.search_logged_models([self.experiment], f"source_run_id = '{held.run_id}'")
+        return {model.name for model in found if str(model.status) == "READY"}
+
+    def log_model(self, held: Held, name: str, folder: Path) -> None:
+        """Add a model that was saved in MLflow's form in ``folder`` to the run; it is not registered."""
+        from mlflow.entities import LoggedModelOutput
+
+        made = self.client.create_logged_model(self.experiment, name, held.run_id, model_type="fedpriv")
+        self.client.log_model_artifacts(made.model_id, str(folder))
+        self.client.finalize_logged_model(made.model_id, "READY")
+        step = max(self.rounds(held), default=-1) + 1
+        self.client.log_outputs(held.run_id, [LoggedModelOutput(made.model_id, step)])
+
     def resume(self, held: Held) -> None:
         """Set a run that has ended back to running."""
         if held.status != "RUNNING":
@@ -249,9 +236,9 @@ class Store:
             held.status = "RUNNING"
 
     def rounds(self, held: Held) -> set[int]:
-        """The rounds that MLflow has of the run, looked up by the metric `ROUND`."""
+        """The rounds, counted from 0, that MLflow has of the run, looked up by the metric `ROUND_KEY`."""
         if held.rounds is None:
-            held.rounds = {metric.step for metric in self.client.get_metric_history(held.run_id, ROUND)}
+            held.rounds = {metric.step - 1 for metric in self.client.get_metric_history(held.run_id, ROUND_KEY)}
         return held.rounds
 
     def send(self, held: Held, rounds: Rounds) -> None:
@@ -261,10 +248,10 @@ class Store:
         there = self.rounds(held) if rounds else set()
         for batch in batches({round_: row for round_, row in rounds.items() if round_ not in there}):
             self.client.log_batch(held.run_id, metrics=[Metric(*metric) for metric in batch], synchronous=True)
-            there.update(step for name, _, _, step in batch if name == ROUND)
+            there.update(step - 1 for name, _, _, step in batch if name == ROUND_KEY)
 
     def finals(self, held: Held, finals: Mapping[str, float], time: int) -> None:
-        """Send the final metrics as a step after the last round.
+        """Send the final metrics, by name, at the step of the last round.
 
         MLflow shows the latest value of a metric, so a metric whose last round has the final value already is left out.
         """
@@ -272,9 +259,8 @@ class Store:
 
         shown = self.client.get_run(held.run_id).data.metrics
         step = max(self.rounds(held), default=-1) + 1
-        metrics = [
-            Metric(key(name), value, time, step) for name, value in finals.items() if shown.get(key(name)) != value
-        ]
+        keys = {key(name if "/" in name else metric_key(name)): value for name, value in finals.items()}
+        metrics = [Metric(name, value, time, step) for name, value in keys.items() if shown.get(name) != value]
         self.client.log_batch(held.run_id, metrics=metrics, synchronous=True)
 
     def upload(self, held: Held, files: Iterable[tuple[Path, str]], only_missing: bool) -> None:
@@ -310,7 +296,7 @@ def _create(results: Path) -> None:
     from mlflow import MlflowClient
 
     new = results / f".mlflow-{os.getpid()}.new"
-    name = _local(results).removesuffix("mlflow.db") + new.name
+    name = local_address(results).removesuffix("mlflow.db") + new.name
     try:
         MlflowClient(tracking_uri=name).search_experiments(max_results=1)
         os.replace(new, results / "mlflow.db")
@@ -340,5 +326,6 @@ def _held(client: MlflowClient, runs: list[Run]) -> Held:
     run, *others = sorted(runs, key=lambda run: (-len(run.data.metrics), run.info.start_time))
     for other in others:
         client.delete_run(other.info.run_id)
-    rounds: set[int] | None = None if ROUND in run.data.metrics else set()
-    return Held(run.info.run_id, run.info.status, run.info.run_name, rounds, run.data.params, run.data.tags)
+    rounds: set[int] | None = None if ROUND_KEY in run.data.metrics else set()
+    former = ROUND in run.data.metrics
+    return Held(run.info.run_id, run.info.status, run.info.run_name, rounds, run.data.params, run.data.tags, former)

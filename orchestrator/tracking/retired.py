@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.results.folder import Folder
-from orchestrator.tracking.labels import reason
-from orchestrator.tracking.mlflow_store import SWEEP_TAG, TRIAL_TAG, Store
+from orchestrator.tracking.labels import SWEEP_TAG, TRIAL_TAG, reason
+from orchestrator.tracking.mlflow_store import Store
 
 
 def retire(folder: Folder, tracking_uri: str | None, trials: Sequence[str]) -> str | None:

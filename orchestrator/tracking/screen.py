@@ -104,7 +104,7 @@ class Screen:
         """Print one line; the live table stays below it."""
         self.console.print(Text(sentence), soft_wrap=True)
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any]) -> None:
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Any = None) -> None:  # noqa: ARG002
         """Add a trial that will run."""
         self.trials[trial] = ScreenTrial(title, run["rounds"])
 

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from urllib.parse import SplitResult, urlsplit
 
 from orchestrator.tracking.labels import without_password
-from orchestrator.tracking.mlflow_store import name_metrics
+from orchestrator.tracking.places import named_server
 
 HTTP = {"http": 80, "https": 443}
 # What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
@@ -29,7 +29,7 @@ def server_problem(tracking_uri: str | None) -> str | None:
     >>> server_problem("localhost:5000")
     'localhost:5000 is no MLflow address. Did you mean http://localhost:5000?'
     """
-    uri = name_metrics(tracking_uri)
+    uri = named_server(tracking_uri)
     if uri is None:
         return None
     shown = without_password(uri)
@@ -55,7 +55,7 @@ def server_note(tracking_uri: str | None) -> str | None:
     Args:
         tracking_uri: as for `server_problem`, which has found no problem.
     """
-    uri = name_metrics(tracking_uri)
+    uri = named_server(tracking_uri)
     split = _split(uri) if uri else None
     if uri is None or split is None or split.scheme not in HTTP:
         return None

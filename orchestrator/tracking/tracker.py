@@ -8,26 +8,24 @@ after a process was killed.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.folder import Folder, TrialFolder, write_atomically
-from orchestrator.tracking.labels import flatten, reason, run_tags, scalar_metrics, texts, trial_name, without_password
-from orchestrator.tracking.mlflow_store import ROUND, SENT_TAG, Rounds, Store, configure_environment, name_metrics, ui
-
-__all__ = ["Tracker", "configure_environment", "trial_name", "ui"]
+from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.tracking import shared_view
+from orchestrator.tracking.labels import SENT_TAG, flatten, reason, run_tags, scalar_metrics, texts, without_password
+from orchestrator.tracking.mlflow_store import ROUND, Held, Store
+from orchestrator.tracking.pages import Pages
+from orchestrator.tracking.pending import ATTEMPTS, FORM, PendingTrial, now, record, recorded, saved_rows, trial_files
+from orchestrator.tracking.places import DEFAULT_SERVER, LOCAL, configure_environment, named_server
 
 IDLE_SECONDS = 20.0  # longest wait for the first event, so that importing MLflow does not slow the sweep's start
 GATHER_SECONDS = 1.0  # rounds that end within this time share a batch: 30 metrics take 15 ms, 600 in one batch 60 ms
 LONGEST_PAUSE = 30.0  # between two attempts to reach a server that is away
-ATTEMPTS = 3  # to send a run that MLflow refuses although it accepts others
 ROWS_IN_MEMORY = 2000  # per trial; if there are more, they are read from the trial's table once MLflow is back
 
 # MLflow's status for each status of a trial.
@@ -42,62 +40,6 @@ AWAY = (
 REFUSAL = "MLflow refuses a run: {} does not accept {!r} ({}). The sweep continues, and its files are complete"
 
 
-@dataclass
-class PendingTrial:
-    """What MLflow should have of one run.
-
-    Attributes:
-        trial: the trial's id; "" for the sweep's own run.
-        started: start time in milliseconds since 1970.
-        ended: end time in milliseconds since 1970; 0 while the run has not ended.
-        status: the trial's status; None while the run has not ended.
-        rows: the rounds that MLflow may not have yet: time in milliseconds and metrics.
-        files: artifacts besides those of the trial's folder: path, and folder among the artifacts.
-        there: the address of the MLflow that has the complete run; empty if none has.
-        on_disk: whether the trial's table has rows that are not in ``rows``.
-        live: whether the trial ran in this process; files of other trials are sent only if they are missing.
-        version: number of changes; ``sent`` is the version that MLflow has.
-        sent: the last version that was sent.
-        failures: number of failed attempts in a row.
-        refusals: those of the failed attempts in which MLflow answered and refused.
-    """
-
-    trial: str
-    name: str
-    tags: dict[str, str]
-    params: dict[str, str] = field(default_factory=dict)
-    started: int = 0
-    ended: int = 0
-    status: str | None = None
-    finals: dict[str, float] = field(default_factory=dict)
-    rows: Rounds = field(default_factory=dict)
-    folder: TrialFolder | None = None
-    files: list[tuple[str, str]] = field(default_factory=list)
-    there: str = ""
-    on_disk: bool = False
-    live: bool = True
-    version: int = 1
-    sent: int = 0
-    failures: int = 0
-    refusals: int = 0
-
-    @property
-    def pending(self) -> bool:
-        """Whether something has to be sent and MLflow has not refused it too often."""
-        return self.version != self.sent and self.refusals < ATTEMPTS
-
-    def begin(self) -> None:
-        """Mark the run as running."""
-        self.status, self.ended, self.there, self.live = None, 0, "", True
-        self.started = self.started or _now()
-        self.refusals, self.version = 0, self.version + 1
-
-    def end(self, status: str, ended: int) -> None:
-        """Mark the run as ended, with a trial's status and the time in milliseconds."""
-        self.status, self.ended, self.there = status, ended, ""
-        self.refusals, self.version = 0, self.version + 1
-
-
 class Tracker:
     """Sends the events of one sweep to MLflow. No method except `close` waits for MLflow, and none raises.
 
@@ -109,21 +51,28 @@ class Tracker:
         sweep_name: the name of the sweep.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in ``results``.
         warn: is called from another thread with a sentence, once for each kind of trouble with MLflow.
+        with_models: whether the trained models of trials are sent, too, one for each group.
     """
 
     def __init__(
-        self, results: Path, sweep_name: str, tracking_uri: str | None = None, warn: Callable[[str], object] = print
+        self,
+        results: Path,
+        sweep_name: str,
+        tracking_uri: str | None = None,
+        warn: Callable[[str], object] = print,
+        with_models: bool = False,
     ) -> None:
         configure_environment()
         results = Path(os.path.abspath(results))
         self.folder = Folder(results / sweep_name)
-        self._where = without_password(name_metrics(tracking_uri) or "mlflow.db")
+        self._where = without_password(named_server(tracking_uri) or LOCAL)
         self._store = Store(results, sweep_name, self.folder.identity(), tracking_uri)
         self._warn, self._warned = warn, set[str]()
         self._lock = threading.RLock()
         self._trials: dict[str, PendingTrial] = {}
-        self._sweep = _recorded(self.folder) or PendingTrial("", sweep_name, {}, started=_now())
+        self._sweep = recorded(self.folder) or PendingTrial("", sweep_name, {}, started=now())
         self._sweep.sent = self._sweep.version
+        self._pages = Pages(self._store, self.folder, self._sweep, self._trials, with_models)
         self._wake, self._closing, self._done = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
         self._thread.start()
@@ -134,7 +83,7 @@ class Tracker:
             self._sweep.tags = run_tags(tags or {}, self.folder.path)
             self._sweep.files = [(str(self.folder.sweep), "")]
             self._sweep.begin()
-            _record(self.folder, self._sweep)
+            record(self.folder, self._sweep)
 
     def trial_started(self, trial_id: str, params: Mapping[str, Any], tags: Mapping[str, str], name: str) -> None:
         """Record that a trial has started or was resumed.
@@ -147,23 +96,23 @@ class Tracker:
         """
         folder = self.folder.trial(trial_id)
         with self._lock:
-            known = self._trials.get(trial_id) or _recorded(folder)
+            known = self._trials.get(trial_id) or recorded(folder)
             wanted = self._trials[trial_id] = known or PendingTrial(trial_id, name, {}, folder=folder)
             wanted.name, wanted.params, wanted.tags = name, flatten(params), run_tags(tags, folder.path)
             wanted.finals = {}
             wanted.begin()
-            _record(folder, wanted)
+            record(folder, wanted)
 
     def rounds(self, trial_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Record rounds: one row each, with ``round`` and the metrics. Values that are not finite numbers are left out."""
-        now = _now()
+        at = now()
         with self._lock:
             wanted = self._trials.get(trial_id)
             if wanted is None:
                 return
             for row in rows:
                 if row.get(ROUND) is not None:
-                    wanted.rows[int(row[ROUND])] = (now, scalar_metrics(row))
+                    wanted.rows[int(row[ROUND])] = (at, scalar_metrics(row))
             if len(wanted.rows) > ROWS_IN_MEMORY:
                 wanted.rows, wanted.on_disk = {}, True
             wanted.version += 1
@@ -184,8 +133,8 @@ class Tracker:
                 return
             wanted.finals, wanted.tags = scalar_metrics(finals or {}), wanted.tags | texts(finals or {})
             wanted.folder, wanted.on_disk = TrialFolder(Path(folder)), True
-            wanted.end(status, _now())
-            _record(wanted.folder, wanted)
+            wanted.end(status, now())
+            record(wanted.folder, wanted)
         self._wake.set()
 
     def sweep_finished(self, report_files: Iterable[Path], status: str) -> None:
@@ -196,11 +145,11 @@ class Tracker:
             files.append((str(file), file.parent.relative_to(self.folder.path).as_posix() if inside else ""))
         with self._lock:
             self._sweep.files = files
-            self._sweep.end(status, _now())
-            _record(self.folder, self._sweep)
+            self._sweep.end(status, now())
+            record(self.folder, self._sweep)
             for wanted in self._trials.values():
                 if wanted.status is None:
-                    wanted.end("unfinished", _now())
+                    wanted.end("unfinished", now())
         self._wake.set()
 
     def reconcile(self, folder: Path) -> None:
@@ -210,7 +159,7 @@ class Tracker:
         """
         sweep, lost = Folder(Path(folder)), not self._store.exists()
         with self._lock:
-            known = {trial.id: self._trials.get(trial.id) or _recorded(trial) for trial in sweep.trials()}
+            known = {trial.id: self._trials.get(trial.id) or recorded(trial) for trial in sweep.trials()}
             for wanted in [wanted for wanted in (*known.values(), self._sweep) if wanted]:
                 if wanted.there == self._where and not lost:
                     continue
@@ -222,6 +171,17 @@ class Tracker:
                 if wanted.trial or wanted.status:
                     wanted.version += 1
         self._wake.set()
+
+    def link(self) -> str:
+        """The address of the sweep's ready-made view: on its server, or on the one that ``fedpriv ui`` starts.
+
+        Empty while MLflow does not hold the sweep, and for a store that has no pages.
+        """
+        local = self._where == LOCAL
+        server = DEFAULT_SERVER if local else self._where
+        with self._lock:
+            known = self._sweep.experiment if self._sweep.there == self._where else ""
+        return shared_view.link(server, known) if known and server.startswith(("http://", "https://")) else ""
 
     @property
     def behind(self) -> bool:
@@ -280,8 +240,8 @@ class Tracker:
             version, status, ended, rows = wanted.version, wanted.status, wanted.ended, dict(wanted.rows)
             from_disk, files = wanted.on_disk, list(wanted.files)
         store.open("", sweep.name, sweep.started, sweep.tags)
-        held = store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
-        complete = f"{status} {ended}" if status else ""
+        held = self._opened(wanted)
+        complete = f"{status} {ended} {FORM}" if status else ""
         if not complete or held.tags.get(SENT_TAG) != complete:
             if not status:
                 store.resume(held)
@@ -293,6 +253,7 @@ class Tracker:
                 store.finals(held, wanted.finals, ended)
             there = [(Path(file), below) for file, below in files if Path(file).exists()]
             store.upload(held, there, only_missing=not wanted.live)
+            self._pages.send(held, wanted)
             if status:
                 store.end(held, STATUSES.get(status, "FINISHED"), ended, complete)
         with self._lock:
@@ -301,8 +262,16 @@ class Tracker:
             wanted.on_disk = wanted.on_disk and wanted.version != version
             wanted.sent, wanted.failures, wanted.refusals = version, 0, 0
             if status and wanted.version == version:
-                wanted.there = self._where
-                _record(wanted.folder or self.folder, wanted)
+                wanted.there, wanted.experiment = self._where, store.experiment
+                record(wanted.folder or self.folder, wanted)
+
+    def _opened(self, wanted: PendingTrial) -> Held:
+        """The run in MLflow. One that an earlier version sent is made anew, because metrics cannot be renamed there."""
+        held = self._store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
+        if held.former and wanted.folder and (wanted.live or wanted.folder.table("rounds").exists()):
+            self._store.renew(wanted.trial)
+            held = self._store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
+        return held
 
     def _say(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""
@@ -311,40 +280,3 @@ class Tracker:
             self._warned.add(kind)
             with suppress(Exception):
                 self._warn(sentence)
-
-
-def _now() -> int:
-    """The time in milliseconds since 1970, as MLflow counts it."""
-    return int(time.time() * 1000)
-
-
-def _record(folder: Folder | TrialFolder, wanted: PendingTrial) -> None:
-    """Save what the tables do not contain, so that another process can send the whole run to MLflow."""
-    names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there")
-    with suppress(OSError):  # writing the tables reports if the folder cannot be written
-        write_atomically(folder.tracking, json.dumps({name: getattr(wanted, name) for name in names}).encode())
-
-
-def _recorded(folder: Folder | TrialFolder) -> PendingTrial | None:
-    """Read what `_record` has saved; None if there is nothing readable."""
-    trial = folder if isinstance(folder, TrialFolder) else None
-    with suppress(OSError, ValueError, TypeError):
-        kept = json.loads(folder.tracking.read_text())
-        return PendingTrial(trial.id if trial else "", folder=trial, live=False, **kept)
-    return None
-
-
-def saved_rows(folder: TrialFolder, started: int) -> Rounds:
-    """The rounds of the trial's table, with times computed from their durations; empty if there is no table."""
-    from orchestrator.results.tables import read_table
-
-    rounds, passed = {}, 0.0
-    for row in read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").exists() else ():
-        passed += row.get("seconds") or 0.0
-        rounds[int(row[ROUND])] = (started + int(passed * 1000), scalar_metrics(row))
-    return rounds
-
-
-def trial_files(folder: TrialFolder) -> list[tuple[str, str]]:
-    """The artifacts of a trial: its resolved configuration and its tables."""
-    return [(str(path), "") for path in (folder.config, *sorted(folder.path.glob("*.parquet")))]

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.commands import run
 from orchestrator.exit_codes import FINISHED, SOME_FAILED
+from orchestrator.preparation import Choices
 from orchestrator.scheduling.driver import Driver
 from tests.support.command import SWEEP, same_results, trials
 from tests.support.undisturbed import undisturbed
@@ -52,7 +53,7 @@ def fragile(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_a_trial_whose_process_dies_before_it_began_is_taken_up_again(fragile, tmp_path, capsys):
-    code = run(fragile, [], tmp_path / "results", None, None, dry=False)
+    code = run(fragile, [], Choices(tmp_path / "results"))
     told = capsys.readouterr().out
     assert code == FINISHED, told
     assert {file.name for file in (tmp_path / "results").iterdir()} >= {"setup", "reset"}
@@ -65,7 +66,7 @@ def test_a_trial_whose_process_dies_before_it_began_is_taken_up_again(fragile, t
 def test_but_not_more_often_than_it_may(fragile, tmp_path, capsys):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "setup").touch()
-    code = run(fragile, ["resources.trial_retries=0"], tmp_path / "results", None, None, dry=False)
+    code = run(fragile, ["resources.trial_retries=0"], Choices(tmp_path / "results"))
     assert code == SOME_FAILED, capsys.readouterr().out
     rows = trials(tmp_path / "results")
     assert [row["status"] for row in rows] == ["finished", "failed"]

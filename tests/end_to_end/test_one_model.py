@@ -80,4 +80,4 @@ def test_the_risk_is_in_mlflow(finished: tuple[Path, str]) -> None:
     children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
     assert len(children) == 6
     for child in children:
-        assert set(RISKS) <= child.data.metrics.keys()
+        assert {f"attack/{name}" for name in RISKS} <= child.data.metrics.keys()

@@ -135,9 +135,9 @@ def test_mlflow_holds_one_parent_with_its_children(finished):
     rows = {row["id"]: row for row in trials(finished[0])}
     for child in children:
         row = next(row for trial, row in rows.items() if trial in child.data.tags.values())
-        assert child.data.metrics["accuracy"] == row["accuracy"]
-        history = client.get_metric_history(child.info.run_id, "loss")
-        assert sorted(point.step for point in history) == [0, 1, 2, 3]
+        assert child.data.metrics["accuracy/accuracy"] == row["accuracy"]
+        history = client.get_metric_history(child.info.run_id, "accuracy/loss")
+        assert sorted(point.step for point in history) == [1, 2, 3, 4]
         assert {file.path for file in client.list_artifacts(child.info.run_id)} >= {"clients.parquet", "config.yaml"}
     assert {file.path for file in client.list_artifacts(parents[0].info.run_id)} >= {"sweep.yaml", "report"}
 

@@ -177,12 +177,12 @@ def test_the_first_line_comes_before_anything_slow_is_loaded(sweep, tmp_path):
     """Loading the data, torch, Ray and MLflow takes most of the time until the first round."""
     code = f"""
 import sys
-import orchestrator.commands as commands
+import orchestrator.preparation as preparation
 from orchestrator.cli import main
 def stop(*_, **__):
     print(sorted({{"ray", "torch", "mlflow", "pandas", "sklearn", "scipy"}} & set(sys.modules)))
     raise KeyboardInterrupt
-commands.data_problems = stop
+preparation.data_problems = stop
 sys.exit(main(["run", {str(sweep)!r}, "--results", {str(tmp_path / "results")!r}, "--address", "local"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CHECKOUT, check=False)

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from tests.support.command import arguments, environment, trials
 from tests.support.local_cluster import process_table
 
@@ -151,6 +153,6 @@ def mlflow_holds_each_run_once(results: Path, uri: str | None = None) -> None:
     assert len(held) == len(children)
     for run in children:
         assert run.info.status == "FINISHED"
-        steps = [point.step for point in client.get_metric_history(run.info.run_id, "loss")]
-        assert sorted(steps) == list(range(len(steps)))
-        assert len(steps) == int(run.data.params["rounds"])
+        steps = [point.step for point in client.get_metric_history(run.info.run_id, "accuracy/loss")]
+        config = results / "tiny" / "trials" / run.data.tags["fedpriv.trial"] / "config.yaml"
+        assert sorted(steps) == list(range(1, yaml.safe_load(config.read_text())["rounds"] + 1))

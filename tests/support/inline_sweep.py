@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
-from orchestrator.commands import _claim_folder
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.execution import claim_folder
 from orchestrator.exit_codes import FINISHED
+from orchestrator.preparation import Choices
 from orchestrator.results.folder import Folder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.tables import write_trials
@@ -17,10 +17,10 @@ from tests.support.inline import inline_trial
 from tests.support.planted import finished
 
 
-def run_sweep_inline(sweep: Sweep, results: Path, address: str | None, tracking_uri: str | None, dry: bool) -> int:
+def run_sweep_inline(sweep: Sweep, choices: Choices) -> int:
     """Stands for `orchestrator.commands.run_sweep`: the same files, without Ray, Tune, MLflow and report."""
-    folder = Folder(results.expanduser().absolute() / sweep.name)
-    with _claim_folder(folder, sweep):
+    folder = Folder(choices.results.expanduser().absolute() / sweep.name)
+    with claim_folder(folder, sweep):
         missing = remaining_trials(folder, trial_specs(sweep), sweep.tune)
         print(f"{len(missing)} trials to train")
         for spec in missing:

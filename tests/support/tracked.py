@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.results.folder import Folder, claim
 from orchestrator.results.tables import write_table
-from orchestrator.tracking import mlflow_store
+from orchestrator.tracking import labels, mlflow_store, places
 from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.tracker import Tracker
 
@@ -24,7 +24,7 @@ def empty_store(tmp_path_factory) -> Path:
     folder = tmp_path_factory.getbasetemp() / "empty-store"
     folder.mkdir(exist_ok=True)
     if not (folder / "mlflow.db").exists():
-        mlflow_store.configure_environment()
+        places.configure_environment()
         mlflow_store._create(folder)
     return folder / "mlflow.db"
 
@@ -63,10 +63,12 @@ def expected(trial_rows: list[dict], finals: dict | None = None) -> dict[str, li
     for row in trial_rows:
         for name, value in row.items():
             if value is not None and math.isfinite(value):
-                found.setdefault(name, []).append((row["round"], float(value)))
+                shown = row["round"] + 1 if name == "round" else value  # rounds count from 1 there
+                found.setdefault(labels.metric_key(name), []).append((row["round"] + 1, float(shown)))
     for name, value in (finals or {}).items():
-        if value is not None and math.isfinite(value) and (name not in found or found[name][-1][1] != value):
-            found.setdefault(name, []).append((len(trial_rows), float(value)))
+        key = labels.metric_key(name)
+        if value is not None and math.isfinite(value) and (key not in found or found[key][-1][1] != value):
+            found.setdefault(key, []).append((len(trial_rows), float(value)))
     return found
 
 
@@ -76,7 +78,7 @@ class Seen:
     def __init__(self, results: Path, uri: str | None = None, name: str = NAME) -> None:
         from mlflow import MlflowClient
 
-        self.client = MlflowClient(mlflow_store.address(results, uri))
+        self.client = MlflowClient(places.address(results, uri))
         experiment = self.client.get_experiment_by_name(name)
         self.runs = self.client.search_runs([experiment.experiment_id]) if experiment else []
         self.parents = [run for run in self.runs if "mlflow.parentRunId" not in run.data.tags]
@@ -111,7 +113,7 @@ def run_trial(tracker: Tracker, trial_id: str, trial_rows: list[dict], finals: d
     tracker.trial_finished(trial_id, status, finals, save(tracker.folder, trial_id, trial_rows))
 
 
-def forget(tracker: Tracker) -> None:
+def forget(folder: Folder) -> None:
     """As if the process had been killed before it noted that MLflow holds everything."""
-    for trial in tracker.folder.trials():
+    for trial in folder.trials():
         trial.tracking.write_text(json.dumps({**json.loads(trial.tracking.read_text()), "there": ""}))

@@ -52,7 +52,7 @@ def test_a_sweep_and_its_trials(results, capfd):
         assert (run.data.tags["status"], run.data.tags["device"]) == (word, "cpu")
         assert run.data.params == labels.flatten(CONFIG)
         assert seen.metrics(trial_id) == expected(rows(n), finals if trial_id == "a" else None)
-        assert seen.artifacts(trial_id) == ["clients.parquet", "config.yaml", "rounds.parquet"]
+        assert seen.artifacts(trial_id) == ["clients.parquet", "config.yaml", "rounds.parquet", "tables"]
         assert run.info.end_time >= run.info.start_time
 
 
@@ -90,7 +90,7 @@ def test_a_process_that_was_killed_between_two_batches(results, monkeypatch):
     run_trial(first, "a", rows(6), {"violations": 2.0})
     first._thread.join(60)
     assert not first._thread.is_alive()
-    assert sorted(Seen(results).metrics("a")["accuracy"]) == expected(rows(6))["accuracy"][:3]
+    assert sorted(Seen(results).metrics("a")["accuracy/accuracy"]) == expected(rows(6))["accuracy/accuracy"][:3]
 
     monkeypatch.setattr(mlflow_store.Store, "send", sent)
     second = Tracker(results, NAME)
@@ -100,7 +100,7 @@ def test_a_process_that_was_killed_between_two_batches(results, monkeypatch):
     assert len(seen.runs) == 2
     assert seen.metrics("a") == expected(rows(6), {"violations": 2.0})
     assert seen.trial("a").info.status == "FINISHED"
-    assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet"]
+    assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet", "tables"]
 
 
 def test_times_of_rounds_that_are_sent_later_are_those_of_the_trial(results):
@@ -120,7 +120,7 @@ def test_times_of_rounds_that_are_sent_later_are_those_of_the_trial(results):
     assert tracker.close(60)
     seen = Seen(results)
     run = seen.trial("a")
-    history = seen.client.get_metric_history(run.info.run_id, "accuracy")
+    history = seen.client.get_metric_history(run.info.run_id, "accuracy/accuracy")
     assert [metric.timestamp - 10**12 for metric in history] == [250, 500, 750, 1000]
     assert (run.info.start_time, run.info.end_time) == (10**12, 10**12 + 5000)
 
@@ -206,7 +206,7 @@ def test_artifacts_that_are_missing_or_cut_short_are_sent_again(results):
     (place / "rounds.parquet").write_bytes(b"half")
     (place / "config.yaml").unlink()
     seen.client.delete_tag(run.info.run_id, mlflow_store.SENT_TAG)
-    forget(tracker)
+    forget(tracker.folder)
     again = Tracker(results, NAME)
     again.reconcile(again.folder.path)
     assert again.close(60)
@@ -238,7 +238,7 @@ def test_an_experiment_in_the_bin_is_taken_out(results):
         seen = Seen(results)
         if n == 1:
             seen.client.delete_experiment(seen.runs[0].info.experiment_id)
-    assert seen.metrics("a")["accuracy"] == expected(rows(2))["accuracy"]
+    assert seen.metrics("a")["accuracy/accuracy"] == expected(rows(2))["accuracy/accuracy"]
 
 
 def test_a_path_that_needs_escapes_leaves_no_folder_behind(tmp_path, empty_store):
@@ -248,7 +248,7 @@ def test_a_path_that_needs_escapes_leaves_no_folder_behind(tmp_path, empty_store
     tracker = Tracker(results, NAME)
     run_trial(tracker, "a", rows(1), {})
     assert tracker.close(60)
-    assert Seen(results).artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet"]
+    assert Seen(results).artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet", "tables"]
     assert os.listdir(tmp_path) == ["100%25 a%20b"]
 
 
@@ -263,5 +263,5 @@ def test_long_texts_and_odd_names_are_taken(results):
     assert warnings == []
     run = Seen(results).trial("a")
     assert len(run.data.params) == 150
-    assert run.data.metrics["tpr_1_"] == 0.5
+    assert run.data.metrics["other/tpr_1_"] == 0.5
     assert len(run.data.metrics) == 1102

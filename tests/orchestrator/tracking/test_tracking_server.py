@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.results.folder import Folder, claim
 from orchestrator.results.tables import read_table
-from orchestrator.tracking import mlflow_store
+from orchestrator.tracking import places
 from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.tracker import Tracker
 from tests.support.tracked import NAME, Seen, empty_store, expected, rows, run_trial, save
@@ -37,7 +37,7 @@ class Server:
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        mlflow_store.configure_environment()
+        places.configure_environment()
         ours = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db"]
         ours += ["--artifacts-destination", str(self.folder / "artifacts"), "--workers", "1"]
         command = [*(self.command or ours), "--host", "127.0.0.1", "--port", str(self.port)]
@@ -108,7 +108,7 @@ def test_a_server_that_comes_late_misses_nothing(server, results, capfd):
     assert len(seen.parents) == 1
     assert seen.metrics("a") == expected(rows(6), {"violations": 2.0})
     assert seen.metrics("b") == expected(rows(4, scale=2.0))
-    assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet"]
+    assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet", "tables"]
     assert seen.artifacts("") == ["sweep.yaml"]
     assert not (results / "mlflow.db").exists()
 
@@ -162,18 +162,19 @@ def test_a_killed_server_loses_nothing_and_doubles_nothing(server, results):
     assert len(seen.runs) == 2
     assert seen.metrics("a") == expected(everything, {"violations": 5.0})
     assert seen.trial("a").info.status == "FINISHED"
-    assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet"]
+    assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet", "tables"]
 
 
 PROGRAM = """
     import sys, time
     from pathlib import Path
     from orchestrator.tracking import tracker as tracking
+    from orchestrator.tracking.tracker import Tracker
     from tests.support.tracked import rows, run_trial
 
     tracking.GATHER_SECONDS = 0.05
     results, name, uri, rounds = Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None, int(sys.argv[4])
-    tracker = tracker.Tracker(results, name, uri)
+    tracker = Tracker(results, name, uri)
     tracker.reconcile(tracker.folder.path)
     tracker.sweep_started()
     tracker.trial_started("a", {"seed": 1}, {}, "ifca seed=1")
@@ -237,13 +238,13 @@ def test_the_user_interface_shows_what_was_run(tmp_path, empty_store):
     tracker = Tracker(results, NAME)
     run_trial(tracker, "a", rows(3), {})
     assert tracker.close(60)
-    command, environment = tracker.ui(results, 0, "127.0.0.1")
+    command, environment = places.ui(results, 0, "127.0.0.1")
     shown = Server(tmp_path, command, environment)
     try:
         shown.start()
         seen = Seen(results, shown.uri)
         assert seen.metrics("a") == expected(rows(3))
-        assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet"]
+        assert seen.artifacts("a") == ["clients.parquet", "config.yaml", "rounds.parquet", "tables"]
         run = seen.trial("a").info.run_id
         address = f"{shown.uri}/get-artifact?path=config.yaml&run_id={run}"
         with urllib.request.urlopen(address, timeout=30) as answer:

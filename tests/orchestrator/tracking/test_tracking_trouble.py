@@ -74,7 +74,7 @@ def test_a_bad_line_loses_nothing_and_doubles_nothing(results, monkeypatch, seed
     assert len(seen.runs) == 3
     for trial_id, trial_rows in trials.items():
         assert seen.metrics(trial_id) == expected(trial_rows, {"violations": 2.0})
-        assert seen.artifacts(trial_id) == ["clients.parquet", "config.yaml", "rounds.parquet"]
+        assert seen.artifacts(trial_id) == ["clients.parquet", "config.yaml", "rounds.parquet", "tables"]
         assert seen.trial(trial_id).info.status == "FINISHED"
 
 

@@ -1,0 +1,205 @@
+"""Running the trials of a checked sweep on Ray, and closing it: tables, report, MLflow, and the last lines on the screen."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from orchestrator.cluster.address import ClusterError
+from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
+from orchestrator.cluster.nodes import node_problems
+from orchestrator.cluster.ray_log import ray_log
+from orchestrator.cluster.ray_session import StallError, joined, ray_session
+from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.sweep_file import Sweep
+from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
+from orchestrator.preparation import Work, misfit_problems
+from orchestrator.report import write_report
+from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.tuned import tuned_sentences
+from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim
+from orchestrator.results.provenance import origin
+from orchestrator.results.tables import write_trials
+from orchestrator.scheduling.trials import TrialSpec, trial_rows, trial_specs, unrepeatable
+from orchestrator.scheduling.tuner import run_trials, tune_environment
+from orchestrator.tracking.events import MlflowListener, TrialEvents
+from orchestrator.tracking.failures import failure_lines
+from orchestrator.tracking.notebook_screen import screen_of
+from orchestrator.tracking.retired import retire
+from orchestrator.tracking.screen import Screen
+from orchestrator.tracking.tracker import Tracker
+
+CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
+
+
+def execute(work: Work) -> int:
+    """Run what is missing of a sweep and write its report; return the exit code.
+
+    Raises:
+        ConfigError: the cluster or the results folder cannot be used; no trial was started.
+    """
+    tune_environment(os.environ)
+    missing = work.missing()
+    ahead = len(work.ahead())
+    screen = screen_of(len(missing) + ahead)
+    for sentence in work.earlier.sentences(len(work.trials)):
+        screen.say(sentence)
+    return _on_ray(work, missing, screen) if missing or ahead else _complete(work, screen)
+
+
+def _complete(work: Work, screen: Screen) -> int:
+    """Nothing is left to train: write the report again, and send MLflow what it lacks."""
+    with claim_folder(work.folder, work.sweep):
+        screen.say(work.earlier.all_complete(len(work.trials)))
+        tracker = _tracker(work, screen)
+        code = _close(work, screen)
+        tracker.reconcile(work.folder.path)
+        if tracker.behind:
+            tracker.close(CLOSE_SECONDS)
+        _say_link(tracker, screen)
+        return code
+
+
+def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
+    """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
+    with ray_log() as log:
+        try:
+            screen.stage = "starting Ray" if work.target.address is None else "joining the cluster"
+            with screen, ray_session(work.target, work.place) as nodes:
+                if work.target.address is not None:
+                    screen.say(joined(work.target, nodes))
+                for sentence in _ready(work, nodes):
+                    screen.say(sentence)
+                with claim_folder(work.folder, work.sweep):
+                    retired = work.earlier.set_back(work.folder)
+                    if warning := retire(work.folder, work.choices.tracking_uri, retired):
+                        screen.say(warning)
+                    code = _train(work, missing, nodes, screen)
+        except ClusterError as error:
+            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file="--address")]) from error
+        except StallError as error:
+            raise StallError(f"{error}{log.keep()}") from error
+        if code == SOME_FAILED and (where := log.keep()):
+            screen.say(where.strip(" ()"))
+        return code
+
+
+def _ready(work: Work, nodes: list[dict[str, float]]) -> list[str]:
+    """Check the cluster; return notes for the user. Raises ConfigError if a trial does not fit or a node is unsuitable."""
+    problems = misfit_problems(work.sweep, work.place, nodes)
+    if not problems:
+        sentences = node_problems(work.folder.path, work.sweep.resources.timeout_seconds)
+        problems = [ConfigProblem(sentence, file="--results") for sentence in sentences]
+    if problems:
+        raise ConfigError(problems)
+    try:
+        notes, problems = memory_check(work.sweep, on_a_gpu(work.sweep))
+    except TimeoutError as error:
+        raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
+    if problems:
+        raise ConfigError(problems)
+    return notes
+
+
+def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
+    """Run the missing trials, write all results, and wait until MLflow has them."""
+    folder, trials = work.folder, work.trials
+    if len(missing) < len(trials):
+        total = work.search.samples if work.search else len(trials)
+        screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
+    if remark := unrepeatable(missing):
+        screen.say(remark)
+    tracker = _tracker(work, screen)
+    tracker.sweep_started(origin(trials[0].run.training.config.device))
+    write_trials(folder, trial_rows(folder, trials))
+    screen.stage = "starting the processes of the first trials"
+    if not _all_rounds(work, missing, nodes, screen, tracker):
+        return INTERRUPTED
+    code = _close(work, screen, tracker)
+    if not tracker.close(CLOSE_SECONDS):
+        screen.say("MLflow does not hold everything yet; the next run of this sweep sends the rest")
+    _say_link(tracker, screen)
+    return code
+
+
+def _all_rounds(
+    work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen, tracker: Tracker
+) -> bool:
+    """Run the missing trials. False if the user interrupted them; all that was finished is saved then, too."""
+    folder = work.folder
+    progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
+    with screen:
+        try:
+            for sentence in run_trials(
+                work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search
+            ):
+                screen.say(sentence)
+        except (KeyboardInterrupt, StallError, WriteError) as error:
+            with suppress(WriteError):
+                write_trials(folder, trial_rows(folder, work.trials))
+            tracker.sweep_finished([], "unfinished")
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if interrupted:
+                screen.say("interrupted; finished work is saved, and the same command resumes from there")
+            tracker.close(CLOSE_SECONDS)
+            if not interrupted:
+                raise
+            return False
+    return True
+
+
+def _close(work: Work, screen: Screen, tracker: Tracker | None = None) -> int:
+    """Write the table of trials and the report, and print the result; return the exit code."""
+    sweep, folder, trials = work.sweep, work.folder, work.trials
+    rows = trial_rows(folder, trials)
+    write_trials(folder, rows)
+    remarks, width = tuned_sentences(folder.path, rows), screen.console.width
+    screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks))
+    files = write_report(folder.path)
+    bad = [row for row in rows if row["status"] not in ("finished", "stopped")]
+    if tracker:
+        tracker.reconcile(folder.path)
+        tracker.sweep_finished(files, "failed" if bad else "finished")
+    for sentence in _best(sweep, trials, rows):
+        screen.say(sentence)
+    screen.say(f"results in {folder.path}, tables and figures in {folder.report}")
+    screen.say(f"fedpriv ui {folder.path.parent}   opens them in MLflow")
+    for sentence in failure_lines(folder, rows, {trial.id: trial.title for trial in trials}):
+        screen.say(sentence)
+    return SOME_FAILED if bad else FINISHED
+
+
+def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[dict[str, Any]]) -> list[str]:
+    """A sentence that names the best trial of a tuned sweep; empty if the sweep is not tuned."""
+    if not sweep.tune:
+        return []
+    metric = sweep.tune.metric
+    found = [(row[metric], trial.title) for row, trial in zip(rows, trials, strict=True) if row.get(metric) is not None]
+    if not found:
+        return [f"no finished trial has the metric {metric!r}, so there is no best trial"]
+    value, title = found[sweep.tune.best([value for value, _ in found])]
+    return [f"best {metric} {value:.4g}: {title}"]
+
+
+def _tracker(work: Work, screen: Screen) -> Tracker:
+    choices = work.choices
+    return Tracker(work.folder.path.parent, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)
+
+
+def _say_link(tracker: Tracker, screen: Screen) -> None:
+    if link := tracker.link():
+        screen.say(f"all settings side by side, in MLflow: {link}")
+
+
+def claim_folder(folder: Folder, sweep: Sweep) -> Claim:
+    """Claim the results folder for this process, with the sweep's file and overrides in it.
+
+    Raises:
+        ConfigError: another process uses the folder, or it holds another sweep.
+    """
+    try:
+        text = sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in sweep.sets) + "\n"
+        return claim(folder, sweep.name, text, ",".join(sorted(trial.id for trial in trial_specs(sweep))))
+    except FolderError as error:
+        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error

@@ -1,0 +1,173 @@
+"""Checks of a sweep before anything starts, and what follows from them: its trials, their processes, the Ray to use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cluster.address import LOCAL, ClusterError, Target, find_target
+from orchestrator.cluster.connected import is_connected
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
+from orchestrator.cluster.ray_session import local_cpus, local_nodes
+from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.sweep_file import Sweep
+from orchestrator.results.fingerprints import DataHashes
+from orchestrator.results.folder import Folder, obstacle
+from orchestrator.scheduling.earlier import Earlier, earlier_results
+from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_specs
+from orchestrator.tracking.server import server_note, server_problem
+
+if TYPE_CHECKING:
+    from orchestrator.scheduling.search import Search
+
+READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
+REPEAT = "--repeat-changed"
+SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How a sweep is run: what the options of ``fedpriv run`` say.
+
+    Attributes:
+        results: the folder of all sweeps; the sweep's own folder is below it.
+        address: a Ray cluster to join; None for RAY_ADDRESS, a cluster that runs on this machine, or this machine alone.
+        tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
+        dry: print the plan and start nothing.
+        repeat_changed: run trials again that ran with other code or data than today's.
+        log_models: also send the trained models to MLflow.
+    """
+
+    results: Path
+    address: str | None = None
+    tracking_uri: str | None = None
+    dry: bool = False
+    repeat_changed: bool = False
+    log_models: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """A sweep that was checked and can run.
+
+    Attributes:
+        sweep: the sweep.
+        choices: how it is run.
+        folder: its results folder.
+        trials: its trials; of a search, those that were drawn before.
+        place: the processes that each trial is given.
+        target: the Ray that is used.
+        search: what draws trials; None without a search.
+        earlier: what earlier runs left in the folder.
+        hashes: those of the data sets.
+    """
+
+    sweep: Sweep
+    choices: Choices
+    folder: Folder
+    trials: list[TrialSpec]
+    place: Placement
+    target: Target
+    search: Search | None
+    earlier: Earlier
+    hashes: DataHashes
+
+    def missing(self) -> list[TrialSpec]:
+        """The trials that still have to run."""
+        return self.earlier.remaining(self.trials, remaining_trials(self.folder, self.trials, self.sweep.tune))
+
+    def ahead(self) -> list[TrialSpec]:
+        """Stand-ins for the trials that a search has not drawn yet."""
+        return self.search.ahead() if self.search else []
+
+
+def prepare(sweep: Sweep, choices: Choices) -> Work:
+    """Check a sweep, its data, its results folder and the addresses, and say at once what was understood.
+
+    Raises:
+        ConfigError: the input was refused; nothing was started and nothing written.
+    """
+    folder = Folder(choices.results.expanduser().absolute() / sweep.name)
+    place = _common_placement(sweep, trial_specs(sweep))
+    problems = [] if choices.dry else _folder_problems(folder, sweep) + _server_problems(choices.tracking_uri)
+    target, unreachable = _target(choices)
+    problems += unreachable
+    if not unreachable and target.address is None and not _elsewhere(choices):
+        problems += misfit_problems(sweep, place, local_nodes(place))
+    if not problems:
+        _announce(sweep, target, choices)
+    hashes = DataHashes()
+    problems += data_problems(sweep, download=not problems and not choices.dry, loaded=hashes.add)
+    if choices.repeat_changed and sweep.space:
+        problems.append(ConfigProblem(SEARCH_REPEATS, file=REPEAT))
+    if problems:
+        raise ConfigError(problems)
+    search = _search(sweep, folder)
+    trials = search.replay() if search else trial_specs(sweep)
+    earlier = earlier_results(folder, trials, hashes, sweep.tune, choices.repeat_changed)
+    return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes)
+
+
+def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
+    """Why no trial fits on these nodes; nothing if one does."""
+    sentence = misfit(place, nodes)
+    key = ("base", "training", "device") if sentence == NO_GPU and not sweep.resources.reserve_gpu else ("resources",)
+    return [sweep.problem(sentence, *key)] if sentence else []
+
+
+def _target(choices: Choices) -> tuple[Target, list[ConfigProblem]]:
+    if choices.dry or (is_connected() and not choices.address):
+        return Target(), []
+    try:
+        return find_target(choices.address, os.environ), []
+    except ClusterError as error:
+        return Target(), [ConfigProblem(str(error), file="--address")]
+
+
+def _elsewhere(choices: Choices) -> bool:
+    """Whether the trials run on another Ray than one that is started here, so that this machine's size says nothing."""
+    named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
+    return is_connected() or (choices.dry and named)
+
+
+def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
+    """Say at once what was understood, because loading data and starting Ray take a while."""
+    count = f"{sweep.name}: {sweep.samples if sweep.space else len(sweep.runs)} trials"
+    here = f"on this machine ({local_cpus()} CPUs)"
+    if choices.dry:
+        print(f"{count}; timing a few steps of each kind {here}", flush=True)
+    elif target.address is None:
+        print(f"{count} {here}; loading the data and starting Ray take about {READY_SECONDS} s", flush=True)
+    else:
+        print(f"{count} on {target}", flush=True)
+    if target.note:
+        print(f"{target.note}; Ray is started on this machine instead", flush=True)
+    if not choices.dry and (note := server_note(choices.tracking_uri)):
+        print(note, flush=True)
+
+
+def _search(sweep: Sweep, folder: Folder) -> Search | None:
+    if not sweep.space:
+        return None
+    from orchestrator.scheduling.search import Search
+
+    return Search(sweep, folder)
+
+
+def _common_placement(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
+    """A placement that is large enough for every trial, so that one trial can pass its actors on to the next."""
+    places = [placement(sweep.resources, trial.run.training.config) for trial in trials]
+    return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
+
+
+def _server_problems(tracking_uri: str | None) -> list[ConfigProblem]:
+    sentence = server_problem(tracking_uri)
+    return [ConfigProblem(sentence, file="--tracking-uri")] if sentence else []
+
+
+def _folder_problems(folder: Folder, sweep: Sweep) -> list[ConfigProblem]:
+    sentence = obstacle(folder, sweep.name)
+    return [ConfigProblem(sentence, file="--results")] if sentence else []

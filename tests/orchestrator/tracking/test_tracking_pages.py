@@ -1,0 +1,298 @@
+"""What MLflow's pages tell: descriptions, the ready-made view, data sets and tables; sent once, however often a sweep is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from datasets.components import Component, components
+from orchestrator.results.folder import Folder, claim
+from orchestrator.results.tables import write_trials
+from orchestrator.tracking import mlflow_store, pages, places, previews
+from orchestrator.tracking import tracker as tracking
+from orchestrator.tracking.events import MlflowListener
+from orchestrator.tracking.models import MODELS
+from orchestrator.tracking.moved import follow
+from orchestrator.tracking.pending import FORM, views
+from orchestrator.tracking.tracker import Tracker
+from tests.support.tracked import NAME, Seen, empty_store, forget, results, rows, save
+
+__all__ = ["empty_store", "results"]
+
+RUN = {"data": {"name": "digits"}, "clustering": {"name": "ifca"}, "training": {"name": "local_sgd", "device": "cpu"}}
+SWEEP = """
+name: my sweep
+description: Does B protect better than A?
+base: {data: {name: digits}}
+sweep:
+  clustering.name: {grid_search: [ifca, ifca_mir]}
+  seed: {grid_search: [0, 1]}
+"""
+
+
+def finals(kind: str, seed: int) -> dict[str, float]:
+    return {"accuracy": 0.8 + seed / 100, "calibrated_auc": 0.7 if kind == "ifca" else 0.6, "loss": 1.0}
+
+
+def tell(tracker: Tracker, kinds: tuple[str, ...] = ("ifca", "ifca_mir"), failed: tuple[str, ...] = ()) -> None:
+    """A sweep of two seeds for each of ``kinds``, as its driver and the command report it."""
+    folder, listener = tracker.folder, MlflowListener(tracker, tracker.folder)
+    folder.sweep.write_text(SWEEP)
+    tracker.sweep_started({"device": "cpu"})
+    table = []
+    for kind in kinds:
+        for seed in (0, 1):
+            trial, run = f"{kind}{seed}", {**RUN, "clustering": {"name": kind}, "seed": seed}
+            swept = {"clustering.name": kind, "seed": seed}
+            listener.on_planned(trial, "title", run, swept)
+            listener.on_started(trial)
+            listener.on_rounds(trial, rows(3))
+            save(folder, trial, rows(3))
+            bad = trial in failed
+            record = {"id": trial, "status": "failed" if bad else "finished", "seconds": 2.0, "metrics": {}}
+            record |= {"reason": "the disk is full"} if bad else {"metrics": finals(kind, seed)}
+            record |= {"origin": {"data": "abc" + kind}}
+            if bad:
+                (folder.trial(trial).path / "error.txt").write_text("Traceback")
+            folder.trial(trial).result.write_text(json.dumps(record))
+            folder.trial(trial).config.write_text(json.dumps(run))
+            listener.on_ended(trial, record)
+            table.append({"id": trial, "status": record["status"], "data.name": "digits", **swept, **record["metrics"]})
+    write_trials(folder, table)
+    figure = folder.report / "trade_off.png"
+    figure.parent.mkdir(exist_ok=True)
+    Image.new("RGB", (1600, 100)).save(figure)
+    tracker.sweep_finished([figure], "failed" if failed else "finished")
+
+
+def experiment(seen: Seen):
+    return seen.client.get_experiment_by_name(NAME)
+
+
+def table(seen: Seen, run_id: str, name: str) -> dict:
+    place = Path(seen.client.download_artifacts(run_id, f"{previews.FOLDER}/{name}"))
+    return json.loads(place.read_text())
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, empty_store) -> Path:
+    """The results folder of a sweep that MLflow holds."""
+    folder = tmp_path_factory.mktemp("told") / "results"
+    claim(Folder(folder / NAME), NAME, SWEEP, "digest").release()
+    shutil.copy(empty_store, folder / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracking, "GATHER_SECONDS", 0.01)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        tracker = Tracker(folder, NAME)
+        assert tracker.link() == ""
+        tell(tracker)
+        assert tracker.close(60)
+    return folder
+
+
+@pytest.fixture
+def copied(told, tmp_path, monkeypatch) -> Path:
+    """A copy of ``told``, as after a move, that a test may change."""
+    monkeypatch.setattr(tracking, "GATHER_SECONDS", 0.01)
+    shutil.copytree(told, tmp_path / "results")
+    follow(tmp_path / "results")
+    return tmp_path / "results"
+
+
+def test_the_pages_of_a_sweep_and_its_trials(told):
+    seen = Seen(told)
+    (parent,) = seen.parents
+    tags = experiment(seen).tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    assert tags[pages.PRIMARY].startswith("accuracy/")
+    for note in (parent.data.tags[mlflow_store.NOTE_TAG], tags[mlflow_store.NOTE_TAG]):
+        assert note.splitlines()[0] == "Does B protect better than A?"
+        assert "| IFCA-MIR |" in note
+        assert "fedpriv run sweep.yaml" in note
+        assert f"get-artifact?path=description%2Ftrade_off.png&run_uuid={parent.info.run_id}" in note
+    assert seen.artifacts("", "description") == ["description/trade_off.png"]
+    assert parent.data.metrics["lowest mean/calibrated_auc"] == pytest.approx(0.6)
+    assert parent.data.metrics["highest mean/calibrated_auc"] == pytest.approx(0.7)
+    assert {(one.dataset.name, one.dataset.digest) for one in parent.inputs.dataset_inputs} == {
+        ("digits", "abcifca"),
+        ("digits", "abcifca_mir"),
+    }
+    child = seen.trial("ifca_mir1")
+    assert child.info.run_name == "ifca_mir, seed 1"
+    assert child.data.params == {"clustering.name": "ifca_mir", "seed": "1"}
+    assert (child.data.tags["clustering"], child.data.tags["data"]) == ("ifca_mir", "digits")
+    note = child.data.tags[mlflow_store.NOTE_TAG]
+    assert note.startswith("ifca_mir, seed 1: the trial finished after 3 rounds in 2 s: ")
+    assert f"#/experiments/{child.info.experiment_id}/runs/{parent.info.run_id}?" in note
+    (used,) = child.inputs.dataset_inputs
+    assert [(tag.key, tag.value) for tag in used.tags] == [("mlflow.data.context", "train")]
+    assert json.loads(child.data.tags[previews.TAG])[0] == {"path": "tables/rounds.json", "type": "table"}
+    shown = table(seen, child.info.run_id, "rounds.json")
+    assert [row[shown["columns"].index("round")] for row in shown["data"]] == [0, 1, 2]
+    assert len(table(seen, parent.info.run_id, "trials.json")["data"]) == 4
+
+
+def test_pages_that_are_sent_again_stay_as_they_are(copied):
+    results, folder = copied, Folder(copied / NAME)
+    before = {run.info.run_id: run.to_dictionary() for run in Seen(results).runs}
+    tags = experiment(Seen(results)).tags
+    forget(folder)
+    folder.tracking.write_text(json.dumps({**json.loads(folder.tracking.read_text()), "there": ""}))
+    seen = Seen(results)
+    for run in seen.runs:
+        seen.client.delete_tag(run.info.run_id, mlflow_store.SENT_TAG)
+    again = Tracker(results, NAME)
+    again.reconcile(again.folder.path)
+    assert again.close(60)
+    assert {run.info.run_id: run.to_dictionary() for run in Seen(results).runs} == before
+    assert experiment(Seen(results)).tags == tags
+
+
+def test_one_setting_has_its_means(results):
+    tracker = Tracker(results, NAME)
+    tell(tracker, ("ifca",))
+    assert tracker.close(60)
+    found = Seen(results).parents[0].data.metrics
+    assert found["mean/accuracy"] == pytest.approx(0.805)
+    assert not [name for name in found if name.startswith(("lowest", "highest"))]
+
+
+def test_a_failed_trial_says_why(results):
+    tracker = Tracker(results, NAME)
+    tell(tracker, failed=("ifca1",))
+    assert tracker.close(60)
+    seen = Seen(results)
+    run = seen.trial("ifca1")
+    assert run.data.tags["reason"] == "the disk is full"
+    assert "**Why there is no result:** the disk is full." in run.data.tags[mlflow_store.NOTE_TAG]
+    assert "error.txt" in seen.artifacts("ifca1")
+    assert "1 of 2" in seen.parents[0].data.tags[mlflow_store.NOTE_TAG]
+
+
+@pytest.mark.parametrize("trouble", ["refused", "unmade", "older"])
+def test_without_its_pages_a_sweep_is_complete(results, monkeypatch, trouble):
+    from mlflow.exceptions import MlflowException
+
+    def fails(*_, **__):
+        raise MlflowException.invalid_parameter_value("too long")
+
+    if trouble == "refused":
+        for name in ("note", "tag_experiment", "log_input"):
+            monkeypatch.setattr(mlflow_store.Store, name, fails)
+    elif trouble == "unmade":
+        for name in ("trial_description", "sweep_description", "read_results"):
+            monkeypatch.setattr(pages, name, fails)
+    else:
+        monkeypatch.setattr(mlflow_store.Store, "log_input", lambda *_: mlflow_store.Store.absent)
+    warnings: list[str] = []
+    tracker = Tracker(results, NAME, None, warnings.append)
+    tell(tracker)
+    assert tracker.close(60)
+    assert warnings == []
+    seen = Seen(results)
+    assert {run.info.status for run in seen.runs} == {"FINISHED"}
+    assert seen.trial("ifca0").data.metrics["attack/calibrated_auc"] == 0.7
+
+
+def test_a_run_of_an_earlier_version_is_made_anew(copied):
+    results = copied
+    seen, trial = Seen(results), Folder(results / NAME).trial("ifca0")
+    old = seen.trial("ifca0")
+    for name in ("round", "accuracy"):  # as it was: names without sections, all settings as parameters
+        seen.client.log_metric(old.info.run_id, name, 1.0, step=2)
+    seen.client.set_tag(old.info.run_id, mlflow_store.SENT_TAG, "finished 1")
+    kept = json.loads(trial.tracking.read_text())
+    assert kept.pop("form") == FORM
+    everything = {"clustering.name": "ifca", "seed": "0", "training.lr": "0.1", "data.name": "digits"}
+    trial.tracking.write_text(json.dumps({**kept, "params": everything, "name": "ifca seed=0"}))
+
+    again = Tracker(results, NAME)
+    again.reconcile(again.folder.path)
+    assert again.behind
+    assert again.close(60)
+    seen = Seen(results)
+    new = seen.trial("ifca0")
+    assert len(seen.runs) == 5
+    assert new.info.run_id != old.info.run_id
+    assert not [name for name in new.data.metrics if "/" not in name]
+    assert new.data.params == {"clustering.name": "ifca", "seed": "0"}
+    assert new.info.run_name == "ifca, seed 0"
+    assert seen.client.get_run(old.info.run_id).info.lifecycle_stage == "deleted"
+
+
+def test_a_results_folder_that_was_moved_has_its_artifacts(told, tmp_path):
+    there = tmp_path / "elsewhere"
+    shutil.copytree(told, there)
+    places.ui(there, 5000, "127.0.0.1")
+    seen = Seen(there)
+    assert "rounds.parquet" in seen.artifacts("ifca0")
+    assert seen.trial("ifca0").info.artifact_uri.startswith((there / "mlartifacts").as_uri())
+    assert experiment(seen).artifact_location.startswith((there / "mlartifacts").as_uri())
+
+
+def test_the_address_of_the_view_is_known_when_mlflow_holds_the_sweep(told):
+    results, tracker = told, Tracker(told, NAME)
+    number = experiment(Seen(results)).experiment_id
+    view = f"/#/experiments/{number}/runs?workflowType=machine_learning&viewStateShareKey=fedpriv"
+    assert tracker.link() == f"http://127.0.0.1:5000{view}"
+    assert views(results, "http://host:1") == [(NAME, f"http://host:1{view}")]
+    elsewhere = Tracker(results, NAME, "http://127.0.0.1:9", lambda _: None)
+    assert elsewhere.link() == ""
+
+
+def test_a_long_table_is_shown_by_its_end(tmp_path):
+    folder = Folder(tmp_path).trial("a")
+    save(Folder(tmp_path), "a", rows(previews.MOST_ROWS + 5))
+    shown = json.loads(previews.trial_tables(folder)["rounds.json"])
+    assert len(shown["data"]) == previews.MOST_ROWS
+    assert shown["data"][-1][shown["columns"].index("round")] == previews.MOST_ROWS + 4
+    assert shown["data"][0][shown["columns"].index("purity")] is None  # infinity is no number in JSON
+
+
+def test_ui_prints_the_view_of_the_latest_sweep_first(told, monkeypatch, capsys):
+    from orchestrator.cli import main
+
+    monkeypatch.setattr(os, "execvpe", lambda *_: None)
+    main(["ui", str(told), "--port", "5003"])
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("open http://127.0.0.1:5003/#/experiments/")
+    assert first.endswith(f"viewStateShareKey=fedpriv   {NAME}")
+    assert last == "open http://127.0.0.1:5003/#/experiments?workflowType=machine_learning   all sweeps"
+
+
+@pytest.mark.slow
+def test_models_are_sent_once_where_they_are_asked_for(copied):
+    import torch
+    from mlflow.pytorch import load_model
+    from safetensors.torch import save_file
+
+    folder = Folder(copied / NAME)
+    trial = folder.trial("ifca0")
+    config = {"name": "mlp", "hidden": [4]}
+    trial.config.write_text(json.dumps({**RUN, "model": config}))
+    record = json.loads(trial.result.read_text())
+    trial.result.write_text(json.dumps({**record, "model": {"shape": [3], "classes": 2}}))
+    fields = components(MODELS)["mlp"].Config(hidden=(4,))
+    module = Component("mlp", fields, MODELS).module.build(fields, (3,), 2)
+    arrays = {f"{group}.{name}": array for group in ("all", "few") for name, array in module.state_dict().items()}
+    save_file({name: array.clone() for name, array in arrays.items()}, trial.model)
+    for _ in range(2):
+        forget(folder)
+        seen = Seen(copied)
+        seen.client.delete_tag(seen.trial("ifca0").info.run_id, mlflow_store.SENT_TAG)
+        again = Tracker(copied, NAME, with_models=True)
+        again.reconcile(folder.path)
+        assert again.close(60)
+    seen = Seen(copied)
+    run = seen.trial("ifca0")
+    found = {one.name: one for one in seen.client.search_logged_models([run.info.experiment_id])}
+    assert found.keys() == {"all", "few"}
+    assert len(run.outputs.model_outputs) == 2
+    x = torch.ones(5, 3)
+    loaded = load_model(found["few"].artifact_location)
+    assert torch.equal(loaded(x), module.eval()(x))
