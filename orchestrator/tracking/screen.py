@@ -236,7 +236,7 @@ def shorten(title: str, width: int, common: Collection[str] = ()) -> str:
     >>> shorten("ifca_mir minority_ratio=0.1 seed=0", 26)
     'ifca_mir minor…=0.1 seed=0'
     >>> shorten("privacy=global_dp clip 1.0 noise_multiplier 8 seed=0", 24, {"clip", "1.0", "noise_multiplier"})
-    'pri…=global_dp 8 se…=0'
+    'priv…=global_dp 8 seed=0'
     """
     short = _cut_keys(title, width)
     if len(short) > width:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import ray
 
+from orchestrator.cluster.address import Target
 from orchestrator.cluster.ray_session import ray_session
 from orchestrator.cluster.sent_code import sent_along
 from orchestrator.config.own_code import SENT, VARIABLE, install
@@ -58,8 +59,8 @@ def test_ray_is_handed_it_where_a_cluster_is_joined_and_not_where_it_is_started_
     monkeypatch.setattr(ray, "init", lambda **options: asked.append(options))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(ray, "nodes", list)
-    for address in ("10.0.0.1:6379", "local"):
-        with ray_session(address, SimpleNamespace(bundles=[{"CPU": 1.0}])):
+    for target in (Target("10.0.0.1:6379", "--address"), Target()):
+        with ray_session(target, SimpleNamespace(bundles=[{"CPU": 1.0}])):
             pass
     joined, started = asked
     assert json.loads(joined["runtime_env"]["env_vars"][VARIABLE])[0] == str(own / "code")
