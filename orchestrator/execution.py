@@ -15,7 +15,7 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.preparation import Work, misfit_problems
-from orchestrator.report import write_report
+from orchestrator.report import page_path, write_report
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.tuned import tuned_sentences
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim
@@ -29,6 +29,8 @@ from orchestrator.tracking.notebook_screen import screen_of
 from orchestrator.tracking.retired import retire
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.tracker import Tracker
+
+Row = dict[str, Any]
 
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
@@ -53,12 +55,11 @@ def _complete(work: Work, screen: Screen) -> int:
     with claim_folder(work.folder, work.sweep):
         screen.say(work.earlier.all_complete(len(work.trials)))
         tracker = _tracker(work, screen)
-        code = _close(work, screen)
+        rows = _close(work, screen)
         tracker.reconcile(work.folder.path)
         if tracker.behind:
             tracker.close(CLOSE_SECONDS)
-        _say_link(tracker, screen)
-        return code
+        return _say_end(work, rows, tracker, screen)
 
 
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
@@ -116,11 +117,10 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     screen.stage = "starting the processes of the first trials"
     if not _all_rounds(work, missing, nodes, screen, tracker):
         return INTERRUPTED
-    code = _close(work, screen, tracker)
+    rows = _close(work, screen, tracker)
     if not tracker.close(CLOSE_SECONDS):
         screen.say("MLflow does not hold everything yet; the next run of this sweep sends the rest")
-    _say_link(tracker, screen)
-    return code
+    return _say_end(work, rows, tracker, screen)
 
 
 def _all_rounds(
@@ -149,28 +149,41 @@ def _all_rounds(
     return True
 
 
-def _close(work: Work, screen: Screen, tracker: Tracker | None = None) -> int:
-    """Write the table of trials and the report, and print the result; return the exit code."""
-    sweep, folder, trials = work.sweep, work.folder, work.trials
-    rows = trial_rows(folder, trials)
+def _close(work: Work, screen: Screen, tracker: Tracker | None = None) -> list[Row]:
+    """Write the table of trials and the report, and print the result; return the rows of the trials."""
+    sweep, folder = work.sweep, work.folder
+    rows = trial_rows(folder, work.trials)
     write_trials(folder, rows)
     remarks, width = tuned_sentences(folder.path, rows), screen.console.width
     screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks))
     files = write_report(folder.path)
-    bad = [row for row in rows if row["status"] not in ("finished", "stopped")]
     if tracker:
         tracker.reconcile(folder.path)
-        tracker.sweep_finished(files, "failed" if bad else "finished")
-    for sentence in _best(sweep, trials, rows):
-        screen.say(sentence)
-    screen.say(f"results in {folder.path}, tables and figures in {folder.report}")
-    screen.say(f"fedpriv ui {folder.path.parent}   opens them in MLflow")
-    for sentence in failure_lines(folder, rows, {trial.id: trial.title for trial in trials}):
-        screen.say(sentence)
-    return SOME_FAILED if bad else FINISHED
+        tracker.sweep_finished(files, "failed" if _bad(rows) else "finished")
+    return rows
 
 
-def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[dict[str, Any]]) -> list[str]:
+def _say_end(work: Work, rows: list[Row], tracker: Tracker, screen: Screen) -> int:
+    """Say what is best, where the results are, and last what failed; return the exit code."""
+    folder = work.folder
+    for sentence in _best(work.sweep, work.trials, rows):
+        screen.say(sentence)
+    screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
+    link = tracker.link()
+    if tracker.is_local:
+        screen.say(f"fedpriv ui {folder.path.parent}   opens them in MLflow{f', this sweep at {link}' if link else ''}")
+    elif link:
+        screen.say(f"in MLflow: {link}")
+    for sentence in failure_lines(folder, rows, {trial.id: trial.title for trial in work.trials}):
+        screen.say(sentence)
+    return SOME_FAILED if _bad(rows) else FINISHED
+
+
+def _bad(rows: list[Row]) -> bool:
+    return any(row["status"] not in ("finished", "stopped") for row in rows)
+
+
+def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[Row]) -> list[str]:
     """A sentence that names the best trial of a tuned sweep; empty if the sweep is not tuned."""
     if not sweep.tune:
         return []
@@ -185,11 +198,6 @@ def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[dict[str, Any]]) -> 
 def _tracker(work: Work, screen: Screen) -> Tracker:
     choices = work.choices
     return Tracker(work.folder.path.parent, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)
-
-
-def _say_link(tracker: Tracker, screen: Screen) -> None:
-    if link := tracker.link():
-        screen.say(f"all settings side by side, in MLflow: {link}")
 
 
 def claim_folder(folder: Folder, sweep: Sweep) -> Claim:

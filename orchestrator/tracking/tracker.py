@@ -172,13 +172,17 @@ class Tracker:
                     wanted.version += 1
         self._wake.set()
 
+    @property
+    def is_local(self) -> bool:
+        """Whether MLflow is the store beside the results, which ``fedpriv ui`` opens."""
+        return self._where == LOCAL
+
     def link(self) -> str:
         """The address of the sweep's ready-made view: on its server, or on the one that ``fedpriv ui`` starts.
 
         Empty while MLflow does not hold the sweep, and for a store that has no pages.
         """
-        local = self._where == LOCAL
-        server = DEFAULT_SERVER if local else self._where
+        server = DEFAULT_SERVER if self.is_local else self._where
         with self._lock:
             known = self._sweep.experiment if self._sweep.there == self._where else ""
         return shared_view.link(server, known) if known and server.startswith(("http://", "https://")) else ""
