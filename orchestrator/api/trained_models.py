@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from algorithms.models._callables import CallableError
 from datasets.components import Component, components
 from datasets.federation import DataError
 from orchestrator.config import own_code
@@ -44,7 +45,13 @@ def trained_model(read: Results, trial: str | None, group: str | None, code: str
     if code and (problems := own_code.install(own_code.own_paths(Path.cwd(), code))):
         raise ConfigError([ConfigProblem(sentence, file="code") for sentence in problems])
     takes = taken(folder) or _of_data(read, read.configs[folder.id]["data"])
-    return loaded_model(folder, takes, arrays)
+    try:
+        return loaded_model(folder, takes, arrays)
+    except ConfigError as error:
+        if code or not isinstance(error.__cause__, CallableError):
+            raise
+        more = '; if it is your own code, name its files here: model(..., code="nets.py")'
+        raise _refused(f"{error.problems[0].sentence}{more}", "code") from error
 
 
 def find_trial(read: Results, trial: str | None) -> str:

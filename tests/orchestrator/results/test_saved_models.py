@@ -133,7 +133,10 @@ def test_results_take_the_code_that_builds_a_model(tmp_path, monkeypatch):
     results = fedpriv.load(folder)
     monkeypatch.chdir(tmp_path)
     try:
-        with pytest.raises(fedpriv.ConfigError, match="saved_nets_:Net, does not import"):
+        with pytest.raises(
+            fedpriv.ConfigError,
+            match=r"saved_nets_:Net, does not import.*; if it is your own code, name its files here",
+        ):
             results.model()
         with pytest.raises(fedpriv.ConfigError, match=r"code: .*/nothing\.py does not exist"):
             results.model(code="nothing.py")
