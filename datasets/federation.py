@@ -173,6 +173,7 @@ class Federation:
         validation_owner: [v] the client whose transform each validation example got; -1: nobody's.
         strangers: whether some non-members of nobody or shadow examples come from people of whom no client has any, so
             that more than training tells them from the clients' examples.
+        client_names: [clients] names of the clients, where the data say them, such as hospitals; empty: numbers only.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Federation:
     validation: Examples = field(default_factory=lambda: Examples(np.empty(0, np.float32), np.empty(0, np.int64)))
     validation_owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     strangers: bool = False
+    client_names: tuple[str, ...] = ()
 
     @property
     def clients(self) -> int:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
+
+from datasets import origins
 
 GROUP = "fedpriv."
 
@@ -51,13 +54,19 @@ def room(folder: str) -> str:
     return folder.rpartition(".")[2]
 
 
-def offer(found: Mapping[str, tuple[Offer, ...]], reasons: Mapping[tuple[str, str], str] | None = None) -> None:
+def offer(
+    found: Mapping[str, tuple[Offer, ...]],
+    reasons: Mapping[tuple[str, str], str] | None = None,
+    places: Iterable[Path] = (),
+) -> None:
     """Replace what own folders offer; the caches of `datasets.components` are the caller's to clear.
 
     Args:
         found: the offers by room.
         reasons: for files that are no components: by room and name, why, as a sentence.
+        places: the files and folders that are own code.
     """
+    origins.claim(places)
     _own.clear()
     _own.update(found)
     _reasons.clear()
@@ -73,6 +82,10 @@ def loaded(folder: str) -> dict[str, ModuleType]:
     """Return the offered modules by name, without those that cannot be imported (`why_not`)."""
     modules: dict[str, ModuleType] = {}
     for one in offers(folder):
+        if (found := origins.of(one.module)).kind == "elsewhere":
+            place = f"{one.module} of {one.origin} would be imported from {found.file}, which is no installed package"
+            _reasons[room(folder), one.name] = place
+            continue
         try:
             module = one.load()
         except (Exception, SystemExit) as error:  # another's code may raise anything
@@ -110,12 +123,30 @@ def cause(error: BaseException) -> str:
 
 @cache
 def installed() -> dict[str, tuple[Offer, ...]]:
-    """Return what installed distributions offer, by room. Their entry points are read once; no module is imported."""
+    """Return what installed distributions offer, by room. Their entry points are read once; no module is imported.
+
+    Metadata that merely lie in the working folder, where Python looks, too, are those of no installed distribution.
+    """
     found: dict[str, tuple[Offer, ...]] = {}
     every = metadata.entry_points()
     for group in sorted(one for one in every.groups if one.startswith(GROUP)):
         where = group.removeprefix(GROUP)
         for point in every.select(group=group):
-            origin = f"{point.dist.name} {point.dist.version}" if point.dist else "an installed distribution"
-            found[where] = (*found.get(where, ()), Offer(point.name, point.module, origin))
+            if (dist := point.dist) and _is_installed(dist):
+                offered = Offer(point.name, point.module, f"{dist.name} {dist.version}")
+                found[where] = (*found.get(where, ()), offered)
     return found
+
+
+def builds_models(file: Path) -> bool:
+    """Return whether a file belongs to an installed distribution that offers models by entry points.
+
+    Args:
+        file: an absolute path without links.
+    """
+    offering = {point.dist.name: point.dist for point in metadata.entry_points(group=f"{GROUP}models") if point.dist}
+    return any(_is_installed(dist) and origins.holds(dist, file) for dist in offering.values())
+
+
+def _is_installed(dist: metadata.Distribution) -> bool:
+    return origins.is_installed(Path(str(dist.locate_file(""))).resolve())

@@ -9,7 +9,11 @@ GROUP_NAMES = ("all",)
 
 
 def ungrouped_federation(
-    source: Source, roles: Roles, groups: Ints | None = None, group_names: tuple[str, ...] = GROUP_NAMES
+    source: Source,
+    roles: Roles,
+    groups: Ints | None = None,
+    group_names: tuple[str, ...] = GROUP_NAMES,
+    client_names: tuple[str, ...] = (),
 ) -> Federation:
     """Build a federation without transforms, with training and test examples ready for the model.
 
@@ -18,6 +22,7 @@ def ungrouped_federation(
         roles: which examples serve which purpose.
         groups: [clients] index of each client's group in ``group_names``, where the data say it; None: one group.
         group_names: names of the groups.
+        client_names: [clients] names of the clients, where the data say them.
     """
     prepare = Preparation("none", source.fill, source.mean, source.std)
     clients = len(roles.clients)
@@ -43,4 +48,5 @@ def ungrouped_federation(
         validation=ready(roles.validation),
         validation_owner=roles.validation_owner,
         strangers=roles.strangers(source),
+        client_names=client_names,
     )

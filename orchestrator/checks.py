@@ -23,21 +23,20 @@ def check(name: str) -> int:
     from orchestrator.conformance.suite import findings
 
     torch.set_num_threads(1)  # more threads add in another order
-    bad = 0
+    bad = warnings = 0
     for slot, component in named(name):
         origin = [one.origin for one in offers(slot.folder) if one.name == component]
         print(f"{slot.key} {component}" + (f"  from {origin[0]}" if origin else ""))
         for finding in findings(slot, component):
-            bad += len(finding.problems)
-            word = "FAILED" if finding.problems else "skipped" if finding.skipped else "passed"
+            found, failed = len(finding.problems), "warning" if finding.check.warns else "FAILED"
+            bad, warnings = (bad, warnings + found) if finding.check.warns else (bad + found, warnings)
+            word = failed if found else "skipped" if finding.skipped else "passed"
             print(f"  {word:8} {finding.check.title}" + (f" ({finding.skipped})" if finding.skipped else ""))
             for problem in finding.problems:
                 print(f"           - {problem}")
-    print(
-        f"{bad} problem{'s' if bad != 1 else ''}; the contracts are in CONTRIBUTING.md"
-        if bad
-        else "no problem was found"
-    )
+    result = f"{bad} problem{'s' if bad != 1 else ''}" if bad else "no problem was found"
+    beside = f", {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
+    print(f"{result}{beside}" + ("; the contracts are in CONTRIBUTING.md" if bad or warnings else ""))
     return SOME_FAILED if bad else FINISHED
 
 

@@ -24,6 +24,15 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def own_modules(monkeypatch):
+    """The tests as own code, as if `code:` named them: `model: tests.support.own_modules:NAME`."""
+    from datasets import origins
+
+    before = origins.own_places
+    monkeypatch.setattr(origins, "own_places", lambda: (*before(), origins.CHECKOUT / "tests"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first: with two workers (pytest-xdist, file by file) the rest is done beside it."""
     items.sort(key=lambda item: "end_to_end" not in item.path.parts)

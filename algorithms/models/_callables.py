@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from algorithms.models import _permitted
+
 Shape = tuple[int, ...]
 Built = Callable[..., Any]
 
@@ -47,16 +49,19 @@ def find(path: str) -> Built:
         path: a dotted module, a colon and an attribute, or a library and the name of one of its models.
 
     Raises:
-        CallableError: there is none, it does not import, or it cannot be called.
+        CallableError: there is none, it does not import, it cannot be called, or it may not be (`_permitted`).
     """
     place, colon, attribute = path.partition(":")
-    if not colon or not place or not attribute:
+    if not colon or not attribute or not all(part.isidentifier() for part in place.split(".")):
         raise CallableError("must be a module, a colon and a name in it, such as mypkg.nets:Net")
     if place == "torchvision":
         return _torchvision(attribute)
     if place == "timm":
         return _timm(attribute)
-    return _attribute(_module(place), place, attribute)
+    found = _attribute(_module(place), place, attribute)
+    if problem := _permitted.call_problem(place, found):
+        raise CallableError(problem)
+    return found
 
 
 def arguments(called: Built, args: Mapping[str, Any], shape: Shape, classes: int) -> dict[str, Any]:
@@ -123,6 +128,8 @@ def _is_users(filename: str) -> bool:
 
 
 def _module(name: str) -> Any:
+    if problem := _permitted.import_problem(name):
+        raise CallableError(problem)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -175,6 +182,8 @@ def _torchvision(name: str) -> Built:
 
 
 def _timm(name: str) -> Built:
+    if "timm" not in sys.modules and (problem := _permitted.import_problem("timm")):
+        raise CallableError(problem)
     try:
         timm = importlib.import_module("timm")
     except ModuleNotFoundError:

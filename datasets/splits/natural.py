@@ -91,10 +91,11 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     rows = {name: np.concatenate(parts) for name, parts in held_out.items()}
     owners = {f"{name.removesuffix('s')}_owner": _owners(parts) for name, parts in held_out.items()}
     assigned = Roles(clients=tuple(training), shadow=np.concatenate(shadow), **rows, **owners)
+    names = tuple(source.subject_names[client] for client in chosen)
     if source.subject_groups is None:
-        return ungrouped_federation(source, assigned)
+        return ungrouped_federation(source, assigned, client_names=names)
     present, groups = np.unique(source.subject_groups[chosen], return_inverse=True)
-    return ungrouped_federation(source, assigned, groups, tuple(source.group_names[group] for group in present))
+    return ungrouped_federation(source, assigned, groups, tuple(source.group_names[group] for group in present), names)
 
 
 def _unfit(config: Config, source: Source) -> tuple[list[str], Ints]:

@@ -165,17 +165,19 @@ class Results:
         """
         return printed.latex(self.read, metrics, caption, label)
 
-    def model(self, trial: str | None = None, group: str | None = None) -> nn.Module:
+    def model(self, trial: str | None = None, group: str | None = None, code: str | Sequence[str] = ()) -> nn.Module:
         """Return a trained model as a torch module with its weights, on the CPU and in evaluation mode.
 
         Args:
             trial: the trial's id, or the beginning of it; None: the only trial.
             group: the name of the model, such as "minority"; None: the only one.
+            code: for a model of your own, the files and folders that ``code:`` of the sweep file named, here relative to
+                the working folder; not needed in the process that ran the sweep.
 
         Raises:
-            ConfigError: there is no such trial or model, or the trial has not finished.
+            ConfigError: there is no such trial or model, the trial has not finished, or its module cannot be built here.
         """
-        return trained_model(self.read, trial, group)
+        return trained_model(self.read, trial, group, code)
 
     def __repr__(self) -> str:
         """Name, state and folder."""

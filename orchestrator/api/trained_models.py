@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from algorithms.models._callables import CallableError
 from datasets.components import Component, components
 from datasets.federation import DataError
+from orchestrator.config import own_code
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name, validate
-from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
 from orchestrator.report.data import Results
-from orchestrator.results.folder import Folder, TrialFolder
-from orchestrator.results.record import read_record
+from orchestrator.results.folder import Folder
+from orchestrator.results.saved_models import Takes, loaded_model, saved_arrays, taken
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+SOURCES = "datasets.sources"
 
-def trained_model(read: Results, trial: str | None, group: str | None) -> nn.Module:
+
+def trained_model(read: Results, trial: str | None, group: str | None, code: str | Sequence[str] = ()) -> nn.Module:
     """Build a trial's model on the CPU, load its final weights, and put it in evaluation mode.
 
     Args:
         read: the results.
         trial: the trial's id, or a beginning of it that no other has; None: the only trial.
         group: which of the trial's models, such as "minority"; None: the only one.
+        code: files and folders of own code, relative to the working folder; none: that which is in use.
 
     Raises:
-        ConfigError: there is no such trial or model, or the trial has not finished.
+        ConfigError: there is no such trial or model, the trial has not finished, or its module cannot be built here.
     """
-    from safetensors.torch import load_file
-
     folder = Folder(read.folder).trial(find_trial(read, trial))
-    if not folder.model.is_file():
+    saved = saved_arrays(folder)
+    if not saved:
         status = next(one["status"] for one in read.trials if one["id"] == folder.id)
         raise _refused(f"trial {folder.id} has no saved model; its status is {status}", "trial")
-    arrays = _of_group(load_file(folder.model), group, folder.id)
-    module = _build(read, folder)
-    module.load_state_dict(arrays)
-    return module.eval()
+    arrays = _of_group(saved, group, folder.id)
+    if code and (problems := own_code.install(own_code.own_paths(Path.cwd(), code))):
+        raise ConfigError([ConfigProblem(sentence, file="code") for sentence in problems])
+    takes = taken(folder) or _of_data(read, read.configs[folder.id]["data"])
+    try:
+        return loaded_model(folder, takes, arrays)
+    except ConfigError as error:
+        if code or not isinstance(error.__cause__, CallableError):
+            raise
+        more = '; if it is your own code, name its files here: model(..., code="nets.py")'
+        raise _refused(f"{error.problems[0].sentence}{more}", "code") from error
 
 
 def find_trial(read: Results, trial: str | None) -> str:
@@ -58,54 +68,38 @@ def find_trial(read: Results, trial: str | None) -> str:
     raise _refused(unknown_name(f"{read.name} has no trial {str(trial)!r}", str(trial), map(str, ids)), "trial")
 
 
-def _of_group(saved: Mapping[str, torch.Tensor], group: str | None, trial: str) -> dict[str, torch.Tensor]:
-    """The arrays of one model by their names in the module; they are saved as ``<model>.<array>``."""
-    names = list(dict.fromkeys(name.partition(".")[0] for name in saved))
-    if group is None and len(names) == 1:
-        group = names[0]
+def _of_group(saved: Mapping[str, dict[str, torch.Tensor]], group: str | None, trial: str) -> dict[str, torch.Tensor]:
+    """The arrays of one model."""
+    if group is None and len(saved) == 1:
+        (group,) = saved
     if group is None:
-        raise _refused(f"trial {trial} has the models {', '.join(names)}; name one of them", "group")
-    if group not in names:
-        raise _refused(unknown_name(f"trial {trial} has no model {group!r}", str(group), names), "group")
-    return {name.partition(".")[2]: array for name, array in saved.items() if name.partition(".")[0] == group}
+        raise _refused(f"trial {trial} has the models {', '.join(saved)}; name one of them", "group")
+    if group not in saved:
+        raise _refused(unknown_name(f"trial {trial} has no model {group!r}", str(group), saved), "group")
+    return saved[group]
 
 
-def _build(read: Results, folder: TrialFolder) -> nn.Module:
-    """The module of a trial's slot ``model``, with whatever weights it is built with."""
-    config = read.configs[folder.id]
-    record: dict[str, Any] = read_record(folder) or {}
-    if held := record.get("model"):
-        shape, classes = tuple(held["shape"]), held["classes"]
-    else:  # results of an earlier version do not say it
-        shape, classes = _of_data(read, config["data"])
-    model = _component("model", config["model"])
-    module: nn.Module = model.module.build(model.config, shape, classes)
-    return module
-
-
-def _component(slot: str, held: Mapping[str, Any]) -> Component[Any, Any]:
-    """The component that the resolved run ``held`` has in a slot."""
-    folder = next(one.folder for one in SLOTS if one.key == slot)
+def _source(held: Mapping[str, Any]) -> Component[Any, Any]:
+    """The data set that the resolved run ``held`` has."""
     fields = {name: value for name, value in held.items() if name not in ("name", "split")}
-    if held["name"] not in components(folder):
-        raise _refused(
-            unknown_name(f"the component {held['name']!r} is not here", held["name"], components(folder)), slot
-        )
-    config, problems = validate(components(folder)[held["name"]].Config, fields)
+    known = components(SOURCES)
+    if held["name"] not in known:
+        raise _refused(unknown_name(f"the component {held['name']!r} is not here", held["name"], known), "data")
+    config, problems = validate(known[held["name"]].Config, fields)
     if problems:
-        raise ConfigError(problem.under(slot) for problem in problems)
-    return Component(held["name"], config, folder)
+        raise ConfigError(problem.under("data") for problem in problems)
+    return Component(held["name"], config, SOURCES)
 
 
-def _of_data(read: Results, held: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-    """The shape of an example and the number of classes, from the data set itself."""
-    data = _component("data", held)
+def _of_data(read: Results, held: Mapping[str, Any]) -> Takes:
+    """What the models of an earlier version's results take, which do not say it, from the data set itself."""
+    data = _source(held)
     try:
         source = data.module.load(data.config, Path(os.environ.get(DATA_VARIABLE) or DATA_ROOT).expanduser(), False)
     except DataError as error:
         sentence = f"{read.folder} does not say what its models take, and the data to find it out are not here: {error}"
         raise _refused(sentence, "trial") from error
-    return source.train.x.shape[1:], source.classes
+    return Takes(tuple(source.train.x.shape[1:]), source.classes)
 
 
 def _refused(sentence: str, argument: str) -> ConfigError:

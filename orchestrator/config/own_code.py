@@ -139,7 +139,8 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     assert _now.finder
     sys.meta_path.append(_now.finder)
     importlib.invalidate_caches()
-    outside.offer(_offers(found), {(one.room, one.name): one.why_not for part in found for one in part.strangers})
+    reasons = {(one.room, one.name): one.why_not for part in found for one in part.strangers}
+    outside.offer(_offers(found), reasons, [place for one in found for place in one.parts])
     forget()
     os.environ[VARIABLE] = json.dumps([str(path) for path in wanted])
     problems = [*_taken(), *_broken(found)] if check else []

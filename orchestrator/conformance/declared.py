@@ -5,10 +5,13 @@ Every check is a function of a slot and a component's name that yields problems,
 
 from __future__ import annotations
 
+import ast
+import difflib
 import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -21,6 +24,7 @@ from orchestrator.conformance.example_runs import chosen, described
 
 LIMITS = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}
 LONGEST = 120  # characters of a description
+CLOSE = 0.8  # share of letters (difflib) from which a name is taken for another one, misspelled
 
 
 def contract_problems(slot: Slot, name: str) -> Iterator[str]:
@@ -68,6 +72,31 @@ def constant_problems(slot: Slot, name: str) -> Iterator[str]:
             except ValidationError as error:
                 wrong = error.errors(include_url=False)[0]["msg"]
                 yield f"{one.name} is {getattr(module, one.name)!r}: {wrong[0].lower()}{wrong[1:]}"
+
+
+def misspelled_names(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the public names of a component that nothing reads and that are close to one that its contract knows."""
+    module = components(slot.folder)[name]
+    known = {one.name: one for one in declared(slot.folder, module)}
+    functions = {key for key, it in vars(module).items() if inspect.isfunction(it) and it.__module__ == module.__name__}
+    for own in sorted(key for key in functions | _constants(module) if not key.startswith("_") and key not in known):
+        open_ = [key for key, one in known.items() if not hasattr(module, key) and one.function == (own in functions)]
+        if near := difflib.get_close_matches(own, open_, n=1, cutoff=CLOSE):
+            yield (
+                f"nothing reads {own}; the contract knows {known[near[0]].described}: rename it if that is meant, "
+                f"else begin its name with an underscore"
+            )
+
+
+def _constants(module: ModuleType) -> set[str]:
+    """The names in capitals to which a module's file assigns at its top."""
+    tree = ast.parse(inspect.getsource(module))
+    targets = [
+        target
+        for node in tree.body
+        for target in (node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)])
+    ]
+    return {target.id for target in targets if isinstance(target, ast.Name) and target.id.isupper()}
 
 
 def conforms(one: Declared, value: Any) -> None:

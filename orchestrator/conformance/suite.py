@@ -25,16 +25,19 @@ class Check:
         title: what it checks, as the predicate of a sentence.
         problems: yields problems of a component, from its slot and its name.
         slots: the keys of the slots that it applies to; empty: all.
+        warns: whether what it finds may be meant, so that a component passes all the same.
     """
 
     title: str
     problems: Callable[[Slot, str], Iterator[str]]
     slots: tuple[str, ...] = ()
+    warns: bool = False
 
 
 CHECKS = (
     Check(FIRST, declared.contract_problems),
     Check("has functions with the arguments of its contract", declared.signature_problems),
+    Check("has no name that is almost one of its contract", declared.misspelled_names, warns=True),
     Check("has constants of the types of its contract", declared.constant_problems),
     Check("describes every field, with an allowed default", declared.description_problems),
     Check("has fields that are frozen and known", declared.freezing_problems),

@@ -21,6 +21,7 @@ from orchestrator.report.headline import (
     is_significant,
     value_of,
 )
+from orchestrator.report.named_clients import COLUMNS, most_exposed
 from orchestrator.report.tables.comparison import Comparison, Line, compare
 from orchestrator.report.tables.differences import Contrast, contrasts
 from orchestrator.report.tables.guarantees import audited, stated
@@ -67,22 +68,16 @@ def verdicts(results: Results, comparison: Comparison | None = None) -> tuple[st
 def _worst(results: Results) -> list[str]:
     """The worst client in the settings of the headline, beside what equal clients would show."""
     found = headline_risk(results)
-    name = next(
-        (
-            n
-            for n in ("calibrated_auc_worst_client", "risk_worst_client")
-            if any(s.measured(n) for s in results.settings)
-        ),
-        "",
-    )
+    name = next((one for one in COLUMNS if any(setting.measured(one) for setting in results.settings)), "")
     lines = []
     for setting in found.settings if found and name else ():
         chance = chance_of(setting, name)
         if setting.measured(name) and chance is not None:
             where = setting_label(results.keys, setting.values)
+            told = filter(None, (value_of(results, setting, name), most_exposed(results, setting, name)))
             lines.append(
                 f"{_capital(metric(name).label)}{f' ({where})' if where else ''}: "
-                f"{value_of(results, setting, name)}; by chance alone the largest of so many is {number(chance, 3)}."
+                f"{'; '.join(told)}; by chance alone the largest of so many is {number(chance, 3)}."
             )
     return lines[:MOST]
 

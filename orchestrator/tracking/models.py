@@ -1,4 +1,4 @@
-"""The final models of a trial as PyTorch modules, in the form in which MLflow keeps and loads them."""
+"""A trained model in the form in which MLflow keeps and loads PyTorch modules."""
 
 from __future__ import annotations
 
@@ -7,48 +7,10 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
-
-from algorithms.interfaces import ModelContract
-from datasets.components import Component, components
-from orchestrator.config.errors import validate
-from orchestrator.results.folder import TrialFolder
-from orchestrator.results.record import read_record
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import nn
-
-MODELS = "algorithms.models"
-
-
-def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
-    """The trained models of a trial by group, on the CPU and in evaluation mode; empty if it has none.
-
-    What a model takes and gives is in the record, as ``model`` with ``shape`` and ``classes``. Records of earlier versions
-    do not say it; such trials have no models here.
-    """
-    import yaml
-    from safetensors.torch import load_file
-
-    takes = (read_record(folder) or {}).get("model")
-    if not takes or not folder.model.is_file():
-        return {}
-    fields: dict[str, Any] = dict(yaml.safe_load(folder.config.read_text())["model"])
-    name = fields.pop("name")
-    config, problems = validate(components(MODELS)[name].Config, fields)
-    if problems:
-        return {}
-    model: Component[ModelContract, Any] = Component(name, config, MODELS)
-    arrays: dict[str, dict[str, Any]] = {}
-    for key, array in load_file(folder.model).items():
-        group, _, inside = key.partition(".")
-        arrays.setdefault(group, {})[inside] = array
-    found = {}
-    for group, held in arrays.items():
-        module: nn.Module = model.module.build(model.config, tuple(takes["shape"]), takes["classes"])
-        module.load_state_dict(held)
-        found[group] = module.eval()
-    return found
 
 
 @contextmanager

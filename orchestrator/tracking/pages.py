@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.errors import ConfigError
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, read_results
 from orchestrator.report.headline import headline_risk
@@ -19,6 +20,7 @@ from orchestrator.report.story import story
 from orchestrator.report.swept import REPEATS
 from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.results.record import read_record
+from orchestrator.results.saved_models import saved_models
 from orchestrator.tracking import previews, shared_view
 from orchestrator.tracking.descriptions import (
     PICTURES,
@@ -32,7 +34,7 @@ from orchestrator.tracking.headlines import headline_metrics
 from orchestrator.tracking.inputs import trial_input
 from orchestrator.tracking.labels import metric_key
 from orchestrator.tracking.mlflow_store import EXPERIMENT_TAG_LENGTH, NOTE_LENGTH, NOTE_TAG, Held, Store
-from orchestrator.tracking.models import as_pytorch, saved_models
+from orchestrator.tracking.models import as_pytorch
 from orchestrator.tracking.pending import PendingTrial
 from orchestrator.tracking.pictures import pictures
 
@@ -50,13 +52,18 @@ class Pages:
         folder: the sweep's results.
         sweep: the sweep's own run.
         trials: the trials of the sweep by id; it may grow later.
-        with_models: whether the trained models are sent, too.
+        say: if given, the trained models are sent, too, and this is called with a sentence about those that cannot be.
     """
 
     def __init__(
-        self, store: Store, folder: Folder, sweep: PendingTrial, trials: Mapping[str, PendingTrial], with_models: bool
+        self,
+        store: Store,
+        folder: Folder,
+        sweep: PendingTrial,
+        trials: Mapping[str, PendingTrial],
+        say: Callable[[str], object] | None = None,
     ) -> None:
-        self.store, self.folder, self.with_models = store, folder, with_models
+        self.store, self.folder, self.say = store, folder, say
         self.sweep, self.trials = sweep, trials
 
     def send(self, held: Held, wanted: PendingTrial) -> None:
@@ -79,13 +86,18 @@ class Pages:
             self._tables(held, lambda: previews.trial_tables(folder), wanted.live)
         if found := _made(lambda: trial_input(folder)):
             _tried(lambda: self.store.log_input(held, found))
-        if self.with_models:
+        if self.say:
             _tried(lambda: self._models(held, folder))
         self._view()
 
     def _models(self, held: Held, folder: TrialFolder) -> None:
         """Send the trained models of a trial, one for each group, that MLflow does not have."""
-        found = _made(lambda: saved_models(folder)) or {}
+        try:
+            found = saved_models(folder)
+        except (ConfigError, OSError) as error:
+            if self.say:
+                self.say(f"Trained models are not sent to MLflow: {error}")
+            return
         there = self.store.models(held) if found else set()
         for group, module in found.items():
             if group not in there:

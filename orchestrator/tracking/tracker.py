@@ -72,7 +72,7 @@ class Tracker:
         self._trials: dict[str, PendingTrial] = {}
         self._sweep = recorded(self.folder) or PendingTrial("", sweep_name, {}, started=now())
         self._sweep.sent = self._sweep.version
-        self._pages = Pages(self._store, self.folder, self._sweep, self._trials, with_models)
+        self._pages = Pages(self._store, self.folder, self._sweep, self._trials, self._say if with_models else None)
         self._wake, self._closing, self._done = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
         self._thread.start()

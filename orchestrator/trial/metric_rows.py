@@ -214,6 +214,7 @@ def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[s
     columns = {
         "round": np.full(data.clients, state.round - 1),
         "client": clients,
+        **({"name": data.client_names} if data.client_names else {}),
         "group": np.array(data.group_names)[data.groups].tolist(),
         "cluster": state.assignment,
         "model": np.array(shot.names)[state.assignment].tolist(),

@@ -30,6 +30,11 @@ def test_a_component_has_what_its_contract_asks_for_and_documents_it(slot, name)
 
 
 @every_component
+def test_no_public_name_is_almost_one_of_the_contract(slot, name):
+    assert list(declared.misspelled_names(slot, name)) == []
+
+
+@every_component
 def test_every_field_is_described_in_one_line_with_an_allowed_default(slot, name):
     assert list(declared.description_problems(slot, name)) == []
 

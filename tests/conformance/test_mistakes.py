@@ -180,6 +180,46 @@ def test_a_mistake_is_found(tmp_path, capsys, folder, right, wrong, sentence):
     assert "Traceback" not in printed
 
 
+@pytest.mark.parametrize(
+    ("folder", "added", "sentence"),
+    [
+        (
+            "aggregation",
+            'def final_metric(config, run):\n    """A metric."""\n',
+            "nothing reads final_metric; the contract knows final_metrics(config, ",
+        ),
+        (
+            "aggregation",
+            'def equal_wieghts(config):\n    """Equal."""\n',
+            "nothing reads equal_wieghts; the contract knows equal_weights(config): rename it if that is meant, else begin "
+            "its name with an underscore",
+        ),
+        ("attacks", "PRESET = {}\n", "nothing reads PRESET; the contract knows PRESETS: "),
+    ],
+)
+def test_a_misspelled_optional_name_is_a_warning(tmp_path, capsys, folder, added, sentence):
+    content = {"aggregation": AGGREGATION, "attacks": ATTACK}[folder]
+    code, printed = checked(tmp_path, capsys, folder, f"{content}\n\n{added}")
+    assert code == 0, printed
+    assert "  warning  has no name that is almost one of its contract" in printed
+    assert sentence in printed
+    assert printed.strip().endswith("no problem was found, 1 warning; the contracts are in CONTRIBUTING.md")
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        'def _final_metric(config):\n    """A helper."""\n',
+        "from math import prod as final_metric\n",
+        'def equal_weights(config):\n    """Yes."""\n    return True\n\n\ndef equal_weight():\n    """Helps it."""\n',
+    ],
+)
+def test_a_helper_and_what_is_beside_the_right_name_are_no_warning(tmp_path, capsys, added):
+    code, printed = checked(tmp_path, capsys, "aggregation", f"{AGGREGATION}\n\n{added}")
+    assert code == 0, printed
+    assert printed.strip().endswith("no problem was found")
+
+
 def test_ours_are_checked_by_name_and_by_slot(capsys):
     assert main(["check", "clustering/none"]) == 0
     printed = capsys.readouterr().out

@@ -17,7 +17,7 @@ from tests.support.own_modules import FITTING
 from tests.support.planted import finished, left_behind, served_by
 from tests.support.slot_components import attack, described, of_slot
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
 
 
 @pytest.fixture(scope="module")

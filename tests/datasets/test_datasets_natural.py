@@ -52,6 +52,7 @@ def test_every_client_has_its_own_examples_and_gives_its_share_to_the_shadow_set
     given = source()
     assert given.subjects is not None
     federation = dealt(data(), given=given)
+    assert federation.client_names == NAMES
     assert federation.sizes.tolist() == [9, 18, 27, 36]
     assert given.subjects[numbers(federation.train)].tolist() == federation.owner().tolist()
     assert np.bincount(given.subjects[numbers(federation.shadow)]).tolist() == [1, 2, 3, 4]
@@ -170,3 +171,11 @@ def test_data_that_name_no_client_are_refused() -> None:
     nameless = Source("toy", 2, given.train, given.test)
     for config, one in ((data(), nameless), (HeldOutConfig(), given)):
         assert refused(one, config)[0].startswith("data.split.name: natural needs data that say whose each example is")
+
+
+def test_the_drawn_clients_keep_their_names() -> None:
+    given = source()
+    assert given.subjects is not None
+    federation = dealt(data(clients=2, shadow_size=0), seed=1, given=given)
+    theirs = [NAMES[given.subjects[numbers(federation.client(i))[0]]] for i in range(2)]
+    assert list(federation.client_names) == theirs

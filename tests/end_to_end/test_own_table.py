@@ -56,6 +56,7 @@ def test_a_csv_is_run_and_a_damaged_one_starts_nothing(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     (trial,) = (results / "hospitals" / "trials").iterdir()
     clients = [row for row in pq.read_table(trial / "clients.parquet").to_pylist() if row["round"] == 1]
+    assert [row["name"] for row in clients] == ["a", "b", "c"]
     assert [row["group"] for row in clients] == ["north", "north", "south"]
     assert [row["examples"] for row in clients] == [74, 74, 74]
     assert all(row["test_accuracy"] > 0.6 for row in clients)

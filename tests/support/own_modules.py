@@ -109,6 +109,23 @@ def lazy(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, classes))
 
 
+class Unsaved(nn.Module):
+    """Random constants that no ``state_dict`` holds, and a weight that is shared and frozen."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.randn(PIXELS), persistent=False)
+        self.scale = torch.rand(PIXELS).tolist()
+        self.first, self.second = nn.Linear(PIXELS, PIXELS), nn.Linear(PIXELS, PIXELS)
+        self.first.weight.requires_grad_(False)
+        self.second.weight = self.first.weight
+        self.head = nn.Linear(PIXELS, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = (x.flatten(1) + self.shift) * x.new_tensor(self.scale)
+        return self.head(self.second(self.first(x).relu()))
+
+
 def pretrained(classes: int) -> nn.Module:
     """A layer with the values that a file might hold."""
     layer = nn.Linear(PIXELS, classes)

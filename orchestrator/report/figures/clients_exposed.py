@@ -1,7 +1,8 @@
 """How exposed each client is to an attack, the most exposed first; one function for all attacks.
 
-Clients are identified by number. If each seed partitions the data differently, the same number is a different client in
-every trial; then clients are averaged by their rank within their group.
+Clients are identified by number, and shown by name where the data name them. If each seed partitions the data
+differently, the same number is a different client in every trial; then clients are averaged by their rank within their
+group.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from orchestrator.report.figures.marks import chances
 from orchestrator.report.figures.settings import table_of
 from orchestrator.report.values import Row, Value, text
 from orchestrator.report.vocabulary import GROUP_COLORS, PALETTE
+
+LONGEST = 14  # characters of a client's name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,7 +112,7 @@ CLIENT = Inference(
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """The clients of one seed: numbers, values, ends of intervals (NaN without one) and examples [clients], and groups."""
+    """The clients of one seed: numbers, values, ends of intervals (NaN without one) and examples [clients], groups, names."""
 
     client: Floats
     value: Floats
@@ -117,6 +120,7 @@ class Clients:
     high: Floats
     examples: Floats
     group: tuple[str, ...]
+    name: tuple[str, ...] = ()
 
     def __getitem__(self, order: list[int]) -> Clients:
         return Clients(
@@ -126,7 +130,12 @@ class Clients:
             self.high[order],
             self.examples[order],
             tuple(self.group[i] for i in order),
+            tuple(self.name[i] for i in order) if self.name else (),
         )
+
+    def label(self, number: float) -> str:
+        """The name of a client, else its number."""
+        return self.name[self.client.tolist().index(number)] if self.name else f"{number:.0f}"
 
 
 def clients_exposed(arr: Arrangement, attack: Inference) -> Figure | None:
@@ -182,7 +191,8 @@ def _sheet(
         " within their group" if colors else ""
     )
     few = max(len(one.value) for *_, seeds in cells for one in seeds) < MOST_NAMED
-    numbers = "; tick labels: numbers of clients" if few else ""
+    called = "names" if cells[0][3][0].name else "numbers"
+    numbers = f"; tick labels: {called} of clients" if few else ""
     labels = numbers if named else f"; {ranks}, because each seed partitions the data anew"
     extra = [dashed_handle("guessing (1 / clients)" if attack.chance is None else f"guessing ({attack.chance})")]
     if attack.worst and any(trial.get(attack.worst) is not None for _, _, trials, _ in cells for trial in trials):
@@ -217,13 +227,14 @@ def _last_attacked(arr: Arrangement, attack: Inference, trial: Row) -> Clients |
         return None
     frame = frame[frame["round"] == frame["round"].max()].sort_values("client")
     nothing = np.full(len(frame), np.nan)
-    names = ("client", attack.column, attack.low, attack.high, "examples")
+    columns = ("client", attack.column, attack.low, attack.high, "examples")
     client, value, low, high, examples = (
-        frame[name].to_numpy("float64", na_value=np.nan) if name in frame else nothing for name in names
+        frame[name].to_numpy("float64", na_value=np.nan) if name in frame else nothing for name in columns
     )
     # A group none of whose clients could be attacked is still one of several.
     groups = tuple(map(text, frame["group"])) if several else ("",) * len(frame)
-    return Clients(client, value, low, high, np.nan_to_num(examples), groups)
+    names = tuple(map(str, frame["name"])) if "name" in frame else ()
+    return Clients(client, value, low, high, np.nan_to_num(examples), groups, names)
 
 
 def _attacked_one_by_one(arr: Arrangement, attack: Inference, trials: Sequence[Row]) -> Clients:
@@ -240,8 +251,8 @@ def _attacked_one_by_one(arr: Arrangement, attack: Inference, trials: Sequence[R
 
 
 def _same(seeds: Sequence[Clients]) -> bool:
-    """Whether all seeds have the same clients, judged by their numbers, numbers of examples and groups."""
-    keys = {(tuple(one.client.tolist()), tuple(one.examples.tolist()), one.group) for one in seeds}
+    """Whether all seeds have the same clients, judged by their numbers, numbers of examples, groups and names."""
+    keys = {(tuple(one.client.tolist()), tuple(one.examples.tolist()), one.group, one.name) for one in seeds}
     return len(keys) == 1
 
 
@@ -280,9 +291,15 @@ def _draw(ax: Axes, attack: Inference, seeds: Sequence[Clients], colors: dict[st
             style: dict[str, Any] = {"color": colors[group], "marker": "o", "markersize": size, "linestyle": "none"}
             ax.errorbar(places, value[own], yerr=bars, capsize=3 if size > 4 else 0, **style)
     if named and len(slots) < MOST_NAMED:
-        ax.set_xticks(range(len(slots)), [f"{number:.0f}" for number in held[0][3][order]], fontsize=BODY)
+        labels = [_fitting(seeds[0].label(number)) for number in held[0][3][order]]
+        ax.set_xticks(range(len(slots)), labels, fontsize=BODY, rotation=90 if max(map(len, labels)) > 3 else 0)
     else:
         ax.set_xticks([])
+
+
+def _fitting(name: str) -> str:
+    """A name that has room under an axis."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
 def _slots(one: Clients, slots: Sequence[tuple[str, int]]) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,12 @@ from torch import nn
 
 from algorithms.models import _callables, _facts, imported
 from algorithms.models._callables import CallableError
+from datasets import origins
 from orchestrator.config.run import check, resolve, trial_id
 from tests.support.own_modules import CLASSES, FITTING
 from tests.support.slot_components import described
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
 
 SHAPE = (1, 8, 8)
 HERE = "tests.support.own_modules"
@@ -30,6 +32,12 @@ def run_of(model: str, **changes: Any) -> dict[str, Any]:
 def misfit(model: str, **changes: Any) -> str | None:
     run = resolve(run_of(model, **changes))
     return run.model.module.fit_problem(run.model.config, run, SHAPE, CLASSES)
+
+
+def own(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Take what is in a folder for own code, too."""
+    before = origins.own_places
+    monkeypatch.setattr(origins, "own_places", lambda: (*before(), folder))
 
 
 def refused(given: dict[str, Any]) -> list[str]:
@@ -136,6 +144,7 @@ def test_an_argument_that_is_unknown_is_refused_with_the_nearest():
 def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkeypatch, text, words):
     (tmp_path / "broken_nets.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
+    own(monkeypatch, tmp_path)
     (sentence,) = refused(run_of("broken_nets:Net"))
     assert all(word in sentence for word in words), sentence
 
@@ -301,6 +310,7 @@ def test_a_name_with_dots_is_told_about_the_colon():
 
 def test_finding_nothing_is_not_remembered(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
+    own(monkeypatch, tmp_path)
     config = imported.Config(callable="late_nets:net")
     with pytest.raises(CallableError, match="there is no late_nets"):
         _callables.find(config.callable)

@@ -12,7 +12,7 @@ from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.dry_run import _models
 from orchestrator.scheduling.trials import trial_specs
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
 
 SWEEP = """\
 name: own

@@ -217,7 +217,7 @@ def test_a_file_without_config_is_no_component_and_says_so_when_it_is_named(besi
 @pytest.fixture
 def guests(tmp_path, monkeypatch) -> Iterator[Path]:
     """A folder on Python's path, in which tests put distributions."""
-    folder = tmp_path / "site"
+    folder = tmp_path / "site-packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     outside.installed.cache_clear()

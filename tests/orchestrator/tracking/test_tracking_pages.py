@@ -7,16 +7,17 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from datasets.components import Component, components
 from orchestrator.results.folder import Folder, claim
+from orchestrator.results.saved_models import MODELS
 from orchestrator.results.tables import write_trials
 from orchestrator.tracking import mlflow_store, pages, places, previews
 from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.events import MlflowListener
-from orchestrator.tracking.models import MODELS
 from orchestrator.tracking.moved import follow
 from orchestrator.tracking.pending import FORM, views
 from orchestrator.tracking.tracker import Tracker
@@ -296,3 +297,22 @@ def test_models_are_sent_once_where_they_are_asked_for(copied):
     x = torch.ones(5, 3)
     loaded = load_model(found["few"].artifact_location)
     assert torch.equal(loaded(x), module.eval()(x))
+
+
+def test_models_that_cannot_be_built_again_are_said_once(copied):
+    from safetensors.numpy import save_file
+
+    folder = Folder(copied / NAME)
+    forget(folder)
+    for trial in ("ifca0", "ifca1"):
+        folder.trial(trial).config.write_text(json.dumps({**RUN, "model": {"name": "mlp", "hidden": [4]}}))
+        save_file({"all.1.weight": np.zeros((4, 3), np.float32)}, folder.trial(trial).model)
+        assert "model" not in json.loads(folder.trial(trial).result.read_text())
+        Seen(copied).client.delete_tag(Seen(copied).trial(trial).info.run_id, mlflow_store.SENT_TAG)
+    told: list[str] = []
+    again = Tracker(copied, NAME, warn=told.append, with_models=True)
+    again.reconcile(folder.path)
+    assert again.close(60)
+    (sentence,) = told
+    assert sentence.startswith("Trained models are not sent to MLflow: trial ifca")
+    assert sentence.endswith("does not say what its models take: an earlier version has written it")

@@ -1,0 +1,128 @@
+"""The models that a trial left, as torch modules with their weights, on the CPU and in evaluation mode.
+
+``model.safetensors`` holds what training changes, and what a module's ``state_dict`` holds besides. The rest is the
+module's own: constants, layers that share an array, whatever a constructor computes. So the module is built as the trial
+built it (`algorithms.core.own_values` for a module of somebody else), and what was saved is loaded into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from algorithms.interfaces import ModelContract
+from datasets.components import Component, components
+from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name, validate
+from orchestrator.results.folder import TrialFolder
+from orchestrator.results.record import read_record
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+MODELS = "algorithms.models"
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What a model takes and gives.
+
+    Attributes:
+        shape: shape of one example.
+        classes: number of labels.
+    """
+
+    shape: tuple[int, ...]
+    classes: int
+
+
+def taken(folder: TrialFolder) -> Takes | None:
+    """Return what the models of a trial take, from its record; None where an earlier version wrote it."""
+    held = (read_record(folder) or {}).get("model")
+    return Takes(tuple(held["shape"]), held["classes"]) if held else None
+
+
+def saved_arrays(folder: TrialFolder) -> dict[str, dict[str, torch.Tensor]]:
+    """Return the saved arrays of each model of a trial by their names in the module; empty if it has saved none."""
+    from safetensors.torch import load_file
+
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for key, array in load_file(folder.model).items() if folder.model.is_file() else ():
+        group, _, name = key.partition(".")
+        found.setdefault(group, {})[name] = array
+    return found
+
+
+def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
+    """Return the trained models of a trial by group; empty if it has saved none.
+
+    Raises:
+        ConfigError: they cannot be built again; the sentence says why.
+    """
+    arrays = saved_arrays(folder)
+    if not arrays:
+        return {}
+    if (takes := taken(folder)) is None:
+        raise _refused(f"trial {folder.id} does not say what its models take: an earlier version has written it")
+    return {group: loaded_model(folder, takes, held) for group, held in arrays.items()}
+
+
+def loaded_model(folder: TrialFolder, takes: Takes, arrays: dict[str, torch.Tensor]) -> nn.Module:
+    """Return a model of a trial with its weights.
+
+    Args:
+        folder: the trial.
+        takes: what its models take.
+        arrays: what was saved of the model.
+
+    Raises:
+        ConfigError: it cannot be built again; the sentence says why.
+    """
+    import torch
+
+    from algorithms.models._callables import CallableError, said
+
+    model = _component(folder)
+    try:
+        module = _built(model, takes)
+        module.load_state_dict(arrays)
+    except CallableError as error:
+        raise _refused(f"the model of trial {folder.id}, {model.title}, {error}") from error
+    except Exception as error:  # somebody else's code, perhaps no longer what it was
+        sentence = (
+            f"the model of trial {folder.id}, {model.title}, is not what it was when it was trained: {said(error)}"
+        )
+        raise _refused(sentence) from error
+    return module.eval().to(memory_format=torch.channels_last)  # as a trial computes, so that the bits are the same
+
+
+def _built(model: Component[ModelContract, Any], takes: Takes) -> nn.Module:
+    """The module with the values that every process of the trial agreed on; torch's generator is left as it was."""
+    import torch
+
+    from algorithms.core import own_values
+
+    make: Callable[[], nn.Module] = partial(model.module.build, model.config, takes.shape, takes.classes)
+    if model.module.OWN_VALUES:
+        return own_values.build(make, takes.shape, own_values.FIXED)
+    with torch.random.fork_rng(devices=[]):
+        return make()
+
+
+def _component(folder: TrialFolder) -> Component[ModelContract, Any]:
+    import yaml
+
+    fields: dict[str, Any] = dict(yaml.safe_load(folder.config.read_text())["model"])
+    name = fields.pop("name")
+    if name not in components(MODELS):
+        raise _refused(unknown_name(f"the model {name!r} of trial {folder.id} is not here", name, components(MODELS)))
+    config, problems = validate(components(MODELS)[name].Config, fields)
+    if problems:
+        raise ConfigError(problem.under("model") for problem in problems)
+    return Component(name, config, MODELS)
+
+
+def _refused(sentence: str) -> ConfigError:
+    return ConfigError([ConfigProblem(sentence)])

@@ -1,0 +1,148 @@
+"""A trial's saved models are the modules that it trained: the same outputs, bit for bit, for modules of any kind."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.numpy import save_file
+from torch import nn
+
+import fedpriv
+from algorithms.core.network import Network
+from datasets.components import Component, components
+from orchestrator.config.errors import ConfigError, validate
+from orchestrator.config.own_code import install
+from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.results.saved_models import MODELS, saved_models
+from tests.support.own_code import written
+from tests.support.own_modules import CLASSES
+from tests.support.synthetic_results import write_sweep
+
+pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
+
+SHAPE = (1, 8, 8)
+
+
+def trained(name: str, fields: dict[str, Any], seed: int = 3) -> Network:
+    """A network of a model component with weights, buffers and all."""
+    config, _ = validate(components(MODELS)[name].Config, fields)
+    component: Component[Any, Any] = Component(name, config, MODELS)
+    network = Network(component, SHAPE, CLASSES)
+    network.load(network.initial(np.random.default_rng(seed)))
+    with torch.no_grad():
+        network.params += 0.1 * torch.randn(network.params.shape, generator=torch.Generator().manual_seed(seed))
+        network.buffers += 0.1
+    return network
+
+
+def saved(folder: TrialFolder, name: str, fields: dict[str, Any], says: bool = True) -> Network:
+    """Save a trained network as the only model of a finished trial, as a trial does."""
+    network = trained(name, fields)
+    folder.path.mkdir(exist_ok=True)
+    folder.config.write_text(yaml.safe_dump({"model": {"name": name, **fields}}))
+    folder.result.write_text(json.dumps({"model": {"shape": SHAPE, "classes": CLASSES}} if says else {}))
+    state = network.module.state_dict()
+    save_file({f"all.{key}": array.contiguous().numpy().copy() for key, array in state.items()}, folder.model)
+    return network
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "Plain",
+        "Recurrent",
+        "Transformer",
+        "Encoder",
+        "Constants",
+        "Convolutional",
+        "tied",
+        "lazy",
+        "pretrained",
+        "Unsaved",
+    ],
+)
+def test_a_module_of_somebody_else_gives_the_same_outputs(tmp_path, kind):
+    folder = TrialFolder(tmp_path)
+    network = saved(folder, "imported", {"callable": f"tests.support.own_modules:{kind}"})
+    before = torch.get_rng_state()
+    (module,) = saved_models(folder).values()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not module.training
+    x = np.random.default_rng(0).random((6, *SHAPE), dtype=np.float32)
+    with torch.no_grad():
+        assert module(network.inputs(x)).numpy().tobytes() == network.logits(x).tobytes()
+
+
+def test_layers_that_share_a_weight_still_do(tmp_path):
+    folder = TrialFolder(tmp_path)
+    saved(folder, "imported", {"callable": "tests.support.own_modules:tied"})
+    module = saved_models(folder)["all"]
+    assert isinstance(module, nn.Sequential) and module[1].weight is module[3].weight
+
+
+@pytest.mark.parametrize(("name", "fields"), [("mlp", {"hidden": [4]}), ("resnet56", {})])
+def test_a_model_of_ours_gives_the_same_outputs(tmp_path, name, fields):
+    folder = TrialFolder(tmp_path)
+    network = saved(folder, name, fields)
+    x = np.random.default_rng(0).random((6, *SHAPE), dtype=np.float32)
+    with torch.no_grad():
+        assert saved_models(folder)["all"](torch.from_numpy(x)).numpy().tobytes() == network.logits(x).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"says": False}, "does not say what its models take: an earlier version has written it"),
+        ({"callable": "no_such_nets:Net"}, "no_such_nets:Net, does not import: there is no no_such_nets"),
+        ({"callable": "tests.support.own_modules:Plain"}, "is not what it was when it was trained: RuntimeError"),
+        (
+            {"callable": "tests.support.own_modules:broken"},
+            "is not what it was when it was trained: RuntimeError: no 10",
+        ),
+        ({"name": "mlpp"}, "the model 'mlpp' of trial .* is not here. Did you mean 'mlp'"),
+    ],
+)
+def test_a_model_that_cannot_be_built_again_is_refused(tmp_path, changed, words):
+    folder = TrialFolder(tmp_path)
+    fields = {"callable": "tests.support.own_modules:tied"}
+    saved(folder, "imported", fields, says=changed.pop("says", True))
+    folder.config.write_text(yaml.safe_dump({"model": {"name": "imported", **fields, **changed}}))
+    with pytest.raises(ConfigError, match=words):
+        saved_models(folder)
+
+
+def test_a_trial_without_models_has_none(tmp_path):
+    assert saved_models(TrialFolder(tmp_path)) == {}
+
+
+def test_results_take_the_code_that_builds_a_model(tmp_path, monkeypatch):
+    code = "from torch import nn\n\n\nclass Net(nn.Sequential):\n    def __init__(self, classes):\n        "
+    written(tmp_path, {"saved_nets_.py": code + "super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"})
+    folder = write_sweep(tmp_path / "sweep", {"clustering.name": ["ifca"]})
+    trial = next(iter(Folder(folder).trials()))
+    config = yaml.safe_load(trial.config.read_text())
+    install([tmp_path / "saved_nets_.py"])
+    network = saved(trial, "imported", {"callable": "saved_nets_:Net"})
+    install(())
+    trial.config.write_text(yaml.safe_dump({**config, "model": {"name": "imported", "callable": "saved_nets_:Net"}}))
+    results = fedpriv.load(folder)
+    monkeypatch.chdir(tmp_path)
+    try:
+        with pytest.raises(
+            fedpriv.ConfigError,
+            match=r"saved_nets_:Net, does not import.*; if it is your own code, name its files here",
+        ):
+            results.model()
+        with pytest.raises(fedpriv.ConfigError, match=r"code: .*/nothing\.py does not exist"):
+            results.model(code="nothing.py")
+        module = results.model(code="saved_nets_.py")
+        x = np.random.default_rng(0).random((6, *SHAPE), dtype=np.float32)
+        with torch.no_grad():
+            assert module(torch.from_numpy(x)).numpy().tobytes() == network.logits(x).tobytes()
+    finally:
+        install(())
