@@ -129,23 +129,22 @@ def _all_rounds(
     """Run the missing trials. False if the user interrupted them; all that was finished is saved then, too."""
     folder = work.folder
     progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
-    with screen:
-        try:
-            for sentence in run_trials(
-                work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search
-            ):
-                screen.say(sentence)
-        except (KeyboardInterrupt, StallError, WriteError) as error:
-            with suppress(WriteError):
-                write_trials(folder, trial_rows(folder, work.trials))
-            tracker.sweep_finished([], "unfinished")
-            interrupted = isinstance(error, KeyboardInterrupt)
-            if interrupted:
-                screen.say("interrupted; finished work is saved, and the same command resumes from there")
-            tracker.close(CLOSE_SECONDS)
-            if not interrupted:
-                raise
-            return False
+    try:
+        for sentence in run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search):
+            screen.say(sentence)
+    except (KeyboardInterrupt, StallError, WriteError) as error:
+        with suppress(WriteError):
+            write_trials(folder, trial_rows(folder, work.trials))
+        tracker.sweep_finished([], "unfinished")
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted:
+            screen.say("interrupted; finished work is saved, and the same command resumes from there")
+        tracker.close(CLOSE_SECONDS)
+        if not interrupted:
+            raise
+        return False
+    finally:
+        screen.stop()  # the tables of the end are printed without the live one
     return True
 
 
