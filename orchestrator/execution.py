@@ -45,7 +45,7 @@ def execute(work: Work) -> int:
     missing = work.missing()
     ahead = len(work.ahead())
     screen = screen_of(len(missing) + ahead)
-    for sentence in work.earlier.sentences(len(work.trials)):
+    for sentence in work.earlier.sentences(len(work.trials), work.choices.repeat_option):
         screen.say(sentence)
     return _on_ray(work, missing, screen) if missing or ahead else _complete(work, screen)
 
