@@ -32,6 +32,7 @@ from orchestrator.tracking.tracker import Tracker
 
 Row = dict[str, Any]
 
+NOT_EVERYTHING = "MLflow does not hold everything yet; the next run of this sweep sends the rest"
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
@@ -55,10 +56,13 @@ def _complete(work: Work, screen: Screen) -> int:
     with claim_folder(work.folder, work.sweep):
         screen.say(work.earlier.all_complete(len(work.trials)))
         tracker = _tracker(work, screen)
-        rows = _close(work, screen)
-        tracker.reconcile(work.folder.path)
-        if tracker.behind:
-            tracker.close(CLOSE_SECONDS)
+        rows = _close(work, screen, tracker, trained=False)
+        if work.choices.log_models:
+            count = tracker.without_models
+            models = f"the trained models of {count} {'trial' if count == 1 else 'trials'} are sent to it"
+            screen.say(f"MLflow: {models if count else 'it has the trained models already'}")
+        if tracker.behind and not tracker.close(CLOSE_SECONDS):
+            screen.say(NOT_EVERYTHING)
         return _say_end(work, rows, tracker, screen)
 
 
@@ -119,7 +123,7 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
         return INTERRUPTED
     rows = _close(work, screen, tracker)
     if not tracker.close(CLOSE_SECONDS):
-        screen.say("MLflow does not hold everything yet; the next run of this sweep sends the rest")
+        screen.say(NOT_EVERYTHING)
     return _say_end(work, rows, tracker, screen)
 
 
@@ -148,17 +152,19 @@ def _all_rounds(
     return True
 
 
-def _close(work: Work, screen: Screen, tracker: Tracker | None = None) -> list[Row]:
-    """Write the table of trials and the report, and print the result; return the rows of the trials."""
+def _close(work: Work, screen: Screen, tracker: Tracker, trained: bool = True) -> list[Row]:
+    """Write the table of trials and the report, print the result and let MLflow have it; return the rows of the trials.
+
+    If nothing was trained, MLflow is sent what it lacks, and the report if it has changed.
+    """
     sweep, folder = work.sweep, work.folder
     rows = trial_rows(folder, work.trials)
     write_trials(folder, rows)
     remarks, width = tuned_sentences(folder.path, rows), screen.console.width
     screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks))
     files = write_report(folder.path)
-    if tracker:
-        tracker.reconcile(folder.path)
-        tracker.sweep_finished(files, "failed" if _bad(rows) else "finished")
+    tracker.reconcile(folder.path)
+    (tracker.sweep_finished if trained else tracker.report_written)(files, "failed" if _bad(rows) else "finished")
     return rows
 
 

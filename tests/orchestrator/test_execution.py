@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,3 +81,16 @@ def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_ov
     assert execution.execute(work) == code
     assert alive == ([True] if broken else [True, False]) and not is_live()
     assert "starting Ray" in handle.shown[0]
+
+
+@pytest.mark.parametrize(("count", "sentence"), [(1, "the trained models of 1 trial are sent to it"), (0, "already")])
+def test_models_of_a_complete_sweep_are_announced(
+    work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, sentence: str
+) -> None:
+    asked = replace(work, choices=replace(work.choices, log_models=True))
+    monkeypatch.setattr(Work, "missing", lambda _: [])
+    monkeypatch.setattr(execution, "_tracker", lambda *_: QuietTracker(without_models=count, behind=bool(count)))
+    monkeypatch.setattr(execution, "_close", lambda *_, trained: [])
+    monkeypatch.setattr(execution, "_say_end", lambda *_: FINISHED)
+    assert execution.execute(asked) == FINISHED
+    assert sentence in capsys.readouterr().out
