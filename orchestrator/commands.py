@@ -50,7 +50,9 @@ def _show(work: Work) -> int:
 
     ahead = work.ahead()
     shown = plan(work.sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
-    Console(highlight=False).print(*work.earlier.sentences(len(work.trials)), shown, sep="\n")
+    Console(highlight=False).print(
+        *work.earlier.sentences(len(work.trials), work.choices.repeat_option), shown, sep="\n"
+    )
     return FINISHED
 
 

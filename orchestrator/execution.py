@@ -32,6 +32,7 @@ from orchestrator.tracking.tracker import Tracker
 
 Row = dict[str, Any]
 
+NOT_EVERYTHING = "MLflow does not hold everything yet; the next run of this sweep sends the rest"
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
@@ -45,7 +46,7 @@ def execute(work: Work) -> int:
     missing = work.missing()
     ahead = len(work.ahead())
     screen = screen_of(len(missing) + ahead)
-    for sentence in work.earlier.sentences(len(work.trials)):
+    for sentence in work.earlier.sentences(len(work.trials), work.choices.repeat_option):
         screen.say(sentence)
     return _on_ray(work, missing, screen) if missing or ahead else _complete(work, screen)
 
@@ -55,10 +56,13 @@ def _complete(work: Work, screen: Screen) -> int:
     with claim_folder(work.folder, work.sweep):
         screen.say(work.earlier.all_complete(len(work.trials)))
         tracker = _tracker(work, screen)
-        rows = _close(work, screen)
-        tracker.reconcile(work.folder.path)
-        if tracker.behind:
-            tracker.close(CLOSE_SECONDS)
+        rows = _close(work, screen, tracker, trained=False)
+        if work.choices.log_models:
+            count = tracker.without_models
+            models = f"the trained models of {count} {'trial' if count == 1 else 'trials'} are sent to it"
+            screen.say(f"MLflow: {models if count else 'it has the trained models already'}")
+        if tracker.behind and not tracker.close(CLOSE_SECONDS):
+            screen.say(NOT_EVERYTHING)
         return _say_end(work, rows, tracker, screen)
 
 
@@ -119,7 +123,7 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
         return INTERRUPTED
     rows = _close(work, screen, tracker)
     if not tracker.close(CLOSE_SECONDS):
-        screen.say("MLflow does not hold everything yet; the next run of this sweep sends the rest")
+        screen.say(NOT_EVERYTHING)
     return _say_end(work, rows, tracker, screen)
 
 
@@ -129,37 +133,38 @@ def _all_rounds(
     """Run the missing trials. False if the user interrupted them; all that was finished is saved then, too."""
     folder = work.folder
     progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
-    with screen:
-        try:
-            for sentence in run_trials(
-                work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search
-            ):
-                screen.say(sentence)
-        except (KeyboardInterrupt, StallError, WriteError) as error:
-            with suppress(WriteError):
-                write_trials(folder, trial_rows(folder, work.trials))
-            tracker.sweep_finished([], "unfinished")
-            interrupted = isinstance(error, KeyboardInterrupt)
-            if interrupted:
-                screen.say("interrupted; finished work is saved, and the same command resumes from there")
-            tracker.close(CLOSE_SECONDS)
-            if not interrupted:
-                raise
-            return False
+    try:
+        for sentence in run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search):
+            screen.say(sentence)
+    except (KeyboardInterrupt, StallError, WriteError) as error:
+        with suppress(WriteError):
+            write_trials(folder, trial_rows(folder, work.trials))
+        tracker.sweep_finished([], "unfinished")
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted:
+            screen.say("interrupted; finished work is saved, and the same command resumes from there")
+        tracker.close(CLOSE_SECONDS)
+        if not interrupted:
+            raise
+        return False
+    finally:
+        screen.stop()  # the tables of the end are printed without the live one
     return True
 
 
-def _close(work: Work, screen: Screen, tracker: Tracker | None = None) -> list[Row]:
-    """Write the table of trials and the report, and print the result; return the rows of the trials."""
+def _close(work: Work, screen: Screen, tracker: Tracker, trained: bool = True) -> list[Row]:
+    """Write the table of trials and the report, print the result and let MLflow have it; return the rows of the trials.
+
+    If nothing was trained, MLflow is sent what it lacks, and the report if it has changed.
+    """
     sweep, folder = work.sweep, work.folder
     rows = trial_rows(folder, work.trials)
     write_trials(folder, rows)
     remarks, width = tuned_sentences(folder.path, rows), screen.console.width
     screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks))
     files = write_report(folder.path)
-    if tracker:
-        tracker.reconcile(folder.path)
-        tracker.sweep_finished(files, "failed" if _bad(rows) else "finished")
+    tracker.reconcile(folder.path)
+    (tracker.sweep_finished if trained else tracker.report_written)(files, "failed" if _bad(rows) else "finished")
     return rows
 
 

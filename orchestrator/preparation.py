@@ -39,6 +39,7 @@ class Choices:
         dry: print the plan and start nothing.
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send the trained models to MLflow.
+        from_python: whether `fedpriv.run` was called, so that messages name its arguments.
     """
 
     results: Path
@@ -47,6 +48,12 @@ class Choices:
     dry: bool = False
     repeat_changed: bool = False
     log_models: bool = False
+    from_python: bool = False
+
+    @property
+    def repeat_option(self) -> str:
+        """What the user gives to run changed trials again."""
+        return "repeat_changed=True" if self.from_python else REPEAT
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,27 @@
 A setting of the second sweep is paired with a setting of the first one if both partition the same data in the same way
 (``data`` of the resolved runs is equal, the seed of the deal aside) and agree in all keys of both sweeps, except for keys
 in which the sweeps have no value in common. The difference is taken over the deals and seeds that both have
-(`orchestrator.report.tables.differences`).
+(`orchestrator.report.tables.differences`). The deal is ``data.split_seed``, or the run's seed where that is null. Runs
+whose records say that they loaded different data are no pair.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
-from orchestrator.report.data import Results, Setting
+from orchestrator.report.data import Results, Setting, repeat
 from orchestrator.report.paired import holm
+from orchestrator.report.swept import DEAL
 from orchestrator.report.tables.differences import Contrast, contrast, headline
-from orchestrator.report.values import text
+from orchestrator.report.values import Row, text
 from orchestrator.report.vocabulary import setting_label
+from orchestrator.results.folder import Folder
+from orchestrator.results.record import read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,13 +54,26 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
     names = _shared(one, other, metrics)
     alike = one.name == other.name
     sweeps = [str(results.folder) if alike else results.name for results in (one, other)]
+    pairs = [
+        (
+            setting,
+            [
+                (partner, *_on_same_data(one, partner, other, setting))
+                for partner in one.settings
+                if _comparable(one, partner, other, setting)
+            ],
+        )
+        for setting in other.settings
+    ]
     lines: list[dict[str, Any]] = []
     found: list[Contrast] = []
     for name in names:
         lines += [_line(one, sweeps[0], setting, name) for setting in one.settings]
-        for setting in other.settings:
-            partners = [partner for partner in one.settings if _same_data(one, partner, other, setting)]
-            contrasts = [_contrast(one, partner, other, setting, name) for partner in partners]
+        for setting, partners in pairs:
+            contrasts = [
+                contrast("", _label(other, setting), _label(one, partner), "", name, theirs, mine)
+                for partner, mine, theirs in partners
+            ]
             known = [paired for paired in contrasts if paired.difference.n]
             line = _line(other, sweeps[1], setting, name)
             lines += [line | {"paired": paired} for paired in known] or [line]
@@ -101,11 +120,32 @@ def _label(results: Results, setting: Setting) -> str:
     return setting_label(results.keys, setting.values) or "the whole sweep"
 
 
-def _contrast(one: Results, partner: Setting, other: Results, setting: Setting, name: str) -> Contrast:
-    return contrast("", _label(other, setting), _label(one, partner), "", name, setting, partner)
+def _on_same_data(one: Results, partner: Setting, other: Results, setting: Setting) -> tuple[Setting, Setting]:
+    """The two settings with each trial's deal, without trials whose counterpart loaded other data."""
+    mine, theirs = (
+        {repeat(trial): trial for trial in map(partial(_dealt, results), s.trials)}
+        for results, s in ((one, partner), (other, setting))
+    )
+    for key in mine.keys() & theirs.keys():
+        loaded = _loaded(one, mine[key]), _loaded(other, theirs[key])
+        if all(loaded) and loaded[0] != loaded[1]:
+            del mine[key], theirs[key]
+    return replace(partner, trials=tuple(mine.values())), replace(setting, trials=tuple(theirs.values()))
 
 
-def _same_data(one: Results, partner: Setting, other: Results, setting: Setting) -> bool:
+def _dealt(results: Results, trial: Row) -> Row:
+    """A trial with the seed of its deal, which is the run's where ``data.split_seed`` is null."""
+    deal = results.value(trial, DEAL)
+    return trial | {DEAL: trial.get("seed") if deal is None else deal}
+
+
+def _loaded(results: Results, trial: Row) -> str | None:
+    """The hash of the data that a trial loaded; None of a trial of an earlier version."""
+    found = (read_record(Folder(results.folder).trial(trial["id"])) or {}).get("origin")
+    return found.get("data") if isinstance(found, dict) else None
+
+
+def _comparable(one: Results, partner: Setting, other: Results, setting: Setting) -> bool:
     """Whether two settings of two sweeps partition the same data and agree in the keys that could agree."""
     mine, theirs = (dict(zip(r.keys, s.values, strict=True)) for r, s in ((one, partner), (other, setting)))
     unlike = [key for key in mine.keys() & theirs.keys() if text(mine[key]) != text(theirs[key])]

@@ -18,6 +18,12 @@ from orchestrator.config.yaml_reader import read
 from orchestrator.exit_codes import INTERRUPTED
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
+ARGUMENTS = {  # of `run`, for the options that messages of the command name
+    "--results": "results",
+    "--address": "address",
+    "--tracking-uri": "tracking_uri",
+    "--repeat-changed": "repeat_changed",
+}
 
 
 @overload
@@ -28,6 +34,8 @@ def run(
     results: str | PathLike[str] = "results",
     address: str | None = None,
     tracking_uri: str | None = None,
+    repeat_changed: bool = False,
+    log_models: bool = False,
     dry_run: Literal[False] = False,
 ) -> Results: ...
 
@@ -40,6 +48,8 @@ def run(
     results: str | PathLike[str] = "results",
     address: str | None = None,
     tracking_uri: str | None = None,
+    repeat_changed: bool = False,
+    log_models: bool = False,
     dry_run: Literal[True],
 ) -> None: ...
 
@@ -51,6 +61,8 @@ def run(
     results: str | PathLike[str] = "results",
     address: str | None = None,
     tracking_uri: str | None = None,
+    repeat_changed: bool = False,
+    log_models: bool = False,
     dry_run: bool = False,
 ) -> Results | None:
     """Run a sweep, or resume it where it stopped, as ``fedpriv run`` does.
@@ -64,6 +76,8 @@ def run(
         results: the folder of all sweeps; the sweep's own folder is below it.
         address: a Ray cluster to join; None: RAY_ADDRESS, else this machine.
         tracking_uri: an MLflow server; None: MLFLOW_TRACKING_URI, else a store in ``results``.
+        repeat_changed: run trials again that ran with other code or data than today's.
+        log_models: also send each trial's trained models to MLflow, one for each group.
         dry_run: only print the trials, the resources and the estimated time.
 
     Returns:
@@ -81,7 +95,9 @@ def run(
     target = Path(results)
     try:
         loaded = _load(sweep, _sets(set or {}))
-        code = run_sweep(loaded, Choices(target, address, tracking_uri, dry_run))
+        code = run_sweep(
+            loaded, Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, from_python=True)
+        )
     except ConfigError as refusal:
         # A dict has no lines, so those of the text that is made of it would only confuse.
         problems = (replace(one, line=None) if one.file == DICT else one for one in refusal.problems)
@@ -163,5 +179,4 @@ def _sets(changes: Mapping[str, Any]) -> list[str]:
 
 def _in_python(problem: ConfigProblem) -> ConfigProblem:
     """The problem with the names that arguments have in Python."""
-    named = {"--results": "results", "--address": "address", "--tracking-uri": "tracking_uri"}
-    return replace(problem, file=named.get(problem.file, problem.file))
+    return replace(problem, file=ARGUMENTS.get(problem.file, problem.file))

@@ -17,8 +17,10 @@ from orchestrator.report.headline import (
     difference_words,
     headline_risk,
     in_settings,
+    is_below_guessing,
     is_guessing,
     is_significant,
+    turned_around,
     value_of,
 )
 from orchestrator.report.named_clients import COLUMNS, most_exposed
@@ -99,16 +101,19 @@ def _costs(risks: Sequence[Contrast], compared: Sequence[Contrast], accuracy: st
 
 
 def _guessing(results: Results, name: str) -> list[str]:
+    """The settings in which the risk is no more than guessing, if there is more than one setting."""
     having = [setting for setting in results.settings if setting.measured(name)]
-    weak = [setting for setting in having if is_guessing(setting, name)]
-    if not weak or len(having) < 2:
-        return []
-    labels = "; ".join(setting_label(results.keys, setting.values) for setting in weak)
-    where = f": {labels}" if len(weak) < min(len(having), MOST) else ""
-    return [
-        f"In {len(weak)} of {len(having)} settings, {metric(name).label} cannot be told from guessing{where}. "
-        "That is no proof of safety."
-    ]
+    said = (
+        (is_guessing, "cannot be told from guessing", ". That is no proof of safety."),
+        (is_below_guessing, "is below guessing", f"{turned_around(name)}."),
+    )
+    lines = []
+    for holds, words, end in said if len(having) > 1 else ():
+        weak = [setting for setting in having if holds(setting, name)]
+        labels = "; ".join(setting_label(results.keys, setting.values) for setting in weak)
+        where = f" ({labels})" if len(weak) < min(len(having), MOST) else ""
+        lines += [f"In {len(weak)} of {len(having)} settings{where}, {metric(name).label} {words}{end}"] * bool(weak)
+    return lines
 
 
 def _differences(found: Sequence[Contrast]) -> list[str]:

@@ -15,14 +15,15 @@ from orchestrator.report.data import Results, Setting
 from orchestrator.report.estimate import FEWEST, number
 from orchestrator.report.figures.arrangement import ALGORITHM, arrange
 from orchestrator.report.figures.trade_off import EPSILON, Risk, risks
-from orchestrator.report.tables.attacks import LEFT_OUT
+from orchestrator.report.tables.attacks import HEADLINE, LEFT_OUT
+from orchestrator.report.tables.context import attack_names
 from orchestrator.report.tables.differences import Contrast, baseline_of, contrasts
 from orchestrator.report.values import Row, text
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
 
 SIGNIFICANT = 0.05  # of p values after Holm's correction
 NAMED = 3  # settings that a sentence names one by one; of more, it names the ends
-WORST, MEAN = "_worst", "_mean"
+WORST = "_worst"
 # What an attack does, up to the number that says how well it does it.
 WORDS = {
     "calibrated_auc_minority": (
@@ -32,12 +33,15 @@ WORDS = {
     "risk_minority": "Membership inference tells the minority clients' training examples from others with accuracy",
     "mia_accuracy_minority": "Membership inference on the minority model tells training examples with accuracy",
     "mia_accuracy_global": "Membership inference on the global model tells training examples with accuracy",
-    "mia_accuracy_mean": "Membership inference tells training examples of a model, in the mean over models, with accuracy",
+    "mia_accuracy": "Membership inference tells training examples of a model, in the mean over models, with accuracy",
     "fedmia_auc": "Who sees the updates tells their clients' training examples from others with AUC",
     "whitebox_accuracy": "A white-box attack tells training examples from others with accuracy",
     "sia_mean": "Source inference traces training examples to their owner with accuracy",
     "cia_advantage": "Client inference sees whether the target takes part with advantage |2 AUC - 1| of",
 }
+# The measure in ``attacks.parquet`` that a trial's metric of one model repeats; the rest of its name is the model.
+MEASURES = {"mia_accuracy_": "balanced_accuracy", "mia_auc_": "auc", "mia_tpr_at_1_fpr_": "tpr_at_1_fpr"}
+CALIBRATED = "calibrated_"  # begins the metrics that repeat what the calibrated attack found over replicas
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def headline_risk(results: Results) -> HeadlineRisk | None:
     mean is taken instead, because the largest of several values is too high by chance.
 
     Returns:
-        None if no attack has a result.
+        None if no attack has such a result.
     """
     arr = arrange(results)
     first = next((row[0] for row in risks(arr)), None) if arr else None
@@ -102,8 +106,7 @@ def headline(results: Results) -> str:
     values = in_settings(results, found.settings, found.name)
     chances = [chance_of(setting, found.name) for setting in found.settings]
     sentence = f"{found.words} {values}{_by_chance(chances)}"
-    if all(is_guessing(setting, found.name) for setting in found.settings):
-        sentence += ", which cannot be told from guessing"
+    sentence += _verdict(found)
     return f"{sentence}; {_compared(contrasts(results, [found.name]), found.name)}."
 
 
@@ -148,14 +151,29 @@ def audit_interval(results: Results, trials: Sequence[Row], name: str) -> tuple[
     low, high = trial.get(f"{name}_low"), trial.get(f"{name}_high")
     if low is not None and high is not None:
         return float(low), float(high)
-    rows = [
-        row for row in results.table(trial, "attacks") if row.get("low") is not None and row.get("high") is not None
-    ]
-    same = [
-        row for row in rows if row.get("value") is not None and math.isclose(row["value"], trial[name], abs_tol=1e-12)
-    ]
-    same.sort(key=lambda row: (row["attack"] != LEFT_OUT[0], -row["round"]))
-    return (float(same[0]["low"]), float(same[0]["high"])) if same else None
+    return _interval_of_row(results.table(trial, "attacks"), name, float(trial[name]))
+
+
+def _interval_of_row(table: Sequence[Row], name: str, value: float) -> tuple[float, float] | None:
+    """The interval of the row of ``attacks.parquet`` that a metric repeats; None if there is not exactly one."""
+    place = _place(name)
+    needed = ("attack", "round", "target", "metric", "value", "low", "high")
+    rows = [row for row in table if (row.get("target"), row.get("metric")) == place]
+    rows = [row for row in rows if all(row.get(one) is not None for one in needed)]
+    last = max((row["round"] for row in rows), default=None)
+    rows = [row for row in rows if row["round"] == last and math.isclose(row["value"], value, abs_tol=1e-12)]
+    # The row of the attack that counts repeats one of the others.
+    rows = [row for row in rows if row["attack"] == LEFT_OUT[0]] or rows
+    found = {(float(row["low"]), float(row["high"])) for row in rows}
+    return found.pop() if len(found) == 1 else None
+
+
+def _place(name: str) -> tuple[str, str] | None:
+    """Target and measure of the row that a metric repeats; None if it repeats none."""
+    if name.startswith(CALIBRATED):
+        return HEADLINE, name.removeprefix(CALIBRATED)
+    start = next((one for one in MEASURES if name.startswith(one)), None)
+    return (name.removeprefix(start), MEASURES[start]) if start else None
 
 
 def chance_of(setting: Setting, name: str) -> float | None:
@@ -168,9 +186,33 @@ def chance_of(setting: Setting, name: str) -> float | None:
 
 
 def is_guessing(setting: Setting, name: str) -> bool:
-    """Whether the interval over runs, from three runs on, does not lie above the value by chance."""
+    """Whether the interval over runs, from three runs on, has the value by chance in it."""
     found, chance = setting.estimate(name), chance_of(setting, name)
-    return chance is not None and found.n >= FEWEST and found.low <= chance
+    return chance is not None and found.n >= FEWEST and found.low <= chance <= found.high
+
+
+def is_below_guessing(setting: Setting, name: str) -> bool:
+    """Whether the interval over runs, from three runs on, lies below the value by chance."""
+    found, chance = setting.estimate(name), chance_of(setting, name)
+    return chance is not None and found.n >= FEWEST and found.high < chance
+
+
+def turned_around(name: str) -> str:
+    """What a value below chance says, if the attack answers yes or no; empty for other attacks."""
+    return ": the attack tells them apart, but the wrong way round" if metric(name).chance == 0.5 else ""
+
+
+def _verdict(found: HeadlineRisk) -> str:
+    """Whether the headline's values are no more than guessing in all of its settings; empty if one is more."""
+    guessed = [is_guessing(setting, found.name) for setting in found.settings]
+    below = [is_below_guessing(setting, found.name) for setting in found.settings]
+    if all(guessed):
+        return ", which cannot be told from guessing"
+    if all(below):
+        return f", which is below guessing{turned_around(found.name)}"
+    if all(one or other for one, other in zip(guessed, below, strict=True)):
+        return ", which in some settings cannot be told from guessing and in the others is below it"
+    return ""
 
 
 def difference_words(one: Contrast) -> str:
@@ -187,7 +229,7 @@ def is_significant(one: Contrast) -> bool:
 
 
 def _not_the_worst(risk: Risk, results: Results) -> str:
-    for ending in ("_global", MEAN) if risk.name.endswith(WORST) else ():
+    for ending in ("_global", "") if risk.name.endswith(WORST) else ():
         other = risk.name.removesuffix(WORST) + ending
         if any(setting.measured(other) for setting in results.settings):
             return other
@@ -265,10 +307,21 @@ def _counted(tested: Sequence[Contrast]) -> str:
 
 
 def _without_attack(results: Results) -> str:
-    """The headline of a sweep without attacks: its guarantee, if it states an epsilon, and its accuracy."""
+    """The headline of a sweep without a risk: its attacks, its guarantee, if it states an epsilon, and its accuracy."""
     names = [name for name in ("accuracy", "aggregated_accuracy") if any(s.measured(name) for s in results.settings)]
     settings = baseline_settings(results, names[0]) if names else []
     accuracy = f" The accuracy is {in_settings(results, settings, names[0])}." if settings else ""
     stating = [setting for setting in results.settings if setting.measured("epsilon")]
     budget = f" The epsilon of a client is {in_settings(results, stating, 'epsilon')}." if stating else ""
-    return f"No attack was made, so no risk was measured.{budget}{accuracy}"
+    return f"{_attacked(results)}{budget}{accuracy}"
+
+
+def _attacked(results: Results) -> str:
+    """Which attacks the finished trials made, although none of them gives the headline its risk."""
+    finished = [trial for setting in results.settings for trial in setting.finished]
+    made = dict.fromkeys(name for trial in finished for name in attack_names(trial).split(", ") if name != "none")
+    if not made:
+        return "No attack was made, so no risk was measured."
+    if len(made) == 1:
+        return f"An attack was made ({', '.join(made)}), but it gives no risk that can be stated."
+    return f"Attacks were made ({', '.join(made)}), but none gives a risk that can be stated."

@@ -43,16 +43,17 @@ class Earlier:
         wanted = {one.id for one in missing} | again
         return [trial for trial in trials if trial.id in wanted]
 
-    def sentences(self, total: int) -> list[str]:
+    def sentences(self, total: int, option: str = REPEAT) -> list[str]:
         """Say what the earlier results are, before anything runs.
 
         Args:
             total: the number of the sweep's trials.
+            option: what the user gives to run changed trials again.
         """
         found = changed_sentences(self.changed, self.complete)
         if found:
             count = len(self.changed)
-            kept = f"their results stand; {REPEAT} runs {'it' if count == 1 else 'them'} again"
+            kept = f"their results stand; {option} runs {'it' if count == 1 else 'them'} again"
             found.append(f"{count} of {total} trials {'runs' if count == 1 else 'run'} again" if self.repeat else kept)
         return found + ([self.aside] if self.aside else [])
 

@@ -60,7 +60,8 @@ class NotebookScreen(Screen):
         self.cell.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """End refreshing; the last table stays in the notebook. Again, it does nothing."""
         self.cell.stop()
 
 
@@ -85,7 +86,9 @@ class CellOutput:
         self.thread.start()
 
     def stop(self) -> None:
-        """End refreshing; the last picture stays."""
+        """End refreshing; the last picture stays. Again, it does nothing."""
+        if self.over.is_set():
+            return
         self.over.set()
         self.thread.join()
         self.handle.update({"text/html": self.html()}, raw=True)

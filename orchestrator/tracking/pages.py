@@ -73,6 +73,10 @@ class Pages:
         else:
             self._sweep(held, wanted)
 
+    def send_models(self, held: Held, folder: TrialFolder) -> None:
+        """Send the trained models of a trial of which MLflow has everything else."""
+        _tried(lambda: self._models(held, folder))
+
     def _trial(self, held: Held, wanted: PendingTrial) -> None:
         parent = self.store.open("", "", 0, {}).run_id
         rounds = max(self.store.rounds(held), default=-1) + 1

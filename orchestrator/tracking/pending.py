@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +35,8 @@ class PendingTrial:
         files: artifacts besides those of the trial's folder: path, and folder among the artifacts.
         there: the address of the MLflow that has the complete run; empty if none has.
         experiment: the id of the experiment there.
+        models: the address of the MLflow that has the trained models; empty if none has.
+        report: the digest of ``files`` as they were when the sweep ended; empty for trials.
         on_disk: whether the trial's table has rows that are not in ``rows``.
         live: whether the trial ran in this process; files of other trials are sent only if they are missing.
         version: number of changes; ``sent`` is the version that MLflow has.
@@ -54,6 +58,8 @@ class PendingTrial:
     files: list[tuple[str, str]] = field(default_factory=list)
     there: str = ""
     experiment: str = ""
+    models: str = ""
+    report: str = ""
     on_disk: bool = False
     live: bool = True
     version: int = 1
@@ -68,7 +74,7 @@ class PendingTrial:
 
     def begin(self) -> None:
         """Mark the run as running."""
-        self.status, self.ended, self.there, self.live = None, 0, "", True
+        self.status, self.ended, self.there, self.models, self.live = None, 0, "", "", True
         self.started = self.started or now()
         self.refusals, self.version = 0, self.version + 1
 
@@ -87,6 +93,7 @@ def record(folder: Folder | TrialFolder, wanted: PendingTrial) -> None:
     """Save what the tables do not contain, so that another process can send the whole run to MLflow."""
     names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there", "experiment")
     kept = {name: getattr(wanted, name) for name in names} | {"form": FORM}
+    kept |= {name: value for name in ("models", "report") if (value := getattr(wanted, name))}
     with suppress(OSError):  # writing the tables reports if the folder cannot be written
         write_atomically(folder.tracking, json.dumps(kept).encode())
 
@@ -147,6 +154,16 @@ def trial_files(folder: TrialFolder) -> list[tuple[str, str]]:
     """The artifacts of a trial: its resolved configuration, its tables, and the message of its failure if there is one."""
     found = (folder.config, *sorted(folder.path.glob("*.parquet")), folder.path / "error.txt")
     return [(str(path), "") for path in found]
+
+
+def digest(files: Iterable[tuple[str, str]]) -> str:
+    """The digest of artifacts (path, and folder among the artifacts) by name and content; absent files are left out."""
+    found = hashlib.blake2b(digest_size=8)
+    for path, below in files:
+        with suppress(OSError):
+            content = hashlib.blake2b(Path(path).read_bytes()).hexdigest()
+            found.update(f"{below}/{Path(path).name} {content}\n".encode())
+    return found.hexdigest()
 
 
 def views(results: Path, server: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.results.folder import Folder
 
 # Figures that a description shows, the most telling first; a page with all of them is slow to read.
-FIGURES = ("trade_off", "clients_exposed_membership", "audited", "attack_roc", "convergence")
+FIGURES = ("trade_off", "clients_exposed_membership", "audit", "attack_roc", "convergence")
 MOST = 3
 WIDTH = 800  # pixels
 

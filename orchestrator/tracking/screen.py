@@ -98,6 +98,10 @@ class Screen:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the live table; what is said afterwards is printed alone. Again, it does nothing."""
         self.live.stop()
 
     def say(self, sentence: str) -> None:

@@ -20,7 +20,17 @@ from orchestrator.tracking import shared_view
 from orchestrator.tracking.labels import SENT_TAG, flatten, reason, run_tags, scalar_metrics, texts, without_password
 from orchestrator.tracking.mlflow_store import ROUND, Held, Store
 from orchestrator.tracking.pages import Pages
-from orchestrator.tracking.pending import ATTEMPTS, FORM, PendingTrial, now, record, recorded, saved_rows, trial_files
+from orchestrator.tracking.pending import (
+    ATTEMPTS,
+    FORM,
+    PendingTrial,
+    digest,
+    now,
+    record,
+    recorded,
+    saved_rows,
+    trial_files,
+)
 from orchestrator.tracking.places import DEFAULT_SERVER, LOCAL, configure_environment, named_server
 
 IDLE_SECONDS = 20.0  # longest wait for the first event, so that importing MLflow does not slow the sweep's start
@@ -67,7 +77,7 @@ class Tracker:
         self.folder = Folder(results / sweep_name)
         self._where = without_password(named_server(tracking_uri) or LOCAL)
         self._store = Store(results, sweep_name, self.folder.identity(), tracking_uri)
-        self._warn, self._warned = warn, set[str]()
+        self._warn, self._warned, self._with_models = warn, set[str](), with_models
         self._lock = threading.RLock()
         self._trials: dict[str, PendingTrial] = {}
         self._sweep = recorded(self.folder) or PendingTrial("", sweep_name, {}, started=now())
@@ -139,18 +149,35 @@ class Tracker:
 
     def sweep_finished(self, report_files: Iterable[Path], status: str) -> None:
         """Record that the sweep has ended; the files of its report become artifacts in the same subfolders."""
-        files = [(str(self.folder.sweep), "")]
-        for file in map(Path, report_files):
-            inside = file.parent.is_relative_to(self.folder.path) and file.parent != self.folder.path
-            files.append((str(file), file.parent.relative_to(self.folder.path).as_posix() if inside else ""))
+        files = self._artifacts(report_files)
         with self._lock:
-            self._sweep.files = files
+            self._sweep.files, self._sweep.report = files, digest(files)
             self._sweep.end(status, now())
             record(self.folder, self._sweep)
             for wanted in self._trials.values():
                 if wanted.status is None:
                     wanted.end("unfinished", now())
         self._wake.set()
+
+    def report_written(self, report_files: Iterable[Path], status: str) -> None:
+        """Record that the report of a complete sweep was written again; it is sent if it is not the one that was sent."""
+        files = self._artifacts(report_files)
+        with self._lock:
+            sweep, found = self._sweep, digest(files)
+            if not self.folder.tracking.exists() or (sweep.report, sweep.status) == (found, status):
+                return
+            sweep.files, sweep.report, sweep.live = files, found, True
+            sweep.end(status, sweep.ended or now())
+            record(self.folder, sweep)
+        self._wake.set()
+
+    def _artifacts(self, report_files: Iterable[Path]) -> list[tuple[str, str]]:
+        """The sweep file and the files of its report, each with its folder among the artifacts."""
+        files = [(str(self.folder.sweep), "")]
+        for file in map(Path, report_files):
+            inside = file.parent.is_relative_to(self.folder.path) and file.parent != self.folder.path
+            files.append((str(file), file.parent.relative_to(self.folder.path).as_posix() if inside else ""))
+        return files
 
     def reconcile(self, folder: Path) -> None:
         """Send what MLflow lacks of the sweep's ``folder``, whichever process has written it.
@@ -161,8 +188,9 @@ class Tracker:
         with self._lock:
             known = {trial.id: self._trials.get(trial.id) or recorded(trial) for trial in sweep.trials()}
             for wanted in [wanted for wanted in (*known.values(), self._sweep) if wanted]:
-                if wanted.there == self._where and not lost:
+                if wanted.there == self._where and not lost and not self._lacks_models(wanted):
                     continue
+                wanted.models = "" if lost else wanted.models
                 if wanted.trial:
                     self._trials[wanted.trial] = wanted
                     wanted.on_disk = True
@@ -171,6 +199,16 @@ class Tracker:
                 if wanted.trial or wanted.status:
                     wanted.version += 1
         self._wake.set()
+
+    @property
+    def without_models(self) -> int:
+        """The number of trials whose trained models are to be sent and are not there yet."""
+        with self._lock:
+            return sum(map(self._lacks_models, self._trials.values()))
+
+    def _lacks_models(self, wanted: PendingTrial) -> bool:
+        there = wanted.folder is not None and wanted.folder.model.is_file()
+        return self._with_models and there and wanted.models != self._where
 
     @property
     def is_local(self) -> bool:
@@ -245,7 +283,7 @@ class Tracker:
             from_disk, files = wanted.on_disk, list(wanted.files)
         store.open("", sweep.name, sweep.started, sweep.tags)
         held = self._opened(wanted)
-        complete = f"{status} {ended} {FORM}" if status else ""
+        complete = " ".join(filter(None, (status, str(ended), str(FORM), wanted.report))) if status else ""
         if not complete or held.tags.get(SENT_TAG) != complete:
             if not status:
                 store.resume(held)
@@ -260,6 +298,8 @@ class Tracker:
             self._pages.send(held, wanted)
             if status:
                 store.end(held, STATUSES.get(status, "FINISHED"), ended, complete)
+        elif wanted.folder and self._lacks_models(wanted):
+            self._pages.send_models(held, wanted.folder)
         with self._lock:
             # Changes since then have a higher version and are sent next time.
             wanted.rows = {round_: row for round_, row in wanted.rows.items() if rows.get(round_) is not row}
@@ -267,6 +307,7 @@ class Tracker:
             wanted.sent, wanted.failures, wanted.refusals = version, 0, 0
             if status and wanted.version == version:
                 wanted.there, wanted.experiment = self._where, store.experiment
+                wanted.models = self._where if self._with_models and wanted.trial else wanted.models
                 record(wanted.folder or self.folder, wanted)
 
     def _opened(self, wanted: PendingTrial) -> Held:
@@ -274,6 +315,7 @@ class Tracker:
         held = self._store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
         if held.former and wanted.folder and (wanted.live or wanted.folder.table("rounds").exists()):
             self._store.renew(wanted.trial)
+            wanted.models = ""
             held = self._store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
         return held
 

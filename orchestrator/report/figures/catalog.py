@@ -95,8 +95,9 @@ def mia(arr: Arrangement) -> Figure | None:
     """Balanced accuracy of membership inference against each model."""
     sheet = Sheet("Membership inference against each model", mean_note(arr))
     kinds = [*GROUPS] if any(measured(arr, f"mia_accuracy_{group}") for group in GROUPS) else ["global"]
-    kinds = kinds if any(measured(arr, f"mia_accuracy_{kind}") for kind in kinds) else ["worst", "mean"]
-    names = {f"mia_accuracy_{kind}": "mean over models" if kind == "mean" else f"{kind} model" for kind in kinds}
+    names = {f"mia_accuracy_{kind}": f"{kind} model" for kind in kinds}
+    if not any(measured(arr, name) for name in names):
+        names = {"mia_accuracy_worst": "worst model", "mia_accuracy": "mean over models"}
     return _panels(arr, sheet, names, "attack accuracy (fraction)", intervals)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 from safetensors.numpy import load_file
 
 import fedpriv
@@ -124,6 +125,44 @@ def test_a_comparison_of_other_data_is_side_by_side_only(results: fedpriv.Result
     assert table.groupby("metric").size().eq(5).all()
     with pytest.raises(fedpriv.ConfigError, match="metrics: no metric 'nothing' of both sweeps"):
         results.compare(fedpriv.load(folder), ["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "pairs"),
+    [
+        ({"split_seed": 7}, {"split_seed": 8}, None),
+        ({"split_seed": None}, {"split_seed": 1}, 1),  # the trial with seed 1 is on deal 1, too
+        ({"split_seed": 7}, {}, None),
+        ({"split_seed": 7}, {"split_seed": 7}, 3),
+        ({}, {"split_seed": None}, 3),
+    ],
+)
+def test_only_runs_on_the_same_deal_are_pairs(
+    tmp_path: Path, mine: dict[str, Any], theirs: dict[str, Any], pairs: int | None
+) -> None:
+    one, other = (
+        write_sweep(tmp_path / name, {"clustering.name": [kind], "seed": [0, 1, 2]})
+        for name, kind in (("one", "ifca"), ("other", "none"))
+    )
+    for folder, fields in ((one, mine), (other, theirs)):
+        for path in folder.glob("trials/*/config.yaml"):
+            config = yaml.safe_load(path.read_text())
+            path.write_text(yaml.safe_dump(config | {"data": config["data"] | fields}))
+    table = fedpriv.load(one).compare(fedpriv.load(other), ["accuracy"])
+    assert ("pairs" in table) == (pairs is not None)
+    assert pairs is None or table.iloc[1]["pairs"] == pairs
+
+
+def test_runs_that_loaded_other_data_are_no_pairs(tmp_path: Path) -> None:
+    one, other = (
+        write_sweep(tmp_path / name, {"clustering.name": [kind], "seed": [0, 1, 2]})
+        for name, kind in (("one", "ifca"), ("other", "none"))
+    )
+    for folder, hashes in ((one, ("aa", "aa", None)), (other, ("aa", "bb", "bb"))):
+        for path, found in zip(sorted(folder.glob("trials/*")), hashes, strict=True):
+            (path / "result.json").write_text(json.dumps({"status": "finished", "origin": {"data": found}}))
+    table = fedpriv.load(one).compare(fedpriv.load(other), ["accuracy"])
+    assert table.iloc[1]["pairs"] == 2  # of the second pair, both are known and differ
 
 
 def test_a_setting_is_paired_with_the_one_that_agrees_in_what_both_vary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import yaml
 import fedpriv
 from orchestrator import commands
 from orchestrator.api import sweeps
+from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.yaml_reader import read
 from orchestrator.exit_codes import INTERRUPTED, SOME_FAILED
+from orchestrator.preparation import Choices
 from tests.support.inline_sweep import run_sweep_inline
 
 TINY: dict[str, Any] = {
@@ -130,3 +133,41 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert fedpriv.run(tiny, results=tmp_path / "results", dry_run=True) is None
     assert "2 trials" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
+
+
+def test_changed_trials_and_models_are_asked_for_as_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: dict[str, Any]
+) -> None:
+    given: list[Choices] = []
+
+    def run_sweep(sweep: Sweep, choices: Choices) -> int:
+        given.append(choices)
+        return run_sweep_inline(sweep, choices)
+
+    monkeypatch.setattr(commands, "run_sweep", run_sweep)
+    fedpriv.run(tiny, results=tmp_path, repeat_changed=True, log_models=True)
+    fedpriv.run(tiny, results=tmp_path)
+    assert [(one.repeat_changed, one.log_models) for one in given] == [(True, True), (False, False)]
+
+
+def test_what_runs_changed_trials_again_is_named_as_python_has_it(
+    tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "run_sweep", run_sweep_inline)
+        fedpriv.run(tiny, results=tmp_path)
+    for path in tmp_path.glob("tiny/trials/*/result.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"files": {"algorithms/models/mlp.py": "other"}}))
+    fedpriv.run(tiny, results=tmp_path, dry_run=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "their results stand; repeat_changed=True runs them again" in said and "--repeat" not in said
+    fedpriv.run(tiny, results=tmp_path, dry_run=True, repeat_changed=True)
+    assert "2 of 2 trials run again" in capsys.readouterr().out
+
+
+def test_a_search_cannot_be_repeated_and_the_argument_is_named(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    tiny |= {"sweep": {"training.lr": {"loguniform": [0.01, 0.1]}}, "samples": 2}
+    tiny |= {"tune": {"metric": "accuracy", "mode": "max", "search": "optuna"}}
+    with pytest.raises(fedpriv.ConfigError, match="repeat_changed: a search draws its trials from earlier results"):
+        fedpriv.run(tiny, results=tmp_path, dry_run=True, repeat_changed=True)

@@ -69,6 +69,28 @@ def test_an_attack_that_only_guesses_is_said_to_guess() -> None:
     assert ", which cannot be told from guessing; no defense was compared with it." in found
 
 
+def test_what_is_clearly_below_guessing_is_said_to_be_below_it() -> None:
+    found = story(planted(ifca=around(0.42), ifca_mir=around(0.505)))
+    assert (
+        ", which is below guessing: the attack tells them apart, but the wrong way round; no other method"
+        in found.headline
+    )
+    assert "cannot be told from guessing" not in found.headline
+    label = "MIA accuracy, global model"
+    assert f"In 1 of 2 settings (clustering IFCA-MIR), {label} cannot be told from guessing. " in " ".join(
+        found.findings
+    )
+    assert any(
+        line.startswith(f"In 1 of 2 settings (clustering IFCA), {label} is below guessing: ") for line in found.findings
+    )
+
+
+def test_an_advantage_below_chance_is_not_said_to_be_the_wrong_way_round() -> None:
+    row = {"status": "finished", "accuracy": 0.9, "cia_advantage": 0.1, "cia_advantage_null": 0.3}
+    found = headline(results(Path("made_up"), [row | {"id": str(s), "seed": s} for s in range(3)], ("seed",), {}))
+    assert "(0.3 by chance), which is below guessing; " in found
+
+
 def test_one_or_two_runs_have_no_interval_and_no_verdict() -> None:
     two = headline(planted(ifca=(0.6, 0.7), ifca_mir=(0.5, 0.5)))
     assert "0.600, 0.700 (2 runs, so without an interval)" in two
@@ -88,6 +110,40 @@ def test_a_single_run_has_the_interval_over_attacked_examples(tmp_path: Path) ->
     )
 
 
+RISK = {"attack": "risk", "round": 9, "target": "global", "metric": "balanced_accuracy", "low": 0.57, "high": 0.66}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [RISK | {"attack": "loss_threshold", "low": 0.1, "high": 0.2}],  # the row that counts is the one of the risk
+        [RISK | {"low": 0.1, "high": 0.2, "target": "minority"}, RISK | {"low": 0.1, "high": 0.2, "metric": "tpr"}],
+        [RISK | {"low": 0.1, "high": 0.2, "round": 4}],
+    ],
+)
+def test_equal_values_of_other_rows_lend_no_interval(tmp_path: Path, others: list[dict[str, Any]]) -> None:
+    folder = write_alone(tmp_path / "one", {"privacy.name": ["none"], "seed": [0]})
+    (trial,) = read_results(folder).trials
+
+    def told(table: list[dict[str, Any]]) -> str:
+        lines = [row | {"value": trial["mia_accuracy_global"]} for row in table]
+        pd.DataFrame(lines).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
+        return headline(read_results(folder))
+
+    assert "(0.570 to 0.660 over examples, one run)" in told([*others, RISK])
+    strangers = [row for row in others if row["attack"] == "risk" and row["round"] == 9]
+    assert not strangers or "(one run, so without an interval)" in told(strangers)
+
+
+def test_an_interval_that_two_attacks_give_differently_is_left_out(tmp_path: Path) -> None:
+    folder = write_alone(tmp_path / "one", {"privacy.name": ["none"], "seed": [0]})
+    (trial,) = read_results(folder).trials
+    two = [RISK | {"attack": "a", "value": trial["mia_accuracy_global"]}]
+    two += [two[0] | {"attack": "b", "low": 0.5}]
+    pd.DataFrame(two).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
+    assert "(one run, so without an interval)" in headline(read_results(folder))
+
+
 def test_of_the_worst_of_several_models_the_mean_is_taken(tmp_path: Path) -> None:
     table: list[dict[str, Any]] = [
         {
@@ -96,7 +152,7 @@ def test_of_the_worst_of_several_models_the_mean_is_taken(tmp_path: Path) -> Non
             "seed": s,
             "accuracy": 0.9,
             "mia_accuracy_worst": 0.8,
-            "mia_accuracy_mean": m,
+            "mia_accuracy": m,
         }
         for s, m in enumerate((0.6, 0.61, 0.62))
     ]
@@ -124,6 +180,28 @@ def test_without_an_attack_no_risk_is_stated() -> None:
     found = story(results(Path("made_up"), rows(table), ("seed",), {}))
     assert found.headline.startswith("No attack was made, so no risk was measured. The epsilon of a client is 3.0")
     assert "The accuracy is 0.900 ± 0.000" in found.headline
+
+
+@pytest.mark.parametrize(
+    ("attacks", "metrics", "sentence"),
+    [
+        ("cia", {"cia_difference": 0.1}, "An attack was made (cia), but it gives no risk that can be stated. The acc"),
+        ("own", {"own_thing": 0.4}, "An attack was made (own), but it gives no risk that can be stated."),
+        (
+            '[{"name": "cia"}, "sia"]',
+            {"sia_mean": float("nan")},
+            "Attacks were made (cia, sia), but none gives a risk that can be stated.",
+        ),
+        (None, {}, "No attack was made, so no risk was measured. The accuracy is 0.900"),
+    ],
+)
+def test_an_attack_without_a_risk_was_made_nevertheless(
+    attacks: str | None, metrics: dict[str, float], sentence: str
+) -> None:
+    table = [
+        {"id": str(s), "status": "finished", "seed": s, "accuracy": 0.9, "attacks": attacks} | metrics for s in range(3)
+    ]
+    assert headline(results(Path("made_up"), rows(table), ("seed",), {})).startswith(sentence)
 
 
 def test_without_a_finished_trial_there_is_no_result() -> None:

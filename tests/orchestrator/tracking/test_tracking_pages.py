@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 
 from datasets.components import Component, components
+from orchestrator.report.figures import catalog
 from orchestrator.results.folder import Folder, claim
 from orchestrator.results.saved_models import MODELS
 from orchestrator.results.tables import write_trials
@@ -20,6 +22,7 @@ from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.events import MlflowListener
 from orchestrator.tracking.moved import follow
 from orchestrator.tracking.pending import FORM, views
+from orchestrator.tracking.pictures import FIGURES
 from orchestrator.tracking.tracker import Tracker
 from tests.support.tracked import NAME, Seen, empty_store, forget, results, rows, save
 
@@ -152,6 +155,57 @@ def test_pages_that_are_sent_again_stay_as_they_are(copied):
     assert again.close(60)
     assert {run.info.run_id: run.to_dictionary() for run in Seen(results).runs} == before
     assert experiment(Seen(results)).tags == tags
+
+
+def test_a_report_that_was_written_again_is_sent_if_it_has_changed(results):
+    folder = Folder(results / NAME)
+    figure = folder.report / "trade_off.png"
+    first = Tracker(results, NAME)
+    tell(first, ("ifca",))
+    assert first.close(60)
+    (before,) = Seen(results).parents
+
+    def written(status: str = "finished") -> bool:
+        """Whether anything is sent."""
+        again = Tracker(results, NAME)
+        again.reconcile(folder.path)
+        again.report_written([figure], status)
+        behind = again.behind
+        assert again.close(60)
+        return behind
+
+    assert not written()
+    Image.new("RGB", (1600, 200)).save(figure)
+    assert written() and not written()
+    (after,) = Seen(results).parents
+    client = Seen(results).client
+    with Image.open(client.download_artifacts(after.info.run_id, "report/trade_off.png")) as there:
+        assert there.size == (1600, 200)
+    assert (after.info.run_id, after.info.end_time) == (before.info.run_id, before.info.end_time)
+    assert written("failed") and Seen(results).parents[0].info.status == "FAILED"
+
+
+def test_models_that_are_asked_for_later_are_sent_alone_and_once(copied, monkeypatch):
+    folder, sent, described = Folder(copied / NAME), list[str](), list[str]()
+    monkeypatch.setattr(pages, "saved_models", lambda _: {"all": None})
+    monkeypatch.setattr(pages, "as_pytorch", lambda _: nullcontext(Path()))
+    monkeypatch.setattr(mlflow_store.Store, "models", lambda *_: set())
+    monkeypatch.setattr(
+        mlflow_store.Store, "log_model", lambda _self, held, name, _place: sent.append(held.name + name)
+    )
+    monkeypatch.setattr(mlflow_store.Store, "describe", lambda _self, held, *_: described.append(held.name))
+    for one in ("ifca0", "ifca_mir1"):
+        folder.trial(one).model.write_bytes(b"arrays")
+    for asked, expected in ((False, 0), (True, 2), (True, 0)):
+        again = Tracker(copied, NAME, with_models=asked)
+        again.reconcile(folder.path)
+        assert again.without_models == expected and again.behind == bool(expected)
+        assert again.close(60)
+    assert sorted(sent) == ["ifca, seed 0all", "ifca_mir, seed 1all"] and described == []
+
+
+def test_pictures_are_figures_that_a_report_can_have():
+    assert set(FIGURES) <= catalog.FIGURES.keys()
 
 
 def test_one_setting_has_its_means(results):

@@ -1,0 +1,96 @@
+"""The order of a run without Ray and MLflow: what the screen shows from the first sentence to the last table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator import execution
+from orchestrator.config.sweep_file import parse_sweep
+from orchestrator.exit_codes import FINISHED, INTERRUPTED
+from orchestrator.preparation import Choices, Work, prepare
+from orchestrator.tracking.notebook_screen import NotebookScreen
+from orchestrator.tracking.screen import Screen
+from tests.orchestrator.tracking.test_notebook_screen import Handle, handle  # noqa: F401
+
+TINY = """
+name: tiny
+base: {rounds: 1, data: {name: digits, clients: 4, examples_per_client: 10, split: dirichlet}, model: mlp}
+sweep: {seed: {grid_search: [0]}}
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return prepare(parse_sweep(TINY, Path("tiny.yaml")), Choices(tmp_path))
+
+
+class QuietTracker(SimpleNamespace):
+    """A tracker that sends nothing."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: True
+
+
+@pytest.mark.parametrize(("broken", "code"), [(False, FINISHED), (True, INTERRUPTED)])
+def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_over(
+    handle: Handle,  # noqa: F811
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: bool,
+    code: int,
+) -> None:
+    screens: list[Screen] = []
+    alive: list[bool] = []
+
+    def made(total: int) -> Screen:
+        screens.append(NotebookScreen(total))
+        return screens[0]
+
+    def is_live() -> bool:
+        screen = screens[0]
+        assert isinstance(screen, NotebookScreen)
+        return screen.cell.thread.is_alive()
+
+    def trained(*_: object) -> Iterator[str]:
+        alive.append(is_live())
+        yield "a remark"
+        if broken:
+            raise KeyboardInterrupt
+
+    def closed(*_: object) -> list[Any]:
+        alive.append(is_live())
+        return []
+
+    for name, stand_in in {
+        "screen_of": made,
+        "ray_session": lambda *_: nullcontext([]),
+        "_ready": lambda *_: [],
+        "_tracker": lambda *_: QuietTracker(),
+        "run_trials": trained,
+        "_close": closed,
+        "_say_end": lambda *_: FINISHED,
+    }.items():
+        monkeypatch.setattr(execution, name, stand_in)
+    assert execution.execute(work) == code
+    assert alive == ([True] if broken else [True, False]) and not is_live()
+    assert "starting Ray" in handle.shown[0]
+
+
+@pytest.mark.parametrize(("count", "sentence"), [(1, "the trained models of 1 trial are sent to it"), (0, "already")])
+def test_models_of_a_complete_sweep_are_announced(
+    work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, sentence: str
+) -> None:
+    asked = replace(work, choices=replace(work.choices, log_models=True))
+    monkeypatch.setattr(Work, "missing", lambda _: [])
+    monkeypatch.setattr(execution, "_tracker", lambda *_: QuietTracker(without_models=count, behind=bool(count)))
+    monkeypatch.setattr(execution, "_close", lambda *_, trained: [])
+    monkeypatch.setattr(execution, "_say_end", lambda *_: FINISHED)
+    assert execution.execute(asked) == FINISHED
+    assert sentence in capsys.readouterr().out
