@@ -263,6 +263,27 @@ def complete(folder: str, name: str) -> Completed:
     return Completed(components(folder)[name], (*contracts, BaseContract))
 
 
+def described(folder: str) -> dict[str, Completed]:
+    """Return the components of a slot as reports describe them, by name.
+
+    What results hold of a component from outside (`datasets.outside.declare`) stands for it, so that a report of these
+    results needs no code but ours. Only what is declared can be asked of it.
+
+    Args:
+        folder: the slot's package.
+    """
+    return _described(folder, outside.declared(folder))
+
+
+@cache
+def _described(folder: str, declared: tuple[outside.Declaration, ...]) -> dict[str, Completed]:
+    contracts = (*getattr(importlib.import_module(folder), "CONTRACTS", ()), BaseContract)
+    own = own_components(folder)
+    held = {one.name: Completed(one, contracts) for one in declared if one.name not in own}
+    others = {name: held.get(name) or complete(folder, name) for name in {*components(folder), *held} - own.keys()}
+    return {name: complete(folder, name) for name in own} | {name: others[name] for name in sorted(others)}
+
+
 @cache
 def presets(folder: str) -> dict[str, tuple[str, Preset]]:
     """Return the presets of a slot by name, each with the name of its component.
@@ -279,5 +300,5 @@ def presets(folder: str) -> dict[str, tuple[str, Preset]]:
 
 def forget() -> None:
     """Clear the caches, so that files that were added since the first look are found."""
-    for found in (components, own_components, complete, presets):
+    for found in (components, own_components, complete, presets, _described):
         found.cache_clear()

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from datasets import origins
 
@@ -41,8 +42,34 @@ class Offer:
         return importlib.import_module(self.module)
 
 
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """What a component from outside says of itself to reports, which need it where the component's code is not.
+
+    Attributes:
+        room: the room of its slot.
+        name: its name.
+        LABEL: its label.
+        METRICS: the metrics that it measures.
+        PRESETS: its presets, by name.
+        KINDS: the kinds of an attack.
+        SEES: what an attack has to see; None if it does not say.
+        ADVERSARY: who makes an attack; None if it does not say.
+    """
+
+    room: str
+    name: str
+    LABEL: str = ""
+    METRICS: tuple[Any, ...] = ()
+    PRESETS: Mapping[str, Any] = field(default_factory=dict)
+    KINDS: tuple[str, ...] = ()
+    SEES: str | None = None
+    ADVERSARY: str | None = None
+
+
 _own: dict[str, tuple[Offer, ...]] = {}
 _reasons: dict[tuple[str, str], str] = {}
+_declared: dict[tuple[str, str], Declaration] = {}  # replaced as a whole, because threads read it
 
 
 def room(folder: str) -> str:
@@ -71,6 +98,25 @@ def offer(
     _own.update(found)
     _reasons.clear()
     _reasons.update(reasons or {})
+    offered = {(where, one.name) for where, offers in found.items() for one in offers}
+    declare([], forgotten=offered)
+
+
+def declare(found: Iterable[Declaration], forgotten: Collection[tuple[str, str]] = ()) -> None:
+    """Add declarations that were saved with results; of a component that is declared again, the latest ones count.
+
+    Args:
+        found: the declarations.
+        forgotten: rooms and names of components whose own code counts from now on.
+    """
+    global _declared
+    kept = {key: one for key, one in _declared.items() if key not in forgotten}
+    _declared = kept | {(one.room, one.name): one for one in found}
+
+
+def declared(folder: str) -> tuple[Declaration, ...]:
+    """Return what was declared by components of a slot, sorted by name."""
+    return tuple(one for (where, _), one in sorted(_declared.items()) if where == room(folder))
 
 
 def offers(folder: str) -> tuple[Offer, ...]:

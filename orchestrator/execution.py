@@ -18,6 +18,7 @@ from orchestrator.preparation import Work, misfit_problems
 from orchestrator.report import page_path, write_report
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.tuned import tuned_sentences
+from orchestrator.results.declared import save_declared
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim
 from orchestrator.results.provenance import origin
 from orchestrator.results.tables import write_trials
@@ -213,6 +214,8 @@ def claim_folder(folder: Folder, sweep: Sweep) -> Claim:
     """
     try:
         text = sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in sweep.sets) + "\n"
-        return claim(folder, sweep.name, text, ",".join(sorted(trial.id for trial in trial_specs(sweep))))
+        held = claim(folder, sweep.name, text, ",".join(sorted(trial.id for trial in trial_specs(sweep))))
     except FolderError as error:
         raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+    save_declared(folder)
+    return held

@@ -29,7 +29,7 @@ from algorithms.core.metric import (
     Metric,
     Rank,
 )
-from datasets.components import complete, components
+from datasets.components import Completed, described
 
 OTHER = "Other"
 BOOKKEEPING = ("round", "attacked")  # columns of a round that are not results
@@ -247,7 +247,7 @@ class Shown:
 
 def metrics() -> dict[str, Metric]:
     """Every declared metric by name, in the order of the summary."""
-    return _collected(tuple((folder, name, id(it)) for folder in FOLDERS for name, it in components(folder).items()))
+    return _collected(tuple(one for folder in FOLDERS for one in described(folder).values()))
 
 
 def metric(name: str) -> Metric:
@@ -316,10 +316,10 @@ def least_important(shown: list[Shown]) -> Shown:
 
 
 @cache
-def _collected(found_in: tuple[tuple[str, str, int], ...]) -> dict[str, Metric]:
-    """Metrics of the engine and of the components (folder, name, id), sorted by family. A name's first declaration counts."""
+def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
+    """Metrics of the engine and of the components, sorted by family. A name's first declaration counts."""
     found: dict[str, Metric] = {}
-    for one in (*ROUND_METRICS, *(one for folder, name, _ in found_in for one in complete(folder, name).METRICS)):
+    for one in (*ROUND_METRICS, *(one for component in components for one in component.METRICS)):
         found.setdefault(one.name, one)
     order = {
         family: place for place, family in enumerate(dict.fromkeys((*FAMILIES, *(m.family for m in found.values()))))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cluster.address import LOCAL, ClusterError, Target, find_target
-from orchestrator.cluster.connected import is_connected
+from orchestrator.cluster.connected import LACKS, is_connected
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.cluster.ray_session import local_cpus, local_nodes
@@ -102,6 +102,8 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     problems = [] if choices.dry else _folder_problems(folder, sweep) + _server_problems(choices.tracking_uri)
     target, unreachable = _target(choices)
     problems += unreachable
+    if sweep.code and is_connected() and not choices.dry:
+        problems.append(sweep.problem(LACKS, "code"))
     if not unreachable and target.address is None and not _elsewhere(choices):
         problems += misfit_problems(sweep, place, local_nodes(place))
     if not problems:

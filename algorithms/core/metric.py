@@ -37,7 +37,7 @@ FAMILIES = (
 # What a sweep is about: groups of clients, source inference, protection by noise or against client inference, or none of it.
 Kind: TypeAlias = Literal["groups", "sources", "protected", "plain"]
 # On a narrow terminal, columns of the highest rank are dropped first. By kind of sweep, if other kinds lack the column.
-Rank: TypeAlias = "int | Mapping[Kind, int]"
+Rank: TypeAlias = int | Mapping[Kind, int]
 MINOR = 7  # columns of this rank are dropped before any others
 
 

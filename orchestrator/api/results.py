@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.api import comparison, frames, printed
-from orchestrator.api.trained_models import trained_model
+from orchestrator.api.own_models import Code, code_paths, install_code, model_code
+from orchestrator.api.trained_models import find_trial, trained_model
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report import data
 from orchestrator.report.data import NoResultsError, read_results
@@ -23,18 +24,21 @@ if TYPE_CHECKING:
     from orchestrator.report.story import Story
 
 
-def load(folder: str | PathLike[str]) -> Results:
+def load(folder: str | PathLike[str], code: Code = ()) -> Results:
     """Read the results folder of a sweep, ``RESULTS/<sweep>``, also while the sweep is running or after it stopped.
 
     Args:
         folder: the folder of one sweep.
+        code: own code, which is run: the files and folders that ``code:`` of the sweep file names, here relative to the
+            working directory. Only `Results.model` needs it, for a model of one's own.
 
     Raises:
-        ConfigError: the folder contains no results.
+        ConfigError: the folder contains no results, or the code cannot be used.
     """
-    path = Path(folder).expanduser().absolute()
+    path, own = Path(folder).expanduser().absolute(), code_paths(code)
+    install_code(own)
     try:
-        return Results(path, read_results(path))
+        return Results(path, read_results(path), own)
     except NoResultsError as error:
         raise ConfigError([ConfigProblem(f"{error}{_sweeps_in(path)}", file="folder")]) from None
 
@@ -55,10 +59,12 @@ class Results:
     Attributes:
         folder: the results folder.
         read: the same results as the reports read them.
+        code: files and folders of own code, absolute.
     """
 
     folder: Path
     read: data.Results = field(repr=False)
+    code: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -165,19 +171,19 @@ class Results:
         """
         return printed.latex(self.read, metrics, caption, label)
 
-    def model(self, trial: str | None = None, group: str | None = None, code: str | Sequence[str] = ()) -> nn.Module:
+    def model(self, trial: str | None = None, group: str | None = None) -> nn.Module:
         """Return a trained model as a torch module with its weights, on the CPU and in evaluation mode.
 
         Args:
             trial: the trial's id, or the beginning of it; None: the only trial.
             group: the name of the model, such as "minority"; None: the only one.
-            code: for a model of your own, the files and folders that ``code:`` of the sweep file named, here relative to
-                the working folder; not needed in the process that ran the sweep.
 
         Raises:
             ConfigError: there is no such trial or model, the trial has not finished, or its module cannot be built here.
         """
-        return trained_model(self.read, trial, group, code)
+        chosen = find_trial(self.read, trial)
+        with model_code(self.code, self.read.configs.get(chosen, {}).get("model", {})):
+            return trained_model(self.read, chosen, group)
 
     def __repr__(self) -> str:
         """Name, state and folder."""

@@ -104,7 +104,7 @@ def run(
         raise ConfigError(map(_in_python, problems)) from None
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-    return None if dry_run else load(target.expanduser().absolute() / loaded.name)
+    return None if dry_run else load(target.expanduser().absolute() / loaded.name, loaded.code)
 
 
 def _load(sweep: str | PathLike[str] | Mapping[str, Any], sets: list[str]) -> Sweep:

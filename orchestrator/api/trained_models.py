@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from algorithms.models._callables import CallableError
 from datasets.components import Component, components
 from datasets.federation import DataError
-from orchestrator.config import own_code
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name, validate
 from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
 from orchestrator.report.data import Results
@@ -24,14 +22,13 @@ if TYPE_CHECKING:
 SOURCES = "datasets.sources"
 
 
-def trained_model(read: Results, trial: str | None, group: str | None, code: str | Sequence[str] = ()) -> nn.Module:
+def trained_model(read: Results, trial: str | None, group: str | None) -> nn.Module:
     """Build a trial's model on the CPU, load its final weights, and put it in evaluation mode.
 
     Args:
         read: the results.
         trial: the trial's id, or a beginning of it that no other has; None: the only trial.
         group: which of the trial's models, such as "minority"; None: the only one.
-        code: files and folders of own code, relative to the working folder; none: that which is in use.
 
     Raises:
         ConfigError: there is no such trial or model, the trial has not finished, or its module cannot be built here.
@@ -42,16 +39,8 @@ def trained_model(read: Results, trial: str | None, group: str | None, code: str
         status = next(one["status"] for one in read.trials if one["id"] == folder.id)
         raise _refused(f"trial {folder.id} has no saved model; its status is {status}", "trial")
     arrays = _of_group(saved, group, folder.id)
-    if code and (problems := own_code.install(own_code.own_paths(Path.cwd(), code))):
-        raise ConfigError([ConfigProblem(sentence, file="code") for sentence in problems])
     takes = taken(folder) or _of_data(read, read.configs[folder.id]["data"])
-    try:
-        return loaded_model(folder, takes, arrays)
-    except ConfigError as error:
-        if code or not isinstance(error.__cause__, CallableError):
-            raise
-        more = '; if it is your own code, name its files here: model(..., code="nets.py")'
-        raise _refused(f"{error.problems[0].sentence}{more}", "code") from error
+    return loaded_model(folder, takes, arrays)
 
 
 def find_trial(read: Results, trial: str | None) -> str:

@@ -1,14 +1,18 @@
 """Which Ray the command uses: a cluster that was named, one that runs on this machine, or Ray started for this command.
 
 In this order count: ``--address``, the variable RAY_ADDRESS, and the file in which ``ray start`` leaves the address of
-the node's cluster. Whoever is submitted to a cluster (`ray submit`) names no address, so the file is what makes a sweep
-use all nodes and not only the cores of the first one. ``local`` stands for Ray on this machine alone.
+the node's cluster, if it is this user's own. Whoever is submitted to a cluster (`ray submit`) names no address, so the
+file is what makes a sweep use all nodes and not only the cores of the first one. ``local`` stands for Ray on this machine
+alone.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import socket
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +21,9 @@ from pathlib import Path
 LOCAL, AUTO = "local", "auto"
 ANSWER_SECONDS = 3.0  # for each of the two: a connection, and the first bytes that come back
 CLIENT = "ray://"
+LONGEST = 4096  # bytes of an address
 ALONE = "--address local starts Ray on this machine"
+JOIN = "--address HOST:PORT joins the cluster that it names"
 
 # Ray speaks HTTP/2. A client begins with this text and its settings (an empty frame); a server answers with its settings.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -79,9 +85,11 @@ def _running_here(environment: Mapping[str, str], required: str) -> Target:
     """The cluster that runs on this machine, by Ray's file; ``required`` is what asks for one (``auto``), if anything."""
     file = address_file(environment)
     try:
-        named = file.read_text().strip()
-    except OSError:
-        named = ""
+        named = _own_text(file)
+    except ClusterError as error:
+        if required:
+            raise
+        return Target(note=str(error))
     if not named and required:
         raise ClusterError(
             f"{required} is {AUTO!r}, and no cluster runs on this machine: `ray start` would have written its address "
@@ -96,6 +104,38 @@ def _running_here(environment: Mapping[str, str], required: str) -> Target:
             raise
         return Target(note=f"{error}; `ray stop` removes that file")
     return Target(named, str(file))
+
+
+def _own_text(file: Path) -> str:
+    """What this user's Ray wrote to its file; empty if there is none.
+
+    Ray lets every user write to the folder of that file, and whose cluster is joined runs what code it likes here.
+
+    Raises:
+        ClusterError: the file is another user's, or a link.
+    """
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ClusterError(f"{file} is a link and is not followed; {JOIN}") from error
+        return ""
+    try:
+        held = os.fstat(opened)
+        if not stat.S_ISREG(held.st_mode):
+            return ""
+        if held.st_uid != os.geteuid():
+            raise ClusterError(f"{file} was written by another user ({_user(held.st_uid)}) and is not followed; {JOIN}")
+        return os.read(opened, LONGEST).decode(errors="replace").strip()
+    finally:
+        os.close(opened)
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"number {number}"
 
 
 def _reach(address: str, origin: str) -> None:

@@ -6,6 +6,11 @@ import sys
 
 ALREADY = "this process is already connected to Ray; leave the address out to use that, or call ray.shutdown() before"
 
+LACKS = (
+    "this process is already connected to Ray, and the workers of that Ray lack what code: names; call ray.shutdown() "
+    "before, and the sweep starts or joins a Ray that has it"
+)
+
 
 def is_connected() -> bool:
     """Whether this process has already connected to Ray."""

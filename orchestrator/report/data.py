@@ -18,6 +18,7 @@ from orchestrator.metric_names import metric, metrics, ordered
 from orchestrator.report.estimate import Estimate, estimate, limits
 from orchestrator.report.swept import DEAL, SLOT_NAMES, swept_settings
 from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
+from orchestrator.results.declared import read_declared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,6 +181,7 @@ def read_results(folder: Path) -> Results:
     """Read ``RESULTS/<sweep>``. Raises `NoResultsError` like `read_trials`."""
     folder = Path(folder)
     table = rows(read_trials(folder))
+    read_declared(folder)
     declared = _mapping(folder / "sweep.yaml").get("sweep")
     configs = {row["id"]: _mapping(folder / "trials" / row["id"] / "config.yaml") for row in table}
     return results(folder, table, declared if isinstance(declared, Mapping) else (), configs)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from algorithms.core.metric import ACCURACY
 from attacks.interfaces import adversary
-from datasets.components import complete, components
+from datasets.components import described
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, Setting
 from orchestrator.report.figures.arrangement import arrange
@@ -230,10 +230,10 @@ def _attackers(results: Results) -> Grid:
     names = dict.fromkeys(name for trial in results.trials for name in attack_names(trial).split(", "))
     lines = []
     for name in names:
-        if name in components(FOLDER):
+        if name in described(FOLDER):
             count, label = sum(name in made for made in settings), component_label("attacks.0", name)
             where = "all settings" if count == len(settings) else f"{count} of {len(settings)} settings"
-            lines.append([name if label == name else f"{label} ({name})", adversary(complete(FOLDER, name)), where])
+            lines.append([name if label == name else f"{label} ({name})", adversary(described(FOLDER)[name]), where])
     return Grid(("attack", "made by", "in"), lines)
 
 

@@ -7,7 +7,7 @@ shown under its own name, too.
 import re
 from collections.abc import Sequence
 
-from datasets.components import complete, components, presets
+from datasets.components import described
 from orchestrator.config.slots import SLOTS
 from orchestrator.report.values import Value, text
 
@@ -66,10 +66,12 @@ def component_label(key: str, name: str) -> str:
     """
     slot = re.sub(r"\.\d+$", "", key.removesuffix(".name"))
     for folder in (one.folder for one in SLOTS if one.key == slot):
-        if name in presets(folder):
-            return presets(folder)[name][1].label
-        if name in components(folder):
-            return complete(folder, name).LABEL or name
+        found = described(folder)
+        for one in found.values():
+            if name in one.PRESETS:
+                return str(one.PRESETS[name].label)
+        if name in found:
+            return found[name].LABEL or name
     return name
 
 

@@ -183,7 +183,7 @@ def _said(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Changed:
-    """A trial with a result that was run with other code or data than today's.
+    """A trial that was run, or begun, with other code or data than today's.
 
     Attributes:
         trial: its id.
@@ -206,3 +206,20 @@ def changed_sentences(changed: Sequence[Changed], complete: int) -> list[str]:
         f"{'other data' if name == 'data' else f'another {name}'}"
         for name, count in sorted(counts.items())
     ]
+
+
+def begun_sentence(begun: Sequence[Changed]) -> str:
+    """Say which unfinished trials began with other code or data, so that they begin anew; empty if there are none.
+
+    >>> begun_sentence([Changed("a", ("attacks/sia.py",)), Changed("b", ("attacks/sia.py", "data"))])
+    '2 unfinished trials were begun with another attacks/sia.py, other data: they begin anew, and what was saved is deleted'
+    """
+    if not begun:
+        return ""
+    names = sorted({name for one in begun for name in one.differences}, key=lambda name: (name == "data", name))
+    what = ", ".join("other data" if name == "data" else f"another {name}" for name in names)
+    one = len(begun) == 1
+    return (
+        f"{len(begun)} unfinished {'trial was' if one else 'trials were'} begun with {what}: "
+        f"{'it begins' if one else 'they begin'} anew, and what was saved is deleted"
+    )

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.config.tune_section import Tune
-from orchestrator.results.folder import TrialFolder
+from orchestrator.results.folder import TrialFolder, write_atomically
+
+BEGUN = "origin.json"  # beside a trial's state: the code and data that it began with
+STATE = "state.safetensors"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,30 @@ def read_record(folder: TrialFolder) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def write_begun(folder: TrialFolder, identity: TrialIdentity) -> None:
+    """Write the code and data of a trial that begins beside its state; one that is resumed keeps what it began with.
+
+    Args:
+        folder: the trial's folder.
+        identity: what the trial is.
+
+    Raises:
+        WriteError: the file could not be written.
+    """
+    if not (folder.state / STATE).exists():
+        begun = {"files": dict(identity.files), "origin": dict(identity.hashes)}
+        write_atomically(folder.state / BEGUN, json.dumps(begun, indent=1).encode())
+
+
+def read_begun(folder: TrialFolder) -> dict[str, Any]:
+    """The code and data that a trial with a saved state began with, as in its record; empty if that is not known."""
+    try:
+        begun = json.loads((folder.state / BEGUN).read_text()) if (folder.state / STATE).exists() else {}
+    except (OSError, ValueError):
+        return {}
+    return begun if isinstance(begun, dict) else {}
 
 
 def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:

@@ -16,7 +16,7 @@ from ray.util import get_current_placement_group
 
 from orchestrator.config.run import resolve
 from orchestrator.results.folder import Folder, WriteError, write_atomically
-from orchestrator.results.record import has_ended, read_record
+from orchestrator.results.record import has_ended, read_record, write_begun
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
 from orchestrator.trial.arithmetic import multiply_with_one_thread
@@ -68,6 +68,7 @@ class Driver(tune.Trainable):
         if self.trial is None:
             # Remove the record of an earlier attempt only now: Tune also sets up drivers for trials that have ended meanwhile.
             self.folder.result.unlink(missing_ok=True)
+            write_begun(self.folder, self.trial_config.identity)
             run = resolve(self.trial_config.identity.run)
             root = Path(self.trial_config.data_root)
             wanted = federation_key(run, root)

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from orchestrator.config.tune_section import Tune
-from orchestrator.results.fingerprints import Changed, DataHashes, changed_sentences, fingerprint
+from orchestrator.results.fingerprints import Changed, DataHashes, begun_sentence, changed_sentences, fingerprint
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import has_ended, read_record
+from orchestrator.results.record import has_ended, read_begun, read_record
 from orchestrator.scheduling.trials import TrialSpec
 from orchestrator.tracking.labels import flatten, trial_name
 
@@ -23,19 +23,21 @@ REPEAT = "--repeat-changed"
 
 @dataclass(frozen=True)
 class Earlier:
-    """The complete trials of a sweep before this run.
+    """The trials of a sweep before this run: complete ones, and those that were interrupted or failed.
 
     Attributes:
         complete: their number.
         changed: those that were run with other code or data than today's.
         aside: a sentence on trials in the folder that are no longer of the sweep; empty if there are none.
         repeat: whether the changed trials are to run again.
+        begun: those that have a saved state, and began with other code or data than today's: they begin anew.
     """
 
     complete: int
     changed: tuple[Changed, ...]
     aside: str
     repeat: bool
+    begun: tuple[Changed, ...] = ()
 
     def remaining(self, trials: Sequence[TrialSpec], missing: Sequence[TrialSpec]) -> list[TrialSpec]:
         """Return the trials to run, in the order of the sweep: those that are ``missing``, and those that run again."""
@@ -55,7 +57,7 @@ class Earlier:
             count = len(self.changed)
             kept = f"their results stand; {option} runs {'it' if count == 1 else 'them'} again"
             found.append(f"{count} of {total} trials {'runs' if count == 1 else 'run'} again" if self.repeat else kept)
-        return found + ([self.aside] if self.aside else [])
+        return [*found, *filter(None, (begun_sentence(self.begun), self.aside))]
 
     def all_complete(self, total: int) -> str:
         """Say that there is nothing to run; of unchanged code alone it is said that the trials are complete."""
@@ -64,8 +66,8 @@ class Earlier:
         return f"all {total} trials are complete; nothing was trained"
 
     def set_back(self, folder: Folder) -> list[str]:
-        """Delete the results of the trials that run again, and the cached models of attacks; return the trials' ids."""
-        again = [one.trial for one in self.changed] if self.repeat else []
+        """Delete the results of the trials that run again or begin anew, and attacks' cached models; return their ids."""
+        again = [one.trial for one in (*(self.changed if self.repeat else ()), *self.begun)]
         for trial in again:
             shutil.rmtree(folder.trial(trial).path, ignore_errors=True)
         if again:  # cached models of attacks may have been trained by the code that has changed
@@ -87,12 +89,21 @@ def earlier_results(
     """
     records = {trial.id: read_record(folder.trial(trial.id)) or {} for trial in trials}
     complete = [trial for trial in trials if has_ended(records[trial.id], tune)]
-    changed = []
-    for trial in complete:
-        found = fingerprint(trial.run, hashes.of(trial.run)).differences(records[trial.id])
-        changed += [Changed(trial.id, tuple(found))] if found else []
+    unfinished = [trial for trial in trials if not has_ended(records[trial.id], tune)]
+    begun = {trial.id: read_begun(folder.trial(trial.id)) for trial in unfinished}
+    changed, anew = _changed(complete, records, hashes), _changed(unfinished, begun, hashes)
     searched = tune is not None and tune.search is not None
-    return Earlier(len(complete), tuple(changed), "" if searched else _aside(folder, trials), repeat)
+    return Earlier(len(complete), changed, "" if searched else _aside(folder, trials), repeat, anew)
+
+
+def _changed(
+    trials: Sequence[TrialSpec], records: Mapping[str, Mapping[str, Any]], hashes: DataHashes
+) -> tuple[Changed, ...]:
+    """Those trials whose code or data differ from what is recorded of them, by id."""
+    found = [
+        (trial.id, fingerprint(trial.run, hashes.of(trial.run)).differences(records[trial.id])) for trial in trials
+    ]
+    return tuple(Changed(trial, tuple(names)) for trial, names in found if names)
 
 
 def _aside(folder: Folder, trials: Sequence[TrialSpec]) -> str:

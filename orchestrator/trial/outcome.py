@@ -15,13 +15,12 @@ from safetensors.numpy import save
 from algorithms.interfaces import Outcome
 from orchestrator.results.folder import TrialFolder, write_atomically
 from orchestrator.results.provenance import origin
-from orchestrator.results.record import TrialIdentity
+from orchestrator.results.record import STATE, TrialIdentity
 from orchestrator.trial import metric_rows
 from orchestrator.trial.loop import table_parts
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.state import load_state
 
-STATE = "state.safetensors"
 SECRET = "not repeatable: the noise was secret, so another run of this trial gives other numbers"
 TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 

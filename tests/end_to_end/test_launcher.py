@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator import CHECKOUT
 from tests.support.command import same_results
@@ -40,6 +41,32 @@ def test_the_launcher_brings_a_command_to_the_checkout_on_the_head_node(tmp_path
     assert "--address: nothing is no address of a Ray cluster" in done.stdout + done.stderr, done
     assert (launcher.home / "fedpriv" / "orchestrator" / "cli.py").exists()
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("has_uv", [False, True])
+def test_a_node_is_set_up_without_touching_the_python_of_its_system(tmp_path, has_uv):
+    """Stand-ins say what they were asked; python3 makes an environment, its pip brings uv, and uv is told which Python."""
+    tools, checkout = tmp_path / "tools", tmp_path / "fedpriv"
+    for folder in (tools, checkout):
+        folder.mkdir()
+    said = f'#!/bin/sh\necho "$(basename $0) $*" >> {tmp_path}/asked\n'
+    uv = f"printf '{said}' > ~/.fedpriv/bin/uv; chmod +x ~/.fedpriv/bin/uv".replace("\n", "\\n")
+    pip = said + uv
+    (tmp_path / "pip").write_text(pip)
+    made = "mkdir -p $3/bin && cp ~/pip $3/bin/pip && chmod +x $3/bin/pip\n"
+    for name, script in {"python3": said + made, **({"uv": said} if has_uv else {})}.items():
+        (tools / name).write_text(script)
+        (tools / name).chmod(0o755)
+    for command in yaml.safe_load((CHECKOUT / "docs" / "cluster.yaml").read_text())["setup_commands"]:
+        variables = {"HOME": str(tmp_path), "PATH": f"{tools}:/usr/bin:/bin"}
+        subprocess.run(["bash", "-c", command], env=variables, cwd=tmp_path, check=True)
+    brought = [] if has_uv else [f"python3 -m venv {tmp_path}/.fedpriv", "pip install -q uv"]
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        *brought,
+        "uv venv -q --allow-existing --python 3.11",
+        "uv pip install -q -r pyproject.toml --extra cluster -c constraints.txt",
+    ]
+    assert "fedpriv/.venv/bin" in (tmp_path / ".bashrc").read_text()
 
 
 @pytest.fixture

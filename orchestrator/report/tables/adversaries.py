@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attacks.interfaces import adversary
-from datasets.components import complete, components
+from datasets.components import described
 from orchestrator.report.data import Results
 from orchestrator.report.tables.context import attack_names, joined_by_text
 
@@ -28,6 +28,6 @@ def _attackers(trial: dict[str, object]) -> str:
     """The attacks of a trial by attacker, in the order of the attacks."""
     by: dict[str, list[str]] = {}
     for name in attack_names(trial).split(", "):
-        if name in components(FOLDER):
-            by.setdefault(adversary(complete(FOLDER, name)), []).append(name)
+        if name in described(FOLDER):
+            by.setdefault(adversary(described(FOLDER)[name]), []).append(name)
     return "; ".join(f"{', '.join(names)} by {who}" for who, names in by.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import socket
 import threading
 import time
@@ -80,6 +82,37 @@ def test_an_old_file_is_named_and_not_followed(gone, served, tmp_path):
     assert address in found.note
     assert str(tmp_path / "ray" / "ray_current_cluster") in found.note
     assert ("connection refused" if gone else "is not Ray") in found.note
+
+
+def test_the_file_of_another_user_is_named_and_not_followed(served, tmp_path, monkeypatch):
+    variables = left(tmp_path, served(RAY))
+    file, me = address_file(variables), os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    found = find_target(None, variables)
+    whose = f"{file} was written by another user ({pwd.getpwuid(me).pw_name}) and is not followed; --address HOST:PORT"
+    assert found == Target(note=f"{whose} joins the cluster that it names")
+    with pytest.raises(ClusterError, match="was written by another user"):
+        find_target("auto", variables)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert f"another user (number {me})" in find_target(None, variables).note
+
+
+def test_a_link_in_place_of_the_file_is_not_followed(served, tmp_path):
+    variables = left(tmp_path, served(RAY))
+    file = address_file(variables)
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    assert find_target(None, variables).note.startswith(
+        f"{file} is a link and is not followed; --address HOST:PORT joins"
+    )
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_names_nothing(make, tmp_path):
+    variables = left(tmp_path, "")
+    address_file(variables).unlink()
+    make(address_file(variables))
+    assert find_target(None, variables) == Target()
 
 
 def test_auto_without_a_cluster_here_is_refused(tmp_path):

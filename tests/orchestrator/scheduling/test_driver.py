@@ -1,12 +1,13 @@
 """The driver between trials: what it does when it is started for one that has ended already."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.cluster.placement import Placement
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import TrialIdentity
+from orchestrator.results.record import TrialIdentity, read_begun
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig
 
@@ -40,3 +41,19 @@ def test_a_trial_that_failed_is_run_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         driver.step()
     assert opened == [True]
+
+
+def test_a_trial_that_begins_leaves_its_code_and_data_beside_its_state(tmp_path, monkeypatch):
+    driver = _driver(tmp_path, "failed")
+    driver.trial_config = replace(
+        driver.trial_config, identity=TrialIdentity("abc", {}, None, (("a.py", "1"),), {"code": "2", "data": "3"})
+    )
+
+    def resolve(_) -> None:
+        raise KeyboardInterrupt  # far enough
+
+    monkeypatch.setattr("orchestrator.scheduling.driver.resolve", resolve)
+    with pytest.raises(KeyboardInterrupt):
+        driver._open()
+    (driver.folder.state / "state.safetensors").touch()
+    assert read_begun(driver.folder) == {"files": {"a.py": "1"}, "origin": {"code": "2", "data": "3"}}
