@@ -133,6 +133,9 @@ def gradient_norms(module: nn.Module, x: Tensor, y: Tensor) -> Doubles:
         module: the model, in evaluation mode; its own gradients are left alone.
         x: [n, ...] inputs on the module's device.
         y: [n] labels there.
+
+    Raises:
+        ValueError: the output does not depend on trainable parameters, as far as torch can tell.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -142,10 +145,19 @@ def gradient_norms(module: nn.Module, x: Tensor, y: Tensor) -> Doubles:
     with torch.enable_grad():
         for i in range(len(x)):
             loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
-            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            lengths = [torch.linalg.vector_norm(one.double()) for one in gradients if one is not None]
+            known = torch.autograd.grad(loss, parameters, allow_unused=True) if loss.requires_grad else ()
+            lengths = [torch.linalg.vector_norm(_exact(one)) for one in known if one is not None]
+            if not lengths:
+                raise ValueError(
+                    "the output does not depend on a trainable parameter (is there torch.no_grad or detach?)"
+                )
             found[i] = float(torch.linalg.vector_norm(torch.stack(lengths)))
     return found
+
+
+def _exact(gradient: Tensor) -> Tensor:
+    """The gradient in double precision, where its device has it."""
+    return gradient.float() if gradient.device.type == "mps" else gradient.double()
 
 
 def halves(member: Bools, rng: np.random.Generator) -> Bools:

@@ -12,7 +12,15 @@ import numpy as np
 from attacks import _one_model as one_model
 from attacks._results import Measure
 from attacks.metrics.membership import NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
-from orchestrator.api.audit_inputs import Queried, examples_of, modules_of, refuse_overlap, refuse_shapes, stacked
+from orchestrator.api.audit_inputs import (
+    Queried,
+    examples_of,
+    modules_of,
+    refuse_numbers,
+    refuse_overlap,
+    refuse_shapes,
+    stacked,
+)
 from orchestrator.api.audit_roc import roc_figure
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report.estimate import number
@@ -71,10 +79,11 @@ def audit(
     Raises:
         ConfigError: an argument cannot be used; the text names all problems of the first argument that has any.
     """
+    refuse_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
     modules = modules_of(module, references)
     inside, outside = examples_of(members, "members"), examples_of(nonmembers, "nonmembers")
     refuse_shapes(inside, outside)
-    refuse_overlap(inside, outside)
+    refuse_overlap(inside, outside, module)
     x, y = stacked(inside, outside)
     member = np.arange(len(y)) < len(inside.y)
     queried = [Queried(name, one, x, y, batch_size, len(inside.y)) for name, one in modules.items()]

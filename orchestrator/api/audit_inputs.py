@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 SHOWN = 3  # positions that a message names
+MIXES = (
+    "is batch normalization without running statistics, so that what the model says of an example depends on the others in "
+    "its batch; no attack on single examples can be made"
+)
+NO_GRADIENTS = "give gradients=False to leave out the attack by gradients"
 PAIR = "must be a pair (x, y) of examples [n, ...] and labels [n], as arrays or tensors"
 
 
@@ -36,6 +41,13 @@ class Examples:
     name: str
     x: NDArray[Any]
     y: NDArray[np.int64]
+
+
+def refuse_numbers(**named: tuple[Any, int]) -> None:
+    """Raise ConfigError if an argument is no whole number of at least so much: ``name=(given, least)``."""
+    for name, (given, least) in named.items():
+        if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
+            _refuse(name, f"must be an integer >= {least}, got {format_value(given)}")
 
 
 def modules_of(module: Any, references: Any) -> dict[str, nn.Module]:
@@ -57,6 +69,13 @@ def modules_of(module: Any, references: Any) -> dict[str, nn.Module]:
         for name, one in named.items()
         if one is module and name != "module"
     ]
+    problems += [
+        ConfigProblem(f"{part or 'it'} {MIXES}", file=name)
+        for name, one in named.items()
+        if isinstance(one, nn.Module)
+        for part, inner in one.named_modules()
+        if isinstance(inner, nn.modules.batchnorm._BatchNorm) and inner.running_mean is None
+    ]
     if problems:
         raise ConfigError(problems)
     return named
@@ -66,7 +85,7 @@ def examples_of(given: Any, name: str) -> Examples:
     """Check members or non-members. Raises ConfigError with everything that is wrong with them."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         _refuse(name, f"{PAIR}, got {_kind(given)}")
-    x, y = (_array(part) for part in given)
+    x, y = (_native(_array(part)) for part in given)
     problems = []
     if x.ndim < 2 or x.dtype.kind not in "fiub":
         problems.append(f"x must be an array of numbers [n, ...], got {x.dtype} of shape {_shape(x)}")
@@ -93,10 +112,11 @@ def refuse_shapes(members: Examples, nonmembers: Examples) -> None:
         _refuse("nonmembers", f"examples have the shape {shapes}; both must be what the module takes")
 
 
-def refuse_overlap(members: Examples, nonmembers: Examples) -> None:
-    """Raise ConfigError if an example is on both sides: it would be a member and none."""
-    first = {row.tobytes(): place for place, row in reversed(list(enumerate(_rows(members, nonmembers))))}
-    twice = [(i, first[row.tobytes()]) for i, row in enumerate(_rows(nonmembers, members)) if row.tobytes() in first]
+def refuse_overlap(members: Examples, nonmembers: Examples, module: nn.Module) -> None:
+    """Raise ConfigError if the module is given an example on both sides: it would be a member and none."""
+    inside, outside = _rows(members, nonmembers, module), _rows(nonmembers, members, module)
+    first = {row.tobytes(): place for place, row in reversed(list(enumerate(inside)))}
+    twice = [(i, first[row.tobytes()]) for i, row in enumerate(outside) if row.tobytes() in first]
     if twice:
         named = ", ".join(f"nonmembers[{i}] = members[{j}]" for i, j in twice[:SHOWN])
         more = f" and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
@@ -104,9 +124,10 @@ def refuse_overlap(members: Examples, nonmembers: Examples) -> None:
         _refuse("nonmembers", f"{len(twice)} {what} also among the members: {named}{more}; take them out of one side")
 
 
-def _rows(examples: Examples, other: Examples) -> NDArray[Any]:
-    """The examples, flat and in the type that both sides have in common, so that equal ones have equal bytes."""
-    x = examples.x.astype(np.result_type(examples.x, other.x))
+def _rows(examples: Examples, other: Examples, module: nn.Module) -> NDArray[Any]:
+    """The examples, flat and in the type that the module is given, so that equal ones have equal bytes."""
+    given = _given(examples.x.astype(np.result_type(examples.x, other.x)), module)
+    x: NDArray[Any] = (given.double() if given.is_floating_point() else given).numpy()
     return np.ascontiguousarray(x.reshape(len(x), -1) + 0)  # minus zero becomes zero
 
 
@@ -156,12 +177,15 @@ class Queried:
 
         if not any(one.requires_grad for one in self.module.parameters()):
             return None
+        pieces = []
         with _evaluated(self.module):
             y = torch.from_numpy(self.y)
-            pieces = [
-                one_model.gradient_norms(self.module, self._inputs(at), y[at : at + self.batch].to(self._device))
-                for at in range(0, len(self.x), self.batch)
-            ]
+            for at in range(0, len(self.x), self.batch):
+                labels = y[at : at + self.batch].to(self._device)
+                try:
+                    pieces.append(one_model.gradient_norms(self.module, self._inputs(at), labels))
+                except Exception as error:  # of a forward pass without gradients, or whatever a foreign module raises
+                    self._cannot(f"its gradients cannot be computed: {_first_line(error)}; {NO_GRADIENTS}")
         return np.concatenate(pieces)
 
     def _outputs(self) -> NDArray[np.float32]:
@@ -173,8 +197,7 @@ class Queried:
                 try:
                     given = self.module(self._inputs(at))
                 except Exception as error:  # whatever a foreign module raises
-                    line = (str(error).splitlines() or [""])[0]
-                    self._cannot(f"cannot be called with examples {_shape(self.x)}: {type(error).__name__}: {line}")
+                    self._cannot(f"cannot be called with examples {_shape(self.x)}: {_first_line(error)}")
                 size = min(self.batch, len(self.x) - at)
                 if not isinstance(given, torch.Tensor) or given.ndim != 2 or len(given) != size or given.shape[1] < 2:
                     got = f"shape {tuple(given.shape)}" if isinstance(given, torch.Tensor) else _kind(given)
@@ -199,14 +222,17 @@ class Queried:
         return None if first is None else first.device
 
     def _inputs(self, at: int) -> torch.Tensor:
-        """A batch as the module takes it: numbers with a fraction get the type of its parameters."""
-        import torch
+        """A batch as the module takes it, where its parameters are."""
+        return _given(self.x[at : at + self.batch], self.module).to(self._device)
 
-        given = torch.from_numpy(np.ascontiguousarray(self.x[at : at + self.batch]))
-        first = next(self.module.parameters(), None)
-        if first is None:
-            return given.float() if given.is_floating_point() else given
-        return given.to(first.device, first.dtype if given.is_floating_point() else None)
+
+def _given(x: NDArray[Any], module: nn.Module) -> torch.Tensor:
+    """Examples as a module takes them, on the CPU: numbers with a fraction get the type of its parameters."""
+    import torch
+
+    given = torch.from_numpy(np.ascontiguousarray(x))
+    types = (one.dtype for one in module.parameters() if one.is_floating_point())
+    return given.to(next(types, torch.float32)) if given.is_floating_point() else given
 
 
 @contextmanager
@@ -222,12 +248,25 @@ def _evaluated(module: nn.Module) -> Iterator[None]:
 
 
 def _array(given: Any) -> NDArray[Any]:
-    if hasattr(given, "detach"):  # a tensor
-        given = given.detach().cpu().numpy()
     try:
+        if hasattr(given, "detach"):  # a tensor
+            given = given.detach().cpu()
+            # NumPy has no bfloat16.
+            given = (given.float() if given.is_floating_point() and given.itemsize < 4 else given).numpy()
         return np.asarray(given)
-    except (TypeError, ValueError):
+    except (NotImplementedError, RuntimeError, TypeError, ValueError):
         return np.empty(0, object)
+
+
+def _native(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in a type that torch has: in this machine's order of bytes, and no wider than 64 bits."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > np.dtype(np.float64).itemsize:
+        return array.astype(np.float64)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _kind(given: Any) -> str:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import fedpriv
+from attacks._one_model import _exact
 from attacks.metrics import membership
 
 MEMBERS = 120
@@ -143,6 +144,123 @@ def test_what_no_attack_can_be_made_on_is_refused_in_a_sentence(attempt: Callabl
     with pytest.raises(fedpriv.ConfigError) as refusal:
         attempt()
     assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"batch_size": 0}, "batch_size: must be an integer >= 1, got 0"),
+        ({"batch_size": -1}, "batch_size: must be an integer >= 1, got -1"),
+        ({"batch_size": 2.5}, "batch_size: must be an integer >= 1, got 2.5"),
+        ({"seed": -1}, "seed: must be an integer >= 0, got -1"),
+        ({"seed": None}, "seed: must be an integer >= 0, got null"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(fedpriv.ConfigError) as refusal:
+        fedpriv.audit(Told(), INSIDE, OUTSIDE, **given)
+    assert str(refusal.value) == sentence
+
+
+class Still(Told):
+    """Its forward pass keeps no gradients."""
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x)
+
+
+class Apart(Told):
+    """Its only trainable parameter does not reach the output, another tensor with a gradient does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused, self.elsewhere = torch.nn.Parameter(torch.ones(1)), [torch.ones(1, requires_grad=True)]
+        self.weight.requires_grad = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.elsewhere[0]
+
+
+class Picky(Told):
+    """Takes no single examples."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(x) < 2:
+            raise IndexError("I need two")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (Still(), "ValueError: the output does not depend on a trainable parameter"),
+        (Apart(), "ValueError: the output does not depend on a trainable parameter"),
+        (Picky(), "IndexError: I need two"),
+    ],
+)
+def test_gradients_that_there_are_not_are_refused_with_what_to_do(module: Told, why: str) -> None:
+    with pytest.raises(fedpriv.ConfigError) as refusal:
+        fedpriv.audit(module, INSIDE, OUTSIDE)
+    assert str(refusal.value).startswith(f"module: its gradients cannot be computed: {why}")
+    assert str(refusal.value).endswith("; give gradients=False to leave out the attack by gradients")
+    assert "gradient_norm" not in fedpriv.audit(module, INSIDE, OUTSIDE, gradients=False).table.index
+
+
+def test_a_model_that_mixes_the_examples_of_a_batch_is_refused() -> None:
+    mixing = torch.nn.Sequential(torch.nn.BatchNorm1d(2, track_running_stats=False), torch.nn.Linear(2, 3))
+    with pytest.raises(fedpriv.ConfigError, match="module: 0 is batch normalization without running statistics"):
+        fedpriv.audit(mixing, INSIDE, OUTSIDE)
+    with pytest.raises(fedpriv.ConfigError, match=r"references\[0\]: 0 is batch normalization without"):
+        fedpriv.audit(Told(), INSIDE, OUTSIDE, [mixing])
+
+
+def test_examples_are_compared_in_the_type_that_the_module_is_given() -> None:
+    fine = INSIDE[0].astype(float) * (1 + 1e-12)  # other numbers with 64 bits, the same ones with 32
+    with pytest.raises(fedpriv.ConfigError, match="nonmembers: 120 examples are also among the members"):
+        fedpriv.audit(Told(), (fine, INSIDE[1]), INSIDE)
+    assert len(fedpriv.audit(Told().double(), (fine, INSIDE[1]), INSIDE, gradients=False).scores) == 2 * MEMBERS
+    with pytest.raises(fedpriv.ConfigError, match="are also among the members"):
+        fedpriv.audit(Told().bfloat16(), (INSIDE[0] * (1 + 1e-5), INSIDE[1]), INSIDE)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x: torch.tensor(x).bfloat16(),
+        lambda x: torch.tensor(x).half(),
+        lambda x: x.astype(np.longdouble),
+        lambda x: x.astype(">f4"),
+        lambda x: x[:, ::-1][:, ::-1],
+    ],
+    ids=["bfloat16", "float16", "long", "bytes", "strides"],
+)
+def test_examples_of_other_types_are_taken(form: Callable[[Any], Any]) -> None:
+    apart = OUTSIDE[0] - np.array([0, 4], np.float32)  # coarse numbers of both sides must not be equal
+    found = fedpriv.audit(Told(), (form(INSIDE[0]), INSIDE[1]), (form(apart), OUTSIDE[1]), gradients=False)
+    assert found.measures.query("attack == 'loss' and metric == 'auc'").iloc[0].value > 0.7
+
+
+def test_what_is_no_array_of_numbers_is_refused() -> None:
+    with pytest.raises(fedpriv.ConfigError, match="members: x must be an array of numbers"):
+        fedpriv.audit(Told(), (torch.empty(120, 2, device="meta"), INSIDE[1]), OUTSIDE)
+
+
+def test_a_module_without_parameters_is_queried_alone() -> None:
+    module = Told()
+    del module.weight
+    module.weight = 1.0
+    assert "gradient_norm" not in fedpriv.audit(module, INSIDE, OUTSIDE).table.index
+
+
+def test_a_device_without_double_precision_is_not_asked_for_it() -> None:
+    class OnMps:
+        device = torch.device("mps")
+
+        def float(self) -> str:
+            return "single"
+
+    assert _exact(OnMps()) == "single"  # type: ignore[arg-type,comparison-overlap]
 
 
 def test_outputs_that_are_not_numbers_and_the_module_as_its_own_reference_are_refused() -> None:
