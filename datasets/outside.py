@@ -134,7 +134,9 @@ def loaded(folder: str) -> dict[str, ModuleType]:
             continue
         try:
             module = one.load()
-        except (Exception, SystemExit) as error:  # another's code may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # another's code may raise anything
             why = cause(error)
             own = why if why.startswith(one.origin) else f"{one.origin}: {why}"
             _reasons[room(folder), one.name] = f"{own}; so {one.name} cannot be imported"
@@ -159,7 +161,10 @@ def broken(folder: str) -> dict[str, str]:
 
 def cause(error: BaseException) -> str:
     """Return file, line, kind and text of what a module raised when it was imported, on one line."""
-    text = f"{type(error).__name__}: {error}".split("\n")[0]
+    try:
+        text = f"{type(error).__name__}: {error}".split("\n")[0]
+    except Exception:  # an error of another's code may be one that cannot say what it is
+        text = type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]

@@ -75,7 +75,7 @@ def look_into(path: Path, slots: Mapping[str, str]) -> Found:
         package = path.name if (path / "__init__.py").is_file() else ""
         if package:
             found.modules[package] = path
-        for entry in sorted(path.iterdir()):
+        for entry in _entries(path, found):
             if entry.is_dir():
                 _folder(entry, package, slots, found)
             elif entry.suffix == ".py" and not package:
@@ -87,9 +87,21 @@ def look_into(path: Path, slots: Mapping[str, str]) -> Found:
     ]
     digest = hashlib.blake2b(digest_size=16)
     for file in python_files(found.parts):
-        digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
+        try:
+            digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
+        except OSError as error:
+            found.problems.append(_unreadable(file, error))
     found.state = digest.hexdigest()
     return found
+
+
+def _entries(folder: Path, found: Found) -> list[Path]:
+    """What lies in a folder, sorted."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        found.problems.append(_unreadable(folder, error))
+        return []
 
 
 def _folder(folder: Path, package: str, slots: Mapping[str, str], found: Found) -> None:
@@ -134,11 +146,17 @@ def _top(file: Path) -> tuple[dict[str, str], str]:
     """The names that a file binds at its top, with the text of those that are texts; and what is wrong with the file."""
     try:
         tree = ast.parse(file.read_bytes(), filename=str(file))
+    except OSError as error:
+        return {}, _unreadable(file, error)
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         text = error.msg if isinstance(error, SyntaxError) else error
         return {}, f"{file}{line}: {type(error).__name__}: {text}"
     return dict(_bound(tree)), ""
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"{path} cannot be read: {(error.strerror or str(error)).lower()}"
 
 
 def _bound(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -14,12 +14,14 @@ import pytest
 
 from datasets import outside
 from datasets.components import components, forget
+from orchestrator.cli import main
 from orchestrator.config import own_code
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.listing import listing
 from orchestrator.config.own_code import install, own_paths
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
+from orchestrator.exit_codes import REFUSED
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, distribution, written
 from tests.support.pages import ROOT
 
@@ -163,6 +165,12 @@ def test_what_own_code_defines_reaches_a_process_that_knows_only_the_variable(be
         ("torch.py", "", "/torch/__init__.py; give it another name"),
         ("attacks/bad.py", "import nump\nclass Config: ...\n", "{file}, line 1: ModuleNotFoundError: No module named 'nump'"),
         ("attacks/bad.py", "\n\nraise SystemExit(3)\nclass Config: ...\n", "{file}, line 3: SystemExit: 3; so bad cannot"),
+        ("attacks/bad.py", "raise BaseException('x')\nclass Config: ...\n", "{file}, line 1: BaseException: x; so bad cannot"),
+        (
+            "attacks/bad.py",
+            "class Config: ...\nclass Odd(Exception):\n    def __str__(self):\n        return 1 / 0\nraise Odd\n",
+            "{file}, line 5: Odd; so bad cannot be imported",
+        ),
         ("attacks/bad.py", "def f(:\n", "{file}, line 1: SyntaxError: invalid syntax"),
         ("attacks/bad.py", ATTACK.replace("(SlotConfig)", ""), "{file}: Config must be a class that extends datasets."),
         ("attacks/bad.py", ATTACK.replace("def conclude", "def finish"), "{file}: defines no conclude(config, seen), which"),
@@ -194,6 +202,22 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(beside, tmp_path, name, c
 def test_a_path_that_holds_no_own_code_is_refused(beside, named, sentence):
     beside.write_text(SWEEP.replace("code: code", f"code: {named}"))
     assert sentence in refusal(beside)[0]
+
+
+@pytest.mark.parametrize("name", ["attacks/gone.py", "attacks/_gone.py", "gone.py"])
+def test_a_file_that_cannot_be_read_is_refused_by_name(beside, tmp_path, name):
+    (tmp_path / "code" / name).symlink_to("nowhere")
+    (line,) = refusal(beside)
+    assert line == f"{beside}:2: code: {tmp_path}/code/{name} cannot be read: no such file or directory"
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "bad"], ["check", "bad"], ["check", "attacks/bad"]])
+def test_commands_report_what_cannot_be_imported_in_a_sentence(beside, tmp_path, command, capsys):
+    written(tmp_path / "code", {"attacks/bad.py": "class Config: ...\nimport nump\n"})
+    assert main([*command, "--code", str(tmp_path / "code")]) == REFUSED
+    told = capsys.readouterr()
+    assert "Traceback" not in told.err and told.out == ""
+    assert f"{tmp_path}/code/attacks/bad.py, line 2: ModuleNotFoundError: No module named 'nump'" in told.err
 
 
 def test_two_files_of_one_name_are_refused_with_both_places(beside, tmp_path):
