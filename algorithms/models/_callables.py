@@ -137,8 +137,13 @@ def _module(name: str) -> Any:
         if not (name == missing or name.startswith(f"{missing}.")):
             raise CallableError(f"does not import: {said(error)}") from error
         parent, _, leaf = missing.rpartition(".")
-        inside = f"in {parent}" if parent else "among the packages that Python finds here"
-        raise CallableError(f"does not import: there is no {leaf} {inside}{_nearest(leaf, _modules(parent))}") from None
+        if parent:
+            sentence = f"there is no {leaf} in {parent}{_nearest(leaf, _modules(parent))}"
+        else:
+            sentence = (
+                f"there is no {leaf} among the files that code: of the sweep file names, nor among installed packages"
+            )
+        raise CallableError(f"does not import: {sentence}") from None
     except (Exception, SystemExit) as error:
         raise CallableError(f"does not import: {said(error)}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -168,8 +169,9 @@ def _component(
         sentence = why_not(slot.folder, name)
         if not sentence:
             sentence = unknown_name(f"unknown component {format_value(name)}", name, names)
-            if slot.by_path and "." in name:
-                sentence = f"{sentence}; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net"
+            if slot.by_path and re.search(r"[.\d]", name):  # a dotted path, or a library's name such as resnet18
+                sentence += f"; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net, and so is "
+                sentence += "torchvision:resnet18"
         return None, [ConfigProblem(sentence, (*key, "name"))]
     name, preset = short.get(name, (name, None))
     own = set(known[name].Config.model_fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, median_low
 
@@ -14,11 +14,10 @@ class Pace:
     Attributes:
         rounds: its number of rounds.
         done: the number of completed rounds.
-        seconds: how long it has run; None if it has not started.
+        seconds: how long it has run, without what its processes took to start; None if it has not started.
         running: whether it runs now.
         finished: whether it has finished, so that its seconds are those of a whole trial.
-        steady: mean seconds of its rounds after the first, in which processes start and load packages; None if none is
-            done.
+        steady: mean seconds of its rounds after the first, in which packages are loaded; None if none is done.
     """
 
     rounds: int
@@ -29,42 +28,53 @@ class Pace:
     steady: float | None = None
 
 
-def remaining_seconds(trials: Iterable[Pace], total: int) -> float | None:
+@dataclass(frozen=True)
+class Left:
+    """The time until all trials have ended.
+
+    Attributes:
+        seconds: the estimate.
+        at_least: whether only rounds could be counted, because no trial has shown what comes after them, such as attacks
+            that train models of their own.
+    """
+
+    seconds: float
+    at_least: bool
+
+    def __str__(self) -> str:
+        return f"{'at least ' if self.at_least else ''}{duration(self.seconds)}"
+
+
+def time_left(trials: Iterable[Pace], total: int) -> Left | None:
     """The time until all trials have ended; None before a second round is done.
 
-    Trials that wait begin as others end, so that as many run at the same time as do now.
+    Trials that wait begin as others end, so that as many run at the same time as do now. A trial takes as long as the
+    median of those that have finished; before one has, at least its rounds are counted.
 
     Args:
         trials: the trials known so far; a search adds its own one after another.
         total: how many trials there will be.
 
-    >>> remaining_seconds([Pace(10, 5, 30.0, True, False, steady=2.0)], total=2)
-    30.0
+    >>> str(time_left([Pace(10, 5, 30.0, True, False, steady=2.0)], total=2))
+    'at least about 30 s'
     """
     known = list(trials)
-    each = _seconds_per_round(known)
-    if each is None:
-        return None
-    left = [each * (one.rounds - one.done) for one in known if one.running]
-    waiting = [one.rounds for one in known if one.seconds is None]
-    typical = sum(one.rounds for one in known) / len(known)
-    unstarted = sum(waiting) + typical * max(0, total - len(known))
-    if not unstarted:
-        return max(left, default=0.0)
-    return (sum(left) + each * unstarted) / max(1, len(left))
-
-
-def _seconds_per_round(known: Sequence[Pace]) -> float | None:
-    """How long a round lasts, with its share of a trial's beginning and end; None if it cannot be told yet.
-
-    Of finished trials it is the median, because the first one waited for processes to start. Before two trials have
-    finished, that wait is left out instead.
-    """
-    whole = [one.seconds / one.done for one in known if one.finished and one.done and one.seconds is not None]
-    if len(whole) > 1:
-        return median_low(whole)
+    whole = [one.seconds / one.rounds for one in known if one.finished and one.rounds and one.seconds is not None]
     steady = [one.steady for one in known if one.steady is not None and (one.running or one.finished)]
-    return fmean(steady) if steady else None
+    if not whole and not steady:
+        return None
+    round_seconds = fmean(steady) if steady else 0.0
+    each = median_low(whole) if whole else round_seconds
+    running = [one for one in known if one.running]
+    left = [
+        max(each * one.rounds - (one.seconds or 0.0) if whole else 0.0, round_seconds * (one.rounds - one.done))
+        for one in running
+    ]
+    waiting = [one.rounds for one in known if one.seconds is None and not one.running]
+    typical = fmean(one.rounds for one in known)
+    unstarted = each * (sum(waiting) + typical * max(0, total - len(known)))
+    seconds = max(left, default=0.0) if not unstarted else (sum(left) + unstarted) / max(1, len(left))
+    return Left(seconds, at_least=not whole)
 
 
 def duration(seconds: float) -> str:

@@ -20,7 +20,7 @@ from rich.text import Text
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
 from orchestrator.model_use import foreign_models
 from orchestrator.tracking.labels import scalar_metrics
-from orchestrator.tracking.remaining import Pace, duration, remaining_seconds
+from orchestrator.tracking.remaining import Pace, time_left
 
 PLAIN_WIDTH = 140  # columns of output to a file or a pipe
 NOTE = 22  # minimum columns of a note below a title
@@ -47,6 +47,7 @@ class ScreenTrial:
         began: start time on the screen's clock, in seconds.
         ended: end time on the screen's clock, in seconds.
         timed: seconds of each round after the trial's first.
+        warm: seconds until its first round had ended, less those of the round itself; None before that.
     """
 
     title: str
@@ -60,6 +61,7 @@ class ScreenTrial:
     began: float | None = None
     ended: float | None = None
     timed: list[float] = field(default_factory=list)
+    warm: float | None = None
 
     @property
     def over(self) -> bool:
@@ -69,6 +71,11 @@ class ScreenTrial:
     def seconds(self, now: float) -> float | None:
         """How long the trial has run; None if it has not started in this session."""
         return None if self.began is None else (now if self.ended is None else self.ended) - self.began
+
+    def own_seconds(self, now: float) -> float | None:
+        """How long the trial has run, without the time that its processes took until its first round had ended."""
+        seconds = self.seconds(now)
+        return seconds if seconds is None or self.warm is None else seconds - self.warm
 
 
 class Screen:
@@ -121,6 +128,9 @@ class Screen:
         """Show the rounds that have ended."""
         shown = self.trials[trial]
         shown.done, shown.note = rows[-1]["round"] + 1, ""
+        if shown.warm is None and shown.began is not None:
+            reported = sum(row.get("seconds") or 0.0 for row in rows)
+            shown.warm = max(0.0, self.clock() - shown.began - reported)
         for row in rows:
             shown.values |= measured(row)
             self.names |= measured(row).keys()
@@ -169,15 +179,15 @@ class Screen:
             Pace(
                 shown.rounds,
                 shown.done,
-                shown.seconds(now),
+                shown.own_seconds(now),
                 shown.status == "running",
                 shown.status == "finished",
                 fmean(shown.timed) if shown.timed else None,
             )
             for shown in self.trials.values()
         ]
-        seconds = remaining_seconds(paces, self.total)
-        return sentence.format(duration(seconds)) if seconds else ""
+        left = time_left(paces, self.total)
+        return sentence.format(left) if left and left.seconds >= 1 else ""
 
     def _say_left(self) -> None:
         """Say how long the sweep still takes, unless that was said a moment ago, or processes still warm up."""

@@ -106,7 +106,11 @@ def test_timm_is_asked_where_it_is_installed(monkeypatch):
             "name",
             "there is no own_moduls in tests.support. Did you mean 'own_modules'?",
         ),
-        ("no_such_package_:Net", "name", "there is no no_such_package_ among the packages that Python finds here"),
+        (
+            "no_such_package_:Net",
+            "name",
+            "there is no no_such_package_ among the files that code: of the sweep file names",
+        ),
         (f"{HERE}:built", "name", "is a module that is built already"),
         (f"{HERE}:number", "name", "cannot be called: it is of type int"),
         (f"{HERE}:Wrapped", "args", "takes (kind, classes=10): missing a required argument: 'kind'"),

@@ -6,35 +6,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.tracking.remaining import Pace, remaining_seconds
+from orchestrator.tracking.remaining import Left, Pace, time_left
 
 WAITING = Pace(10, 0, None, running=False, finished=False)
-FINISHED = Pace(10, 10, 20.0, running=False, finished=True, steady=2.0)
-FIRST = Pace(10, 10, 60.0, running=False, finished=True, steady=2.0)  # 40 s of it until its processes were loaded
-HALF = Pace(10, 5, 50.0, running=True, finished=False, steady=3.0)
-BEGUN = Pace(10, 0, 1.0, running=True, finished=False)
+FINISHED = Pace(10, 10, 20.0, running=False, finished=True, steady=1.0)  # 10 s of it after its rounds
+SLOW = Pace(10, 10, 60.0, running=False, finished=True, steady=1.0)
+HALF = Pace(10, 5, 10.0, running=True, finished=False, steady=1.0)
+BEGUN = Pace(10, 0, 0.0, running=True, finished=False)
 ONE_ROUND = Pace(10, 1, 30.0, running=True, finished=False)
+LAST = Pace(10, 10, 12.0, running=True, finished=False, steady=1.0)
 FAILED = Pace(10, 2, 100.0, running=False, finished=False, steady=50.0)
 
 
 @pytest.mark.parametrize(
-    ("trials", "total", "seconds"),
+    ("trials", "total", "expected"),
     [
         ([WAITING, BEGUN], 2, None),
         ([WAITING, ONE_ROUND], 2, None),  # its first round says how long packages take to load
         ([FAILED, BEGUN], 2, None),  # how long a failed trial took tells nothing
-        ([HALF], 1, 15.0),  # 3 s a round
-        ([HALF, BEGUN], 2, 30.0),  # they run at the same time, so the longer one counts
-        ([HALF, WAITING], 2, 45.0),
-        ([FIRST, WAITING], 2, 20.0),  # 2 s a round, not 6
-        ([FIRST, FINISHED, HALF], 3, 10.0),  # 2 s a round, as in most trials that are over
-        ([FIRST, FINISHED, HALF, BEGUN, WAITING], 5, 25.0),  # 10 + 20 + 20 s of work by two at a time
-        ([FIRST, FINISHED, HALF], 4, 30.0),  # a search has not drawn its fourth trial yet
-        ([FINISHED, FINISHED, FAILED], 3, 0.0),
+        ([HALF], 1, Left(5.0, at_least=True)),  # 1 s a round, and nobody knows what comes after them
+        ([HALF, BEGUN], 2, Left(10.0, at_least=True)),  # they run at the same time, so the longer one counts
+        ([HALF, WAITING], 2, Left(15.0, at_least=True)),
+        ([FINISHED, HALF], 2, Left(10.0, at_least=False)),  # as long as the trial that is over: 20 s
+        ([FINISHED, LAST], 2, Left(8.0, at_least=False)),  # all its rounds are done, but not what comes after them
+        ([SLOW, FINISHED, HALF], 3, Left(10.0, at_least=False)),
+        ([SLOW, FINISHED, HALF, BEGUN, WAITING], 5, Left(25.0, at_least=False)),  # 10 + 20 + 20 s by two at a time
+        ([SLOW, FINISHED, HALF], 4, Left(30.0, at_least=False)),  # a search has not drawn its fourth trial yet
+        ([FINISHED, FINISHED, FAILED], 3, Left(0.0, at_least=False)),
     ],
 )
-def test_the_time_left(trials, total, seconds):
-    assert remaining_seconds(trials, total) == seconds
+def test_the_time_left(trials, total, expected):
+    assert time_left(trials, total) == expected
 
 
 paces = st.builds(
@@ -50,5 +52,5 @@ paces = st.builds(
 
 @given(st.lists(paces, max_size=6), st.integers(0, 9))
 def test_whatever_the_trials_it_is_no_negative_number(trials, total):
-    found = remaining_seconds(trials, total)
-    assert found is None or found >= 0
+    found = time_left(trials, total)
+    assert found is None or found.seconds >= 0
