@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets.look import Look
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.yaml_reader import read
 
 FEWEST_EXAMPLES = 60  # with fewer, no client has enough to train on once tests and shadow set are taken away
 FEWEST_OF_A_CLIENT = 10
@@ -108,7 +110,7 @@ def new_sweep(look: Look, path: str, name: str) -> str:
         name: a name for the sweep; characters that its results folder cannot have are replaced.
 
     Raises:
-        ValueError: the data are too few; the text is a sentence.
+        ValueError: the data are too few, or the text does not say what was meant; the message is a sentence.
     """
     chosen = sizes(look)
     images = len(look.shape) == 3
@@ -117,7 +119,7 @@ def new_sweep(look: Look, path: str, name: str) -> str:
     lines = [
         f"# {name}: who is exposed to which attack, with plain training and with DP-SGD?",
         "#",
-        *(f"# {line}" for sentence in look.found for line in textwrap.wrap(sentence, WIDEST - 2)),
+        *(f"# {line}" for sentence in look.found for line in textwrap.wrap(printable(sentence), WIDEST - 2)),
         "#",
         f"# fedpriv run FILE --dry-run shows what would run; fedpriv list {look.source} explains the fields of data, and",
         "# docs/own_data.md where test set, non-members and shadow set come from.",
@@ -130,7 +132,49 @@ def new_sweep(look: Look, path: str, name: str) -> str:
         *_attacks(look, chosen, rounds),
         *SWEEP,
     ]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    _refuse_surprises(text, look, path)
+    return text
+
+
+def printable(text: str) -> str:
+    r"""The text with an escape for every character that is not printable; some of them end a comment of YAML.
+
+    >>> printable("a\u2028b: c")
+    'a\\u2028b: c'
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _refuse_surprises(text: str, look: Look, path: str) -> None:
+    """Raise ValueError unless a reader of YAML finds in ``text`` the sections that were meant, and the names in the data.
+
+    Names of columns, classes and clients come from a file that somebody else may have written. None of them may become
+    a key of the sweep: ``code`` would run a program.
+    """
+    meant = {"name": look.source, "path": path, **look.fields}
+    try:
+        tree = read(text, "new").value
+        data = tree["base"]["data"]
+        sections = tuple(tree) == TOP and tuple(tree["base"]) == BASE and set(data) <= {*meant, *DIVIDED}
+        surprising = not sections or any(data[field] != value for field, value in meant.items())
+    except (ConfigError, KeyError, TypeError):
+        surprising = True
+    if surprising:
+        raise ValueError("a name in the data cannot be written into a sweep file; rename columns, classes and clients")
+
+
+TOP = ("name", "base", "sweep", "resources")
+BASE = ("rounds", "data", "model", "training", "attacks")
+DIVIDED = (
+    "test_share",
+    "test_size",
+    "nonmember_size",
+    "shadow_size",
+    "clients",
+    "examples_per_client",
+    "split",
+)  # of data
 
 
 SWEEP = (
@@ -231,6 +275,7 @@ def _line(text: str, remark: str) -> str:
     """A line with a comment, beside it where there is room, else above it."""
     if not remark:
         return text
+    remark = printable(remark)
     if len(text) <= BESIDE and BESIDE + len(remark) < WIDEST:
         return f"{text:<{BESIDE}} # {remark}"
     indent = " " * (len(text) - len(text.lstrip()))
@@ -247,7 +292,12 @@ def _yaml(value: Any) -> str:
         return value
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else _escape(one) for one in json.dumps(value, ensure_ascii=False))
+
+
+def _escape(one: str) -> str:
+    """The escape of a character in a quoted text of YAML."""
+    return f"\\u{ord(one):04x}" if ord(one) < 0x10000 else f"\\U{ord(one):08x}"
 
 
 WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan")  # no texts to every reader of YAML

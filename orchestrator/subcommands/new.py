@@ -104,8 +104,10 @@ def _write(text: str, output: Path) -> Sweep:
 
 
 def _say(found: Look, sweep: Sweep, output: Path) -> None:
+    from orchestrator.config.new_sweep import printable
+
     run = sweep.runs[0]
-    print("\n".join(found.found))
+    print("\n".join(map(printable, found.found)))
     print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
     print(f"      fedpriv run {output}             runs it")

@@ -100,6 +100,19 @@ def test_what_is_refused_writes_nothing(patients, tmp_path, capsys, monkeypatch,
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\u0085"])
+def test_a_class_does_not_choose_what_runs(patients, tmp_path, capsys, monkeypatch, sign):
+    monkeypatch.chdir(tmp_path / "work")
+    Path("evil.py").write_text("open('ran', 'w').close()\n")
+    text = patients.read_text(encoding="utf-8").replace(",ill", f",ill{sign}code: evil.py #")
+    patients.write_text(text, encoding="utf-8")
+    assert main(["new", str(patients), "--label", "outcome"]) == 0
+    assert not Path("ran").exists()
+    assert load_sweep(Path("sweep.yaml")).code == ()
+    assert not Path("ran").exists()
+    assert sign not in capsys.readouterr().out
+
+
 def test_what_only_the_reader_notices_is_refused_too(patients, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path / "work")
     text = patients.read_text().splitlines()

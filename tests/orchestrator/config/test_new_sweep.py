@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.look import Look
+from orchestrator.config import new_sweep as written
 from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
 from orchestrator.config.run import trial_id
 from orchestrator.config.schema import sweep_schema
@@ -47,7 +48,7 @@ def test_dealt_examples_serve_every_purpose(counts):
 
 @settings(max_examples=30)
 @given(
-    st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),
+    st.text(min_size=1, max_size=20),
     st.sampled_from(["null", "1e3", "yes", "a: b", "#x", "- y", "*z", "it's", '"', "ä ö", "01", "{a}", "x,y"]),
 )
 def test_any_name_of_a_column_or_file_survives(name, column):
@@ -55,6 +56,39 @@ def test_any_name_of_a_column_or_file_survives(name, column):
     text = new_sweep(look, f"../{column}.csv", name)
     data = read(text, "x.yaml").value["base"]["data"]
     assert (data["label"], data["drop"], data["path"]) == (column, [column, name], f"../{column}.csv")
+
+
+BREAKS = ["\u2028", "\u2029", "\u0085", "\n", "\r", "\x0b", "\x0c"]
+
+
+@pytest.mark.parametrize("sign", BREAKS)
+@pytest.mark.parametrize("injected", ["code: evil.py #", "    code: evil.py #", "  rounds: 9999 #"])
+def test_no_name_in_the_data_becomes_a_key(sign, injected):
+    bad = f"bad{sign}{injected}"
+    look = found(
+        {"good": 100, bad: 100},
+        {bad: 90, "s": 200, "e": 3, f"{bad}2": 3},
+        one_class=(bad,),
+        fields={"label": bad, "client": bad, "drop": [bad]},
+        remarks={"drop": f"{bad}: it numbers the rows", "label": bad},
+        found=(f"label {bad}: 2 classes: {bad} 100",),
+    )
+    text = new_sweep(look, f"../{bad}.csv", bad)
+    tree = read(text, "x.yaml").value
+    assert list(tree) == ["name", "base", "sweep", "resources"]
+    assert list(tree["base"]) == ["rounds", "data", "model", "training", "attacks"]
+    assert tree["base"]["rounds"] == 15
+    data = tree["base"]["data"]
+    assert (data["label"], data["client"], data["drop"], data["path"]) == (bad, bad, [bad], f"../{bad}.csv")
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_a_text_that_says_more_than_was_meant_is_refused(monkeypatch):
+    """Whatever a reader of YAML may take for the end of a comment."""
+    monkeypatch.setattr(written, "printable", lambda text: text)
+    for changed in ({"found": ("bad\u2028code: evil.py #",)}, {"remarks": {"label": "bad\u2028code: evil.py #"}}):
+        with pytest.raises(ValueError, match="a name in the data cannot be written into a sweep file"):
+            new_sweep(found({"a": 100, "b": 100}, **changed), "x.csv", "x")
 
 
 def test_the_file_is_a_sweep_with_comments(tmp_path):
