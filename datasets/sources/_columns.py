@@ -76,7 +76,7 @@ def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Co
     for name in table.column_names:
         role = roles.get(name, "")
         try:
-            array, kind = _simple(name, table[name])
+            array, kind = simple(name, table[name])
             if not role:
                 array, kind = _feature(config, name, array, kind)
             _complete(name, array, may_miss=not role and config.missing == "impute")
@@ -90,8 +90,12 @@ def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Co
     return Columns(arrays, kinds, parts)
 
 
-def _simple(name: str, column: pa.ChunkedArray) -> tuple[Any, str]:
-    """Return a column as one array of numbers, truth values or texts, NaN as null, and which of the three it is."""
+def simple(name: str, column: pa.ChunkedArray) -> tuple[Any, str]:
+    """Return a column as one array of numbers, truth values or texts, NaN as null, and which of the three it is.
+
+    Raises:
+        DataError: it holds none of them, or no value, or an infinite number.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -166,9 +170,13 @@ def _complete(name: str, array: Any, may_miss: bool) -> None:
     if array.null_count and not may_miss:
         from pyarrow import compute as pc
 
-        count = f"{array.null_count} of {len(array)} values are" if array.null_count > 1 else "a value is"
-        remedy = "write missing: impute, correct it, or leave the column out (data.drop)"
-        raise _unfit(name, f"{count} missing, first in row {_first(pc.is_null(array))}; {remedy}")
+        row = f"row {_first(pc.is_null(array))}"
+        what = (
+            f"{array.null_count} missing values, first in {row}"
+            if array.null_count > 1
+            else f"a missing value in {row}"
+        )
+        raise _unfit(name, f"has {what}; write missing: impute, correct it, or leave the column out (data.drop)")
 
 
 def distinct(config: TableConfig, columns: Columns) -> Columns:
@@ -181,31 +189,44 @@ def distinct(config: TableConfig, columns: Columns) -> Columns:
         return columns
     import pyarrow as pa
 
-    compared = [*columns.kinds, config.label]
-    table = pa.table({**{name: columns.arrays[name] for name in compared}, "\0row": np.arange(len(columns))})
-    firsts = table.group_by(compared, use_threads=False).aggregate([("\0row", "min")])["\0row_min"].to_numpy()
-    if len(firsts) == len(columns):
+    kept, pair = firsts({name: columns.arrays[name] for name in (*columns.kinds, config.label)})
+    if pair is None:
         return columns
-    kept = np.zeros(len(columns), np.bool_)
-    kept[firsts] = True
     if config.duplicates == "refuse":
-        other = int(np.flatnonzero(~kept)[0])
-        one = _first_equal(columns, compared, other)
-        raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {one}", f"row {other + 1}")
+        raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {pair[0]}", f"row {pair[1]}")
     rows = np.flatnonzero(kept)
     parts = None if columns.parts is None else [columns.parts[row] for row in rows]
     return Columns({name: array.take(pa.array(rows)) for name, array in columns.arrays.items()}, columns.kinds, parts)
 
 
-def _first_equal(columns: Columns, names: Sequence[str], row: int) -> int:
-    """Return the first row, counted from 1, that equals ``row`` (from 0) in the columns ``names``."""
+def firsts(arrays: dict[str, Any]) -> tuple[Mask, tuple[int, int] | None]:
+    """Return which rows repeat no earlier one in ``arrays``, [n], and the first two equal rows, counted from 1.
+
+    Args:
+        arrays: columns by name, each one Arrow array; missing values are nulls, never NaN, and equal one another.
+    """
+    import pyarrow as pa
+
+    count = len(next(iter(arrays.values())))
+    numbered = pa.table({**arrays, "\0row": np.arange(count)})
+    grouped = numbered.group_by(list(arrays), use_threads=False).aggregate([("\0row", "min")])
+    kept = np.zeros(count, np.bool_)
+    kept[grouped["\0row_min"].to_numpy()] = True
+    if kept.all():
+        return kept, None
+    other = int(np.flatnonzero(~kept)[0])
+    return kept, (_first_equal(arrays, other), other + 1)
+
+
+def _first_equal(arrays: dict[str, Any], row: int) -> int:
+    """Return the first row, counted from 1, that equals ``row`` (from 0) in all ``arrays``."""
     from pyarrow import compute as pc
 
-    equal = np.ones(len(columns), np.bool_)
-    for name in names:
-        array = columns.arrays[name]
+    equal: Mask | None = None
+    for array in arrays.values():
         same = pc.equal(array, array[row]) if array[row].is_valid else pc.is_null(array)
-        equal &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+        found = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+        equal = found if equal is None else equal & found
     return int(np.flatnonzero(equal)[0]) + 1
 
 

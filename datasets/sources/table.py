@@ -17,8 +17,8 @@ The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a fold
   alphabetical order (a value that only the test part has is zero in all of them);
 * dates, lists and anything else are refused, as are infinite numbers, and texts among numbers.
 
-Missing values (empty, NA, NaN, null or ? in a CSV) are refused, or imputed by median or most frequent value of the
-training part. Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the
+Missing values (in a CSV: empty, NA, N/A, #N/A, NaN, nan, null, NULL or ?) are refused, or imputed by median or most
+frequent value of the training part. "None" is a text like any other. Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the
 columns that they are made of (Parquet and Arrow files are mapped), until the examples are partitioned.
 """
 
