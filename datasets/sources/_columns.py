@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from datasets.federation import DataError, Floats, Source
 from datasets.sources import _own_files as own
 from datasets.sources._own_files import Mask
 from datasets.sources._table_config import TableConfig
+from datasets.sources._table_roles import roles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,9 @@ def to_source(name: str, config: TableConfig, table: pa.Table, parts: list[str] 
         of = own.whose(_texts(columns.arrays[config.client]), groups, f"column {config.group!r}")
     if config.part:
         said = _texts(columns.arrays[config.part])
-    test = own.test_rows(config, y, of, said, f"column {config.part!r}" if config.part else name)
+    where = f"column {config.part!r}" if config.part else name
+    about = own.whose(_texts(columns.arrays[config.subject]), None, "") if config.subject else None
+    test = own.test_rows(config, y, of, said, where, about)
     return own.build(name, encode(config, columns, ~test), y, classes, test, of)
 
 
@@ -69,12 +71,12 @@ def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Co
     Raises:
         DataError: with everything that is wrong, one column in a line.
     """
-    roles = {config.label: "label", config.client: "client", config.group: "group", config.part: "part"}
+    role_of = {column: role for role, column in roles(config).items() if column}
     arrays: dict[str, Any] = {}
     kinds: dict[str, str] = {}
     found: list[str] = []
     for name in table.column_names:
-        role = roles.get(name, "")
+        role = role_of.get(name, "")
         try:
             array, kind = simple(name, table[name])
             if not role:
@@ -222,11 +224,10 @@ def _first_equal(arrays: dict[str, Any], row: int) -> int:
     """Return the first row, counted from 1, that equals ``row`` (from 0) in all ``arrays``."""
     from pyarrow import compute as pc
 
-    equal: Mask | None = None
+    equal = np.array(True)
     for array in arrays.values():
         same = pc.equal(array, array[row]) if array[row].is_valid else pc.is_null(array)
-        found = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-        equal = found if equal is None else equal & found
+        equal = equal & pc.fill_null(same, False).to_numpy(zero_copy_only=False)
     return int(np.flatnonzero(equal)[0]) + 1
 
 
@@ -318,43 +319,3 @@ def _first(mask: Any) -> int:
 
 def _unfit(name: str, what: str) -> DataError:
     return DataError(f"data.path: column {name!r} {what}")
-
-
-def chosen(config: TableConfig, names: Sequence[str], file: str) -> list[str]:
-    """Return the columns in use, in the order of the file.
-
-    Raises:
-        DataError: a column is named that the file does not have, or one has two roles, or no feature is left.
-    """
-    listed = {"features": config.features or (), "drop": config.drop, "categories": config.categories}
-    roles = {"label": config.label, "client": config.client, "group": config.group, "part": config.part}
-    found = []
-    if not config.label:
-        found.append(f"data.label: is missing; it is the column with the class. {_offered(names, file)}")
-    for key, wanted in [*((key, (one,)) for key, one in roles.items() if one), *listed.items()]:
-        for name in wanted:
-            if name not in names:
-                found.append(
-                    f"data.{key}: {file} has no column {name!r}{own.nearest(name, names) or '. ' + _offered(names, file)}"
-                )
-    if config.group and not config.client:
-        found.append("data.group: is the group of a client; name the column with the clients in data.client")
-    taken = [one for one in roles.values() if one]
-    found += [
-        f"data.features: {name!r} is already the label, client, group or part"
-        for name in listed["features"]
-        if name in taken
-    ]
-    if len(set(taken)) < len(taken):
-        found.append("data.label: label, client, group and part must be different columns")
-    left = [name for name in names if name not in taken and name not in config.drop]
-    features = [name for name in left if config.features is None or name in config.features]
-    if not features and not found:
-        found.append(f"data.features: no column of {file} is left as a feature. {_offered(names, file)}")
-    own.refuse(found)
-    return [name for name in names if name in features or name in taken]
-
-
-def _offered(names: Sequence[str], file: str) -> str:
-    more = ", ..." if len(names) > 12 else ""
-    return f"{file} has the columns {', '.join(names[:12])}{more}"

@@ -80,7 +80,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         of = own.whose(_texts(plain["client"]), groups, f"array {config.group!r}")
     if config.part:
         said = [{"0": "train", "1": "test"}.get(one, one) for one in _texts(plain["part"])]
-    test = own.test_rows(config, y, of, said, f"array {config.part!r}" if config.part else path.name)
+    test = own.test_rows(config, y, of, said, f"array {config.part!r}" if config.part else path.name, None)
     return own.build(path.name, x, y, classes, test, of, config.standardize)
 
 

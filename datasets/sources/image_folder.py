@@ -99,9 +99,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         groups = [groups[row] for row in kept] if groups else None
     of = own.whose(clients, groups, f"{config.clients_file}") if all(clients) else None
     said = [one.part for one in images] if images[0].part else None
-    return own.build(
-        folder.name, x, y, classes, own.test_rows(config, y, of, said, str(folder)), of, config.standardize
-    )
+    test = own.test_rows(config, y, of, said, str(folder), None)
+    return own.build(folder.name, x, y, classes, test, of, config.standardize)
 
 
 def listed(config: Config, folder: Path) -> list[Found]:
