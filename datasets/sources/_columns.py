@@ -152,9 +152,8 @@ def _feature(config: TableConfig, name: str, array: Any, kind: str) -> tuple[Any
 
 def _refuse_mixture(name: str, array: Any) -> None:
     """Raise DataError for a column in which some texts are numbers and others are not."""
-    values = array.unique().to_pylist()
-    numbers = {one for one in values if one is not None and _is_number(one)}
-    if not numbers or len(numbers) == sum(one is not None for one in values):
+    numbers = numbers_among_texts(array)
+    if not numbers:
         return
     cells = array.to_pylist()
     kinds = [None if one is None else one in numbers for one in cells]
@@ -166,6 +165,13 @@ def _refuse_mixture(name: str, array: Any) -> None:
         f"mixes numbers and texts: {cells[first]!r} in row {first + 1}, {cells[other]!r} in row {other + 1} "
         f"({count} like it); correct it, list it in data.categories, or leave it out with data.drop",
     )
+
+
+def numbers_among_texts(array: Any) -> set[str]:
+    """Return the distinct texts that are numbers where others are not; empty if all of them are, or none."""
+    values = [one for one in array.unique().to_pylist() if one is not None]
+    numbers = {one for one in values if _is_number(one)}
+    return numbers if len(numbers) < len(values) else set()
 
 
 def _complete(name: str, array: Any, may_miss: bool) -> None:

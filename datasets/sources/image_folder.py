@@ -107,7 +107,7 @@ def listed(config: Config, folder: Path) -> list[Found]:
     """Return the images in ``folder``, in the order of their names. Raises DataError if it has another layout."""
     if not folder.is_dir():
         raise DataError(f"data.path: {folder} is no folder; an image folder has a sub-folder for each class")
-    parts = {one.name for one in _folders(folder)}
+    parts = {one.name for one in folders(folder)}
     if "train" in parts and parts != set(own.PARTS):
         others = ", ".join(sorted(parts - {"train"})) or "no other"
         raise DataError(
@@ -128,7 +128,8 @@ def listed(config: Config, folder: Path) -> list[Found]:
     return images
 
 
-def _folders(folder: Path) -> list[Path]:
+def folders(folder: Path) -> list[Path]:
+    """Return the folders in ``folder`` that are not hidden, in the order of their names."""
     return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
@@ -141,7 +142,7 @@ def _at_depth(folder: Path, depth: int) -> list[tuple[Path, tuple[str, ...]]]:
     """Return the folders that lie ``depth`` below ``folder``, each with the names on the way to it."""
     found: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
     for _ in range(depth):
-        found = [(inner, (*names, inner.name)) for outer, names in found for inner in _folders(outer)]
+        found = [(inner, (*names, inner.name)) for outer, names in found for inner in folders(outer)]
     return found
 
 

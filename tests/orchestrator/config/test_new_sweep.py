@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.look import Look
+from datasets.look_division import Division
 from orchestrator.config import new_sweep as written
 from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
 from orchestrator.config.run import trial_id
@@ -15,8 +16,13 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.config.yaml_reader import read
 
 
-def found(counts: dict[str, int], clients: dict[str, int] | None = None, **changed: object) -> Look:
+def found(
+    counts: dict[str, int], clients: dict[str, int] | None = None, one_class: tuple[str, ...] = (), **changed: object
+) -> Look:
     fields = {"label": "outcome"} | ({"client": "hospital"} if clients else {})
+    sizes = clients or {"": sum(counts.values())}
+    tests = {name: max(1, round(0.3 * count)) for name, count in sizes.items()}
+    train = {name: count - tests[name] for name, count in sizes.items()}
     held: dict[str, object] = {
         "source": "table",
         "fields": fields,
@@ -24,7 +30,7 @@ def found(counts: dict[str, int], clients: dict[str, int] | None = None, **chang
         "shape": (5,),
         "counts": counts,
         "clients": clients or {},
-        "one_class": (),
+        "division": Division(train, tests, one_class),
         "found": ("patients.csv: some rows",),
     }
     return Look(**(held | changed))  # type: ignore[arg-type]
@@ -34,11 +40,11 @@ def found(counts: dict[str, int], clients: dict[str, int] | None = None, **chang
 @given(st.lists(st.integers(4, 40_000), min_size=2, max_size=5))
 def test_dealt_examples_serve_every_purpose(counts):
     look = found({str(i): count for i, count in enumerate(counts)})
-    if look.examples < 60:
+    if look.division.examples < 60:
         return
     chosen = sizes(look)
-    tests = round(0.3 * look.examples)
-    left = look.examples - tests - chosen.shadow
+    tests = round(0.3 * look.division.examples)
+    left = look.division.examples - tests - chosen.shadow
     assert 2 <= chosen.clients <= MOST_CLIENTS
     assert chosen.each is None or chosen.each == MOST_EACH <= left // chosen.clients
     assert left // chosen.clients >= 15
@@ -124,7 +130,7 @@ def test_small_clients_and_clients_of_one_class_are_named():
     ("look", "sentence"),
     [
         (found({"a": 20, "b": 20}), "40 different examples .* are too few"),
-        (found({"a": 50, "b": 50}, {"n": 98, "s": 2}), "1 of 2 clients have 10 examples or more"),
+        (found({"a": 50, "b": 50}, {"n": 98, "s": 2}), "1 of 2 clients have 5 examples or more to train on"),
     ],
 )
 def test_too_little_to_begin_with(look, sentence):
