@@ -6,22 +6,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from datasets.federation import DataError
-from datasets.look_table import look_at_table
+from datasets.look_division import Division, division
+from datasets.look_table import TableLook, look_at_table
+from datasets.sources import image_folder
 from datasets.sources._table_files import SUFFIXES as TABLES
 
 ARRAYS = (".npz", ".safetensors")
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 LABELS = ("y", "labels", "label", "targets", "target")
 EXAMPLES = ("x", "X", "data", "images", "features", "inputs")
+COPIES = "a copy of a member among the non-members spoils membership inference"
 SIDE = 32  # pixels of a side to which larger images are resized, so that a first answer takes minutes
-MOST_MEASURED = 200  # images whose sizes are looked at
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Look:
         shape: of one example; one number for a table (before categories are encoded).
         counts: examples by class.
         clients: examples by client; empty where the files do not say.
-        one_class: the clients all of whose examples are of one class.
         found: sentences for the person who asked.
+        division: what the source makes of it, once `divided` has read it.
     """
 
     source: str
@@ -45,16 +46,18 @@ class Look:
     shape: tuple[int, ...]
     counts: dict[str, int]
     clients: dict[str, int]
-    one_class: tuple[str, ...]
     found: tuple[str, ...]
-
-    @property
-    def examples(self) -> int:
-        """The number of examples."""
-        return sum(self.counts.values())
+    division: Division = field(default_factory=Division)
 
 
-def look(path: Path, label: str | None, client: str | None, group: str | None, layout: str | None) -> Look:
+def look(
+    path: Path,
+    label: str | None,
+    client: str | None,
+    group: str | None,
+    layout: str | None,
+    subject: str | None = None,
+) -> Look:
     """Look at a file or folder.
 
     Args:
@@ -63,6 +66,7 @@ def look(path: Path, label: str | None, client: str | None, group: str | None, l
         client: the column or array that says whose example it is.
         group: the column or array with the client's group.
         layout: of a folder of images, what its sub-folders stand for; None if there is one level of them.
+        subject: of a table, the column with whom a row is about.
 
     Raises:
         DataError: it cannot be used; the message says why and what to do.
@@ -74,6 +78,10 @@ def look(path: Path, label: str | None, client: str | None, group: str | None, l
     kind = _kind(path)
     if kind != "image_folder" and layout:
         raise DataError("--layout: belongs to folders of images")
+    if group and not client:
+        raise DataError("--group: is the group of a client; say with --client which client")
+    if kind != "table" and subject:
+        raise DataError("--subject: belongs to tables")
     if kind == "image_folder":
         if label or client or group:
             raise DataError(
@@ -83,7 +91,26 @@ def look(path: Path, label: str | None, client: str | None, group: str | None, l
         return _images(path, layout)
     if kind == "arrays":
         return _arrays(path, label, client, group)
-    return _table(path, label, client, group)
+    return _table(path, label, client, group, subject)
+
+
+def divided(seen: Look, path: Path) -> Look:
+    """What was seen, with its `Division`; the source reads the files for it, and repeated examples are dropped.
+
+    Raises:
+        DataError: the source refuses the files.
+    """
+    parts = division(seen.source, seen.fields, path, sum(seen.counts.values()))
+    if not parts.repeats or "duplicates" in seen.fields:
+        return replace(seen, division=parts)
+    why = f"{parts.repeats} of {sum(seen.counts.values())} equal an earlier one; {COPIES}"
+    return replace(
+        seen,
+        division=parts,
+        fields={**seen.fields, "duplicates": "drop"},
+        remarks={**seen.remarks, "duplicates": why},
+        found=(*seen.found, f"repeated examples are dropped: {why}"),
+    )
 
 
 def _kind(path: Path) -> str:
@@ -98,16 +125,19 @@ def _kind(path: Path) -> str:
     raise DataError(f"{path}: unknown kind of file; known are {known}, a folder of images, and one by save_to_disk")
 
 
-def _table(path: Path, label: str | None, client: str | None, group: str | None) -> Look:
-    seen = look_at_table(path, label, client, group)
+def _table(path: Path, label: str | None, client: str | None, group: str | None, subject: str | None) -> Look:
+    seen = look_at_table(path, label, client, group, subject)
     fields: dict[str, Any] = {"label": label}
     remarks: dict[str, str] = {}
-    fields |= {name: value for name, value in (("client", client), ("group", group)) if value}
+    fields |= {name: value for name, value in (("client", client), ("group", group), ("subject", subject)) if value}
     found = [f"{path.name}: {seen.rows} rows, {seen.columns} columns, {len(seen.features)} of them features"]
     found.append(f"label {label}: {counted(seen.counts, 'class', 'classes')}")
     if seen.clients:
         grouped = f", in groups by {group}" if group else ""
         found.append(f"client {client}: {counted(seen.clients, 'client', 'clients')}{grouped}")
+    if subject:
+        remarks["subject"] = "all rows of one are in the training part, or all in the test part"
+        found.append(f"subject {subject}: {remarks['subject']}")
     if seen.part:
         fields["part"] = seen.part
         found.append(f"part {seen.part}: says which rows are for testing")
@@ -117,28 +147,32 @@ def _table(path: Path, label: str | None, client: str | None, group: str | None)
         fields["drop"] = list(seen.left_out)
         remarks["drop"] = "; ".join(f"{name}: {why}" for name, why in seen.left_out.items())
         found.append(f"left out: {remarks['drop']}")
+    if seen.codes:
+        fields["categories"] = list(seen.codes)
+        remarks["categories"] = "; ".join(
+            f"{name}: {', '.join(texts)} are not all numbers" for name, texts in seen.codes.items()
+        )
+        found.append(f"taken for categories: {remarks['categories']}")
     if seen.missing:
         fields["missing"] = "impute"
-        cells = ", ".join(f"{name} {count}" for name, count in list(seen.missing.items())[:5])
-        more = f" and {len(seen.missing) - 5} more columns" if len(seen.missing) > 5 else ""
-        remarks["missing"] = f"empty cells: {cells}{more}; filled with the training part's median or commonest value"
+        remarks["missing"] = f"{_missing(seen)}; filled with the training part's median or commonest value"
         found.append(f"missing values are imputed ({remarks['missing']})")
     if seen.repeated:
         one, other = seen.repeated
         fields["duplicates"] = "drop"
-        remarks["duplicates"] = (
-            f"{seen.repeats} rows repeat an earlier one (rows {one} and {other} first): a copy of a member among the "
-            "non-members spoils membership inference"
-        )
+        remarks["duplicates"] = f"{seen.repeats} rows repeat an earlier one (rows {one} and {other} first): {COPIES}"
         found.append(f"repeated rows are dropped: {remarks['duplicates']}")
-    counts = _without(seen.counts, seen.repeats)
-    return Look("table", fields, remarks, (len(seen.features),), counts, seen.clients, seen.one_class, tuple(found))
+    return Look("table", fields, remarks, (len(seen.features),), seen.counts, seen.clients, tuple(found))
 
 
-def _without(counts: dict[str, int], repeats: int) -> dict[str, int]:
-    """``counts`` after as many repeats were dropped, in proportion."""
-    total = sum(counts.values())
-    return {name: round(count * (total - repeats) / total) for name, count in counts.items()}
+def _missing(seen: TableLook) -> str:
+    """The empty cells in words, with what stands in them where they are not just empty."""
+    cells = []
+    for name, count in list(seen.missing.items())[:5]:
+        words = " or ".join(map(repr, seen.spelled.get(name, ())))
+        cells.append(f"{name} {count}" + (f" ({words} is taken for empty)" if words else ""))
+    more = f" and {len(seen.missing) - 5} more columns" if len(seen.missing) > 5 else ""
+    return f"empty cells: {', '.join(cells)}{more}"
 
 
 def _arrays(path: Path, label: str | None, client: str | None, group: str | None) -> Look:
@@ -160,13 +194,12 @@ def _arrays(path: Path, label: str | None, client: str | None, group: str | None
         raise DataError(f"{path.name}: {x} must be [n, ...] and {y} [n], got {have}")
     if labels.dtype.kind == "f" and (labels % 1 != 0).any():
         raise DataError(f"--label: array {y!r} holds numbers with fractions: classes are needed, not a quantity")
-    counts = {str(name): count for name, count in sorted(Counter(labels.tolist()).items())}
+    counts = {_named(name): count for name, count in sorted(Counter(labels.tolist()).items())}
     if len(counts) < 2 or len(counts) > len(labels) / 4:
         raise DataError(
             f"--label: array {y!r} has {len(counts)} different values in {len(labels)} examples: no classes"
         )
-    clients = {str(name): count for name, count in sorted(Counter(read(client).tolist()).items())} if client else {}
-    alone = _alone(read(client), labels) if client else ()
+    clients = {_named(name): count for name, count in sorted(Counter(read(client).tolist()).items())} if client else {}
     fields: dict[str, Any] = {"x": x, "y": y}
     fields |= {name: value for name, value in (("client", client), ("group", group)) if value}
     remarks = {}
@@ -176,11 +209,11 @@ def _arrays(path: Path, label: str | None, client: str | None, group: str | None
     found = [f"{path.name}: {len(labels)} examples of shape {list(shapes[x][1:])} in {x!r}"]
     found.append(f"labels in {y!r}: {counted(counts, 'class', 'classes')}")
     found += [f"clients in {client!r}: {counted(clients, 'client', 'clients')}"] if clients else []
-    return Look("arrays", fields, remarks, tuple(shapes[x][1:]), counts, clients, alone, tuple(found))
+    return Look("arrays", fields, remarks, tuple(shapes[x][1:]), counts, clients, tuple(found))
 
 
-def _alone(clients: Any, labels: Any) -> tuple[str, ...]:
-    return tuple(str(who) for who in np.unique(clients) if len(np.unique(labels[clients == who])) == 1)
+def _named(value: Any) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _open_arrays(path: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
@@ -207,27 +240,26 @@ def _shape(stored: Any, name: str) -> tuple[int, ...]:
 
 
 def _images(path: Path, layout: str | None) -> Look:
-    """A look at sub-folders and at the sizes of some images."""
-    inside = sorted(one for one in path.iterdir() if one.is_dir())
+    """A look at sub-folders and at the sizes of the images."""
+    inside = image_folder.folders(path)
     if {one.name for one in inside} == {"train", "test"}:
-        inside = sorted(one for part in inside for one in part.iterdir() if one.is_dir())
-    deep = any(two.is_dir() for one in inside for two in one.iterdir())
-    if not inside or not any(file.suffix.lower() in IMAGES for one in inside for file in one.rglob("*")):
+        inside = [one for part in inside for one in image_folder.folders(part)]
+    below = next(((one, two) for one in inside for two in image_folder.folders(one)), None)
+    if not inside or not any(_image(file) for one in inside for file in one.rglob("*")):
         raise DataError(f"{path} holds no images in sub-folders; it must be FOLDER/class/image.png")
-    if deep and layout not in ("client/class", "class/client"):
+    if below and layout not in ("client/class", "class/client"):
         raise DataError(
             f"--layout: must be client/class or class/client, as {path.name} has two levels of sub-folders "
-            f"({inside[0].name}/{next(two.name for two in sorted(inside[0].iterdir()) if two.is_dir())})"
+            f"({below[0].name}/{below[1].name})"
         )
-    layout = layout if deep else "class"
-    files = [file for one in inside for file in sorted(one.rglob("*")) if file.suffix.lower() in IMAGES]
-    level = {"class": (-2, None), "client/class": (-2, -3), "class/client": (-3, -2)}[layout or "class"]
-    of_class = [file.parts[level[0]] for file in files]
-    of_client = [file.parts[level[1]] for file in files] if level[1] else []
+    layout = layout if below and layout else "class"
+    images = image_folder.listed(image_folder.Config.model_validate({"layout": layout}), path)
+    files, of_class = [one.path for one in images], [one.label for one in images]
+    of_client = [one.client for one in images] if below else []
     counts, clients = dict(sorted(Counter(of_class).items())), dict(sorted(Counter(of_client).items()))
     if len(counts) < 2:
         raise DataError(f"{path} has one class, {next(iter(counts))!r}; two are needed at least, a sub-folder each")
-    sizes, modes = _sizes(files[:: max(1, len(files) // MOST_MEASURED)])
+    sizes, modes = _sizes(files)
     color = "gray" if set(modes) <= {"L", "1", "I", "I;16"} else "rgb"
     fields: dict[str, Any] = {"layout": layout, "color": color}
     remarks = {}
@@ -240,12 +272,15 @@ def _images(path: Path, layout: str | None) -> Look:
     found.append(f"sub-folders: {counted(counts, 'class', 'classes')}")
     found += [f"clients: {counted(clients, 'client', 'clients')}"] if clients else []
     found += [remarks["size"]] if remarks else []
-    alone = _alone(np.array(of_client), np.array(of_class)) if clients else ()
-    return Look("image_folder", fields, remarks, (channels, height, width), counts, clients, alone, tuple(found))
+    return Look("image_folder", fields, remarks, (channels, height, width), counts, clients, tuple(found))
+
+
+def _image(file: Path) -> bool:
+    return file.suffix.lower() in image_folder.SUFFIXES
 
 
 def _sizes(files: list[Path]) -> tuple[Counter[tuple[int, int]], Counter[str]]:
-    """Width and height, and the mode, of some images, from their headers."""
+    """Width and height, and the mode, of images, from their headers."""
     from PIL import Image
 
     sizes: Counter[tuple[int, int]] = Counter()

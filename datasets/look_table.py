@@ -7,6 +7,8 @@ features are left out with the reason; what may be a mistake in the file stays i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +17,13 @@ import numpy as np
 
 from datasets.federation import DataError
 from datasets.sources import _own_files as own
-from datasets.sources._columns import MOST_LEVELS
+from datasets.sources._columns import MOST_LEVELS, firsts, numbers_among_texts, simple
 from datasets.sources._table_files import DELIMITERS, NULLS, TableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_CODES, FEWEST_OF_A_CODE = 20, 5  # different texts of a column of codes, and the rows that each has at least
 ROW_NUMBERS = (
     "id",
     "index",
@@ -42,11 +45,12 @@ class TableLook:
         features: names of those that a model can see.
         counts: rows by class, in the order of the labels.
         clients: rows by client, in the order of their names; empty without a client column.
-        one_class: the clients all of whose rows are of one class.
         missing: empty cells by column, features only.
+        spelled: how these cells are written, by column, where they are not just empty.
         repeats: number of rows that repeat the features and the label of an earlier one.
         repeated: the first two such rows, counted from 1 without the header; None if there are none.
         left_out: columns that are no features, each with the reason.
+        codes: features whose texts are partly numbers, so that they are categories, with these texts.
         delimiter: of a .csv, its name in the source `table`.
         part: the column whose values are train and test; empty if there is none.
     """
@@ -56,16 +60,19 @@ class TableLook:
     features: tuple[str, ...]
     counts: dict[str, int]
     clients: dict[str, int]
-    one_class: tuple[str, ...]
     missing: dict[str, int]
+    spelled: dict[str, tuple[str, ...]]
     repeats: int
     repeated: tuple[int, int] | None
     left_out: dict[str, str]
+    codes: dict[str, tuple[str, ...]]
     delimiter: str = "comma"
     part: str = ""
 
 
-def look_at_table(path: Path, label: str | None, client: str | None, group: str | None) -> TableLook:
+def look_at_table(
+    path: Path, label: str | None, client: str | None, group: str | None, subject: str | None = None
+) -> TableLook:
     """Look at a table.
 
     Args:
@@ -73,6 +80,7 @@ def look_at_table(path: Path, label: str | None, client: str | None, group: str 
         label: the column with the class.
         client: the column that says whose row it is; None if there is none.
         group: the column with the client's group; None if there is none.
+        subject: the column with whom a row is about; None if there is none.
 
     Raises:
         DataError: the file cannot be read, a column is absent, or the label column holds no classes. A sentence about an
@@ -81,7 +89,7 @@ def look_at_table(path: Path, label: str | None, client: str | None, group: str 
     delimiter = _delimiter(path)
     file = TableFile(path, delimiter)
     names = file.names()
-    wanted = {"--label": label, "--client": client, "--group": group}
+    wanted = {"--label": label, "--client": client, "--group": group, "--subject": subject}
     if not label:
         raise DataError(f"--label: is missing; it is the column with the class. {path.name} has {_listed(names)}")
     for option, column in wanted.items():
@@ -90,7 +98,7 @@ def look_at_table(path: Path, label: str | None, client: str | None, group: str 
             raise DataError(f"{option}: {path.name} has no column {column!r}{near}")
     roles = [column for column in wanted.values() if column]
     if len(set(roles)) < len(roles):
-        raise DataError(f"--label: label, client and group must be different columns, got {', '.join(roles)}")
+        raise DataError(f"--label: label, client, group and subject must be different columns, got {', '.join(roles)}")
     table = file.read(names, texts=[column for column in roles if column != label])[0]
     counts = _classes(table, label)
     part = next((name for name in names if name not in roles and _is_part(table, name)), "")
@@ -100,11 +108,25 @@ def look_at_table(path: Path, label: str | None, client: str | None, group: str 
     if not features:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise DataError(f"{path} has no column that could be a feature{': ' if reasons else ''}{reasons}")
-    repeats, repeated = _repeats(table, [*features, label])
-    clients, one_class = _clients(table, client, label) if client else ({}, ())
+    arrays = _arrays(table, [*features, label])
+    kept, repeated = firsts(arrays)
+    clients = _clients(table, client) if client else {}
     missing = {name: empty for name in features if (empty := _empty(table.column(name)))}
-    found = counts, clients, one_class, missing, repeats, repeated, left_out, delimiter, part
-    return TableLook(table.num_rows, len(names), features, *found)
+    return TableLook(
+        rows=table.num_rows,
+        columns=len(names),
+        features=features,
+        counts=counts,
+        clients=clients,
+        missing=missing,
+        spelled=file.spellings(list(missing)),
+        repeats=int((~kept).sum()),
+        repeated=repeated,
+        left_out=left_out,
+        codes=_codes(arrays, features),
+        delimiter=delimiter,
+        part=part,
+    )
 
 
 def _delimiter(path: Path) -> str:
@@ -173,6 +195,8 @@ def _no_feature(table: pa.Table, name: str) -> str:
     column, kind = table.column(name), table.schema.field(name).type
     if _empty(column) == len(column):
         return "empty"
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_temporal(kind):
         return "dates and times are no features; numbers made of them are"
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -200,33 +224,36 @@ def _is_part(table: pa.Table, name: str) -> bool:
     return len(values) == 2 and {str(value).strip().lower() for value in values.to_pylist()} == set(own.PARTS)
 
 
-def _repeats(table: pa.Table, columns: list[str]) -> tuple[int, tuple[int, int] | None]:
-    """How many rows repeat an earlier row in ``columns``, and the first such pair of rows, counted from 1."""
+def _arrays(table: pa.Table, columns: Iterable[str]) -> dict[str, Any]:
+    """The columns as the source compares them, NaN as null; without those that it refuses."""
+    found = {}
+    for name in columns:
+        with suppress(DataError):
+            found[name] = simple(name, table.column(name))[0]
+    return found
+
+
+def _codes(arrays: dict[str, Any], features: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The features of texts some of which are numbers, each met often enough to be no slip, with these texts in order."""
     import pyarrow as pa
 
-    numbered = table.select(columns).append_column("\0row", pa.array(np.arange(len(table))))
-    grouped = numbered.group_by(columns, use_threads=False).aggregate([("\0row", "min"), ("\0row", "count")])
-    firsts = grouped["\0row_min"].to_numpy()
-    if len(firsts) == len(table):
-        return 0, None
-    several = np.flatnonzero(grouped["\0row_count"].to_numpy() > 1)
-    one = int(firsts[several].min())
-    cells = table.slice(one, 1).select(columns).to_pylist()
-    other = next(row for row in range(one + 1, len(table)) if table.slice(row, 1).select(columns).to_pylist() == cells)
-    return len(table) - len(firsts), (one + 1, other + 1)
+    found = {}
+    for name in features:
+        array = arrays.get(name)
+        if array is None or not pa.types.is_string(array.type) or not numbers_among_texts(array):
+            continue
+        counts = Counter(cell for cell in array.to_pylist() if cell is not None)
+        if len(counts) <= MOST_CODES and min(counts.values()) >= max(FEWEST_OF_A_CODE, len(array) // 100):
+            found[name] = own.ordered(counts)
+    return found
 
 
-def _clients(table: pa.Table, client: str, label: str) -> tuple[dict[str, int], tuple[str, ...]]:
-    """The rows by client, in the order of their names, and the clients all of whose rows are of one class."""
+def _clients(table: pa.Table, client: str) -> dict[str, int]:
+    """The rows by client, in the order of their names."""
     column = table.column(client)
     if empty := _empty(column):
         raise DataError(
             f"--client: column {client!r} is empty in {empty} rows; name the client in each, or remove them"
         )
-    held: dict[str, set[Any]] = {}
-    count: Counter[str] = Counter()
-    for who, what in zip(map(str, column.to_pylist()), table.column(label).to_pylist(), strict=True):
-        held.setdefault(who, set()).add(what)
-        count[who] += 1
-    names = own.ordered(held)
-    return {who: count[who] for who in names}, tuple(who for who in names if len(held[who]) == 1)
+    count = Counter(map(str, column.to_pylist()))
+    return {who: count[who] for who in own.ordered(count)}

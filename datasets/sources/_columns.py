@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from datasets.federation import DataError, Floats, Source
 from datasets.sources import _own_files as own
 from datasets.sources._own_files import Mask
 from datasets.sources._table_config import TableConfig
+from datasets.sources._table_roles import roles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,9 @@ def to_source(name: str, config: TableConfig, table: pa.Table, parts: list[str] 
         of = own.whose(_texts(columns.arrays[config.client]), groups, f"column {config.group!r}")
     if config.part:
         said = _texts(columns.arrays[config.part])
-    test = own.test_rows(config, y, of, said, f"column {config.part!r}" if config.part else name)
+    where = f"column {config.part!r}" if config.part else name
+    about = own.whose(_texts(columns.arrays[config.subject]), None, "") if config.subject else None
+    test = own.test_rows(config, y, of, said, where, about)
     return own.build(name, encode(config, columns, ~test), y, classes, test, of)
 
 
@@ -69,14 +71,14 @@ def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Co
     Raises:
         DataError: with everything that is wrong, one column in a line.
     """
-    roles = {config.label: "label", config.client: "client", config.group: "group", config.part: "part"}
+    role_of = {column: role for role, column in roles(config).items() if column}
     arrays: dict[str, Any] = {}
     kinds: dict[str, str] = {}
     found: list[str] = []
     for name in table.column_names:
-        role = roles.get(name, "")
+        role = role_of.get(name, "")
         try:
-            array, kind = _simple(name, table[name])
+            array, kind = simple(name, table[name])
             if not role:
                 array, kind = _feature(config, name, array, kind)
             _complete(name, array, may_miss=not role and config.missing == "impute")
@@ -90,8 +92,12 @@ def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Co
     return Columns(arrays, kinds, parts)
 
 
-def _simple(name: str, column: pa.ChunkedArray) -> tuple[Any, str]:
-    """Return a column as one array of numbers, truth values or texts, NaN as null, and which of the three it is."""
+def simple(name: str, column: pa.ChunkedArray) -> tuple[Any, str]:
+    """Return a column as one array of numbers, truth values or texts, NaN as null, and which of the three it is.
+
+    Raises:
+        DataError: it holds none of them, or no value, or an infinite number.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -146,9 +152,8 @@ def _feature(config: TableConfig, name: str, array: Any, kind: str) -> tuple[Any
 
 def _refuse_mixture(name: str, array: Any) -> None:
     """Raise DataError for a column in which some texts are numbers and others are not."""
-    values = array.unique().to_pylist()
-    numbers = {one for one in values if one is not None and _is_number(one)}
-    if not numbers or len(numbers) == sum(one is not None for one in values):
+    numbers = numbers_among_texts(array)
+    if not numbers:
         return
     cells = array.to_pylist()
     kinds = [None if one is None else one in numbers for one in cells]
@@ -162,13 +167,24 @@ def _refuse_mixture(name: str, array: Any) -> None:
     )
 
 
+def numbers_among_texts(array: Any) -> set[str]:
+    """Return the distinct texts that are numbers where others are not; empty if all of them are, or none."""
+    values = [one for one in array.unique().to_pylist() if one is not None]
+    numbers = {one for one in values if _is_number(one)}
+    return numbers if len(numbers) < len(values) else set()
+
+
 def _complete(name: str, array: Any, may_miss: bool) -> None:
     if array.null_count and not may_miss:
         from pyarrow import compute as pc
 
-        count = f"{array.null_count} of {len(array)} values are" if array.null_count > 1 else "a value is"
-        remedy = "write missing: impute, correct it, or leave the column out (data.drop)"
-        raise _unfit(name, f"{count} missing, first in row {_first(pc.is_null(array))}; {remedy}")
+        row = f"row {_first(pc.is_null(array))}"
+        what = (
+            f"{array.null_count} missing values, first in {row}"
+            if array.null_count > 1
+            else f"a missing value in {row}"
+        )
+        raise _unfit(name, f"has {what}; write missing: impute, correct it, or leave the column out (data.drop)")
 
 
 def distinct(config: TableConfig, columns: Columns) -> Columns:
@@ -181,31 +197,43 @@ def distinct(config: TableConfig, columns: Columns) -> Columns:
         return columns
     import pyarrow as pa
 
-    compared = [*columns.kinds, config.label]
-    table = pa.table({**{name: columns.arrays[name] for name in compared}, "\0row": np.arange(len(columns))})
-    firsts = table.group_by(compared, use_threads=False).aggregate([("\0row", "min")])["\0row_min"].to_numpy()
-    if len(firsts) == len(columns):
+    kept, pair = firsts({name: columns.arrays[name] for name in (*columns.kinds, config.label)})
+    if pair is None:
         return columns
-    kept = np.zeros(len(columns), np.bool_)
-    kept[firsts] = True
     if config.duplicates == "refuse":
-        other = int(np.flatnonzero(~kept)[0])
-        one = _first_equal(columns, compared, other)
-        raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {one}", f"row {other + 1}")
+        raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {pair[0]}", f"row {pair[1]}")
     rows = np.flatnonzero(kept)
     parts = None if columns.parts is None else [columns.parts[row] for row in rows]
     return Columns({name: array.take(pa.array(rows)) for name, array in columns.arrays.items()}, columns.kinds, parts)
 
 
-def _first_equal(columns: Columns, names: Sequence[str], row: int) -> int:
-    """Return the first row, counted from 1, that equals ``row`` (from 0) in the columns ``names``."""
+def firsts(arrays: dict[str, Any]) -> tuple[Mask, tuple[int, int] | None]:
+    """Return which rows repeat no earlier one in ``arrays``, [n], and the first two equal rows, counted from 1.
+
+    Args:
+        arrays: columns by name, each one Arrow array; missing values are nulls, never NaN, and equal one another.
+    """
+    import pyarrow as pa
+
+    count = len(next(iter(arrays.values())))
+    numbered = pa.table({**arrays, "\0row": np.arange(count)})
+    grouped = numbered.group_by(list(arrays), use_threads=False).aggregate([("\0row", "min")])
+    kept = np.zeros(count, np.bool_)
+    kept[grouped["\0row_min"].to_numpy()] = True
+    if kept.all():
+        return kept, None
+    other = int(np.flatnonzero(~kept)[0])
+    return kept, (_first_equal(arrays, other), other + 1)
+
+
+def _first_equal(arrays: dict[str, Any], row: int) -> int:
+    """Return the first row, counted from 1, that equals ``row`` (from 0) in all ``arrays``."""
     from pyarrow import compute as pc
 
-    equal = np.ones(len(columns), np.bool_)
-    for name in names:
-        array = columns.arrays[name]
+    equal = np.array(True)
+    for array in arrays.values():
         same = pc.equal(array, array[row]) if array[row].is_valid else pc.is_null(array)
-        equal &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+        equal = equal & pc.fill_null(same, False).to_numpy(zero_copy_only=False)
     return int(np.flatnonzero(equal)[0]) + 1
 
 
@@ -297,43 +325,3 @@ def _first(mask: Any) -> int:
 
 def _unfit(name: str, what: str) -> DataError:
     return DataError(f"data.path: column {name!r} {what}")
-
-
-def chosen(config: TableConfig, names: Sequence[str], file: str) -> list[str]:
-    """Return the columns in use, in the order of the file.
-
-    Raises:
-        DataError: a column is named that the file does not have, or one has two roles, or no feature is left.
-    """
-    listed = {"features": config.features or (), "drop": config.drop, "categories": config.categories}
-    roles = {"label": config.label, "client": config.client, "group": config.group, "part": config.part}
-    found = []
-    if not config.label:
-        found.append(f"data.label: is missing; it is the column with the class. {_offered(names, file)}")
-    for key, wanted in [*((key, (one,)) for key, one in roles.items() if one), *listed.items()]:
-        for name in wanted:
-            if name not in names:
-                found.append(
-                    f"data.{key}: {file} has no column {name!r}{own.nearest(name, names) or '. ' + _offered(names, file)}"
-                )
-    if config.group and not config.client:
-        found.append("data.group: is the group of a client; name the column with the clients in data.client")
-    taken = [one for one in roles.values() if one]
-    found += [
-        f"data.features: {name!r} is already the label, client, group or part"
-        for name in listed["features"]
-        if name in taken
-    ]
-    if len(set(taken)) < len(taken):
-        found.append("data.label: label, client, group and part must be different columns")
-    left = [name for name in names if name not in taken and name not in config.drop]
-    features = [name for name in left if config.features is None or name in config.features]
-    if not features and not found:
-        found.append(f"data.features: no column of {file} is left as a feature. {_offered(names, file)}")
-    own.refuse(found)
-    return [name for name in names if name in features or name in taken]
-
-
-def _offered(names: Sequence[str], file: str) -> str:
-    more = ", ..." if len(names) > 12 else ""
-    return f"{file} has the columns {', '.join(names[:12])}{more}"

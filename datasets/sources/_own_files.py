@@ -165,7 +165,14 @@ def whose(clients: Sequence[str], groups: Sequence[str] | None, where: str) -> W
     return Whose(subjects, names, of_client, group_names)
 
 
-def test_rows(config: OwnFilesConfig, y: Ints, of: Whose | None, parts: Sequence[str] | None, where: str) -> Mask:
+def test_rows(
+    config: OwnFilesConfig,
+    y: Ints,
+    of: Whose | None,
+    parts: Sequence[str] | None,
+    where: str,
+    about: Whose | None,
+) -> Mask:
     """Return which examples are the test part, [n].
 
     Args:
@@ -174,12 +181,17 @@ def test_rows(config: OwnFilesConfig, y: Ints, of: Whose | None, parts: Sequence
         of: whose each example is; None: unknown.
         parts: [n] train or test, as the file says it; None: ``config.test_share`` is drawn, always the same.
         where: where the parts stand, such as "column 'split'".
+        about: whom each example is about: all examples of one are in one part; None: each example is on its own.
 
     Raises:
-        DataError: ``parts`` has another word, or no example of one of them; or a class has no training example.
+        DataError: ``parts`` divides a subject, or has another word, or no example of one of them; or a class has no
+            training example.
     """
     if parts is None:
-        test = stratified.part(config.test_share, y, None if of is None else of.subjects)
+        owner = None if of is None else of.subjects
+        test = (
+            stratified.part(config.test_share, y, owner) if about is None else _subjects(config, y, owner, about, where)
+        )
     else:
         words = np.array([one.strip().lower() for one in parts], object)
         wrong = np.flatnonzero((words != "train") & (words != "test"))
@@ -188,6 +200,8 @@ def test_rows(config: OwnFilesConfig, y: Ints, of: Whose | None, parts: Sequence
                 f"data.part: {where} has {parts[int(wrong[0])]!r} in row {wrong[0] + 1}; train and test are allowed"
             )
         test = (words == "test").astype(np.bool_)
+        if about is not None:
+            _refuse_divided(test, about, where)
     for part, rows in zip(PARTS, (~test, test), strict=True):
         if not rows.any():
             raise DataError(f"data.part: {where} has no {part} example")
@@ -199,6 +213,27 @@ def test_rows(config: OwnFilesConfig, y: Ints, of: Whose | None, parts: Sequence
             "part; leave the class out, or get more of it"
         )
     return test
+
+
+def _subjects(config: OwnFilesConfig, y: Ints, owner: Ints | None, about: Whose, where: str) -> Mask:
+    """Draw subjects, by their commonest class and the client of their first example, and return their examples, [n]."""
+    if len(about.names) < 2:
+        raise DataError(f"data.subject: {where} has one subject alone; two are needed at least, one for each part")
+    counts = np.zeros((len(about.names), int(y.max()) + 1), np.int64)
+    np.add.at(counts, (about.subjects, y), 1)
+    first = np.unique(about.subjects, return_index=True)[1]
+    chosen = stratified.part(config.test_share, counts.argmax(axis=1), None if owner is None else owner[first])
+    test: Mask = chosen[about.subjects]
+    return test
+
+
+def _refuse_divided(test: Mask, about: Whose, where: str) -> None:
+    """Raise DataError if the examples of a subject are in both parts."""
+    both = np.intersect1d(about.subjects[test], about.subjects[~test])
+    if both.size:
+        raise DataError(
+            f"data.part: {where} has the rows of {about.names[both[0]]!r} (of data.subject) in both parts, train and test"
+        )
 
 
 def distinct_rows(config: OwnFilesConfig, x: NDArray[Any], y: Ints, called: Sequence[str] | None = None) -> Mask:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from datasets.components import ADDED_LATER
 from datasets.source_configs import OwnFilesConfig
 
 
@@ -24,6 +25,11 @@ class TableConfig(OwnFilesConfig):
     client: str | None = Field(None, description="column that says whose example a row is, for the split natural")
     group: str | None = Field(None, description="column with the client's group, the same in all rows of a client")
     part: str | None = Field(None, description="column that says train or test; null: test_share is drawn")
+    subject: str | None = Field(
+        None,
+        description="column with whom or what a row is about: rows of one are never divided between training and test part",
+        json_schema_extra=ADDED_LATER,
+    )
     features: Names | None = Field(None, description="columns that the model sees; null: all others but those of drop")
     drop: Names = Field((), description="columns that are left out, such as a number or a name of the row")
     categories: Names = Field((), description="columns of numbers that are categories, such as codes")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
-NULLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
+NULLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "?")  # not "None", which is an answer of its own
 SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 
 
@@ -65,6 +65,14 @@ class TableFile:
         if not len(whole):
             raise DataError(f"data.path: {self.path} has no row")
         return whole, parts
+
+    def spellings(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return how the missing values of ``columns`` are written, by column; empty cells and other formats: nothing."""
+        if not columns or not self._is_csv:
+            return {}
+        table = self._guarded(lambda: self._csv(list(columns), list(columns), nulls=()))
+        found = {name: set(table[name].unique().to_pylist()) for name in columns}
+        return {name: tuple(word for word in NULLS if word and word in found[name]) for name in columns}
 
     def _guarded(self, read: Any) -> Any:
         """Return what ``read`` returns, with the errors of files, JSON and pyarrow as DataError."""
@@ -124,7 +132,7 @@ class TableFile:
             return [("", pq.read_table(self.path, columns=columns, memory_map=True))]
         return [(part, table.select(columns)) for part, table in self._arrow_tables()]
 
-    def _csv(self, columns: list[str], texts: list[str]) -> pa.Table:
+    def _csv(self, columns: list[str], texts: list[str], nulls: Sequence[str] = NULLS) -> pa.Table:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -135,7 +143,7 @@ class TableFile:
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=columns,
                 column_types={name: pa.string() for name in texts},
-                null_values=list(NULLS),
+                null_values=list(nulls),
                 strings_can_be_null=True,
             ),
         )

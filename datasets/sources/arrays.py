@@ -80,7 +80,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         of = own.whose(_texts(plain["client"]), groups, f"array {config.group!r}")
     if config.part:
         said = [{"0": "train", "1": "test"}.get(one, one) for one in _texts(plain["part"])]
-    test = own.test_rows(config, y, of, said, f"array {config.part!r}" if config.part else path.name)
+    test = own.test_rows(config, y, of, said, f"array {config.part!r}" if config.part else path.name, None)
     return own.build(path.name, x, y, classes, test, of, config.standardize)
 
 
@@ -189,7 +189,19 @@ def _flat(found: dict[str, NDArray[Any]], field: str, fields: dict[str, str | No
             f"data.{field}: array {fields[field]!r} is {array.dtype} {list(array.shape)}; whole numbers or texts [n] are "
             f"needed{hint}"
         )
-    return np.array([_text(one) for one in array], object) if array.dtype.kind in "US" else array
+    if array.dtype.kind == "f" and field not in ("y", "part") and np.isnan(array).any():
+        row = int(np.flatnonzero(np.isnan(array))[0])
+        raise DataError(
+            f"data.{field}: array {fields[field]!r} has nan in row {row + 1}; name the {field} of each example"
+        )
+    if array.dtype.kind not in "US":
+        return array
+    try:
+        return np.array([_text(one) for one in array], object)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"data.{field}: array {fields[field]!r} holds bytes that are no UTF-8 ({error.object!r}); store them as texts"
+        ) from error
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ has that layout. Instead of a layout with clients, a CSV may say whose each imag
 
 Images are decoded once in each process that loads the data (not in each round or client), to uint8 [n, channels, height,
 width], which is held in memory once; for the ones that do not fit, set ``size``. All must have one size unless ``size`` is
-set. Equal images are refused by name.
+set. Equal images are refused by name. Hidden files and folders (.ipynb_checkpoints) are not read.
 """
 
 from __future__ import annotations
@@ -99,16 +99,15 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         groups = [groups[row] for row in kept] if groups else None
     of = own.whose(clients, groups, f"{config.clients_file}") if all(clients) else None
     said = [one.part for one in images] if images[0].part else None
-    return own.build(
-        folder.name, x, y, classes, own.test_rows(config, y, of, said, str(folder)), of, config.standardize
-    )
+    test = own.test_rows(config, y, of, said, str(folder), None)
+    return own.build(folder.name, x, y, classes, test, of, config.standardize)
 
 
 def listed(config: Config, folder: Path) -> list[Found]:
     """Return the images in ``folder``, in the order of their names. Raises DataError if it has another layout."""
     if not folder.is_dir():
         raise DataError(f"data.path: {folder} is no folder; an image folder has a sub-folder for each class")
-    parts = {one.name for one in _folders(folder)}
+    parts = {one.name for one in folders(folder)}
     if "train" in parts and parts != set(own.PARTS):
         others = ", ".join(sorted(parts - {"train"})) or "no other"
         raise DataError(
@@ -119,7 +118,7 @@ def listed(config: Config, folder: Path) -> list[Found]:
     for part in own.PARTS if "train" in parts else ("",):
         for place, labels in _at_depth(folder / part, depth):
             named = dict(zip(config.layout.split("/"), labels, strict=True))
-            files = sorted(one for one in place.rglob("*") if one.suffix.lower() in SUFFIXES and one.is_file())
+            files = sorted(one for one in place.rglob("*") if one.suffix.lower() in SUFFIXES and _seen(one, place))
             images += [Found(one, part, named["class"], named.get("client", "")) for one in files]
     if not images:
         wanted = "/".join(f"{word.upper()}" for word in config.layout.split("/"))
@@ -129,15 +128,21 @@ def listed(config: Config, folder: Path) -> list[Found]:
     return images
 
 
-def _folders(folder: Path) -> list[Path]:
+def folders(folder: Path) -> list[Path]:
+    """Return the folders in ``folder`` that are not hidden, in the order of their names."""
     return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+
+
+def _seen(file: Path, place: Path) -> bool:
+    """Whether ``file`` is a file, neither hidden nor in a hidden folder below ``place`` (.ipynb_checkpoints)."""
+    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(place).parts)
 
 
 def _at_depth(folder: Path, depth: int) -> list[tuple[Path, tuple[str, ...]]]:
     """Return the folders that lie ``depth`` below ``folder``, each with the names on the way to it."""
     found: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
     for _ in range(depth):
-        found = [(inner, (*names, inner.name)) for outer, names in found for inner in _folders(outer)]
+        found = [(inner, (*names, inner.name)) for outer, names in found for inner in folders(outer)]
     return found
 
 
@@ -205,7 +210,8 @@ def _named_clients(path: Path, names: Sequence[str]) -> tuple[list[str], list[st
     if not {"file", "client"} <= set(columns):
         raise DataError(f"data.clients_file: {path} has the columns {', '.join(columns)}; file and client are needed")
     by_file = {row["file"]: row for row in rows}
-    unknown = [name for name in by_file if name not in set(names)]
+    there = set(names)
+    unknown = [name for name in by_file if name not in there]
     if unknown:
         raise DataError(f"data.clients_file: there is no image {unknown[0]!r}{own.nearest(unknown[0], names)}")
     missing = [name for name in names if not by_file.get(name, {}).get("client")]

@@ -7,6 +7,7 @@
       client: hospital          optional: whose row it is, for the split natural
       group: country            optional: the group of the client
       part: split               optional: train or test; otherwise test_share is drawn, stratified by client and label
+      subject: patient          optional: whom a row is about; test_share is then a share of the subjects
 
 The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a folder that ``save_to_disk`` wrote (of a
 ``DatasetDict``, the data sets ``train`` and ``test`` are read). All other columns are features:
@@ -17,9 +18,11 @@ The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a fold
   alphabetical order (a value that only the test part has is zero in all of them);
 * dates, lists and anything else are refused, as are infinite numbers, and texts among numbers.
 
-Missing values (empty, NA, NaN, null or ? in a CSV) are refused, or imputed by median or most frequent value of the
-training part. Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the
-columns that they are made of (Parquet and Arrow files are mapped), until the examples are partitioned.
+Missing values (in a CSV: empty, NA, N/A, #N/A, NaN, nan, null, NULL or ?) are refused, or imputed by median or most
+frequent value of the training part. "None" is a text like any other.
+
+Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the columns that
+they are made of (Parquet and Arrow files are mapped), until the examples are partitioned.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from datasets.sources import _columns
 from datasets.sources import _own_files as own
 from datasets.sources._table_config import TableConfig
 from datasets.sources._table_files import TableFile
+from datasets.sources._table_roles import chosen
 
 LABEL = "own table"
 BESIDE_SWEEP = True
@@ -53,7 +57,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     """
     path = own.place(config, root)
     file = TableFile(path, config.delimiter, config.columns)
-    columns = _columns.chosen(config, file.names(), path.name)
-    texts = [name for name in (config.client, config.group, config.part, *config.categories) if name in columns]
+    columns = chosen(config, file.names(), path.name)
+    named = (config.client, config.group, config.part, config.subject, *config.categories)
+    texts = [name for name in named if name in columns]
     table, parts = file.read(columns, [name for name in texts if name])
     return _columns.to_source(path.name, config, table, parts)

@@ -13,7 +13,8 @@ The sizes ``data.shadow_size``, ``test_size``, ``nonmember_size`` and ``validati
 clients, and each client gives in proportion to what it has; null means half of every client's own. Groups are those of the
 group column, else there is one.
 
-A client is refused by name, before anything starts, if it has too few examples or examples of one class alone.
+A client is refused by name, before anything starts, if it has too few examples or examples of one class alone. With
+``too_few: leave_out``, a client that its share of the shadow set would leave with too few is left out, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets.components import Config as SlotConfig
@@ -54,7 +56,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
             "data.split.name: natural needs data that say whose each example is (data.client of a table or of arrays, "
             f"a layout of image_folder with clients); {source.name} does not"
         ]
-    found, able = _unfit(config, source)
+    found, able = _unfit(config, data_config, source)
     if not found and data_config.clients > len(able):
         found.append(_too_many(data_config, source, able))
     if not found and data_config.clients == len(able):
@@ -72,7 +74,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         DataError: a drawn client is too small to give its share to the shadow set or for validation.
     """
     assert source.subjects is not None and isinstance(data_config, SharedTestConfig)
-    _, able = _unfit(config, source)
+    _, able = _unfit(config, data_config, source)
     who, *of_subject = rng_for("partition").spawn(1 + len(source.subject_names))
     chosen = np.sort(who.permutation(able)[: data_config.clients])
     quotas = _quotas(config, data_config, source, chosen)
@@ -98,10 +100,11 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     return ungrouped_federation(source, assigned, groups, tuple(source.group_names[group] for group in present), names)
 
 
-def _unfit(config: Config, source: Source) -> tuple[list[str], Ints]:
+def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:
     """Return what is wrong with clients of the data, in sentences, and the clients that have enough examples."""
     train, test = _sizes(source)
-    small = (train < config.min_examples) | (test < 1)
+    given = data_config.shadow_size if config.too_few == "leave_out" else 0
+    small = too_small(config.min_examples, given, data_config.clients, train, test)
     found = []
     if small.any() and config.too_few == "refuse":
         first = int(np.flatnonzero(small)[0])
@@ -121,6 +124,35 @@ def _unfit(config: Config, source: Source) -> tuple[list[str], Ints]:
                 "whose an example is; write one_class: keep if that is meant"
             )
     return found, able
+
+
+def too_small(least: int, shadow: int, drawn: int, train: Ints, test: Ints) -> NDArray[np.bool_]:
+    """Return which clients have too few examples, [clients].
+
+    Those have that train on fewer than ``least`` or test on none, and those that would be left with fewer than ``least`` by
+    their share of the shadow set, if the smallest clients were drawn. If too few clients remain, the latter are not too
+    small: the shadow set is too large.
+
+    Args:
+        least: training examples that every client must have.
+        shadow: the examples of the shadow set; 0 to look at ``train`` and ``test`` alone.
+        drawn: how many clients are drawn.
+        train: [clients] examples in the training part.
+        test: [clients] examples in the test part.
+
+    >>> too_small(3, 4, 2, np.array([3, 4, 5, 6, 30]), np.ones(5)).tolist()
+    [True, True, False, False, False]
+    """
+    small: NDArray[np.bool_] = (train < least) | (test < 1)
+    able = np.flatnonzero(~small)
+    able = able[np.argsort(train[able], kind="stable")]
+    sums = np.concatenate([[0], np.cumsum(train[able])])
+    starts = np.arange(max(0, len(able) - drawn + 1))  # leave out so many of the smallest
+    pools = sums[starts + drawn] - sums[starts]
+    fits = np.flatnonzero(train[able[starts]] - np.ceil(shadow * train[able[starts]] / pools) >= least)
+    if fits.size:
+        small[able[: fits[0]]] = True
+    return small
 
 
 def _sizes(source: Source) -> tuple[Ints, Ints]:

@@ -13,11 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from datasets.look import Look
+from datasets.look_division import TEST_SHARE
+from datasets.splits.natural import too_small
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.yaml_reader import read
 
 FEWEST_EXAMPLES = 60  # with fewer, no client has enough to train on once tests and shadow set are taken away
-FEWEST_OF_A_CLIENT = 10
-TEST_SHARE = 0.3
+FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
+FEWEST_OF_A_CLIENT = 5  # to train on, once test part and shadow set are taken away
 SHADOW_SHARE = 0.25  # of the training part
 EACH = 30  # examples of a client, at least, where they are dealt
 MOST_CLIENTS = 20
@@ -38,7 +44,7 @@ class Sizes:
         shadow: examples of the shadow set.
         tests: the most examples of the test part that measure accuracy, and as many non-members; None for a half each.
         smallest: about how many examples the smallest client trains on.
-        small: the clients of the data that are too small, with fewer than `FEWEST_OF_A_CLIENT` examples.
+        small: the clients of the data that the split leaves out, as they would train on fewer than `FEWEST_OF_A_CLIENT`.
     """
 
     clients: int
@@ -50,15 +56,22 @@ class Sizes:
 
 
 def sizes(look: Look) -> Sizes:
-    """Divide the examples that were found.
+    """Divide the examples that were found, of which ``look.division`` says what the source makes of them.
 
     Raises:
         ValueError: there are too few, or too few clients; the text is a sentence.
     """
+    train, tests = (sum(part.values()) for part in (look.division.train, look.division.test))
+    _enough(train + tests)
+    if train < FEWEST_TO_TRAIN_ON or tests < FEWEST_TO_TEST_ON:
+        raise ValueError(
+            f"the training part has {train} examples and the test part {tests}; at least {FEWEST_TO_TRAIN_ON} and "
+            f"{FEWEST_TO_TEST_ON} are needed"
+        )
     if look.clients:
         return _of_clients(look)
-    total = _enough(look.examples)
-    tests, shadow, left = _shares(total)
+    shadow = _shadow(train)
+    left = train - shadow
     clients = min(MOST_CLIENTS, max(2, left // EACH))
     each = MOST_EACH if left > clients * MOST_EACH else None
     most = MOST_TESTS if tests > 2 * MOST_TESTS else None
@@ -67,48 +80,49 @@ def sizes(look: Look) -> Sizes:
 
 def _of_clients(look: Look) -> Sizes:
     """Divide the examples of as many clients as take minutes, not counting those that have too few."""
-    small = tuple(name for name, count in look.clients.items() if count < FEWEST_OF_A_CLIENT)
-    enough = [count for name, count in look.clients.items() if name not in small]
-    if len(enough) < 2:
+    names = list(look.division.train)
+    train, test = (np.array([part[name] for name in names]) for part in (look.division.train, look.division.test))
+    enough = (train - np.ceil(SHADOW_SHARE * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
+    if enough.sum() < 2:
         raise ValueError(
-            f"{len(enough)} of {len(look.clients)} clients have {FEWEST_OF_A_CLIENT} examples or more; two such clients "
-            "are needed at least. Without --client the examples are dealt to clients"
+            f"{enough.sum()} of {len(names)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
+            "and shadow set are taken away; two such clients are needed at least. Without --client the examples are dealt "
+            "to clients"
         )
-    clients = min(MOST_CLIENTS, len(enough))
-    total = _enough(round(sum(enough) * clients / len(enough) * look.examples / sum(look.clients.values())))
-    _, shadow, left = _shares(total)
-    each = MOST_EACH if max(enough) * left / total > MOST_EACH else None
-    smallest = int(min(enough) * left / total)
-    return Sizes(clients, each, shadow, None, min(smallest, MOST_EACH), small)
+    clients = min(MOST_CLIENTS, int(enough.sum()))
+    _enough(round((train + test)[enough].mean() * clients))
+    shadow = _shadow(int(np.sort(train[enough])[:clients].sum()))  # whichever clients are drawn, they can give so many
+    small = too_small(FEWEST_OF_A_CLIENT, shadow, clients, train, test)
+    left = train[~small] - np.ceil(shadow * train[~small] / np.sort(train[~small])[:clients].sum())
+    each = MOST_EACH if left.max() > MOST_EACH else None
+    left_out = tuple(names[client] for client in np.flatnonzero(small))
+    return Sizes(clients, each, shadow, None, min(int(left.min()), MOST_EACH), left_out)
 
 
-def _enough(total: int) -> int:
-    """``total`` if so many examples can be divided; raises ValueError where they cannot."""
+def _enough(total: int) -> None:
+    """Raise ValueError if so few examples cannot be divided."""
     if total < FEWEST_EXAMPLES:
         raise ValueError(
             f"{total} different examples (repeated ones count once) are too few: clients, test set, non-members and "
             f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
         )
-    return total
 
 
-def _shares(total: int) -> tuple[int, int, int]:
-    """The examples of the test part, of the shadow set, and those left for the clients."""
-    tests = round(TEST_SHARE * total)
-    shadow = min(round(SHADOW_SHARE * (total - tests)), MOST_CLIENTS * MOST_EACH)
-    return tests, shadow, total - tests - shadow
+def _shadow(train: int) -> int:
+    """The examples of the shadow set, of so many training examples."""
+    return min(int(SHADOW_SHARE * train), MOST_CLIENTS * MOST_EACH)
 
 
 def new_sweep(look: Look, path: str, name: str) -> str:
     """The text of a sweep file.
 
     Args:
-        look: what the data hold.
+        look: what the data hold, and what `datasets.look.divided` found out.
         path: where they are, relative to the folder of the sweep file.
         name: a name for the sweep; characters that its results folder cannot have are replaced.
 
     Raises:
-        ValueError: the data are too few; the text is a sentence.
+        ValueError: the data are too few, or the text does not say what was meant; the message is a sentence.
     """
     chosen = sizes(look)
     images = len(look.shape) == 3
@@ -117,7 +131,7 @@ def new_sweep(look: Look, path: str, name: str) -> str:
     lines = [
         f"# {name}: who is exposed to which attack, with plain training and with DP-SGD?",
         "#",
-        *(f"# {line}" for sentence in look.found for line in textwrap.wrap(sentence, WIDEST - 2)),
+        *(f"# {line}" for sentence in look.found for line in textwrap.wrap(printable(sentence), WIDEST - 2)),
         "#",
         f"# fedpriv run FILE --dry-run shows what would run; fedpriv list {look.source} explains the fields of data, and",
         "# docs/own_data.md where test set, non-members and shadow set come from.",
@@ -130,7 +144,49 @@ def new_sweep(look: Look, path: str, name: str) -> str:
         *_attacks(look, chosen, rounds),
         *SWEEP,
     ]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    _refuse_surprises(text, look, path)
+    return text
+
+
+def printable(text: str) -> str:
+    r"""The text with an escape for every character that is not printable; some of them end a comment of YAML.
+
+    >>> printable("a\u2028b: c")
+    'a\\u2028b: c'
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _refuse_surprises(text: str, look: Look, path: str) -> None:
+    """Raise ValueError unless a reader of YAML finds in ``text`` the sections that were meant, and the names in the data.
+
+    Names of columns, classes and clients come from a file that somebody else may have written. None of them may become
+    a key of the sweep: ``code`` would run a program.
+    """
+    meant = {"name": look.source, "path": path, **look.fields}
+    try:
+        tree = read(text, "new").value
+        data = tree["base"]["data"]
+        sections = tuple(tree) == TOP and tuple(tree["base"]) == BASE and set(data) <= {*meant, *DIVIDED}
+        surprising = not sections or any(data[field] != value for field, value in meant.items())
+    except (ConfigError, KeyError, TypeError):
+        surprising = True
+    if surprising:
+        raise ValueError("a name in the data cannot be written into a sweep file; rename columns, classes and clients")
+
+
+TOP = ("name", "base", "sweep", "resources")
+BASE = ("rounds", "data", "model", "training", "attacks")
+DIVIDED = (
+    "test_share",
+    "test_size",
+    "nonmember_size",
+    "shadow_size",
+    "clients",
+    "examples_per_client",
+    "split",
+)  # of data
 
 
 SWEEP = (
@@ -176,9 +232,9 @@ def _split(look: Look, chosen: Sizes) -> list[str]:
         return [_line(split, "smaller alpha: clients differ more in their classes")]
     fields, remarks = ["name: natural"], []
     if chosen.small:
-        fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT // 2}"]
+        fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
         remarks.append(f"too small: {_some(chosen.small)}")
-    if alone := [name for name in look.one_class if name not in chosen.small]:
+    if alone := [name for name in look.division.one_class if name not in chosen.small]:
         fields.append("one_class: keep")
         remarks.append(f"of one class, so that the label tells whose an example is: {_some(alone)}")
     if not remarks:
@@ -231,6 +287,7 @@ def _line(text: str, remark: str) -> str:
     """A line with a comment, beside it where there is room, else above it."""
     if not remark:
         return text
+    remark = printable(remark)
     if len(text) <= BESIDE and BESIDE + len(remark) < WIDEST:
         return f"{text:<{BESIDE}} # {remark}"
     indent = " " * (len(text) - len(text.lstrip()))
@@ -247,7 +304,12 @@ def _yaml(value: Any) -> str:
         return value
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else _escape(one) for one in json.dumps(value, ensure_ascii=False))
+
+
+def _escape(one: str) -> str:
+    """The escape of a character in a quoted text of YAML."""
+    return f"\\u{ord(one):04x}" if ord(one) < 0x10000 else f"\\U{ord(one):08x}"
 
 
 WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan")  # no texts to every reader of YAML

@@ -32,6 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client", metavar="COLUMN", help="the column that says whose it is (default: they are dealt)")
     parser.add_argument("--group", metavar="COLUMN", help="the column with the client's group")
     parser.add_argument(
+        "--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient"
+    )
+    parser.add_argument(
         "--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for"
     )
     parser.add_argument("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
@@ -41,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Write the sweep file; return the exit code. Raises ConfigError, and then nothing was written."""
     from datasets.federation import DataError
-    from datasets.look import look
+    from datasets.look import divided, look
     from orchestrator.config.errors import ConfigError, ConfigProblem
     from orchestrator.config.new_sweep import new_sweep
 
@@ -50,7 +53,8 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError([ConfigProblem(problem, file="--output")])
     source: Path = options.file.expanduser()
     try:
-        found = look(source, options.label, options.client, options.group, options.layout)
+        found = look(source, options.label, options.client, options.group, options.layout, options.subject)
+        found = divided(found, source)
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
         text = new_sweep(found, relative, source.resolve().stem)
     except (DataError, ValueError) as error:
@@ -67,7 +71,9 @@ def _problem(sentence: str) -> ConfigProblem:
     place, colon, rest = sentence.partition(": ")
     if not colon or " " in place or not place.startswith(("--", "data.")):
         return ConfigProblem(sentence, file="new")
-    return ConfigProblem(rest, file=place if place.startswith("--") else "new")
+    if place.startswith("--"):
+        return ConfigProblem(rest, file=place)
+    return ConfigProblem(rest, () if place == "data.path" else ("base", *place.split(".")), "new")
 
 
 def _unwritable(output: Path, force: bool) -> str:
@@ -104,8 +110,10 @@ def _write(text: str, output: Path) -> Sweep:
 
 
 def _say(found: Look, sweep: Sweep, output: Path) -> None:
+    from orchestrator.config.new_sweep import printable
+
     run = sweep.runs[0]
-    print("\n".join(found.found))
+    print("\n".join(map(printable, found.found)))
     print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
     print(f"      fedpriv run {output}             runs it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,20 @@ def test_what_is_unfit_is_refused(tmp_path: Path) -> None:
     assert "the image dog/0.png cannot be read" in refused(tmp_path)
     Image.fromarray(np.zeros((3, 2), np.uint16)).save(tmp_path / "pets/dog/0.png")
     assert "it has more than 8 bits in a pixel" in refused(tmp_path)
+
+
+def test_hidden_files_and_folders_are_not_read(tmp_path: Path) -> None:
+    folder(tmp_path, [*PLAIN, "cat/.ipynb_checkpoints/0.png", "cat/._0.png", ".ipynb_checkpoints/0.png"])
+    assert len(read(tmp_path)) == 10
+
+
+def test_the_images_of_a_file_of_clients_are_looked_up_once(tmp_path: Path) -> None:
+    names = [f"cat/{i}.png" for i in range(20_000)]
+    (tmp_path / "who.csv").write_text("\n".join(["file,client", *(f"{name},anna" for name in names)]))
+    begin = time.process_time()
+    clients, groups = image_folder._named_clients(tmp_path / "who.csv", names)
+    assert clients == ["anna"] * 20_000 and groups is None
+    assert time.process_time() - begin < 2  # building the set for each name takes a quarter of a minute
 
 
 def test_a_single_class_is_refused(tmp_path: Path) -> None:

@@ -48,6 +48,38 @@ def numbers(examples: Examples) -> list[int]:
     return examples.x.ravel().astype(int).tolist()
 
 
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 60), min_size=4, max_size=4),
+    st.integers(2, 4),
+    st.integers(0, 30),
+    st.integers(0, 20),
+)
+def test_whoever_is_drawn_can_give_its_share_if_small_clients_are_left_out(
+    train: list[int], clients: int, shadow: int, seed: int
+) -> None:
+    given, config = source(tuple(train)), data(clients=clients, shadow_size=shadow)
+    chosen = natural.Config(too_few="leave_out", min_examples=4, one_class="keep")
+    small = natural.too_small(4, shadow, clients, np.array(train), np.array(TEST))
+    if natural.shortages(chosen, config, given) or (~small).sum() < clients:
+        return
+    able = np.sort(np.array(train)[~small])
+    if able[0] - np.ceil(shadow * able[0] / able[:clients].sum()) < 4:
+        return  # no client can be left out: the shadow set is too large, whoever is drawn
+    federation = natural.partition(chosen, config, given, streams(seed))
+    assert federation.clients == clients and federation.sizes.min() >= 4
+
+
+def test_a_client_that_cannot_give_its_share_is_left_out_and_otherwise_refused() -> None:
+    given, config = source((5, 20, 30, 40)), data(clients=3, shadow_size=24)
+    chosen = natural.Config(too_few="leave_out", min_examples=4, one_class="keep")
+    for seed in range(10):
+        assert natural.partition(chosen, config, given, streams(seed)).sizes.tolist() == [15, 22, 29]
+    assert natural.shortages(
+        natural.Config(too_few="leave_out", min_examples=4), data(clients=4, shadow_size=60), given
+    )
+
+
 def test_every_client_has_its_own_examples_and_gives_its_share_to_the_shadow_set() -> None:
     given = source()
     assert given.subjects is not None

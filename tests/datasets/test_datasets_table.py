@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from datasets.federation import DataError, Source
 from datasets.sources import table
+from datasets.sources._table_files import NULLS
+from tests.support.pages import page
 
 # Training rows 1 to 4, test rows 5 and 6.
 SMALL = """id,age,sex,smokes,who,part,sick
@@ -69,11 +72,24 @@ def test_a_constant_column_becomes_zero(tmp_path: Path) -> None:
 
 def test_missing_values_are_imputed_from_the_training_part_if_asked(tmp_path: Path) -> None:
     text = SMALL.replace("p4,40,m", "p4,,m").replace("p2,20,f", "p2,20,?")
-    assert "column 'age' a value is missing, first in row 4" in refused(tmp_path, text)
-    assert "column 'sex' a value is missing, first in row 2" in refused(tmp_path, text)
+    assert "column 'age' has a missing value in row 4" in refused(tmp_path, text)
+    assert "column 'sex' has a missing value in row 2" in refused(tmp_path, text)
     source = read(tmp_path, text, missing="impute", standardize=False)
     assert source.train.x[:, 0].tolist() == [10, 20, 30, 20]
     assert source.train.x[1, 1:].tolist() == [1, 0]  # m, the most frequent of the training part, which has no f
+
+
+def test_none_is_a_category_and_no_missing_value(tmp_path: Path) -> None:
+    text = SMALL.replace(",f,", ",None,")
+    assert read(tmp_path, text).train.x[:, 1:3].tolist() == [[0, 1], [1, 0], [0, 1], [0, 1]]  # None and m
+
+
+@pytest.mark.parametrize("word", NULLS)
+def test_every_spelling_of_a_missing_value_is_in_the_documentation(tmp_path: Path, word: str) -> None:
+    assert "column 'sex' has a missing value in row 2" in refused(tmp_path, SMALL.replace("p2,20,f", f"p2,20,{word}"))
+    for text in (table.__doc__ or "", page("docs/own_data.md")):
+        said = text.split("Missing values (in a CSV: ")[1].split(")")[0]
+        assert (word or "empty") in re.split(r",\s+|\s+or\s+", said.replace("`", ""))
 
 
 def saved(folder: Path, content: pa.Table) -> None:
@@ -143,6 +159,44 @@ def test_the_drawn_test_part_has_its_share_of_every_client_and_class_and_is_alwa
     assert same(source, read(tmp_path, text, **fields))
 
 
+VISITS = "\n".join(
+    ["v,patient,who,sick", *(f"{i},p{i // 3},{'ab'[i // 3 % 2]},{(i // 3 + (i % 9 == 0)) % 2}" for i in range(180))]
+)
+
+
+@pytest.mark.parametrize("client", ["who", None])
+def test_all_rows_of_a_subject_are_in_one_part(tmp_path: Path, client: str | None) -> None:
+    rows = VISITS.replace("v,", "n,v,", 1).split("\n")
+    text = "\n".join([rows[0], *(f"{i + 0.5},{row}" for i, row in enumerate(rows[1:]))]) + "\n"
+    fields = {"part": None, "client": client, "features": ("n",), "drop": (), "standardize": False, "test_share": 0.2}
+    source = read(tmp_path, text, subject="patient", **fields)
+    train, test = ({int(n) // 3 for n in part.x[:, 0]} for part in (source.train, source.test))
+    assert not train & test and len(train | test) == 60 and len(test) == 12
+    assert source.train.x.shape[1] == 1  # the subject is no feature
+    if client:
+        assert source.subjects is not None and np.bincount(source.subjects[len(source.train) :]).tolist() == [18, 18]
+    assert same(source, read(tmp_path, text, subject="patient", **fields))
+
+
+def test_a_subject_that_the_file_divides_is_refused(tmp_path: Path) -> None:
+    text = SMALL.replace("p6,", "p1,")
+    said = "data.part: column 'part' has the rows of 'p1' (of data.subject) in both parts, train and test"
+    assert said in refused(tmp_path, text, subject="id", drop=())
+    assert len(read(tmp_path, SMALL, subject="id", drop=()).test) == 2
+    assert "data.subject: t.csv has no column 'idd'. Did you mean 'id'?" in refused(tmp_path, subject="idd")
+
+
+def test_a_single_subject_cannot_be_divided(tmp_path: Path) -> None:
+    text = SMALL.replace("p", "part").replace("partart", "part")
+    text = "\n".join([text.split("\n")[0], *(f"x,{row.split(',', 1)[1]}" for row in text.strip().split("\n")[1:])])
+    said = refused(tmp_path, text, subject="id", drop=(), part=None, features=("age",))
+    assert "data.subject: t.csv has one subject alone; two are needed at least, one for each part" in said
+
+
+def test_the_subject_left_out_changes_no_id() -> None:
+    assert "subject" in table.Config(label="a").beside_id()
+
+
 def test_the_training_parts_statistics_alone_are_used(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(tmp_path).train.x, read(tmp_path, SMALL.replace("p5,50", "p5,5e6")).train.x)
 
@@ -158,16 +212,20 @@ def test_the_training_parts_statistics_alone_are_used(tmp_path: Path) -> None:
             "has no column 'zzz'. t.csv has the columns id, age, sex, smokes, who, part, sick",
         ),
         (("", ""), {"drop": ("idd",)}, "data.drop: t.csv has no column 'idd'. Did you mean 'id'?"),
-        (("", ""), {"label": "who"}, "label, client, group and part must be different columns"),
-        (("", ""), {"features": ("age", "sick")}, "data.features: 'sick' is already the label, client, group or part"),
+        (("", ""), {"label": "who"}, "label, client, group, part and subject must be different columns"),
+        (
+            ("", ""),
+            {"features": ("age", "sick")},
+            "data.features: 'sick' is already the label, client, group, part or subj",
+        ),
         (("", ""), {"client": None, "group": "who"}, "data.group: is the group of a client"),
         (("", ""), {"label": "age", "part": None, "test_share": 0.5}, "none of them in the training part"),
         (("10,m", "10.5,m"), {"label": "age"}, "data.label: column 'age' is continuous: row 1 has 10.5"),
         (("no\n", "yes\n"), {}, "data.label: column 'sick' has one value alone, yes"),
-        (("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,"), {}, "column 'sick' a value is missing, first in row 3"),
+        (("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,"), {}, "column 'sick' has a missing value in row 3"),
         (("p3,30,", "p3,old,"), {}, "column 'age' mixes numbers and texts: '10' in row 1, 'old' in row 3 (1 like it)"),
         (("p3,30,", "p3,inf,"), {}, "data.path: column 'age' is infinite in row 3"),
-        (("p3,30,", "p3,NaN,"), {}, "data.path: column 'age' a value is missing, first in row 3"),
+        (("p3,30,", "p3,NaN,"), {}, "data.path: column 'age' has a missing value in row 3"),
         (("p3,30,", "p3,1e300,"), {"standardize": False}, "column 'age' has a number beyond 3.4e38 in row 3"),
         (
             ("p3,30,m,true,b,train", "p3,10,m,true,b,train"),

@@ -13,7 +13,7 @@ from pyarrow import feather, parquet
 from safetensors.numpy import save_file
 
 from datasets.federation import DataError
-from datasets.look import Look, look
+from datasets.look import Look, divided, look
 from datasets.look_table import look_at_table
 
 ROWS = 48
@@ -102,7 +102,7 @@ def test_repeated_rows_are_named(tmp_path):
     found = seen(path)
     assert found.fields["duplicates"] == "drop"
     assert "1 rows repeat an earlier one (rows 5 and 49 first)" in found.remarks["duplicates"]
-    assert found.examples == ROWS
+    assert divided(found, path).division.examples == ROWS
 
 
 def test_a_column_of_train_and_test_is_noticed(tmp_path):
@@ -115,8 +115,56 @@ def test_a_column_of_train_and_test_is_noticed(tmp_path):
 
 
 def test_clients_of_one_class(tmp_path):
-    assert seen(written(tmp_path, hospital=["a", "b", "b", "b"] * 12), client="hospital").one_class == ("a", "b")
-    assert seen(written(tmp_path, hospital=["a", "b", "b", "c"] * 12), client="hospital").one_class == ("a", "b", "c")
+    def alone(hospitals: list[str]) -> tuple[str, ...]:
+        path = written(tmp_path, hospital=hospitals * 12)
+        return divided(seen(path, client="hospital"), path).division.one_class
+
+    assert alone(["a", "b", "b", "b"]) == ("a", "b")
+    assert alone(["a", "b", "b", "c"]) == ("a", "b", "c")
+    assert alone(["a", "a", "b", "b"]) == ("b",)
+
+
+def test_repeated_rows_with_missing_values_are_found_as_the_source_finds_them(tmp_path):
+    rows = {"a": [0.5, np.nan, 1.5, np.nan] * 15, "b": [*range(30), *range(30)], "y": [0, 1] * 30}
+    rows["b"][31] = 1  # row 32 repeats row 2, which lacks a value
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table(rows | {"b": [float(one) for one in rows["b"]]}), path)
+    found = seen(path, label="y")
+    assert divided(found, path).division.examples == 60 - look_at_table(path, "y", None, None).repeats
+    assert look_at_table(path, "y", None, None).repeated == (2, 32)
+
+
+def test_a_column_of_codes_is_a_category_and_a_slip_is_none(tmp_path):
+    found = seen(written(tmp_path, stage=["1", "2", "3+"] * 16))
+    assert found.fields["categories"] == ["stage"]
+    assert "stage: 1, 2, 3+ are not all numbers" in found.remarks["categories"]
+    assert "categories" not in seen(written(tmp_path, stage=["1", "2"] * 23 + ["3+", "1"])).fields
+
+
+def test_the_spelling_of_what_was_taken_for_empty_is_said(tmp_path):
+    path = tmp_path / "t.csv"
+    rows = [f"{['N/A', '', 1][i % 3]},{['None', 'beer'][i % 2]},{['?', 2][i % 2]},{i % 2}" for i in range(24)]
+    path.write_text("\n".join(["a,drink,c,y", *rows]))
+    said = seen(path, label="y").remarks["missing"]
+    assert "empty cells: a 16 ('N/A' is taken for empty), c 12 ('?' is taken for empty)" in said
+    assert "drink" not in said
+
+
+def test_rows_of_a_subject(tmp_path):
+    path = written(tmp_path, patient_id=[f"p{i // 4}" for i in range(ROWS)])
+    found = look(path, "outcome", None, None, None, "patient_id")
+    assert found.fields == {"label": "outcome", "subject": "patient_id"}
+    assert divided(found, path).division.test == {"": 16}  # 4 of 12 patients
+    with pytest.raises(DataError, match=r"--subject: patients.csv has no column 'patient'. Did you mean 'patient_id'"):
+        look(path, "outcome", None, None, None, "patient")
+    with pytest.raises(DataError, match="--subject: belongs to tables"):
+        look(images(tmp_path / "pets", ["cat", "dog"]), None, None, None, None, "patient")
+
+
+def test_hidden_folders_hold_no_images(tmp_path):
+    folder = images(tmp_path / "pets", ["cat", "dog", ".ipynb_checkpoints", "cat/.ipynb_checkpoints"])
+    found = look(folder, None, None, None, None)
+    assert (found.counts, found.clients) == ({"cat": 1, "dog": 1}, {})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +173,11 @@ def test_clients_of_one_class(tmp_path):
         ({}, {"label": "outcom"}, r"--label: patients.csv has no column 'outcom'. Did you mean 'outcome'\?"),
         ({}, {"label": None}, "--label: is missing; it is the column with the class. patients.csv has the columns"),
         ({}, {"client": "hospitals"}, r"--client: .* Did you mean 'hospital'\?"),
-        ({}, {"group": "country"}, "--group: patients.csv has no column 'country'; it has the columns patient_id"),
+        (
+            {},
+            {"client": "hospital", "group": "country"},
+            "--group: patients.csv has no column 'country'; it has the columns patient_id",
+        ),
         ({}, {"label": "age"}, "--label: column 'age' is continuous: row 1 has 20.5"),
         ({}, {"label": "patient_id"}, "--label: column 'patient_id' has 48 distinct values"),
         ({"outcome": ["ill"] * ROWS}, {}, "--label: column 'outcome' has one value alone, ill"),

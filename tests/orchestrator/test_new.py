@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from PIL import Image
+from pyarrow import parquet
 
+from datasets.build import build_federation
 from orchestrator.cli import main
 from orchestrator.cluster.data_checks import data_problems
-from orchestrator.config.sweep_file import load_sweep
+from orchestrator.config.sweep_file import Sweep, load_sweep
 from tests.support.command import fedpriv
 
 
@@ -85,6 +90,11 @@ def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
         (["--label", "outcom"], "--label: patients.csv has no column 'outcom'. Did you mean 'outcome'?"),
         (["--label", "pressure"], "--label: column 'pressure' is continuous"),
         ([], "--label: is missing"),
+        (["--label", "outcome", "--group", "sex"], "--group: is the group of a client; say with --client which client"),
+        (
+            ["--label", "outcome", "--client", "hospital", "--group", "sex"],
+            "new: base.data.group: column 'sex' must be the same in all examples of a client",
+        ),
         (["--label", "outcome", "--output", "nowhere/sweep.yaml"], "--output: the folder nowhere does not exist"),
         (["--label", "outcome", "--output", "."], "--output: . is a folder"),
     ],
@@ -98,6 +108,101 @@ def test_what_is_refused_writes_nothing(patients, tmp_path, capsys, monkeypatch,
     assert "nothing was written" in shown.err
     assert "Traceback" not in shown.err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\u0085"])
+def test_a_class_does_not_choose_what_runs(patients, tmp_path, capsys, monkeypatch, sign):
+    monkeypatch.chdir(tmp_path / "work")
+    Path("evil.py").write_text("open('ran', 'w').close()\n")
+    text = patients.read_text(encoding="utf-8").replace(",ill", f",ill{sign}code: evil.py #")
+    patients.write_text(text, encoding="utf-8")
+    assert main(["new", str(patients), "--label", "outcome"]) == 0
+    assert not Path("ran").exists()
+    assert load_sweep(Path("sweep.yaml")).code == ()
+    assert not Path("ran").exists()
+    assert sign not in capsys.readouterr().out
+
+
+def made(folder: Path, source: Path, *options: str) -> Sweep:
+    """The sweep for some data, which can be partitioned with each of its seeds."""
+    output = folder / "new.yaml"
+    assert main(["new", str(source), *options, "--output", str(output), "--force"]) == 0
+    sweep = load_sweep(output)
+    for run in sweep.runs[:3]:
+        build_federation(
+            run.data, run.split, output.parent, lambda _, seed=run.seed: np.random.default_rng(seed), download=False
+        )
+    return sweep
+
+
+def test_repeated_examples_of_arrays_and_images_are_dropped(tmp_path, capsys):
+    draw = np.random.default_rng(0)
+    pixels = draw.integers(0, 255, (120, 3, 8, 8), np.uint8)
+    labels = np.arange(120) // 2 % 2
+    pixels[7], labels[7] = pixels[3], labels[3]
+    np.savez(tmp_path / "a.npz", x=pixels, y=labels)
+    for i in range(120):
+        path = tmp_path / "pets" / ("cat", "dog")[labels[i]] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[i].transpose(1, 2, 0)).save(path)
+    (tmp_path / "pets" / "cat" / ".ipynb_checkpoints").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "pets" / "cat" / ".ipynb_checkpoints" / "0.png")
+    for name in ("a.npz", "pets"):
+        assert made(tmp_path, tmp_path / name).runs[0].data.config.duplicates == "drop"
+        assert "repeated examples are dropped: 1 of 120 equal an earlier one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [100, 100, 9],
+        [100, 100, 10],
+        list(range(1, 30)),
+        [7, 8, 9, 10, 11, 12] * 8,
+        [10] * 30 + [300] * 5,
+    ],
+)
+def test_clients_of_any_size_are_kept_or_left_out_as_the_split_does(tmp_path, sizes):
+    draw = random.Random(0)
+    rows = [f"{draw.gauss(0, 1)},{draw.gauss(0, 1)},c{who},{i % 2}" for who, n in enumerate(sizes) for i in range(n)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,who,y", *rows]))
+    sweep = made(tmp_path, tmp_path / "t.csv", "--label", "y", "--client", "who")
+    assert sweep.runs[0].data.config.clients >= 2
+
+
+@pytest.mark.parametrize("share", [5, 2])
+def test_a_small_training_part_that_the_file_names(tmp_path, share):
+    draw = random.Random(0)
+    rows = [f"{draw.gauss(0, 1)},{draw.gauss(0, 1)},{'train' if i % share == 0 else 'test'}" for i in range(200)]
+    lines = ["a,b,split,y", *(f"{row},{i // share % 2}" for i, row in enumerate(rows))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    config = made(tmp_path, tmp_path / "t.csv", "--label", "y").runs[0].data.config
+    assert config.shadow_size == 200 // share // 4
+
+
+def test_a_training_part_with_next_to_nothing_is_refused(tmp_path, capsys):
+    rows = [f"{i % 71 + i / 1000},{'train' if i % 20 == 0 else 'test'},{i // 20 % 2}" for i in range(200)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,split,y", *rows]))
+    assert main(["new", str(tmp_path / "t.csv"), "--label", "y", "--output", str(tmp_path / "new.yaml")]) == 2
+    assert "the training part has 10 examples and the test part 190; at least 20 and 2" in capsys.readouterr().err
+
+
+def test_codes_repeats_with_missing_values_and_subjects_run(tmp_path):
+    draw = random.Random(0)
+    table = pa.table(
+        {
+            "stage": ["1", "2", "3+"] * 60,
+            "a": [None if i in (4, 7) else draw.gauss(0, 1) for i in range(180)],
+            "b": [float("nan") if i in (4, 7) else draw.gauss(0, 1) for i in range(180)],
+            "patient": [f"p{i // 3}" for i in range(180)],
+            "y": [i // 3 % 2 for i in range(180)],
+        }
+    )
+    table = pa.concat_tables([table, table.slice(4, 1)])
+    parquet.write_table(table, tmp_path / "t.parquet")
+    config = made(tmp_path, tmp_path / "t.parquet", "--label", "y", "--subject", "patient").runs[0].data.config
+    assert (config.categories, config.duplicates, config.missing) == (("stage",), "drop", "impute")
+    assert config.subject == "patient"
 
 
 def test_what_only_the_reader_notices_is_refused_too(patients, tmp_path, capsys, monkeypatch):

@@ -168,7 +168,7 @@ def test_everything_wrong_with_a_table_is_said_at_once_and_with_its_line(tmp_pat
     (tmp_path / "own.yaml").write_text(CSV)
     found = [str(problem) for problem in data_problems(load_sweep(tmp_path / "own.yaml"), download=False)]
     assert [one.split(": column ")[0] for one in found] == [f"{tmp_path / 'own.yaml'}:5: base.data.path"] * 2
-    assert "'age' is infinite in row 3" in found[0] and "'where' a value is missing, first in row 5" in found[1]
+    assert "'age' is infinite in row 3" in found[0] and "'where' has a missing value in row 5" in found[1]
 
 
 def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken(tmp_path: Path) -> None:

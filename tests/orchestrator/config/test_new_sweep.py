@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.look import Look
+from datasets.look_division import Division
+from orchestrator.config import new_sweep as written
 from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
 from orchestrator.config.run import trial_id
 from orchestrator.config.schema import sweep_schema
@@ -14,8 +16,13 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.config.yaml_reader import read
 
 
-def found(counts: dict[str, int], clients: dict[str, int] | None = None, **changed: object) -> Look:
+def found(
+    counts: dict[str, int], clients: dict[str, int] | None = None, one_class: tuple[str, ...] = (), **changed: object
+) -> Look:
     fields = {"label": "outcome"} | ({"client": "hospital"} if clients else {})
+    sizes = clients or {"": sum(counts.values())}
+    tests = {name: max(1, round(0.3 * count)) for name, count in sizes.items()}
+    train = {name: count - tests[name] for name, count in sizes.items()}
     held: dict[str, object] = {
         "source": "table",
         "fields": fields,
@@ -23,7 +30,7 @@ def found(counts: dict[str, int], clients: dict[str, int] | None = None, **chang
         "shape": (5,),
         "counts": counts,
         "clients": clients or {},
-        "one_class": (),
+        "division": Division(train, tests, one_class),
         "found": ("patients.csv: some rows",),
     }
     return Look(**(held | changed))  # type: ignore[arg-type]
@@ -33,11 +40,11 @@ def found(counts: dict[str, int], clients: dict[str, int] | None = None, **chang
 @given(st.lists(st.integers(4, 40_000), min_size=2, max_size=5))
 def test_dealt_examples_serve_every_purpose(counts):
     look = found({str(i): count for i, count in enumerate(counts)})
-    if look.examples < 60:
+    if look.division.examples < 60:
         return
     chosen = sizes(look)
-    tests = round(0.3 * look.examples)
-    left = look.examples - tests - chosen.shadow
+    tests = round(0.3 * look.division.examples)
+    left = look.division.examples - tests - chosen.shadow
     assert 2 <= chosen.clients <= MOST_CLIENTS
     assert chosen.each is None or chosen.each == MOST_EACH <= left // chosen.clients
     assert left // chosen.clients >= 15
@@ -47,7 +54,7 @@ def test_dealt_examples_serve_every_purpose(counts):
 
 @settings(max_examples=30)
 @given(
-    st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),
+    st.text(min_size=1, max_size=20),
     st.sampled_from(["null", "1e3", "yes", "a: b", "#x", "- y", "*z", "it's", '"', "ä ö", "01", "{a}", "x,y"]),
 )
 def test_any_name_of_a_column_or_file_survives(name, column):
@@ -55,6 +62,39 @@ def test_any_name_of_a_column_or_file_survives(name, column):
     text = new_sweep(look, f"../{column}.csv", name)
     data = read(text, "x.yaml").value["base"]["data"]
     assert (data["label"], data["drop"], data["path"]) == (column, [column, name], f"../{column}.csv")
+
+
+BREAKS = ["\u2028", "\u2029", "\u0085", "\n", "\r", "\x0b", "\x0c"]
+
+
+@pytest.mark.parametrize("sign", BREAKS)
+@pytest.mark.parametrize("injected", ["code: evil.py #", "    code: evil.py #", "  rounds: 9999 #"])
+def test_no_name_in_the_data_becomes_a_key(sign, injected):
+    bad = f"bad{sign}{injected}"
+    look = found(
+        {"good": 100, bad: 100},
+        {bad: 90, "s": 200, "e": 3, f"{bad}2": 3},
+        one_class=(bad,),
+        fields={"label": bad, "client": bad, "drop": [bad]},
+        remarks={"drop": f"{bad}: it numbers the rows", "label": bad},
+        found=(f"label {bad}: 2 classes: {bad} 100",),
+    )
+    text = new_sweep(look, f"../{bad}.csv", bad)
+    tree = read(text, "x.yaml").value
+    assert list(tree) == ["name", "base", "sweep", "resources"]
+    assert list(tree["base"]) == ["rounds", "data", "model", "training", "attacks"]
+    assert tree["base"]["rounds"] == 15
+    data = tree["base"]["data"]
+    assert (data["label"], data["client"], data["drop"], data["path"]) == (bad, bad, [bad], f"../{bad}.csv")
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_a_text_that_says_more_than_was_meant_is_refused(monkeypatch):
+    """Whatever a reader of YAML may take for the end of a comment."""
+    monkeypatch.setattr(written, "printable", lambda text: text)
+    for changed in ({"found": ("bad\u2028code: evil.py #",)}, {"remarks": {"label": "bad\u2028code: evil.py #"}}):
+        with pytest.raises(ValueError, match="a name in the data cannot be written into a sweep file"):
+            new_sweep(found({"a": 100, "b": 100}, **changed), "x.csv", "x")
 
 
 def test_the_file_is_a_sweep_with_comments(tmp_path):
@@ -90,7 +130,7 @@ def test_small_clients_and_clients_of_one_class_are_named():
     ("look", "sentence"),
     [
         (found({"a": 20, "b": 20}), "40 different examples .* are too few"),
-        (found({"a": 50, "b": 50}, {"n": 98, "s": 2}), "1 of 2 clients have 10 examples or more"),
+        (found({"a": 50, "b": 50}, {"n": 98, "s": 2}), "1 of 2 clients have 5 examples or more to train on"),
     ],
 )
 def test_too_little_to_begin_with(look, sentence):
