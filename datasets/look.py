@@ -143,6 +143,9 @@ def _table(path: Path, label: str | None, client: str | None, group: str | None,
         found.append(f"part {seen.part}: says which rows are for testing")
     if seen.delimiter != "comma":
         fields["delimiter"] = seen.delimiter
+    if seen.decimal != "point":
+        fields["decimal"] = seen.decimal
+        found.append("numbers have a comma before their fraction, as in 1,5")
     if seen.left_out:
         fields["drop"] = list(seen.left_out)
         remarks["drop"] = "; ".join(f"{name}: {why}" for name, why in seen.left_out.items())

@@ -6,10 +6,13 @@ features are left out with the reason; what may be a mistake in the file stays i
 
 from __future__ import annotations
 
+import csv
+import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CODES, FEWEST_OF_A_CODE = 20, 5  # different texts of a column of codes, and the rows that each has at least
+LOOKED_AT = 200  # lines of a text file that say how its numbers are written
 ROW_NUMBERS = (
     "id",
     "index",
@@ -52,6 +56,7 @@ class TableLook:
         left_out: columns that are no features, each with the reason.
         codes: features whose texts are partly numbers, so that they are categories, with these texts.
         delimiter: of a .csv, its name in the source `table`.
+        decimal: of a .csv, whether its numbers have a point or a comma.
         part: the column whose values are train and test; empty if there is none.
     """
 
@@ -67,6 +72,7 @@ class TableLook:
     left_out: dict[str, str]
     codes: dict[str, tuple[str, ...]]
     delimiter: str = "comma"
+    decimal: str = "point"
     part: str = ""
 
 
@@ -87,7 +93,8 @@ def look_at_table(
             option begins with its name.
     """
     delimiter = _delimiter(path)
-    file = TableFile(path, delimiter)
+    decimal = _decimal(path, delimiter)
+    file = TableFile(path, delimiter, decimal)
     names = file.names()
     wanted = {"--label": label, "--client": client, "--group": group, "--subject": subject}
     if not label:
@@ -125,6 +132,7 @@ def look_at_table(
         left_out=left_out,
         codes=_codes(arrays, features),
         delimiter=delimiter,
+        decimal=decimal,
         part=part,
     )
 
@@ -143,6 +151,19 @@ def _delimiter(path: Path) -> str:
             "names on top, or name them in data.columns of a sweep file of your own"
         )
     return "comma" if path.suffix.lower() == ".tsv" else found
+
+
+def _decimal(path: Path, delimiter: str) -> str:
+    """Whether the first lines of a .csv, whose columns no comma separates, hold numbers such as 1,5 and none such as 1.5."""
+    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv"):
+        return "point"
+    sign = "\t" if path.suffix.lower() == ".tsv" else DELIMITERS[delimiter]
+    if sign == ",":
+        return "point"
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        cells = [cell.strip() for row in islice(csv.reader(lines, delimiter=sign), LOOKED_AT) for cell in row]
+    found = {mark: any(re.fullmatch(rf"[+-]?\d+{re.escape(mark)}\d+", cell) for cell in cells) for mark in ",."}
+    return "comma" if found[","] and not found["."] else "point"
 
 
 def _is_number(cell: str) -> bool:

@@ -35,6 +35,9 @@ class TableConfig(OwnFilesConfig):
     categories: Names = Field((), description="columns of numbers that are categories, such as codes")
     columns: Names | None = Field(None, description="names of all columns of a CSV that has no header line")
     delimiter: Literal["comma", "semicolon", "tab"] = Field("comma", description="what separates the columns of a .csv")
+    decimal: Literal["point", "comma"] = Field(
+        "point", description="what a number in a .csv has before its fraction", json_schema_extra=ADDED_LATER
+    )
     # A silent fill would change what is measured.
     missing: Literal["refuse", "impute"] = Field(
         "refuse", description="missing features: refused, or the training part's median or most frequent value"

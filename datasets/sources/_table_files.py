@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
+DECIMALS = {"point": ".", "comma": ","}
 NULLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "?")  # not "None", which is an answer of its own
 SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 
@@ -27,12 +28,14 @@ class TableFile:
     Attributes:
         path: the file or folder.
         delimiter: what separates the columns of a .csv.
+        decimal: what a number in a .csv has before its fraction.
         header: names of all columns of a CSV without a header line; None: the first line has them.
         kind: the suffix that chooses the reader; empty: that of the path.
     """
 
     path: Path
     delimiter: str = "comma"
+    decimal: str = "point"
     header: tuple[str, ...] | None = None
     kind: str = ""
 
@@ -142,6 +145,7 @@ class TableFile:
             parse_options=arrow_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=columns,
+                decimal_point=DECIMALS[self.decimal],
                 column_types={name: pa.string() for name in texts},
                 null_values=list(nulls),
                 strings_can_be_null=True,

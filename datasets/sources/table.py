@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from datasets.federation import Source
+from datasets.federation import DataError, Source
 from datasets.sources import _columns
 from datasets.sources import _own_files as own
 from datasets.sources._table_config import TableConfig
@@ -56,7 +56,9 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         DataError: the file is absent or cannot be read, or a column is unfit; the message names column and row.
     """
     path = own.place(config, root)
-    file = TableFile(path, config.delimiter, config.columns)
+    if config.decimal == config.delimiter == "comma":
+        raise DataError("data.decimal: the comma separates the columns; write delimiter: semicolon or tab, too")
+    file = TableFile(path, config.delimiter, config.decimal, config.columns)
     columns = chosen(config, file.names(), path.name)
     named = (config.client, config.group, config.part, config.subject, *config.categories)
     texts = [name for name in named if name in columns]

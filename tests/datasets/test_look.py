@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from datasets.federation import DataError
 from datasets.look import Look, divided, look
 from datasets.look_table import look_at_table
+from datasets.sources import table as table_source
 
 ROWS = 48
 
@@ -76,6 +77,23 @@ def test_a_semicolon_is_noticed(tmp_path):
     path = tmp_path / "patients.csv"
     pa.table(columns()).to_pandas().to_csv(path, index=False, sep=";")
     assert seen(path).fields["delimiter"] == "semicolon"
+
+
+def test_a_comma_in_numbers_is_noticed_and_the_source_reads_the_same_numbers(tmp_path):
+    table = pa.table(columns()).to_pandas()
+    table.to_csv(tmp_path / "point.csv", index=False)
+    table.to_csv(tmp_path / "comma.csv", index=False, sep=";", decimal=",")
+    found = seen(tmp_path / "comma.csv")
+    assert (found.fields["delimiter"], found.fields["decimal"]) == ("semicolon", "comma")
+    assert "numbers have a comma before their fraction, as in 1,5" in found.found
+    assert "decimal" not in seen(tmp_path / "point.csv").fields
+    given = {"label": "outcome", "drop": ["patient_id"], "duplicates": "keep", "shadow_size": 1}
+    point = table_source.load(table_source.Config(path="point.csv", **given), tmp_path)
+    comma = {"delimiter": "semicolon", "decimal": "comma"}
+    own = table_source.load(table_source.Config(path="comma.csv", **given, **comma), tmp_path)
+    assert point.train.x.tobytes() == own.train.x.tobytes()
+    with pytest.raises(DataError, match=r"data\.decimal: the comma separates the columns"):
+        table_source.load(table_source.Config(path="point.csv", **given, decimal="comma"), tmp_path)
 
 
 def test_columns_that_are_no_features_are_left_out_with_the_reason(tmp_path):
