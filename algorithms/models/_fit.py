@@ -9,7 +9,6 @@ import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from algorithms.core import own_values
 from algorithms.core.cross_entropy import mean_cross_entropy
 from algorithms.core.run_properties import RunProperties
 from algorithms.models import _callables, _facts
-from datasets.components import Component
+from datasets.components import Component, remembered
 
 EXAMPLES = 4
 
@@ -63,7 +62,7 @@ class Misfit(Exception):  # noqa: N818
     sentence: str
 
 
-@lru_cache(maxsize=256)
+@remembered
 def problem(path: str, args: str, shape: tuple[int, ...], classes: int, needs: Needs) -> str | None:
     """Return the first thing that does not fit, as a sentence; None if all does.
 

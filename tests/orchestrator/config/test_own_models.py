@@ -1,0 +1,77 @@
+"""Models of own code: what is remembered of an edited module, which of two helpers is imported, which names are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.config.own_code import install
+from orchestrator.config.sweep_file import load_sweep
+from tests.support.own_code import written
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SWEEP = """\
+name: own
+code: nets.py
+base:
+  rounds: 2
+  data: {name: digits, clients: 6}
+  model: {name: "nets:Net"}
+  attacks: []
+"""
+NET = '''"""A model of somebody."""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    """A linear model."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+    def forward(self, x):
+        """Logits."""
+        return self.layers(x)
+'''
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    yield
+    install(())
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """A sweep file with a model beside it."""
+    written(tmp_path, {"nets.py": NET, "sweep.yaml": SWEEP})
+    return tmp_path / "sweep.yaml"
+
+
+def misfits(sweep: Path, right: str = "", changed: str = "") -> list[str]:
+    """What is said of the model after an edit."""
+    assert right in NET
+    written(sweep.parent, {"nets.py": NET.replace(right, changed)})
+    return [str(problem) for problem in data_problems(load_sweep(sweep), download=False)]
+
+
+def test_an_edited_module_is_tried_anew_in_the_same_process(beside):
+    (found,) = misfits(beside, "64, 10", "64, 5")
+    assert "nets:Net has 5 outputs, but the data have 10 classes" in found
+    assert misfits(beside) == []
+    (found,) = misfits(beside, "64, 10", "64, 6")
+    assert "has 6 outputs" in found
+
+
+def test_what_an_edited_module_is_made_of_is_found_anew(beside):
+    assert not load_sweep(beside).runs[0].model.module.BATCH_NORM
+    (found,) = misfits(beside, "nn.Flatten(), ", "nn.Flatten(), nn.BatchNorm1d(64), ")
+    assert "a batch of one example" in found, "and not that its normalization could not be seen before"
+    assert load_sweep(beside).runs[0].model.module.BATCH_NORM
