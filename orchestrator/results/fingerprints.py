@@ -23,7 +23,7 @@ from datasets.components import Component, components
 from datasets.federation import Source, add_to_digest
 from orchestrator import CHECKOUT
 from orchestrator.config import own_code
-from orchestrator.config.own_files import python_files
+from orchestrator.config.own_files import python_files, said
 from orchestrator.config.slots import chosen_components
 from orchestrator.results.provenance import commit
 from orchestrator.results.record import TrialIdentity
@@ -173,9 +173,8 @@ def _said(file: Path) -> str:
     """The path of a file in the checkout, beside a sweep or in a distribution, without what is this machine's own."""
     if file.is_relative_to(CHECKOUT) and "site-packages" not in file.parts:
         return file.relative_to(CHECKOUT).as_posix()
-    for path in own_code.installed().paths:
-        if file.is_relative_to(path):
-            return (Path(path.name) / file.relative_to(path)).as_posix()
+    if own := said(file, own_code.installed().paths):
+        return own
     parts = file.parts
     below = parts.index("site-packages") + 1 if "site-packages" in parts else len(parts) - 2
     return Path(*parts[below:]).as_posix()
