@@ -15,10 +15,21 @@ from datasets.federation import Examples, Source
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import Placement
 from orchestrator.config.own_code import install
+from orchestrator.config.run import resolve
 from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.conformance.example_runs import described
 from orchestrator.results import provenance
-from orchestrator.results.fingerprints import DataHashes, data_hash, fingerprint, identity, own_code_hash
+from orchestrator.results.fingerprints import (
+    Changed,
+    DataHashes,
+    changed_sentences,
+    data_hash,
+    fingerprint,
+    identity,
+    own_code_hash,
+)
 from orchestrator.results.folder import Folder
+from orchestrator.results.imported_files import reached
 from orchestrator.scheduling.earlier import Earlier, earlier_results
 from orchestrator.scheduling.trials import TrialConfig, trial_specs
 from orchestrator.trial.outcome import write_record
@@ -35,8 +46,10 @@ sweep:
   aggregation.name: {grid_search: [scaled, fedavg]}
   seed: {grid_search: [0, 1]}
 """
-FILES = {"aggregation/scaled.py": AGGREGATION, "aggregation/_own.py": "", "attacks/norms.py": ATTACK}
-FILES |= {"attacks/_norms.py": HELPER, "shared.py": "WIDTH = 1\n"}
+IMPORTING = "import shared\nfrom ._own import HEIGHT\n\nNEEDS ="
+SCALED = AGGREGATION.replace("NEEDS =", IMPORTING)
+FILES = {"aggregation/scaled.py": SCALED, "aggregation/_own.py": "HEIGHT = 1\n", "attacks/norms.py": ATTACK}
+FILES |= {"attacks/_norms.py": HELPER, "shared.py": "WIDTH = 1\n", "alone.py": "", "aggregation/_alone.py": ""}
 OURS = "algorithms/aggregation/fedavg.py"
 
 
@@ -72,15 +85,19 @@ def today(sweep: Path, folder: Folder, repeat: bool = False) -> Earlier:
 # Code
 
 
-def test_the_files_are_those_of_the_components_their_helpers_and_own_modules(beside):
+def test_the_files_are_those_of_the_components_and_what_they_import(beside):
     scaled, _, fedavg, _ = (spec.run for spec in trial_specs(load_sweep(beside)))
     files = fingerprint(scaled).files
     own = {path for path in files if path.startswith("code/")}
     assert own == {"code/aggregation/scaled.py", "code/aggregation/_own.py", "code/shared.py"}
     assert {"algorithms/models/mlp.py", "datasets/sources/digits.py"} <= files.keys()
     assert OURS not in files
-    assert {path for path in fingerprint(fedavg).files if path.startswith("code/")} == {"code/shared.py"}
+    assert not any(path.startswith("code/") for path in fingerprint(fedavg).files)
     assert OURS in fingerprint(fedavg).files
+    assert {"datasets/roles.py", "algorithms/engine/server.py", "algorithms/core/clipping.py"} <= files.keys()
+    assert "datasets/sources/_columns.py" not in files, "digits are no table"
+    assert not any(path.startswith(("attacks/", "orchestrator/")) for path in files), "there is no attack"
+    assert "attacks/metrics/membership.py" in fingerprint(resolve(described())).files
 
 
 def test_hashes_do_not_say_where_the_code_lies(beside, tmp_path):
@@ -109,6 +126,51 @@ def test_the_record_has_the_hashes_and_they_pass_through_tune(beside):
     assert dict(TrialConfig.from_dict(plain).identity.files) == own.files
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    {
+        "from . import blocks": True,
+        "from .blocks import WIDTH": True,
+        "import mypkg.blocks as b": True,
+        "def late():\n    from mypkg.blocks import WIDTH": True,
+        "try:\n    from mypkg.blocks import WIDTH\nexcept ImportError:\n    pass": True,
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import blocks": False,
+        "import numpy, torch, json, orchestrator.cli": False,
+    }.items(),
+)
+def test_what_a_package_imports_of_its_own_is_found(tmp_path, monkeypatch, line, found):
+    written(tmp_path / "mypkg", {"__init__.py": "", "nets.py": line + "\n", "blocks.py": ""})
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {one.name for one in reached(["mypkg.nets"])}
+    assert names == {"mypkg/__init__.py", "mypkg/nets.py"} | ({"mypkg/blocks.py"} if found else set())
+
+
+def test_an_edit_is_noticed_in_the_same_process(tmp_path, monkeypatch):
+    written(tmp_path / "editedpkg", {"nets.py": "", "blocks.py": ""})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert {one.name for one in reached(["editedpkg.nets"])} == {"editedpkg/nets.py"}
+    written(tmp_path / "editedpkg", {"nets.py": "from . import blocks\n"})
+    before = {one.name: one.hash for one in reached(["editedpkg.nets"])}
+    assert before.keys() == {"editedpkg/nets.py", "editedpkg/blocks.py"}
+    written(tmp_path / "editedpkg", {"blocks.py": "WIDTH = 2\n"})
+    after = {one.name: one.hash for one in reached(["editedpkg.nets"])}
+    assert {name for name in after if after[name] != before[name]} == {"editedpkg/blocks.py"}
+
+
+def test_of_own_code_that_imports_by_name_everything_counts(beside, tmp_path):
+    written(tmp_path / "code", {"shared.py": "import importlib\n"})
+    own = {path for path in fingerprint(load_sweep(beside).runs[0]).files if path.startswith("code/")}
+    assert own == {f"code/{name}" for name in FILES}
+
+
+def test_of_the_first_records_only_the_files_that_they_hold_are_compared(beside):
+    now = fingerprint(load_sweep(beside).runs[0])
+    old = {path: found for path, found in now.files.items() if not path.startswith("algorithms/engine/")}
+    assert now.differences({"files": old | {"datasets/sources/_columns.py": "another"}}) == []
+    assert now.differences({"files": old | {"code/shared.py": "another"}}) == ["code/shared.py"]
+    assert now.differences({"files": dict(now.files) | {"code/gone.py": "another"}}) == ["code/gone.py"]
+
+
 # What a resumed sweep says
 
 
@@ -122,7 +184,7 @@ def test_unchanged_code_is_complete(beside):
 def test_an_edited_component_is_named_and_its_trials_stand_or_run_again(beside, tmp_path):
     folder = ran(beside)
     (folder.shadows).mkdir()
-    written(tmp_path / "code", {"aggregation/scaled.py": AGGREGATION + "\n# edited\n"})
+    written(tmp_path / "code", {"aggregation/scaled.py": SCALED + "\n# edited\n"})
     earlier = today(beside, folder)
     assert earlier.sentences(4) == [
         "2 of 4 complete trials were run with another code/aggregation/scaled.py",
@@ -140,6 +202,18 @@ def test_an_edited_component_is_named_and_its_trials_stand_or_run_again(beside, 
     assert not folder.shadows.exists()
 
 
+def test_of_many_files_a_few_are_named():
+    changed = [Changed("a", ("data", *(f"{letter}.py" for letter in "abcdefgh"))), Changed("b", ("h.py",))]
+    assert changed_sentences(changed, 8) == [
+        "1 of 8 complete trials was run with another a.py",
+        "1 of 8 complete trials was run with another b.py",
+        "1 of 8 complete trials was run with another c.py",
+        "1 of 8 complete trials was run with other data",
+        "2 of 8 complete trials were run with another h.py",
+        "... and with 4 more files that differ",
+    ]
+
+
 def test_other_data_are_noticed(beside, monkeypatch):
     folder = ran(beside)
     found, hashes = loaded(beside)
@@ -155,7 +229,7 @@ def test_nothing_is_claimed_of_results_without_hashes(beside, tmp_path):
         record = json.loads(trial.result.read_text())
         del record["files"], record["origin"]["code"], record["origin"]["data"]
         trial.result.write_text(json.dumps(record))
-    written(tmp_path / "code", {"aggregation/scaled.py": AGGREGATION + "\n# edited\n"})
+    written(tmp_path / "code", {"aggregation/scaled.py": SCALED + "\n# edited\n"})
     assert today(beside, folder).sentences(4) == []
 
 
