@@ -141,6 +141,7 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     sys.meta_path.append(_now.finder)
     importlib.invalidate_caches()
     reasons = {(one.room, one.name): one.why_not for part in found for one in part.strangers}
+    reasons |= {("", folder.name): _is_a_slot(room, folder) for part in found for room, folder in part.folders}
     outside.offer(_offers(found), reasons, [place for one in found for place in one.parts])
     forget()
     os.environ[VARIABLE] = json.dumps([str(path) for path in wanted])
@@ -198,6 +199,14 @@ def _unusable(path: Path) -> str:
     if ours or (place.is_dir() and CHECKOUT.is_relative_to(place)):
         return f"{path} holds fedpriv's own code, which is found without code:"
     return ""
+
+
+def _is_a_slot(room: str, folder: Path) -> str:
+    key = ROOMS[room].key
+    return (
+        f"{folder} is the folder of the slot {key}, which holds components, and no package: the name is taken; rename the "
+        "folder"
+    )
 
 
 def _finder(found: Sequence[Found]) -> OwnModules:
