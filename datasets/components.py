@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -27,6 +27,8 @@ from datasets import outside
 
 Contract = TypeVar("Contract", covariant=True)
 Fields = TypeVar("Fields", covariant=True)
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,23 @@ def presets(folder: str) -> dict[str, tuple[str, Preset]]:
     }
 
 
+_forgetters: list[Callable[[], None]] = [
+    one.cache_clear for one in (components, own_components, complete, presets, _described)
+]
+
+
+def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    """Remember the last 256 answers of a function that depend on code from outside, until `forget`.
+
+    Args:
+        function: takes hashable arguments, such as the name of something that is imported.
+    """
+    found = lru_cache(maxsize=256)(function)
+    _forgetters.append(found.cache_clear)
+    return cast("Callable[Asked, Answer]", found)
+
+
 def forget() -> None:
-    """Clear the caches, so that files that were added since the first look are found."""
-    for found in (components, own_components, complete, presets, _described):
-        found.cache_clear()
+    """Clear the caches, so that files that were added or edited since the first look are found."""
+    for clear in _forgetters:
+        clear()

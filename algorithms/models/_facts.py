@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from algorithms.core import own_values
 from algorithms.core.cross_entropy import mean_cross_entropy
 from algorithms.core.dropout import Dropout
 from algorithms.models import _callables
+from datasets.components import remembered
 
 SHAPES = ((3, 32, 32), (1, 28, 28), (16,), (3, 224, 224), (9, 128), (1, 8, 8))
 CLASSES = 7
@@ -47,7 +47,7 @@ class Facts:
     no_vmap: str
 
 
-@lru_cache(maxsize=256)
+@remembered
 def of(path: str, args: str) -> Facts:
     """Return the facts of the module that ``path`` builds with ``args``, JSON of a map.
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,9 +18,10 @@ from algorithms.core import own_values
 from algorithms.core.cross_entropy import mean_cross_entropy
 from algorithms.core.run_properties import RunProperties
 from algorithms.models import _callables, _facts
-from datasets.components import Component
+from datasets.components import Component, remembered
 
 EXAMPLES = 4
+SEED = 1_000_003  # one that no constructor sets by itself
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Misfit(Exception):  # noqa: N818
     sentence: str
 
 
-@lru_cache(maxsize=256)
+@remembered
 def problem(path: str, args: str, shape: tuple[int, ...], classes: int, needs: Needs) -> str | None:
     """Return the first thing that does not fit, as a sentence; None if all does.
 
@@ -105,7 +105,8 @@ def _build(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int
     """Build the module, twice, and check its arrays."""
     try:
         make = _callables.maker(path, args, shape, classes)
-        first, second = (own_values.build(make, shape, 1) for _ in range(2))
+        (first, seeds), (second, _) = (_seeded(make, shape, SEED) for _ in range(2))
+        third = _seeded(make, shape, SEED + 1)[0] if seeds else None
     except _callables.CallableError as error:
         raise Misfit(str(error)) from error
     except Exception as error:
@@ -125,6 +126,11 @@ def _build(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int
                 "constructor must draw from torch, not from numpy, random or the time"
             )
     trained = list(first.named_parameters())
+    if third is not None and _equal_draws(trained, dict(third.named_parameters())):
+        raise Misfit(
+            "has the same initial values whatever the seed, because its constructor seeds torch's generator "
+            "(torch.manual_seed); leave that out. Values from a file, or constant ones, need no seed"
+        )
     if not trained:
         raise Misfit("has no parameter that can be trained")
     for name, array in trained:
@@ -133,6 +139,26 @@ def _build(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int
                 f"has the parameter {name} of type {_type(array)}; parameters must be float32 (module.float())"
             )
     return first
+
+
+def _seeded(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> tuple[nn.Module, bool]:
+    """Build the module under a seed; return it, and whether its constructor set another one."""
+    now = []
+
+    def noting() -> Any:
+        made = make()
+        now.append(torch.initial_seed())
+        return made
+
+    return own_values.build(noting, shape, seed), now != [seed]
+
+
+def _equal_draws(trained: list[tuple[str, nn.Parameter]], other: dict[str, nn.Parameter]) -> bool:
+    """Whether some parameters look drawn, and all are the same in another module."""
+    drawn = any(
+        array.numel() > 1 and not torch.equal(array, array.flatten()[0].expand_as(array)) for _, array in trained
+    )
+    return drawn and all(name in other and torch.equal(array, other[name]) for name, array in trained)
 
 
 def _check_declared(module: nn.Module, needs: Needs) -> None:

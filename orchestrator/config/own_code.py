@@ -8,7 +8,8 @@
       mypkg/__init__.py       a package, too; and ``code:`` may name a package
 
 A component is imported as ``fedpriv_code.<folder>.<file>`` (in a package: by its own name), in every process alike, so
-that what it defines travels between processes. Nothing is put on Python's path: a finder knows exactly these names.
+that what it defines travels between processes. A second folder of the same slot is ``fedpriv_code.<folder>_2`` and so on:
+each has helpers of its own. Nothing is put on Python's path: a finder knows exactly these names.
 Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined, the
 files are sent along (`orchestrator.cluster.sent_code`).
 """
@@ -34,7 +35,7 @@ from datasets.outside import Offer, room
 from orchestrator import CHECKOUT
 from orchestrator.config.contracts import owed
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.config.own_files import Found, FoundComponent, look_into
+from orchestrator.config.own_files import Found, import_names, look_into, packages_of
 from orchestrator.config.slots import SLOTS
 
 VARIABLE = "FEDPRIV_OWN_CODE"
@@ -140,6 +141,7 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     sys.meta_path.append(_now.finder)
     importlib.invalidate_caches()
     reasons = {(one.room, one.name): one.why_not for part in found for one in part.strangers}
+    reasons |= {("", folder.name): _is_a_slot(room, folder) for part in found for room, folder in part.folders}
     outside.offer(_offers(found), reasons, [place for one in found for place in one.parts])
     forget()
     os.environ[VARIABLE] = json.dumps([str(path) for path in wanted])
@@ -199,25 +201,29 @@ def _unusable(path: Path) -> str:
     return ""
 
 
-def import_name(one: FoundComponent) -> str:
-    """Return the name under which every process imports an own component."""
-    return f"{one.package}.{one.folder}.{one.name}" if one.package else f"{PACKAGE}.{one.room}.{one.name}"
+def _is_a_slot(room: str, folder: Path) -> str:
+    key = ROOMS[room].key
+    return (
+        f"{folder} is the folder of the slot {key}, which holds components, and no package: the name is taken; rename the "
+        "folder"
+    )
 
 
 def _finder(found: Sequence[Found]) -> OwnModules:
     modules = {name: path for one in found for name, path in one.modules.items()}
-    files = {import_name(one): one.path for part in found for one in part.components if not one.package}
+    files = {name: one.path for one, name in import_names(found, PACKAGE).items() if not one.package}
     folders: dict[str, list[Path]] = {f"{PACKAGE}.{where}": [] for where in ROOMS}
-    for part in found:
-        for where, folder in part.folders:
-            folders[f"{PACKAGE}.{where}"].append(folder)
+    packages = packages_of(found, PACKAGE)
+    folders |= {package: [] for package in packages.values()}
+    for one in dict.fromkeys(one for part in found for one in part.folders):
+        folders[packages[one]].append(one[1])
     return OwnModules(modules, files, folders)
 
 
 def _offers(found: Sequence[Found]) -> dict[str, tuple[Offer, ...]]:
     offers: dict[str, tuple[Offer, ...]] = {}
-    for one in (one for part in found for one in part.components):
-        offers[one.room] = (*offers.get(one.room, ()), Offer(one.name, import_name(one), str(one.path)))
+    for one, name in import_names(found, PACKAGE).items():
+        offers[one.room] = (*offers.get(one.room, ()), Offer(one.name, name, str(one.path)))
     return offers
 
 

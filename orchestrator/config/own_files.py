@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -169,6 +170,60 @@ def _bound(tree: ast.Module) -> Iterator[tuple[str, str]]:
             value = node.value.value if isinstance(node.value, ast.Constant) else ""
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from ((one.id, str(value)) for one in targets if isinstance(one, ast.Name))
+
+
+def packages_of(found: Sequence[Found], prefix: str) -> dict[tuple[str, Path], str]:
+    """Return the package of each folder of components, by room and folder; each has helpers of its own.
+
+    A file that says its slot belongs to the folder of that slot beside it, or else has a package of its own.
+
+    Args:
+        found: what lies in the own code.
+        prefix: the package above.
+    """
+    folders = [one for part in found for one in part.folders]
+    folders += [(one.room, one.path.parent) for part in found for one in part.components if not one.folder]
+    packages: dict[tuple[str, Path], str] = {}
+    for room, folder in dict.fromkeys(folders):
+        place = sum(other == room for other, _ in packages)
+        packages[room, folder] = f"{prefix}.{room}" + (f"_{place + 1}" if place else "")
+    for part in found:
+        beside = {room: packages[room, folder] for room, folder in reversed(part.folders)}
+        for one in part.components:
+            if not one.folder and one.room in beside:
+                packages[one.room, one.path.parent] = beside[one.room]
+    return packages
+
+
+def import_names(found: Sequence[Found], prefix: str) -> dict[FoundComponent, str]:
+    """Return the names under which every process imports the own components: in a package, their own."""
+    packages = packages_of(found, prefix)
+    return {
+        one: f"{one.package}.{one.folder}.{one.name}"
+        if one.package
+        else f"{packages[one.room, one.path.parent]}.{one.name}"
+        for part in found
+        for one in part.components
+    }
+
+
+def said(file: Path, paths: Iterable[Path]) -> str | None:
+    """Return what a file of the own code is called wherever it lies; None if it is none.
+
+    That is its path from the folder of what ``code:`` names, or, of several with the same last name, from the folder
+    above all of them.
+
+    >>> said(Path("/home/a/attacks/b.py"), [Path("/home/a")])
+    'a/attacks/b.py'
+    >>> said(Path("/home/x/a/b.py"), [Path("/home/x/a"), Path("/home/y/a")])
+    'x/a/b.py'
+    """
+    paths = tuple(paths)
+    for path in paths:
+        if file.is_relative_to(path):
+            above = os.path.commonpath([one.parent for one in paths if one.name == path.name])
+            return file.relative_to(above).as_posix()
+    return None
 
 
 def python_files(parts: list[Path]) -> list[Path]:

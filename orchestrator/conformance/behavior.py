@@ -24,13 +24,23 @@ from algorithms.interfaces import Outcome
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.config.slots import Slot
-from orchestrator.conformance.example_runs import attack, described, example_data, finished, left_behind, module_of
+from orchestrator.conformance.example_runs import (
+    NotChecked,
+    attack,
+    described,
+    example_data,
+    finished,
+    left_behind,
+    module_of,
+)
 from orchestrator.conformance.inline import inline_trial
 from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
 from orchestrator.trial.metric_rows import final_metrics
 from orchestrator.trial.restarts import Trial
 
 ROUNDS, CLIENTS = 2, 6
+# Of examples: images, series, and rows of tables.
+SHAPES = ((3, 32, 32), (1, 28, 28), (9, 128), (16,), (64,), (600,), (3, 224, 224))
 PADDED = 1e-6  # relative difference of a loss with and without padding
 
 
@@ -128,22 +138,29 @@ def attack_problems(slot: Slot, name: str, repeat: bool = True) -> Iterator[str]
 
 
 def model_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield where a model is not made of what it says, or has other outputs than one for each class."""
+    """Yield where a model is not made of what it says, or has other outputs than one for each class.
+
+    It is built for examples of a shape that it accepts; raises NotChecked if none of ours is.
+    """
     from torch import nn
 
     from algorithms.core.network import Network
 
     module, rng = module_of(slot.key, name), np.random.default_rng(0)
-    network = Network(Component(name, module.Config(), slot.folder), (3, 32, 32), 7)
+    refused = {shape: module.shape_problem(module.Config(), shape) for shape in SHAPES}
+    shape = next((one for one, refusal in refused.items() if not refusal), None)
+    if shape is None:
+        raise NotChecked(next(filter(None, refused.values())))
+    network = Network(Component(name, module.Config(), slot.folder), shape, 7)
     layers = list(network.module.modules())
     for constant, kinds in (("CONVOLUTIONAL", nn.Conv1d | nn.Conv2d), ("BATCH_NORM", nn.BatchNorm2d)):
         there = any(isinstance(layer, kinds) for layer in layers)
         if there != getattr(module, constant):
             yield f"{constant} is {getattr(module, constant)}, but it {'has' if there else 'has not'} such layers"
     network.load(network.initial(rng))
-    shape = network.logits(rng.random((2, 3, 32, 32), dtype=np.float32)).shape
-    if shape != (2, 7):
-        yield f"the outputs for 2 examples of 7 classes have shape {shape} and must have (2, 7)"
+    outputs = network.logits(rng.random((2, *shape), dtype=np.float32)).shape
+    if outputs != (2, 7):
+        yield f"the outputs for 2 examples of 7 classes have shape {outputs} and must have (2, 7)"
 
 
 def clustering_problems(slot: Slot, name: str) -> Iterator[str]:

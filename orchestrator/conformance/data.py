@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import datasets
-from datasets.federation import Federation, Source
+from datasets import source_checks
+from datasets.federation import Examples, Federation, Source
+from datasets.source_configs import HeldOutConfig, SourceConfig
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
 from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
-from orchestrator.conformance.example_runs import described, module_of
+from orchestrator.conformance.example_runs import DIGITS, NotChecked, described, module_of
 from orchestrator.results.fingerprints import data_hash
 from orchestrator.trial.random_streams import stream
+
+SUBJECTS = 8  # people in the data for splits by person
 
 
 def source_problems(slot: Slot, name: str) -> Iterator[str]:
@@ -23,39 +28,82 @@ def source_problems(slot: Slot, name: str) -> Iterator[str]:
     module = module_of(slot.key, name)
     root = Path(os.environ.get(DATA_VARIABLE) or DATA_ROOT).expanduser()
     loaded = [module.load(module.Config(), root, False) for _ in range(2)]
-    source = loaded[0]
-    if not isinstance(source, Source):
-        yield f"load must return a datasets.federation.Source, got {type(source).__name__}"
-        return
-    for part, examples in (("train", source.train), ("test", source.test)):
-        x, y = examples.x, examples.y
-        if len(x) != len(y) or y.ndim != 1:
-            yield f"{part} has {len(x)} examples and labels of shape {list(y.shape)}; it must have one label for each"
-        if x.dtype not in (np.uint8, np.float32):
-            yield f"{part} has examples of type {x.dtype}; it must be uint8 or float32"
-        elif not np.isfinite(x).all():
-            yield f"{part} has examples that are not finite"
-        if y.dtype.kind not in "iu" or (len(y) and not (y.min() >= 0 and y.max() < source.classes)):
-            yield f"{part} has labels that are not integers from 0 to {source.classes - 1}"
-    if source.train.x.shape[1:] != source.test.x.shape[1:]:
-        yield f"train has examples of shape {source.train.x.shape[1:]}, test of {source.test.x.shape[1:]}"
-    if data_hash(loaded[1]) != data_hash(source):
+    problems = source_checks.source_problems(loaded[0])
+    yield from problems
+    if not problems and data_hash(loaded[1]) != data_hash(loaded[0]):
         yield "load gave other bytes when it was called again"
 
 
 def split_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what is wrong with a partition of the digits."""
-    run = resolve(described(slot, name))
-    made = [
-        datasets.build_federation(run.data, run.split, Path(), lambda purpose: stream(0, purpose)) for _ in range(2)
-    ]
+    """Yield what is wrong with a partition of the digits; raises NotChecked where it needs data of another kind."""
+    module, run = module_of(slot.key, name), resolve(described(slot, name))
+    config, reasons = run.split.config, list[str]()
+    for fields, source in example_sources(run.data):
+        short = module.shortages(config, fields, source)
+        if not short:
+            break
+        reasons += short
+    else:
+        raise NotChecked("; ".join(dict.fromkeys(reasons)))
+    made = [module.partition(config, fields, source, lambda purpose: stream(0, purpose)) for _ in range(2)]
     first = made[0]
-    if first.clients != run.data.config.clients:
-        yield f"it made {first.clients} clients instead of {run.data.config.clients}"
+    if first.clients != fields.clients:
+        yield f"it made {first.clients} clients instead of {fields.clients}"
     if (np.diff(first.offsets) < 1).any() or first.offsets[0] != 0 or first.offsets[-1] != len(first.train):
         yield "every client must have examples, and all of train must belong to one"
     if _bytes(first) != _bytes(made[1]):
         yield "the same seeds gave another federation"
+    yield from trained_on(first, source)
+
+
+def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
+    """Yield data to partition, with their fields: the digits, as images and as a table, each also with whose they are.
+
+    The test examples are nobody's, or else clients hold out examples of their own.
+
+    Args:
+        data: the component digits.
+    """
+    images = data.module.load(data.config, Path(), False)
+    table = replace(
+        images,
+        **{part: Examples(own.x.reshape(len(own), -1).astype(np.float32) / 255, own.y) for part, own in _parts(images)},
+    )
+    held_out = HeldOutConfig.model_validate(
+        {field: DIGITS[field] for field in ("clients", "examples_per_client", "shadow_size")}
+    )
+    for source in (images, table):
+        people = np.random.default_rng(0).integers(0, SUBJECTS, len(source))
+        named = replace(source, subjects=people, subject_names=tuple(f"person {i}" for i in range(SUBJECTS)))
+        for one in (source, named):
+            yield data.config, one
+            yield held_out, one
+
+
+def _parts(source: Source) -> tuple[tuple[str, Examples], ...]:
+    return ("train", source.train), ("test", source.test)
+
+
+def trained_on(data: Federation, source: Source) -> Iterator[str]:
+    """Yield which parts of a federation hold examples that clients train on, however they were transformed.
+
+    Args:
+        data: the federation.
+        source: what it was made of; its examples must differ.
+    """
+    every = source.examples(np.arange(len(source)))
+    stored = {one.tobytes(): row for row, one in enumerate(every.x)}
+    prepared: dict[bytes, int] = {}
+    for strength in np.unique(np.concatenate([data.example_strengths, data.strengths])):
+        seen = data.prepare(every.x, np.full(len(every), strength))
+        prepared |= {one.tobytes(): row for row, one in enumerate(seen)}
+    members = {prepared.get(one.tobytes()) for one in data.train.x} - {None}
+    parts = (("test", prepared), ("validation", prepared), ("nonmembers", stored), ("shadow", stored))
+    for part, known in parts:
+        rows = [known.get(one.tobytes()) for one in getattr(data, part).x]
+        count = sum(row in members for row in rows)
+        if count:
+            yield f"{count} of the {len(rows)} examples in {part} are training examples of clients; no example serves twice"
 
 
 def _bytes(data: Federation) -> list[bytes]:

@@ -22,6 +22,10 @@ DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_siz
 CLOCKS = ("seconds",)  # columns that no two runs have in common
 
 
+class NotChecked(Exception):  # noqa: N818
+    """A check could not be made, and the component may be sound all the same: the text says what it needs."""
+
+
 def module_of(key: str, name: str) -> Any:
     """Return a component's module, completed with the defaults of its contract."""
     return complete(FOLDERS[key], name)

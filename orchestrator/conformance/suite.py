@@ -12,6 +12,7 @@ from datasets.components import components
 from datasets.federation import DataError
 from orchestrator.config.slots import Slot
 from orchestrator.conformance import behavior, data, declared
+from orchestrator.conformance.example_runs import NotChecked
 
 TRAINED = ("clustering", "objective", "aggregation", "privacy", "training")
 FIRST = "has what its contract asks for, and documents it"  # without it, nothing else is checked
@@ -98,6 +99,8 @@ def _made(check: Check, slot: Slot, name: str) -> Finding:
     try:
         for problem in check.problems(slot, name):
             found.append(problem)
+    except NotChecked as needed:
+        return Finding(check, tuple(found), f"needs other data: {needed}")
     except DataError as error:
         if slot.key == "data":
             return Finding(check, tuple(found), f"not checked: {error}")

@@ -1,34 +1,31 @@
 """Hashes of the code and the data of a trial, and how they differ from those of its record.
 
 A trial's id is made of its configuration alone. What else its numbers depend on and what somebody edits between two runs
-is hashed when the sweep starts: the files of the run's components with the helpers beside them, the own modules of
-``code:`` and the module of a model that is named by a dotted path; and the data set as it was loaded. The engine below
-is the same for all trials, and the record's commit stands for it.
+is hashed when the sweep starts: the files of the run's components, the module of a model that is named by a dotted path,
+the engine of all trials (algorithms/engine and algorithms/core), and all that these import, as far as it lies in
+datasets/, algorithms/, attacks/, in own code or in a package that is installed for editing
+(`orchestrator.results.imported_files`); and the data set as it was loaded. For the orchestrator, the record's commit
+stands.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from algorithms.interfaces import Run
 from datasets.components import Component, components
 from datasets.federation import Source, add_to_digest
-from orchestrator import CHECKOUT
 from orchestrator.config import own_code
-from orchestrator.config.own_files import python_files
 from orchestrator.config.slots import chosen_components
+from orchestrator.results.imported_files import DIGITS, SourceFile, content_hash, engine_modules, reached
 from orchestrator.results.provenance import commit
 from orchestrator.results.record import TrialIdentity
 
-DIGITS = 16  # of a hash, hexadecimal
+NAMED = 6  # files that have a sentence each
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Fingerprint:
     @property
     def code(self) -> str:
         """The hash of all files."""
-        return _hash(repr(sorted(self.files.items())).encode())
+        return content_hash(repr(sorted(self.files.items())).encode())
 
     def origin(self) -> dict[str, str]:
         """The hashes of code and data, for the origin in a trial's record."""
@@ -61,7 +58,10 @@ class Fingerprint:
         before = record.get("files")
         if not isinstance(before, dict):
             return []
-        changed = sorted(path for path in before.keys() | self.files.keys() if before.get(path) != self.files.get(path))
+        paths = before.keys() | self.files.keys()
+        if not any(path.startswith("algorithms/engine/") for path in before):
+            paths = before.keys() & self.files.keys()  # the first records held other files
+        changed = sorted(path for path in paths if before.get(path) != self.files.get(path))
         loaded = record.get("origin", {}).get("data")
         return changed + (["data"] if self.data and loaded and loaded != self.data else [])
 
@@ -73,7 +73,7 @@ def fingerprint(run: Run, data: str | None = None) -> Fingerprint:
         run: the run.
         data: the hash of its data set, see `DataHashes`.
     """
-    return Fingerprint(dict(sorted(_files(run))), data)
+    return Fingerprint(dict(sorted({one.name: one.hash for one in _files(run)}.items())), data)
 
 
 def own_code_hash() -> str:
@@ -132,53 +132,13 @@ def data_hash(source: Source) -> str:
     return digest.hexdigest()
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=DIGITS // 2).hexdigest()
-
-
-def _files(run: Run) -> Iterator[tuple[str, str]]:
-    for _, component in chosen_components(run):
-        module = components(component.folder)[component.name]
-        yield from _component_files(Path(inspect.getfile(module)))
-        # A model by dotted path: `callable: "mypkg.nets:Net"`.
-        if isinstance(named := getattr(component.config, "callable", None), str):
-            yield from _named_module(named.partition(":")[0])
-    code = own_code.installed()
-    for place in sorted({place for one in code.found for place in one.modules.values()}):
-        for file in python_files([place]):
-            yield _said(file), _hash(file.read_bytes())
-
-
-@cache
-def _helpers(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted(folder.glob("_[!_]*.py")))
-
-
-def _component_files(file: Path) -> Iterator[tuple[str, str]]:
-    """A component's file, and the helpers in its folder."""
-    for one in (file, *_helpers(file.parent)):
-        yield _said(one), _hash(one.read_bytes())
-
-
-def _named_module(name: str) -> Iterator[tuple[str, str]]:
-    try:
-        spec = find_spec(name)
-    except (ImportError, ValueError):
-        return
-    if spec and spec.origin and Path(spec.origin).suffix == ".py" and "site-packages" not in Path(spec.origin).parts:
-        yield f"{name.replace('.', '/')}.py", _hash(Path(spec.origin).read_bytes())
-
-
-def _said(file: Path) -> str:
-    """The path of a file in the checkout, beside a sweep or in a distribution, without what is this machine's own."""
-    if file.is_relative_to(CHECKOUT) and "site-packages" not in file.parts:
-        return file.relative_to(CHECKOUT).as_posix()
-    for path in own_code.installed().paths:
-        if file.is_relative_to(path):
-            return (Path(path.name) / file.relative_to(path)).as_posix()
-    parts = file.parts
-    below = parts.index("site-packages") + 1 if "site-packages" in parts else len(parts) - 2
-    return Path(*parts[below:]).as_posix()
+def _files(run: Run) -> Iterator[SourceFile]:
+    yield from reached(engine_modules())
+    chosen = [component for _, component in chosen_components(run)]
+    yield from reached((components(one.folder)[one.name].__name__ for one in chosen), installed=True)
+    # A model by dotted path: `callable: "mypkg.nets:Net"`.
+    named = (getattr(one.config, "callable", None) for one in chosen)
+    yield from reached(one.partition(":")[0] for one in named if isinstance(one, str))
 
 
 @dataclass(frozen=True)
@@ -201,11 +161,17 @@ def changed_sentences(changed: Sequence[Changed], complete: int) -> list[str]:
     ['1 of 8 complete trials was run with another attacks/sia.py', '1 of 8 complete trials was run with other data']
     """
     counts = Counter(name for one in changed for name in one.differences)
-    return [
-        f"{count} of {complete} complete trials {'was' if count == 1 else 'were'} run with "
+    # Data first, and of many files, as after an update of fedpriv, those that most trials ran with.
+    names = sorted(counts, key=lambda name: (name != "data", -counts[name], name))
+    told = sorted(names if len(names) <= NAMED else names[: NAMED - 1])
+    sentences = [
+        f"{counts[name]} of {complete} complete trials {'was' if counts[name] == 1 else 'were'} run with "
         f"{'other data' if name == 'data' else f'another {name}'}"
-        for name, count in sorted(counts.items())
+        for name in told
     ]
+    return sentences + (
+        [f"... and with {len(names) - len(told)} more files that differ"] if told != sorted(names) else []
+    )
 
 
 def begun_sentence(begun: Sequence[Changed]) -> str:

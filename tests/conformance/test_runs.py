@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.config.slots import SLOTS
-from orchestrator.conformance import behavior
+from orchestrator.conformance import behavior, data
 from tests.support.slot_components import EVERY, of_slot
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -33,6 +33,11 @@ def test_an_attack_finds_something_in_every_round_in_which_it_is_due(name):
 @of_slot("model")
 def test_a_model_says_truly_what_it_is_made_of(name):
     assert list(behavior.model_problems(SLOT["model"], name)) == []
+
+
+@of_slot("data.split")
+def test_a_partition_serves_each_example_once_and_repeats(name):
+    assert list(data.split_problems(SLOT["data.split"], name)) == []
 
 
 @of_slot("clustering")

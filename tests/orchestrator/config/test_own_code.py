@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from datasets import outside
@@ -22,6 +23,7 @@ from orchestrator.config.own_code import install, own_paths
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.exit_codes import REFUSED
+from orchestrator.results.fingerprints import fingerprint
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, distribution, written
 from tests.support.pages import ROOT
 
@@ -218,6 +220,25 @@ def test_commands_report_what_cannot_be_imported_in_a_sentence(beside, tmp_path,
     told = capsys.readouterr()
     assert "Traceback" not in told.err and told.out == ""
     assert f"{tmp_path}/code/attacks/bad.py, line 2: ModuleNotFoundError: No module named 'nump'" in told.err
+
+
+def test_each_of_two_folders_of_a_slot_has_its_own_helpers(beside, tmp_path):
+    other = HELPER.replace("axis=1)", "axis=1) * 0")
+    written(tmp_path / "teams/code/attacks", {"others.py": ATTACK, "_norms.py": other})
+    written(tmp_path / "teams/code", {"third.py": ATTACK.replace("KINDS =", 'SLOT = "attacks"\nKINDS =')})
+    beside.write_text(
+        SWEEP.replace("code: code", "code: [code, teams/code]").replace("[norms]", "[norms, others, third]")
+    )
+    rows = np.ones((2, 3))
+    found = [one.module.norms(rows).sum() > 0 for one in load_sweep(beside).runs[0].attacks]
+    assert found == [True, False, False], "a file that says its slot has the helpers of the folder beside it"
+    assert [one.module.observe.__module__ for one in load_sweep(beside).runs[0].attacks] == [
+        "fedpriv_code.attacks.norms",
+        "fedpriv_code.attacks_2.others",
+        "fedpriv_code.attacks_2.third",
+    ]
+    files = fingerprint(load_sweep(beside).runs[0]).files
+    assert {"code/attacks/norms.py", "teams/code/attacks/_norms.py"} <= files.keys()
 
 
 def test_two_files_of_one_name_are_refused_with_both_places(beside, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,76 +11,43 @@ import numpy as np
 import pytest
 
 from datasets.federation import Examples, Source
-from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import Placement
-from orchestrator.config.own_code import install
-from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.config.run import resolve
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.conformance.example_runs import described
 from orchestrator.results import provenance
-from orchestrator.results.fingerprints import DataHashes, data_hash, fingerprint, identity, own_code_hash
+from orchestrator.results.fingerprints import (
+    Changed,
+    changed_sentences,
+    data_hash,
+    fingerprint,
+    identity,
+    own_code_hash,
+)
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import read_begun, write_begun
-from orchestrator.scheduling.earlier import Earlier, earlier_results
+from orchestrator.results.imported_files import reached
+from orchestrator.scheduling.earlier import earlier_results
 from orchestrator.scheduling.trials import TrialConfig, trial_specs
-from orchestrator.trial.outcome import write_record
-from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
+from tests.support.earlier_runs import FILES, SCALED, SWEEP, beside, loaded, ran, today
+from tests.support.own_code import written
 
-SWEEP = """\
-name: own
-code: code
-base:
-  rounds: 2
-  data: {name: digits, clients: 6, examples_per_client: 20}
-  model: {name: mlp, hidden: [8]}
-sweep:
-  aggregation.name: {grid_search: [scaled, fedavg]}
-  seed: {grid_search: [0, 1]}
-"""
-FILES = {"aggregation/scaled.py": AGGREGATION, "aggregation/_own.py": "", "attacks/norms.py": ATTACK}
-FILES |= {"attacks/_norms.py": HELPER, "shared.py": "WIDTH = 1\n"}
+__all__ = ["beside"]
 OURS = "algorithms/aggregation/fedavg.py"
 
 
-@pytest.fixture
-def beside(tmp_path: Path) -> Iterator[Path]:
-    written(tmp_path / "code", FILES)
-    (tmp_path / "sweep.yaml").write_text(SWEEP)
-    yield tmp_path / "sweep.yaml"
-    install(())
-
-
-def loaded(sweep: Path) -> tuple[Sweep, DataHashes]:
-    """The sweep, and the hashes of its data."""
-    found, hashes = load_sweep(sweep), DataHashes()
-    assert data_problems(found, download=False, loaded=hashes.add) == []
-    return found, hashes
-
-
-def ran(sweep: Path) -> Folder:
-    """The folder of a sweep whose trials have all finished, as far as their records say."""
-    found, hashes = loaded(sweep)
-    folder = Folder(sweep.parent / "results" / "own")
-    for spec in trial_specs(found):
-        write_record(folder.trial(spec.id), "finished", identity(spec.id, spec.run, hashes), began=0.0)
-    return folder
-
-
-def today(sweep: Path, folder: Folder, repeat: bool = False) -> Earlier:
-    found, hashes = loaded(sweep)
-    return earlier_results(folder, trial_specs(found), hashes, repeat=repeat)
-
-
-# Code
-
-
-def test_the_files_are_those_of_the_components_their_helpers_and_own_modules(beside):
+def test_the_files_are_those_of_the_components_and_what_they_import(beside):
     scaled, _, fedavg, _ = (spec.run for spec in trial_specs(load_sweep(beside)))
     files = fingerprint(scaled).files
     own = {path for path in files if path.startswith("code/")}
     assert own == {"code/aggregation/scaled.py", "code/aggregation/_own.py", "code/shared.py"}
     assert {"algorithms/models/mlp.py", "datasets/sources/digits.py"} <= files.keys()
     assert OURS not in files
-    assert {path for path in fingerprint(fedavg).files if path.startswith("code/")} == {"code/shared.py"}
+    assert not any(path.startswith("code/") for path in fingerprint(fedavg).files)
     assert OURS in fingerprint(fedavg).files
+    assert {"datasets/roles.py", "algorithms/engine/server.py", "algorithms/core/clipping.py"} <= files.keys()
+    assert "datasets/sources/_columns.py" not in files, "digits are no table"
+    assert not any(path.startswith(("attacks/", "orchestrator/")) for path in files), "there is no attack"
+    assert "attacks/metrics/membership.py" in fingerprint(resolve(described())).files
 
 
 def test_hashes_do_not_say_where_the_code_lies(beside, tmp_path):
@@ -110,6 +76,51 @@ def test_the_record_has_the_hashes_and_they_pass_through_tune(beside):
     assert dict(TrialConfig.from_dict(plain).identity.files) == own.files
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    {
+        "from . import blocks": True,
+        "from .blocks import WIDTH": True,
+        "import mypkg.blocks as b": True,
+        "def late():\n    from mypkg.blocks import WIDTH": True,
+        "try:\n    from mypkg.blocks import WIDTH\nexcept ImportError:\n    pass": True,
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import blocks": False,
+        "import numpy, torch, json, orchestrator.cli": False,
+    }.items(),
+)
+def test_what_a_package_imports_of_its_own_is_found(tmp_path, monkeypatch, line, found):
+    written(tmp_path / "mypkg", {"__init__.py": "", "nets.py": line + "\n", "blocks.py": ""})
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {one.name for one in reached(["mypkg.nets"])}
+    assert names == {"mypkg/__init__.py", "mypkg/nets.py"} | ({"mypkg/blocks.py"} if found else set())
+
+
+def test_an_edit_is_noticed_in_the_same_process(tmp_path, monkeypatch):
+    written(tmp_path / "editedpkg", {"nets.py": "", "blocks.py": ""})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert {one.name for one in reached(["editedpkg.nets"])} == {"editedpkg/nets.py"}
+    written(tmp_path / "editedpkg", {"nets.py": "from . import blocks\n"})
+    before = {one.name: one.hash for one in reached(["editedpkg.nets"])}
+    assert before.keys() == {"editedpkg/nets.py", "editedpkg/blocks.py"}
+    written(tmp_path / "editedpkg", {"blocks.py": "WIDTH = 2\n"})
+    after = {one.name: one.hash for one in reached(["editedpkg.nets"])}
+    assert {name for name in after if after[name] != before[name]} == {"editedpkg/blocks.py"}
+
+
+def test_of_own_code_that_imports_by_name_everything_counts(beside, tmp_path):
+    written(tmp_path / "code", {"shared.py": "import importlib\n"})
+    own = {path for path in fingerprint(load_sweep(beside).runs[0]).files if path.startswith("code/")}
+    assert own == {f"code/{name}" for name in FILES}
+
+
+def test_of_the_first_records_only_the_files_that_they_hold_are_compared(beside):
+    now = fingerprint(load_sweep(beside).runs[0])
+    old = {path: found for path, found in now.files.items() if not path.startswith("algorithms/engine/")}
+    assert now.differences({"files": old | {"datasets/sources/_columns.py": "another"}}) == []
+    assert now.differences({"files": old | {"code/shared.py": "another"}}) == ["code/shared.py"]
+    assert now.differences({"files": dict(now.files) | {"code/gone.py": "another"}}) == ["code/gone.py"]
+
+
 # What a resumed sweep says
 
 
@@ -123,7 +134,7 @@ def test_unchanged_code_is_complete(beside):
 def test_an_edited_component_is_named_and_its_trials_stand_or_run_again(beside, tmp_path):
     folder = ran(beside)
     (folder.shadows).mkdir()
-    written(tmp_path / "code", {"aggregation/scaled.py": AGGREGATION + "\n# edited\n"})
+    written(tmp_path / "code", {"aggregation/scaled.py": SCALED + "\n# edited\n"})
     earlier = today(beside, folder)
     assert earlier.sentences(4) == [
         "2 of 4 complete trials were run with another code/aggregation/scaled.py",
@@ -141,69 +152,16 @@ def test_an_edited_component_is_named_and_its_trials_stand_or_run_again(beside, 
     assert not folder.shadows.exists()
 
 
-def interrupted(sweep: Path, begun: bool = True) -> Folder:
-    """The folder of a sweep whose trials were interrupted, or failed, after a round; ``begun``: they say with what code."""
-    found, hashes = loaded(sweep)
-    folder = Folder(sweep.parent / "results" / "own")
-    for place, spec in enumerate(trial_specs(found)):
-        own, trial = identity(spec.id, spec.run, hashes), folder.trial(spec.id)
-        if begun:
-            write_begun(trial, own)
-        written(trial.state, {"state.safetensors": "a round"})
-        if place % 2:
-            write_record(trial, "failed", own, began=0.0, reason="KeyError: 'x'")
-    return folder
-
-
-def test_trials_that_began_with_another_component_begin_anew(beside, tmp_path):
-    folder = interrupted(beside)
-    specs = trial_specs(load_sweep(beside))
-    assert today(beside, folder).sentences(4) == []
-    assert today(beside, folder).set_back(folder) == []
-    written(tmp_path / "code", {"aggregation/scaled.py": AGGREGATION + "\n# edited\n"})
-    earlier = today(beside, folder)
-    assert earlier.sentences(4) == [
-        "2 unfinished trials were begun with another code/aggregation/scaled.py: they begin anew, and what was saved is "
-        "deleted"
+def test_of_many_files_a_few_are_named():
+    changed = [Changed("a", ("data", *(f"{letter}.py" for letter in "abcdefgh"))), Changed("b", ("h.py",))]
+    assert changed_sentences(changed, 8) == [
+        "1 of 8 complete trials was run with another a.py",
+        "1 of 8 complete trials was run with another b.py",
+        "1 of 8 complete trials was run with another c.py",
+        "1 of 8 complete trials was run with other data",
+        "2 of 8 complete trials were run with another h.py",
+        "... and with 4 more files that differ",
     ]
-    assert earlier.remaining(specs, specs) == specs
-    assert all(folder.trial(spec.id).state.exists() for spec in specs)
-    assert earlier.set_back(folder) == [spec.id for spec in specs[:2]]
-    assert [folder.trial(spec.id).path.exists() for spec in specs] == [False, False, True, True]
-    assert today(beside, folder).sentences(4) == []
-
-
-def test_a_trial_that_is_resumed_keeps_what_it_began_with(beside, tmp_path):
-    folder = interrupted(beside)
-    found, hashes = loaded(beside)
-    trial = folder.trial(trial_specs(found)[0].id)
-    before = read_begun(trial)
-    written(tmp_path / "code", {"shared.py": "WIDTH = 2\n"})
-    own = identity(trial.id, load_sweep(beside).runs[0], hashes)
-    write_begun(trial, own)
-    assert read_begun(trial) == before
-    (trial.state / "state.safetensors").unlink()
-    assert read_begun(trial) == {}
-    write_begun(trial, own)
-    (trial.state / "state.safetensors").touch()
-    assert read_begun(trial)["files"]["code/shared.py"] != before["files"]["code/shared.py"]
-
-
-def test_states_of_before_are_resumed(beside, tmp_path):
-    folder = interrupted(beside, begun=False)
-    written(tmp_path / "code", {"aggregation/scaled.py": AGGREGATION + "\n# edited\n"})
-    assert today(beside, folder).sentences(4) == []
-    for trial in folder.trials():
-        written(trial.state, {"origin.json": "[" if trial.result.exists() else "[]"})
-    assert today(beside, folder).set_back(folder) == []
-
-
-def test_unfinished_trials_with_other_data_begin_anew(beside, monkeypatch):
-    folder = interrupted(beside)
-    found, hashes = loaded(beside)
-    monkeypatch.setattr(hashes, "of", lambda _: "another")
-    earlier = earlier_results(folder, trial_specs(found)[:1], hashes)
-    assert earlier.sentences(4)[0].startswith("1 unfinished trial was begun with other data: it begins anew, and what")
 
 
 def test_other_data_are_noticed(beside, monkeypatch):
@@ -221,7 +179,7 @@ def test_nothing_is_claimed_of_results_without_hashes(beside, tmp_path):
         record = json.loads(trial.result.read_text())
         del record["files"], record["origin"]["code"], record["origin"]["data"]
         trial.result.write_text(json.dumps(record))
-    written(tmp_path / "code", {"aggregation/scaled.py": AGGREGATION + "\n# edited\n"})
+    written(tmp_path / "code", {"aggregation/scaled.py": SCALED + "\n# edited\n"})
     assert today(beside, folder).sentences(4) == []
 
 

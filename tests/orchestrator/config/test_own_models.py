@@ -1,0 +1,126 @@
+"""Models of own code: what is remembered of an edited module, which of two helpers is imported, which names are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.own_code import install
+from orchestrator.config.sweep_file import load_sweep
+from tests.support.own_code import written
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SWEEP = """\
+name: own
+code: nets.py
+base:
+  rounds: 2
+  data: {name: digits, clients: 6}
+  model: {name: "nets:Net"}
+  attacks: []
+"""
+NET = '''"""A model of somebody."""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    """A linear model."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+    def forward(self, x):
+        """Logits."""
+        return self.layers(x)
+'''
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    yield
+    install(())
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """A sweep file with a model beside it."""
+    written(tmp_path, {"nets.py": NET, "sweep.yaml": SWEEP})
+    return tmp_path / "sweep.yaml"
+
+
+def misfits(sweep: Path, right: str = "", changed: str = "") -> list[str]:
+    """What is said of the model after an edit."""
+    assert right in NET
+    written(sweep.parent, {"nets.py": NET.replace(right, changed)})
+    return [str(problem) for problem in data_problems(load_sweep(sweep), download=False)]
+
+
+def test_an_edited_module_is_tried_anew_in_the_same_process(beside):
+    (found,) = misfits(beside, "64, 10", "64, 5")
+    assert "nets:Net has 5 outputs, but the data have 10 classes" in found
+    assert misfits(beside) == []
+    (found,) = misfits(beside, "64, 10", "64, 6")
+    assert "has 6 outputs" in found
+
+
+def test_what_an_edited_module_is_made_of_is_found_anew(beside):
+    assert not load_sweep(beside).runs[0].model.module.BATCH_NORM
+    (found,) = misfits(beside, "nn.Flatten(), ", "nn.Flatten(), nn.BatchNorm1d(64), ")
+    assert "a batch of one example" in found, "and not that its normalization could not be seen before"
+    assert load_sweep(beside).runs[0].model.module.BATCH_NORM
+
+
+SEEDING = "super().__init__()"
+
+
+@pytest.mark.parametrize("seeds", ["torch.manual_seed(0)", "torch.manual_seed(1)", "torch.random.manual_seed(7)"])
+def test_a_constructor_that_seeds_torch_itself_is_refused(beside, seeds):
+    (found,) = misfits(beside, SEEDING, f"{SEEDING}; {seeds}")
+    assert "has the same initial values whatever the seed, because its constructor seeds torch's generator" in found
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        "torch.random.fork_rng().__enter__()",
+        "self.scale = nn.Parameter(torch.arange(10.0))",
+        "torch.manual_seed(torch.initial_seed())",
+        "self.first = nn.Linear(2, 2); torch.manual_seed(0)",
+    ],
+)
+def test_a_constructor_whose_values_follow_the_seed_is_not(beside, sound):
+    assert misfits(beside, SEEDING, f"{SEEDING}; {sound}") == []
+
+
+def test_values_that_are_not_drawn_need_no_seed(beside):
+    zeros = "self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))"
+    constant = "; [nn.init.constant_(array, 0.1) for array in self.parameters()]; torch.manual_seed(0)"
+    assert misfits(beside, zeros, zeros + constant) == []
+    ramp = "; [array.data.copy_(torch.arange(array.numel()).view_as(array) / 999) for array in self.parameters()]"
+    assert misfits(beside, zeros, zeros + ramp) == [], "as if from a file"
+
+
+@pytest.mark.parametrize("code", [".", "models"])
+def test_a_folder_of_a_slot_is_no_package_and_the_refusal_says_so(beside, tmp_path, code):
+    written(tmp_path, {"models/__init__.py": "", "models/net.py": NET})
+    (tmp_path / "nets.py").unlink()
+    beside.write_text(SWEEP.replace("nets.py", code).replace("nets:Net", "models.net:Net"))
+    with pytest.raises(ConfigError) as refusal:
+        load_sweep(beside)
+    (sentence,) = map(str, refusal.value.problems)
+    assert f"models.net:Net does not import: {tmp_path}/models is the folder of the slot model, which" in sentence
+    assert "the name is taken; rename the folder" in sentence
+
+
+def test_a_slots_folder_in_a_package_is_a_package(beside, tmp_path):
+    written(tmp_path, {"mypkg/__init__.py": "", "mypkg/models/__init__.py": "", "mypkg/models/net.py": NET})
+    beside.write_text(SWEEP.replace("nets.py", "mypkg").replace("nets:Net", "mypkg.models.net:Net"))
+    assert load_sweep(beside).runs[0].model.title == "mypkg.models.net:Net"
