@@ -5,107 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import nullcontext
-from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from datasets.components import Component, components
 from orchestrator.report.figures import catalog
-from orchestrator.results.folder import Folder, claim
-from orchestrator.results.saved_models import MODELS
-from orchestrator.results.tables import write_trials
+from orchestrator.results.folder import Folder
 from orchestrator.tracking import mlflow_store, pages, places, previews
-from orchestrator.tracking import tracker as tracking
-from orchestrator.tracking.events import MlflowListener
-from orchestrator.tracking.moved import follow
 from orchestrator.tracking.pending import FORM, views
 from orchestrator.tracking.pictures import FIGURES
 from orchestrator.tracking.tracker import Tracker
+from tests.support.told_sweep import copied, experiment, table, tell, told
 from tests.support.tracked import NAME, Seen, empty_store, forget, results, rows, save
 
-__all__ = ["empty_store", "results"]
-
-RUN = {"data": {"name": "digits"}, "clustering": {"name": "ifca"}, "training": {"name": "local_sgd", "device": "cpu"}}
-SWEEP = """
-name: my sweep
-description: Does B protect better than A?
-base: {data: {name: digits}}
-sweep:
-  clustering.name: {grid_search: [ifca, ifca_mir]}
-  seed: {grid_search: [0, 1]}
-"""
-
-
-def finals(kind: str, seed: int) -> dict[str, float]:
-    return {"accuracy": 0.8 + seed / 100, "calibrated_auc": 0.7 if kind == "ifca" else 0.6, "loss": 1.0}
-
-
-def tell(tracker: Tracker, kinds: tuple[str, ...] = ("ifca", "ifca_mir"), failed: tuple[str, ...] = ()) -> None:
-    """A sweep of two seeds for each of ``kinds``, as its driver and the command report it."""
-    folder, listener = tracker.folder, MlflowListener(tracker, tracker.folder)
-    folder.sweep.write_text(SWEEP)
-    tracker.sweep_started({"device": "cpu"})
-    table = []
-    for kind in kinds:
-        for seed in (0, 1):
-            trial, run = f"{kind}{seed}", {**RUN, "clustering": {"name": kind}, "seed": seed}
-            swept = {"clustering.name": kind, "seed": seed}
-            listener.on_planned(trial, "title", run, swept)
-            listener.on_started(trial)
-            listener.on_rounds(trial, rows(3))
-            save(folder, trial, rows(3))
-            bad = trial in failed
-            record = {"id": trial, "status": "failed" if bad else "finished", "seconds": 2.0, "metrics": {}}
-            record |= {"reason": "the disk is full"} if bad else {"metrics": finals(kind, seed)}
-            record |= {"origin": {"data": "abc" + kind}}
-            if bad:
-                (folder.trial(trial).path / "error.txt").write_text("Traceback")
-            folder.trial(trial).result.write_text(json.dumps(record))
-            folder.trial(trial).config.write_text(json.dumps(run))
-            listener.on_ended(trial, record)
-            table.append({"id": trial, "status": record["status"], "data.name": "digits", **swept, **record["metrics"]})
-    write_trials(folder, table)
-    figure = folder.report / "trade_off.png"
-    figure.parent.mkdir(exist_ok=True)
-    Image.new("RGB", (1600, 100)).save(figure)
-    tracker.sweep_finished([figure], "failed" if failed else "finished")
-
-
-def experiment(seen: Seen):
-    return seen.client.get_experiment_by_name(NAME)
-
-
-def table(seen: Seen, run_id: str, name: str) -> dict:
-    place = Path(seen.client.download_artifacts(run_id, f"{previews.FOLDER}/{name}"))
-    return json.loads(place.read_text())
-
-
-@pytest.fixture(scope="module")
-def told(tmp_path_factory, empty_store) -> Path:
-    """The results folder of a sweep that MLflow holds."""
-    folder = tmp_path_factory.mktemp("told") / "results"
-    claim(Folder(folder / NAME), NAME, SWEEP, "digest").release()
-    shutil.copy(empty_store, folder / "mlflow.db")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracking, "GATHER_SECONDS", 0.01)
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        tracker = Tracker(folder, NAME)
-        assert tracker.link() == ""
-        tell(tracker)
-        assert tracker.close(60)
-    return folder
-
-
-@pytest.fixture
-def copied(told, tmp_path, monkeypatch) -> Path:
-    """A copy of ``told``, as after a move, that a test may change."""
-    monkeypatch.setattr(tracking, "GATHER_SECONDS", 0.01)
-    shutil.copytree(told, tmp_path / "results")
-    follow(tmp_path / "results")
-    return tmp_path / "results"
+__all__ = ["copied", "empty_store", "results", "told"]
 
 
 def test_the_pages_of_a_sweep_and_its_trials(told):
@@ -183,25 +96,6 @@ def test_a_report_that_was_written_again_is_sent_if_it_has_changed(results):
         assert there.size == (1600, 200)
     assert (after.info.run_id, after.info.end_time) == (before.info.run_id, before.info.end_time)
     assert written("failed") and Seen(results).parents[0].info.status == "FAILED"
-
-
-def test_models_that_are_asked_for_later_are_sent_alone_and_once(copied, monkeypatch):
-    folder, sent, described = Folder(copied / NAME), list[str](), list[str]()
-    monkeypatch.setattr(pages, "saved_models", lambda _: {"all": None})
-    monkeypatch.setattr(pages, "as_pytorch", lambda _: nullcontext(Path()))
-    monkeypatch.setattr(mlflow_store.Store, "models", lambda *_: set())
-    monkeypatch.setattr(
-        mlflow_store.Store, "log_model", lambda _self, held, name, _place: sent.append(held.name + name)
-    )
-    monkeypatch.setattr(mlflow_store.Store, "describe", lambda _self, held, *_: described.append(held.name))
-    for one in ("ifca0", "ifca_mir1"):
-        folder.trial(one).model.write_bytes(b"arrays")
-    for asked, expected in ((False, 0), (True, 2), (True, 0)):
-        again = Tracker(copied, NAME, with_models=asked)
-        again.reconcile(folder.path)
-        assert again.without_models == expected and again.behind == bool(expected)
-        assert again.close(60)
-    assert sorted(sent) == ["ifca, seed 0all", "ifca_mir, seed 1all"] and described == []
 
 
 def test_pictures_are_figures_that_a_report_can_have():
@@ -318,55 +212,3 @@ def test_ui_prints_the_view_of_the_latest_sweep_first(told, monkeypatch, capsys)
     assert first.startswith("open http://127.0.0.1:5003/#/experiments/")
     assert first.endswith(f"viewStateShareKey=fedpriv   {NAME}")
     assert last == "open http://127.0.0.1:5003/#/experiments?workflowType=machine_learning   all sweeps"
-
-
-@pytest.mark.slow
-def test_models_are_sent_once_where_they_are_asked_for(copied):
-    import torch
-    from mlflow.pytorch import load_model
-    from safetensors.torch import save_file
-
-    folder = Folder(copied / NAME)
-    trial = folder.trial("ifca0")
-    config = {"name": "mlp", "hidden": [4]}
-    trial.config.write_text(json.dumps({**RUN, "model": config}))
-    record = json.loads(trial.result.read_text())
-    trial.result.write_text(json.dumps({**record, "model": {"shape": [3], "classes": 2}}))
-    fields = components(MODELS)["mlp"].Config(hidden=(4,))
-    module = Component("mlp", fields, MODELS).module.build(fields, (3,), 2)
-    arrays = {f"{group}.{name}": array for group in ("all", "few") for name, array in module.state_dict().items()}
-    save_file({name: array.clone() for name, array in arrays.items()}, trial.model)
-    for _ in range(2):
-        forget(folder)
-        seen = Seen(copied)
-        seen.client.delete_tag(seen.trial("ifca0").info.run_id, mlflow_store.SENT_TAG)
-        again = Tracker(copied, NAME, with_models=True)
-        again.reconcile(folder.path)
-        assert again.close(60)
-    seen = Seen(copied)
-    run = seen.trial("ifca0")
-    found = {one.name: one for one in seen.client.search_logged_models([run.info.experiment_id])}
-    assert found.keys() == {"all", "few"}
-    assert len(run.outputs.model_outputs) == 2
-    x = torch.ones(5, 3)
-    loaded = load_model(found["few"].artifact_location)
-    assert torch.equal(loaded(x), module.eval()(x))
-
-
-def test_models_that_cannot_be_built_again_are_said_once(copied):
-    from safetensors.numpy import save_file
-
-    folder = Folder(copied / NAME)
-    forget(folder)
-    for trial in ("ifca0", "ifca1"):
-        folder.trial(trial).config.write_text(json.dumps({**RUN, "model": {"name": "mlp", "hidden": [4]}}))
-        save_file({"all.1.weight": np.zeros((4, 3), np.float32)}, folder.trial(trial).model)
-        assert "model" not in json.loads(folder.trial(trial).result.read_text())
-        Seen(copied).client.delete_tag(Seen(copied).trial(trial).info.run_id, mlflow_store.SENT_TAG)
-    told: list[str] = []
-    again = Tracker(copied, NAME, warn=told.append, with_models=True)
-    again.reconcile(folder.path)
-    assert again.close(60)
-    (sentence,) = told
-    assert sentence.startswith("Trained models are not sent to MLflow: trial ifca")
-    assert sentence.endswith("does not say what its models take: an earlier version has written it")
