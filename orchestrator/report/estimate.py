@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from algorithms.core.metric import Metric
 
@@ -20,6 +20,8 @@ INFINITY = math.inf
 UNLIMITED = (-INFINITY, INFINITY)
 # Units of numbers that are not negative. (A gap in nats or a difference without a unit can be.)
 COUNTS = ("clients", "federations", "round", "seconds")
+# Guarantees: upper bounds that are proved, of which the largest holds for all runs. They are no sample of anything.
+CLAIMS = ("epsilon", "epsilon_example")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Estimate:
         values: the values themselves, which are shown if there are too few for an interval.
         lowest: the smallest possible value, at which the interval ends.
         highest: the largest possible value.
+        claim: whether the values are guarantees, which have a largest one and no interval.
     """
 
     mean: float
@@ -41,6 +44,7 @@ class Estimate:
     values: tuple[float, ...] = ()
     lowest: float = -INFINITY
     highest: float = INFINITY
+    claim: bool = False
 
     @property
     def low(self) -> float:
@@ -53,7 +57,9 @@ class Estimate:
         return min(self.mean + self.half, self.highest)
 
     def parts(self, digits: int) -> tuple[str, str]:
-        """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text."""
+        """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text. Claims have their range."""
+        if self.claim:
+            return self.range(digits), ""
         return number(self.mean, digits), number(self.half, digits)
 
     def shown(self, digits: int) -> tuple[str, str]:
@@ -64,9 +70,20 @@ class Estimate:
         >>> estimate([0.7, 0.9, 1.0], (0, 1)).shown(2)  # 0.87 + 0.38 is not possible
         ('0.87', '(0.49 to 1.00)')
         """
+        if self.claim:
+            return self.range(digits), ""
         if self.n < FEWEST:
             return ", ".join(number(value, digits) for value in self.values) or number(self.mean, digits), ""
         return number(self.mean, digits), spread(self.mean, self.low, self.high, digits)
+
+    def range(self, digits: int) -> str:
+        """The smallest and the largest value.
+
+        >>> claims([18.76, 18.76, 22.51]).range(1)
+        '18.8 to 22.5'
+        """
+        ends = (min(self.values), max(self.values)) if self.values else ()
+        return " to ".join(dict.fromkeys(number(value, digits) for value in ends))
 
 
 def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
@@ -92,6 +109,11 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
     if n >= FEWEST and math.isfinite(mean):
         half = quantile(n - 1) * deviation(values) / math.sqrt(n)
     return Estimate(mean, half, n, tuple(values), lowest, highest)
+
+
+def claims(values: Sequence[float]) -> Estimate:
+    """Guarantees of several runs: an estimate without an interval, whose texts are the smallest and the largest value."""
+    return replace(estimate(values), half=NAN, claim=True)
 
 
 def limits(metric: Metric) -> tuple[float, float]:

@@ -7,12 +7,12 @@ that it is stated for, the baseline of the swept slots. Nothing here is the larg
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, Setting
-from orchestrator.report.estimate import FEWEST, number
+from orchestrator.report.estimate import FEWEST, Estimate, number
 from orchestrator.report.figures.arrangement import ALGORITHM, arrange
 from orchestrator.report.figures.trade_off import EPSILON, Risk, risks
 from orchestrator.report.tables.attacks import HEADLINE, LEFT_OUT
@@ -134,12 +134,20 @@ def value_of(results: Results, setting: Setting, name: str) -> str:
     A single run has the interval over the attacked examples, if its attack gave one.
     """
     found, digits = setting.estimate(name), metric(name).digits
+    if found.claim:
+        return claim_words(found, lambda value: number(value, digits))
     shown = " ".join(filter(None, found.shown(digits)))
     if found.n >= FEWEST:
         return shown
     if found.n == 1 and (ends := audit_interval(results, setting.finished, name)):
         return f"{shown} ({number(ends[0], digits)} to {number(ends[1], digits)} over examples, one run)"
     return f"{shown} ({'one run' if found.n == 1 else f'{found.n} runs'}, so without an interval)"
+
+
+def claim_words(found: Estimate, shown: Callable[[float], str]) -> str:
+    """Guarantees of some runs: the one that all have, or the largest, which holds for all of them, and their range."""
+    low, high = shown(min(found.values)), shown(max(found.values))
+    return high if low == high else f"{high}, the largest of {found.n} runs ({low} to {high})"
 
 
 def audit_interval(results: Results, trials: Sequence[Row], name: str) -> tuple[float, float] | None:

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from orchestrator.metric_names import metric
-from orchestrator.report.estimate import estimate, limits, quantile
+from orchestrator.report.estimate import claims, estimate, limits, number, quantile
+from orchestrator.report.headline import claim_words
 
 
 def test_the_interval_of_three_seeds_is_students() -> None:
@@ -51,3 +52,12 @@ def test_an_infinite_value_stays_infinite_and_has_no_interval() -> None:
     endless = estimate([float("inf"), 1.0])  # an epsilon without noise
     assert endless.mean == float("inf")
     assert math.isnan(endless.half)
+
+
+def test_claims_have_a_largest_value_and_no_interval() -> None:
+    found = claims([18.76, 18.76, 22.51])
+    assert found.shown(2) == found.parts(2) == ("18.76 to 22.51", "")
+    assert all(map(math.isnan, (found.half, found.low, found.high)))
+    assert claim_words(found, lambda value: number(value, 2)) == "22.51, the largest of 3 runs (18.76 to 22.51)"
+    assert claim_words(claims([2.0, 2.0]), lambda value: number(value, 2)) == claims([2.0, 2.0]).shown(2)[0] == "2.00"
+    assert claims([]).shown(2) == ("", "")
