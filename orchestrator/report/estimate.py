@@ -20,6 +20,10 @@ INFINITY = math.inf
 UNLIMITED = (-INFINITY, INFINITY)
 # Units of numbers that are not negative. (A gap in nats or a difference without a unit can be.)
 COUNTS = ("clients", "federations", "round", "seconds")
+# What names say of a number: a difference can be negative; the others lie between 0 and 1, or are not negative.
+DIFFERENCES = ("_gap", "_signed", "_difference")
+SHARES = ("fi", "sen")
+MAGNITUDES = ("cov", "epsilon", "mad", "norm", "distance", "loss", "delta", "step", "noise")
 # Guarantees: upper bounds that are proved, of which the largest holds for all runs. They are no sample of anything.
 CLAIMS = ("epsilon", "epsilon_example")
 
@@ -117,18 +121,21 @@ def claims(values: Sequence[float]) -> Estimate:
 
 
 def limits(metric: Metric) -> tuple[float, float]:
-    """The smallest and the largest possible value of a metric, as far as its unit says them.
+    """The smallest and the largest possible value of a metric, as far as its unit and its name say them.
 
-    A fraction of which more or less is better, or that has a fixed value by chance, is a rate. Gaps and signed
-    differences have no such limits.
+    A fraction is a rate; a fairness index, too. Gaps and signed differences have no such limits.
 
     >>> limits(Metric("accuracy", "Accuracy", "accuracy", "higher")), limits(Metric("risk_gap", "Clustering", "gap"))
     ((0.0, 1.0), (-inf, inf))
     """
-    rate = metric.direction or isinstance(metric.chance, float)
-    if metric.unit == "fraction" and rate and not metric.name.endswith(("_gap", "_signed", "_difference")):
+    if metric.name.endswith(DIFFERENCES):
+        return UNLIMITED
+    words = metric.name.split("_")
+    if metric.unit == "fraction" or any(word in SHARES for word in words):
         return (0.0, 1.0)
-    return (0.0, INFINITY) if metric.unit in COUNTS else UNLIMITED
+    if words[0] == "rho" and "reliability" not in words:  # correlations of ranks
+        return (-1.0, 1.0)
+    return (0.0, INFINITY) if metric.unit in COUNTS or any(word in MAGNITUDES for word in words) else UNLIMITED
 
 
 def deviation(values: Sequence[float]) -> float:
