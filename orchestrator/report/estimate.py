@@ -8,7 +8,7 @@ values. An interval ends where values end: a rate lies between 0 and 1, a count 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from algorithms.core.metric import Metric
@@ -118,6 +118,12 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
 def claims(values: Sequence[float]) -> Estimate:
     """Guarantees of several runs: an estimate without an interval, whose texts are the smallest and the largest value."""
     return replace(estimate(values), half=NAN, claim=True)
+
+
+def claim_words(found: Estimate, shown: Callable[[float], str]) -> str:
+    """Guarantees of some runs: the one that all have, or the largest, which holds for all of them, and their range."""
+    low, high = shown(min(found.values)), shown(max(found.values))
+    return high if low == high else f"{high}, the largest of {found.n} runs ({low} to {high})"
 
 
 def limits(metric: Metric) -> tuple[float, float]:

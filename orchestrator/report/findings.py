@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, Setting
-from orchestrator.report.estimate import number
+from orchestrator.report.estimate import claim_words, number
 from orchestrator.report.headline import (
     chance_of,
-    claim_words,
     difference_words,
     headline_risk,
     in_settings,

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from orchestrator.metric_names import metric
-from orchestrator.report.estimate import claims, estimate, limits, number, quantile
-from orchestrator.report.headline import claim_words
+from orchestrator.report.estimate import claim_words, claims, estimate, limits, number, quantile
 
 
 def test_the_interval_of_three_seeds_is_students() -> None:
