@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from orchestrator.metric_names import metric, metrics, ordered
-from orchestrator.report.estimate import Estimate, estimate, limits
+from orchestrator.report.estimate import CLAIMS, Estimate, claims, estimate, limits
 from orchestrator.report.swept import DEAL, SLOT_NAMES, swept_settings
 from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
 from orchestrator.results.declared import read_declared
@@ -72,8 +72,9 @@ class Setting:
         return independent([(repeat(t), float(t[metric])) for t in self.finished if t.get(metric) is not None])
 
     def estimate(self, name: str) -> Estimate:
-        """The mean and interval of the metric ``name``."""
-        return estimate(self.measured(name), limits(metric(name)))
+        """The mean and interval of the metric ``name``; of a guarantee, its range."""
+        values = self.measured(name)
+        return claims(values) if name in CLAIMS else estimate(values, limits(metric(name)))
 
     @property
     def unfinished(self) -> str:

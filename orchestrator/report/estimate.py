@@ -8,8 +8,8 @@ values. An interval ends where values end: a rate lies between 0 and 1, a count 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from algorithms.core.metric import Metric
 
@@ -20,6 +20,12 @@ INFINITY = math.inf
 UNLIMITED = (-INFINITY, INFINITY)
 # Units of numbers that are not negative. (A gap in nats or a difference without a unit can be.)
 COUNTS = ("clients", "federations", "round", "seconds")
+# What names say of a number: a difference can be negative; the others lie between 0 and 1, or are not negative.
+DIFFERENCES = ("_gap", "_signed", "_difference")
+SHARES = ("fi", "sen")
+MAGNITUDES = ("cov", "epsilon", "mad", "norm", "distance", "loss", "delta", "step", "noise")
+# Guarantees: upper bounds that are proved, of which the largest holds for all runs. They are no sample of anything.
+CLAIMS = ("epsilon", "epsilon_example")
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,7 @@ class Estimate:
         values: the values themselves, which are shown if there are too few for an interval.
         lowest: the smallest possible value, at which the interval ends.
         highest: the largest possible value.
+        claim: whether the values are guarantees, which have a largest one and no interval.
     """
 
     mean: float
@@ -41,6 +48,7 @@ class Estimate:
     values: tuple[float, ...] = ()
     lowest: float = -INFINITY
     highest: float = INFINITY
+    claim: bool = False
 
     @property
     def low(self) -> float:
@@ -53,7 +61,9 @@ class Estimate:
         return min(self.mean + self.half, self.highest)
 
     def parts(self, digits: int) -> tuple[str, str]:
-        """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text."""
+        """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text. Claims have their range."""
+        if self.claim:
+            return self.range(digits), ""
         return number(self.mean, digits), number(self.half, digits)
 
     def shown(self, digits: int) -> tuple[str, str]:
@@ -64,9 +74,20 @@ class Estimate:
         >>> estimate([0.7, 0.9, 1.0], (0, 1)).shown(2)  # 0.87 + 0.38 is not possible
         ('0.87', '(0.49 to 1.00)')
         """
+        if self.claim:
+            return self.range(digits), ""
         if self.n < FEWEST:
             return ", ".join(number(value, digits) for value in self.values) or number(self.mean, digits), ""
         return number(self.mean, digits), spread(self.mean, self.low, self.high, digits)
+
+    def range(self, digits: int) -> str:
+        """The smallest and the largest value.
+
+        >>> claims([18.76, 18.76, 22.51]).range(1)
+        '18.8 to 22.5'
+        """
+        ends = (min(self.values), max(self.values)) if self.values else ()
+        return " to ".join(dict.fromkeys(number(value, digits) for value in ends))
 
 
 def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
@@ -94,19 +115,33 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
     return Estimate(mean, half, n, tuple(values), lowest, highest)
 
 
-def limits(metric: Metric) -> tuple[float, float]:
-    """The smallest and the largest possible value of a metric, as far as its unit says them.
+def claims(values: Sequence[float]) -> Estimate:
+    """Guarantees of several runs: an estimate without an interval, whose texts are the smallest and the largest value."""
+    return replace(estimate(values), half=NAN, claim=True)
 
-    A fraction of which more or less is better, or that has a fixed value by chance, is a rate. Gaps and signed
-    differences have no such limits.
+
+def claim_words(found: Estimate, shown: Callable[[float], str]) -> str:
+    """Guarantees of some runs: the one that all have, or the largest, which holds for all of them, and their range."""
+    low, high = shown(min(found.values)), shown(max(found.values))
+    return high if low == high else f"{high}, the largest of {found.n} runs ({low} to {high})"
+
+
+def limits(metric: Metric) -> tuple[float, float]:
+    """The smallest and the largest possible value of a metric, as far as its unit and its name say them.
+
+    A fraction is a rate; a fairness index, too. Gaps and signed differences have no such limits.
 
     >>> limits(Metric("accuracy", "Accuracy", "accuracy", "higher")), limits(Metric("risk_gap", "Clustering", "gap"))
     ((0.0, 1.0), (-inf, inf))
     """
-    rate = metric.direction or isinstance(metric.chance, float)
-    if metric.unit == "fraction" and rate and not metric.name.endswith(("_gap", "_signed", "_difference")):
+    if metric.name.endswith(DIFFERENCES):
+        return UNLIMITED
+    words = metric.name.split("_")
+    if metric.unit == "fraction" or any(word in SHARES for word in words):
         return (0.0, 1.0)
-    return (0.0, INFINITY) if metric.unit in COUNTS else UNLIMITED
+    if words[0] == "rho" and "reliability" not in words:  # correlations of ranks
+        return (-1.0, 1.0)
+    return (0.0, INFINITY) if metric.unit in COUNTS or any(word in MAGNITUDES for word in words) else UNLIMITED
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, Setting
-from orchestrator.report.estimate import number
+from orchestrator.report.estimate import claim_words, number
 from orchestrator.report.headline import (
     chance_of,
     difference_words,
@@ -50,8 +50,10 @@ def findings(results: Results) -> tuple[str, ...]:
     lines += _worst(results)
     compared = contrasts(results)
     if found:
-        lines += _costs(contrasts(results, [found.name]), compared, found.accuracy)
+        alone = contrasts(results, [found.name])
+        lines += _costs(alone, compared, found.accuracy)
         lines += _guessing(results, found.name)
+        return (*lines, *_differences(compared), *_only_by_itself(alone, compared))
     return tuple(lines + _differences(compared))
 
 
@@ -130,9 +132,41 @@ def _differences(found: Sequence[Contrast]) -> list[str]:
     rest = len(tested) - len(sure)
     lines += [
         f"{rest} of {len(tested)} comparisons between methods show no difference that can be told from none "
-        "(paired t tests, Holm's correction, 5 %)."
+        f"(paired t tests at 5 %, with Holm's correction {_together(len(tested))})."
     ] * bool(rest)
     return lines
+
+
+def _together(count: int) -> str:
+    return "over this one comparison" if count == 1 else f"over all {count} together"
+
+
+def _only_by_itself(alone: Sequence[Contrast], compared: Sequence[Contrast]) -> list[str]:
+    """The differences of the headline's risk that are none any more once all metrics' comparisons are corrected."""
+    sure = {_place(one) for one in compared if is_significant(one)}
+    count, among = (
+        len([one for one in alone if not math.isnan(one.p)]),
+        [one for one in compared if not math.isnan(one.p)],
+    )
+    held = {_place(one) for one in among}
+    family = "if it is tested by itself" if count == 1 else f"among the {count} comparisons of this risk"
+    lines = []
+    for one in alone:
+        if is_significant(one) and _place(one) in held - sure:
+            where = f", {one.setting}" if one.setting else ""
+            lines.append(
+                f"The headline's difference ({one.method} against {one.baseline}{where}) is significant {family} "
+                f"({_p(one)}), but not among all {len(among)} comparisons: it is a hint, to be confirmed with more runs."
+            )
+    return lines[:MOST]
+
+
+def _place(one: Contrast) -> tuple[str, ...]:
+    return (one.slot, one.method, one.baseline, one.setting, one.metric)
+
+
+def _p(one: Contrast) -> str:
+    return "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.3f}"
 
 
 def _sentence(one: Contrast) -> str:
@@ -140,10 +174,9 @@ def _sentence(one: Contrast) -> str:
     kind = "higher" if one.difference.mean > 0 else "lower"
     good = "" if described.direction is None else " (better)" if described.direction == kind else " (worse)"
     where = f", {one.setting}" if one.setting else ""
-    p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.3f}"
     return (
         f"{one.method} against {one.baseline}{where}: {described.label} {kind} by {difference_words(one)}{good}; "
-        f"{one.difference.n} pairs, {p} (Holm)."
+        f"{one.difference.n} pairs, {_p(one)} (Holm)."
     )
 
 
@@ -177,8 +210,10 @@ def _has_mechanism(setting: Setting) -> bool:
 
 
 def epsilon_words(setting: Setting, name: str) -> str:
-    """An epsilon: the number that all runs have, or mean and interval over runs; of a single run its own interval."""
+    """A claimed epsilon: the largest of all runs. An audited one: mean and interval over runs, or a single run's own."""
     found = setting.estimate(name)
+    if found.claim:
+        return claim_words(found, _short)
     trials = [trial for trial in setting.finished if trial.get(name) is not None]
     low, high = (trials[0].get(f"{name}_{end}") for end in ("low", "high"))
     if len(trials) == 1 and low is not None and high is not None:

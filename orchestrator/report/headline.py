@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Results, Setting
-from orchestrator.report.estimate import FEWEST, number
+from orchestrator.report.estimate import FEWEST, claim_words, number
 from orchestrator.report.figures.arrangement import ALGORITHM, arrange
 from orchestrator.report.figures.trade_off import EPSILON, Risk, risks
 from orchestrator.report.tables.attacks import HEADLINE, LEFT_OUT
@@ -24,6 +24,7 @@ from orchestrator.report.vocabulary import key_label, setting_label, value_label
 SIGNIFICANT = 0.05  # of p values after Holm's correction
 NAMED = 3  # settings that a sentence names one by one; of more, it names the ends
 WORST = "_worst"
+BARE = "so without intervals"
 # What an attack does, up to the number that says how well it does it.
 WORDS = {
     "calibrated_auc_minority": (
@@ -105,7 +106,9 @@ def headline(results: Results) -> str:
         return _without_attack(results)
     values = in_settings(results, found.settings, found.name)
     chances = [chance_of(setting, found.name) for setting in found.settings]
-    sentence = f"{found.words} {values}{_by_chance(chances)}"
+    chance = _by_chance(chances)
+    # After "without intervals", a parenthesis would belong to nothing.
+    sentence = f"{found.words} {values}{f'; {chance[2:-1]}' if chance and values.endswith(BARE) else chance}"
     sentence += _verdict(found)
     return f"{sentence}; {_compared(contrasts(results, [found.name]), found.name)}."
 
@@ -120,12 +123,28 @@ def in_settings(results: Results, settings: Sequence[Setting], name: str) -> str
     if len(settings) == 1:
         return f"{value_of(results, settings[0], name)}{where}"
     named = sorted(settings, key=lambda one: one.estimate(name).mean)
+    bare = _without_intervals(results, settings, name)
     parts = [
-        f"{value_of(results, one, name)} ({own[id(one)]})" for one in (settings if len(settings) <= NAMED else named)
+        f"{_shown(one, name) if bare else value_of(results, one, name)} ({own[id(one)]})"
+        for one in (settings if len(settings) <= NAMED else named)
     ]
     if len(settings) > NAMED:
-        return f"from {parts[0]} to {parts[-1]} in {len(settings)} settings{where}"
-    return f"{', '.join(parts[:-1])} and {parts[-1]}{where}"
+        return f"from {parts[0]} to {parts[-1]} in {len(settings)} settings{where}{bare}"
+    return f"{', '.join(parts[:-1])} and {parts[-1]}{where}{bare}"
+
+
+def _without_intervals(results: Results, settings: Sequence[Setting], name: str) -> str:
+    """What is said once of settings with equally few runs and without any interval; empty for others."""
+    found = [setting.estimate(name) for setting in settings]
+    few = {one.n for one in found}
+    exact = any(one.claim for one in found) or any(audit_interval(results, one.finished, name) for one in settings)
+    if exact or len(few) > 1 or max(few) >= FEWEST:
+        return ""
+    return f", {'one run' if few == {1} else f'{max(few)} runs'} each, {BARE}"
+
+
+def _shown(setting: Setting, name: str) -> str:
+    return " ".join(filter(None, setting.estimate(name).shown(metric(name).digits)))
 
 
 def value_of(results: Results, setting: Setting, name: str) -> str:
@@ -134,7 +153,9 @@ def value_of(results: Results, setting: Setting, name: str) -> str:
     A single run has the interval over the attacked examples, if its attack gave one.
     """
     found, digits = setting.estimate(name), metric(name).digits
-    shown = " ".join(filter(None, found.shown(digits)))
+    if found.claim:
+        return claim_words(found, lambda value: number(value, digits))
+    shown = _shown(setting, name)
     if found.n >= FEWEST:
         return shown
     if found.n == 1 and (ends := audit_interval(results, setting.finished, name)):

@@ -42,7 +42,8 @@ TEMPLATE, STYLE = "page.html.jinja", "page.css"
 WORST = ("calibrated_auc_worst_client", "risk_worst_client")
 READING = (
     "Means over the finished runs of a setting ± half the width of the 95 % interval (Student's t); with one or two runs "
-    "their values; a dash means not measured. Rates are fractions of one. In parentheses: the value by chance, where it "
+    "their values; a dash means not measured. A claimed epsilon is no mean: where runs differ, the largest is the claim. Rates "
+    "are fractions of one. In parentheses: the value by chance, where it "
     "differs between settings."
 )
 CLIENTS_NOTE = "Clients differ: a mean risk says nothing of the client that is hit hardest."

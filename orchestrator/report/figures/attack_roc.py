@@ -149,8 +149,10 @@ def _panel(ax: Axes, models: list[Scores], target: str, styles: dict[str, dict[s
         first = max(1 / float((~member).sum()) for _, member in found)
         grid = np.geomspace(first, 1, POINTS)
         rates = np.mean([step(*membership.roc(*one), grid) for one in found], axis=0)
-        ax.plot(grid, np.where(rates > 0, rates, np.nan), drawstyle="steps-post", **style)
-        if name != PUBLISHED and all(_says_yes_or_no(score) for score, _ in found):
+        single = name != PUBLISHED and all(_says_yes_or_no(score) for score, _ in found)
+        if not single:  # the mean of steps at one threshold each is no curve
+            ax.plot(grid, np.where(rates > 0, rates, np.nan), drawstyle="steps-post", **style)
+        if single:
             x, y = np.mean([_only_threshold(*one) for one in found], axis=0)
             ax.plot([x], [y], color=style["color"], **ONE_THRESHOLD)
         if name != PUBLISHED:

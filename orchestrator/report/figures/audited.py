@@ -34,7 +34,6 @@ RED = "#C62828"
 PROOF: dict[str, Any] = {"marker": "_", "linestyle": "none", "markersize": 8, "markeredgewidth": 2}
 RING: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 15, "fillstyle": "none", "color": RED}
 NOTHING: dict[str, Any] = {"marker": "v", "linestyle": "none", "markersize": 7, "fillstyle": "none", "clip_on": False}
-APART = 1.05  # the factor between the claims of two seeds, which are equal, so that their marks do not cover each other
 # What metric privacy's audit measures, with its mark.
 TELLS = {
     "epsilon_audit_direction": ("o", "a canary of norm C, by the direction of the model's change"),
@@ -139,8 +138,8 @@ def _against(arr: Arrangement, found: Mapping[str, Audited], title: str, note: s
         for _, _, position, hue in places(arr):
             style = {"color": arr.palette[text(hue)], "marker": marker(arr, hue)}
             runs = [found[trial["id"]] for trial in arr.cell(panel, position, hue)]
-            for j, one in enumerate(runs):
-                _mark(ax, replace(one, claimed=one.claimed * APART ** (j - (len(runs) - 1) / 2)), low, style)
+            for one in runs:  # at its claim: a point that is moved aside may lie on the other side of the line
+                _mark(ax, one, low, style)
     legend(figure, algorithm_handles(arr), sheet)
     return figure
 
@@ -151,7 +150,7 @@ def _mark(ax: Axes, one: Audited, lowest: float, style: dict[str, Any]) -> None:
     known = not (math.isnan(one.low) or math.isnan(one.high))
     bar = [[max(middle - max(one.low, lowest), 0)], [max(one.high - middle, 0)]] if known else None
     look = style | ({"marker": "none"} if one.found < lowest else {})
-    ax.errorbar([x], [middle], yerr=bar, capsize=2, markersize=5, linewidth=1.3, alpha=0.85, **look)
+    ax.errorbar([x], [middle], yerr=bar, capsize=2, markersize=5, linewidth=1.3, alpha=0.55, **look)
     if one.found < lowest:
         ax.plot([x], [lowest], color=style["color"], **NOTHING)
     if one.certified > lowest:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate
+from orchestrator.metric_names import metric
+from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate, limits
 from orchestrator.report.figures.arrangement import Arrangement, Point, points
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -157,7 +158,8 @@ def by_round(tables: Sequence[list[Row]], name: str) -> dict[int, Estimate]:
         for row in table:
             if row.get(name) is not None:
                 values.setdefault(row["round"], []).append(float(row[name]))
-    return {number: estimate(values[number]) for number in sorted(values)}
+    ends = limits(metric(name))
+    return {number: estimate(values[number], ends) for number in sorted(values)}
 
 
 def in_rounds(arr: Arrangement, name: str) -> bool:

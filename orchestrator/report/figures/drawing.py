@@ -27,6 +27,7 @@ PANEL_HEIGHT = 2.5  # inches
 IN_A_ROW = 3  # at most so many panels of one kind are side by side
 LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
+TITLE_PER_INCH = 10  # characters of a title in an inch: it has a line of its own, so that it may be fuller
 RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 Shared = Literal["row", "col", "all", "none"]
@@ -117,7 +118,9 @@ def blank(
 
     size = (max(7.2, columns * width + 0.9), rows * PANEL_HEIGHT + 1.6)
     figure = Figure(figsize=size, dpi=RESOLUTION, layout="constrained", facecolor="white")
-    figure.suptitle(f"{sheet.what}\n{arr.datasets}, sweep {arr.results.name}", fontsize=TITLE, x=0.01, ha="left")
+    title = (sheet.what, f"{arr.datasets}, sweep {arr.results.name}")
+    lines = [textwrap.fill(line, int(size[0] * TITLE_PER_INCH)) for line in title]
+    figure.suptitle("\n".join(lines), fontsize=TITLE, x=0.01, ha="left")
     axes = figure.subplots(rows, columns, sharey=shared, squeeze=False)
     for ax in axes.flat:
         ax.grid(axis="y", color="#E3E3E3", linewidth=0.8)

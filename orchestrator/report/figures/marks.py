@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.metric_names import metric
-from orchestrator.report.estimate import FEWEST, estimate
+from orchestrator.report.estimate import FEWEST, UNLIMITED, estimate, limits
 from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.figures.drawing import REFERENCE, marker
 from orchestrator.report.values import Row, Value, text
@@ -110,7 +110,9 @@ def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
         found[text(hue)].append((x, arr.measured(panel, position, hue, metric)))
     for hue in arr.hues:
         style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue)}
-        means_with_intervals(ax, found[text(hue)], linestyle="-" if is_ordered(arr) else "none", **style)
+        means_with_intervals(
+            ax, found[text(hue)], ends_of(metric), linestyle="-" if is_ordered(arr) else "none", **style
+        )
 
 
 def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
@@ -121,27 +123,37 @@ def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
         values, color = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
         if len(values) >= FEWEST:
             ax.bar([x], [estimate(values).mean], width=room, color=f"{color}66", edgecolor=color, linewidth=1.4)
-        means_with_intervals(ax, [(x, values)], color=color, marker=marker(arr, hue) if len(values) < FEWEST else "")
+        mark = marker(arr, hue) if len(values) < FEWEST else ""
+        means_with_intervals(ax, [(x, values)], ends_of(metric), color=color, marker=mark)
         lowest = min([lowest, *values])
     if lowest == 0:
         ax.set_ylim(bottom=0)
 
 
-def means_with_intervals(ax: Axes, marks: Marks, **style: Any) -> None:
+def ends_of(name: str) -> tuple[float, float]:
+    """The smallest and the largest possible value of a metric, at which its intervals end."""
+    return limits(metric(name))
+
+
+def means_with_intervals(ax: Axes, marks: Marks, ends: tuple[float, float] = UNLIMITED, **style: Any) -> None:
     """Draw the mean of three or more values with its interval, and fewer values as points of their own.
 
     Args:
         ax: the panel to draw into.
         marks: horizontal coordinates with their values; a coordinate without a value is left out.
+        ends: the smallest and the largest possible value, at which intervals end.
         style: of Matplotlib's ``errorbar``. A line style connects the means, or each seed's values where there are few.
     """
     look = {"linewidth": 1.6, "markersize": 6.5} | style
     capsize, connect = look.pop("capsize", 3), look.pop("linestyle", "-")
     marks = [(x, values) for x, values in marks if values]
-    many = [(x, estimate(values)) for x, values in marks if len(values) >= FEWEST]
+    many = [(x, estimate(values, ends)) for x, values in marks if len(values) >= FEWEST]
     if many:
-        means, halves = [e.mean for _, e in many], [e.half for _, e in many]
-        ax.errorbar([x for x, _ in many], means, yerr=halves, capsize=capsize, linestyle="none", **look)
+        means, spans = (
+            [e.mean for _, e in many],
+            [[e.mean - e.low for _, e in many], [e.high - e.mean for _, e in many]],
+        )
+        ax.errorbar([x for x, _ in many], means, yerr=spans, capsize=capsize, linestyle="none", **look)
     few = [(x, value) for x, values in marks if len(values) < FEWEST for value in values]
     if few:
         shape = {"marker": look.get("marker") or "o", "markersize": look["markersize"] - 0.5}

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from algorithms.core.metric import Metric
 from orchestrator.metric_names import metric
 from orchestrator.model_use import foreign_models
-from orchestrator.report.data import Results, Setting
-from orchestrator.report.estimate import estimate
+from orchestrator.report.data import Results, Setting, independent, repeat
+from orchestrator.report.estimate import FEWEST, estimate
 from orchestrator.report.swept import DEAL
 from orchestrator.report.values import Row, Value, lookup, text
 from orchestrator.report.vocabulary import setting_label
@@ -124,17 +124,21 @@ def attacks_by_setting(results: Results) -> list[str]:
 
 def deal_line(results: Results) -> str:
     """A sentence on the deals behind the intervals; empty if the trials' runs are not known."""
+    exact = any(len(independent([(repeat(t), 0.0) for t in s.finished])) >= FEWEST for s in results.settings)
     if any(trial.get(DEAL) is not None for trial in results.trials):
-        return (
-            "The deal of the data varies: trials with the same deal are averaged first, and intervals are over deals."
-        )
+        over = ", and intervals are over deals" if exact else ""
+        return f"The deal of the data varies: trials with the same deal are averaged first{over}."
     held = [lookup(results.configs.get(trial["id"]), "data") for trial in results.trials]
     known = [data["split_seed"] for data in held if isinstance(data, dict) and "split_seed" in data]
     if not known or len(known) < len(results.trials):
         return ""
     if all(seed is None for seed in known):
-        return "Every seed has its own deal of the data, so intervals are over deals and training."
+        return (
+            f"Every seed has its own deal of the data{', so intervals are over deals and training' if exact else ''}."
+        )
     fixed = ", ".join(sorted({text(seed) for seed in known if seed is not None}))
+    if not exact:
+        return f"The deal of the data is fixed (data.split_seed {fixed}): the runs say nothing of other deals."
     return (
         f"The deal of the data is fixed (data.split_seed {fixed}): intervals are over training alone and say nothing of "
         "other deals."

@@ -35,7 +35,7 @@ READING = (
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). With one "
     "or two seeds there is no interval: their values are printed, in the order of the seeds. An interval that would leave "
     "what is possible, such as a rate above 1, is cut there and printed by its ends. A dash means not measured. Rates are "
-    "fractions of one."
+    "fractions of one. A claimed epsilon is no mean: where seeds differ, the smallest and the largest are printed."
 )
 PAIRED = "Differences between methods, paired by deal and seed, with intervals and p values: differences.md."
 

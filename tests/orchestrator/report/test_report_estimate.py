@@ -5,7 +5,7 @@ import math
 import pytest
 
 from orchestrator.metric_names import metric
-from orchestrator.report.estimate import estimate, limits, quantile
+from orchestrator.report.estimate import claim_words, claims, estimate, limits, number, quantile
 
 
 def test_the_interval_of_three_seeds_is_students() -> None:
@@ -43,7 +43,12 @@ def test_an_interval_ends_where_values_end() -> None:
     assert estimate([0.7, 0.8, 1.9], (0, 1)).high > 1, "such a metric is no rate after all"
     assert limits(metric("accuracy")) == (0, 1)
     assert limits(metric("seconds_per_round")) == (0, math.inf)
-    for name in ("sia_cov", "risk_gap", "cia_difference", "equalized_odds_signed", "unheard_of"):
+    for name in ("epsilon_audit", "sia_cov", "whitebox_cov", "validation_loss", "distance"):
+        assert limits(metric(name)) == (0, math.inf)
+    for name in ("sia_fi", "fedmia_fi", "eod", "calibrated_fpr_set_to_1_fpr", "calibrated_auc_low"):
+        assert limits(metric(name)) == (0, 1)
+    assert limits(metric("rho_spearman")) == (-1, 1)
+    for name in ("risk_gap", "cia_difference", "equalized_odds_signed", "unheard_of"):
         assert limits(metric(name)) == (-math.inf, math.inf)
 
 
@@ -51,3 +56,12 @@ def test_an_infinite_value_stays_infinite_and_has_no_interval() -> None:
     endless = estimate([float("inf"), 1.0])  # an epsilon without noise
     assert endless.mean == float("inf")
     assert math.isnan(endless.half)
+
+
+def test_claims_have_a_largest_value_and_no_interval() -> None:
+    found = claims([18.76, 18.76, 22.51])
+    assert found.shown(2) == found.parts(2) == ("18.76 to 22.51", "")
+    assert all(map(math.isnan, (found.half, found.low, found.high)))
+    assert claim_words(found, lambda value: number(value, 2)) == "22.51, the largest of 3 runs (18.76 to 22.51)"
+    assert claim_words(claims([2.0, 2.0]), lambda value: number(value, 2)) == claims([2.0, 2.0]).shown(2)[0] == "2.00"
+    assert claims([]).shown(2) == ("", "")

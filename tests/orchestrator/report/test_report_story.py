@@ -252,3 +252,44 @@ def test_the_command_has_the_overrides_quoted() -> None:
     assert (
         command("name: x\n# --set base.model={name: mlp}\n") == "fedpriv run sweep.yaml --set 'base.model={name: mlp}'"
     )
+
+
+def test_a_difference_that_is_significant_only_by_itself_is_called_a_hint() -> None:
+    shifts = (0.03, -0.02, 0.02, 0.0, -0.01)
+    risks = {"ifca": around(0.63), "ifca_mir": around(0.595, *shifts)}
+    table = [
+        {
+            "id": f"{name}{seed}",
+            "status": "finished",
+            "seed": seed,
+            "clustering.name": name,
+            "mia_accuracy_global": risk,
+        }
+        | {"accuracy": 0.9 + (seed if name == "ifca" else 2 * seed % 5) / 100}
+        for name, values in risks.items()
+        for seed, risk in enumerate(values)
+    ]
+    found = story(results(Path("made_up"), rows(table), ("clustering.name", "seed"), {}))
+    assert "IFCA-MIR lowers it by 0.031" in found.headline
+    counted = next(line for line in found.findings if "show no difference that can be told from none" in line)
+    count = counted.split(" of ")[1].split()[0]
+    assert f"Holm's correction over all {count} together" in counted
+    hint = next(line for line in found.findings if line.startswith("The headline's difference"))
+    assert "(IFCA-MIR against IFCA) is significant if it is tested by itself (p = 0.0" in hint
+    assert f"but not among all {count} comparisons" in hint
+
+
+def test_several_settings_of_one_run_are_said_to_have_one_run_once() -> None:
+    table = [
+        {
+            "id": f"w{width}",
+            "status": "finished",
+            "seed": 0,
+            "model.width": width,
+            "accuracy": 0.9,
+            "mia_accuracy_global": risk,
+        }
+        for width, risk in ((16, 0.521), (32, 0.501))
+    ]
+    found = headline(results(Path("made_up"), rows(table), ("model.width", "seed"), {}))
+    assert "0.521 (width 16) and 0.501 (width 32), one run each, so without intervals; 0.5 by chance; " in found
