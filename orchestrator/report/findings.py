@@ -142,7 +142,7 @@ def _together(count: int) -> str:
 
 
 def _only_by_itself(alone: Sequence[Contrast], compared: Sequence[Contrast]) -> list[str]:
-    """The differences of the headline's risk that are none any more once all metrics' comparisons are corrected."""
+    """The differences of the headline's risk that the correction over all metrics' comparisons does not confirm."""
     sure = {_place(one) for one in compared if is_significant(one)}
     count, among = (
         len([one for one in alone if not math.isnan(one.p)]),
@@ -151,12 +151,13 @@ def _only_by_itself(alone: Sequence[Contrast], compared: Sequence[Contrast]) -> 
     held = {_place(one) for one in among}
     family = "if it is tested by itself" if count == 1 else f"among the {count} comparisons of this risk"
     lines = []
-    for one in alone:
-        if is_significant(one) and _place(one) in held - sure:
+    for one in alone if among else ():
+        if is_significant(one) and _place(one) not in sure:
             where = f", {one.setting}" if one.setting else ""
+            rest = f"but not among all {len(among)}" if _place(one) in held else f"and not one of these {len(among)}"
             lines.append(
                 f"The headline's difference ({one.method} against {one.baseline}{where}) is significant {family} "
-                f"({_p(one)}), but not among all {len(among)} comparisons: it is a hint, to be confirmed with more runs."
+                f"({_p(one)}), {rest} comparisons: it is a hint, to be confirmed with more runs."
             )
     return lines[:MOST]
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Scores = dict[tuple[str, str], tuple[Floats, Any]]  # scores and membership [n], by target and attack
 
+CLOSE = 0.9  # false positive rate from which an attack with one threshold has no line, only its diamond
 POINTS = 200  # false positive rates at which the curves of several seeds are averaged
 ATTACKS = {  # labels, in the order of their colors
     "shadow_mia": "shadow models",
@@ -150,7 +151,8 @@ def _panel(ax: Axes, models: list[Scores], target: str, styles: dict[str, dict[s
         grid = np.geomspace(first, 1, POINTS)
         rates = np.mean([step(*membership.roc(*one), grid) for one in found], axis=0)
         single = name != PUBLISHED and all(_says_yes_or_no(score) for score, _ in found)
-        if not single:  # the mean of steps at one threshold each is no curve
+        # Of thresholds close to 1, all that is left of the mean over seeds is a stroke straight down.
+        if not single or np.mean([_only_threshold(*one)[0] for one in found]) < CLOSE:
             ax.plot(grid, np.where(rates > 0, rates, np.nan), drawstyle="steps-post", **style)
         if single:
             x, y = np.mean([_only_threshold(*one) for one in found], axis=0)

@@ -27,7 +27,7 @@ PANEL_HEIGHT = 2.5  # inches
 IN_A_ROW = 3  # at most so many panels of one kind are side by side
 LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
-TITLE_PER_INCH = 10  # characters of a title in an inch: it has a line of its own, so that it may be fuller
+TITLE_PER_INCH = 10.7  # characters of a title in an inch: it has a line of its own, so that it may be fuller
 RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 Shared = Literal["row", "col", "all", "none"]

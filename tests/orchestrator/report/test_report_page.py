@@ -66,7 +66,7 @@ class Page(HTMLParser):
             return
         self.texts.append(data)
         if self.open and self.open[-1] in ("td", "th"):
-            self.cells[-1] += data
+            self.cells[-1] += data.replace("\u00a0", " ")
 
     @property
     def text(self) -> str:

@@ -265,7 +265,10 @@ def test_a_difference_that_is_significant_only_by_itself_is_called_a_hint() -> N
             "clustering.name": name,
             "mia_accuracy_global": risk,
         }
-        | {"accuracy": 0.9 + (seed if name == "ifca" else 2 * seed % 5) / 100}
+        | {
+            "accuracy": 0.9 + (seed if name == "ifca" else 2 * seed % 5) / 100,
+            "eod": 0.1 + (seed if name == "ifca" else 2 * seed % 5) / 100,
+        }
         for name, values in risks.items()
         for seed, risk in enumerate(values)
     ]
@@ -276,7 +279,7 @@ def test_a_difference_that_is_significant_only_by_itself_is_called_a_hint() -> N
     assert f"Holm's correction over all {count} together" in counted
     hint = next(line for line in found.findings if line.startswith("The headline's difference"))
     assert "(IFCA-MIR against IFCA) is significant if it is tested by itself (p = 0.0" in hint
-    assert f"but not among all {count} comparisons" in hint
+    assert f"and not one of these {count} comparisons" in hint
 
 
 def test_several_settings_of_one_run_are_said_to_have_one_run_once() -> None:
