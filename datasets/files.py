@@ -6,11 +6,12 @@ Every error ends as a `DataError` whose text names the file, where it was looked
 import hashlib
 import http.client
 import importlib
+import importlib.util
 import socket
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,6 +60,28 @@ def absence_error(dataset: str, sought: str, remedy: str) -> DataError:
         remedy: a sentence that says how to get them.
     """
     return DataError(f"{dataset} is absent: looked for {sought}. {remedy}")
+
+
+def require(dataset: str, paths: Sequence[Path], remedy: str) -> None:
+    """Raise the DataError of `absence_error`, which names the first missing file, unless all ``paths`` are files."""
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
+        raise absence_error(dataset, f"{missing[0]}{more}", remedy)
+
+
+def in_sklearn(dataset: str, file: str) -> Path:
+    """Return where the installed scikit-learn keeps one of its tables; it is not imported, which takes seconds.
+
+    Raises:
+        DataError: scikit-learn is not installed.
+    """
+    package = importlib.util.find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise DataError(
+            f"{dataset} is absent: scikit-learn, which contains it, is not installed. pip install scikit-learn"
+        )
+    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / file
 
 
 def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> None:

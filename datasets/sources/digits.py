@@ -7,7 +7,6 @@ Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", 
 """
 
 import gzip
-import importlib.util
 import zlib
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from datasets import files, stratified
-from datasets.federation import DataError, Source
+from datasets.federation import Source
 from datasets.source_configs import SharedTestConfig
 
 EXAMPLES, PIXELS = 1797, 64
@@ -39,7 +38,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises:
         DataError: scikit-learn or its table is missing or damaged.
     """
-    table = read(_place())
+    table = read(files.in_sklearn("digits", "digits.csv.gz"))
     x = (table[:, :PIXELS] / GRAYEST).astype(np.float32).reshape(-1, 1, 8, 8)
     train, test = stratified.split(x, table[:, PIXELS].astype(np.int64), 3)
     return Source("digits", 10, train, test)
@@ -64,10 +63,3 @@ def read(path: Path) -> np.ndarray:
     if table.shape != (EXAMPLES, PIXELS + 1) or not ((table >= 0) & (table <= highest) & (table % 1 == 0)).all():
         raise files.damage_error(path, f"expected {EXAMPLES} rows of {PIXELS} pixels in 0..{GRAYEST} and a digit")
     return table.astype(np.uint8)
-
-
-def _place() -> Path:
-    package = importlib.util.find_spec("sklearn")
-    if package is None or not package.submodule_search_locations:
-        raise DataError("digits is absent: scikit-learn, which contains it, is not installed. pip install scikit-learn")
-    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"

@@ -57,10 +57,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         DataError: a file is absent or its content is wrong.
     """
     folder = root / "UCI HAR Dataset"
-    missing = [path for part in PARTS for path in _paths(folder, part) if not path.is_file()]
-    if missing:
-        more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
-        raise files.absence_error("UCI HAR", f"{missing[0]}{more}", REMEDY)
+    files.require("UCI HAR", [path for part in PARTS for path in _paths(folder, part)], REMEDY)
     (train, of_train), (test, of_test) = (_windows(folder, part) for part in PARTS)
     return Source("har", ACTIVITIES, train, test, subjects=np.concatenate([of_train, of_test]))
 

@@ -76,10 +76,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
     folder = root / "heart-disease"
     paths = [folder / f"processed.{hospital}.data" for hospital in HOSPITALS]
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
-        more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
-        raise files.absence_error("UCI Heart Disease", f"{missing[0]}{more}", REMEDY)
+    files.require("UCI Heart Disease", paths, REMEDY)
     tables = [_hospital(path, hospital) for path, hospital in zip(paths, HOSPITALS, strict=True)]
     choice = TableConfig(
         label=LABELED, client="hospital", categories=CATEGORIES, missing="impute", duplicates="drop", test_share=0.3

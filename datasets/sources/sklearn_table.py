@@ -11,7 +11,6 @@ Fisher, "Iris", 1936; all from the UCI Machine Learning Repository.
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +19,7 @@ from pydantic import Field
 
 from datasets import files, stratified
 from datasets.components import Preset
-from datasets.federation import DataError, Source
+from datasets.federation import Source
 from datasets.source_configs import SharedTestConfig
 from datasets.sources import _own_files as own
 
@@ -53,7 +52,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises:
         DataError: scikit-learn or its table is missing or damaged.
     """
-    table = read(_place(FILES[config.table]))
+    table = read(files.in_sklearn("the table", FILES[config.table]))
     _, first = np.unique(table, axis=0, return_index=True)
     table = table[np.sort(first)]
     y = table[:, -1].astype(np.int64)
@@ -82,12 +81,3 @@ def read(path: Path) -> np.ndarray:
     if table.shape != (rows, features + 1):
         raise files.damage_error(path, f"its first line says {rows} rows of {features} numbers and a class")
     return table
-
-
-def _place(file: str) -> Path:
-    package = importlib.util.find_spec("sklearn")
-    if package is None or not package.submodule_search_locations:
-        raise DataError(
-            "the table is absent: scikit-learn, which contains it, is not installed. pip install scikit-learn"
-        )
-    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / file

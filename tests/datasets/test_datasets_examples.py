@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datasets import files
 from datasets.federation import DataError, Examples, Source
 from datasets.source_checks import source_problems
 from datasets.sources import heart, purchase_like, sklearn_table
@@ -41,7 +42,7 @@ def test_a_table_that_is_not_there_or_damaged_is_refused(tmp_path: Path, monkeyp
         (tmp_path / "iris.csv").write_text(text)
         with pytest.raises(DataError, match=r"iris\.csv is damaged"):
             sklearn_table.read(tmp_path / "iris.csv")
-    monkeypatch.setattr(sklearn_table.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="scikit-learn, which contains it, is not installed"):
         sklearn_table.load(sklearn_table.Config(), tmp_path)
 

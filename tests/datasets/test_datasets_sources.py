@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from datasets import components, stratified
+from datasets import components, files, stratified
 from datasets.federation import DataError
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.sources import cifar10, digits, femnist, mnist
@@ -79,6 +79,6 @@ def test_a_damaged_table_of_digits_is_refused(tmp_path, content):
 
 
 def test_digits_without_scikit_learn_are_absent(tmp_path, monkeypatch):
-    monkeypatch.setattr(digits.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="scikit-learn, which contains it, is not installed"):
         digits.load(digits.Config(), tmp_path)
