@@ -252,6 +252,11 @@ class UpdateAttack(Attack, Protocol):
         """Return the client whom the attacker owns and who means more work than others, for time estimates; None: none."""
         return None
 
+    @staticmethod
+    def timed(config: Any) -> tuple[Any, float]:
+        """Return fields under which `conclude` ends soon, and by what its time is then to be multiplied, for estimates."""
+        return config, 1.0
+
 
 class ReplicaAttack(Attack, Protocol):
     """An attack that compares federations that are trained in addition to the run."""

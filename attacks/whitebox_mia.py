@@ -51,6 +51,7 @@ Bools = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 
 KINDS = ("updates",)
+TIMED_TREES = 200
 AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
 METRICS = (
     Metric(
@@ -99,11 +100,17 @@ def trainer(config: Config) -> int:
     return config.trainer
 
 
+def timed(config: Config) -> tuple[Config, float]:
+    """Return the fields with fewer trees, and how many times as many there are."""
+    few = min(config.trees, TIMED_TREES)
+    return config.model_copy(update={"trees": few}), config.trees / few
+
+
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     """Compute the features of a block's attacked examples, and the attack's training data if the trainer is there.
 
     Returns:
-        ``members`` and ``nonmembers`` [c, queries, arrays] of the c clients, NaN beyond the examples that a client has;
+        ``members`` and ``nonmembers`` [c, most queries, arrays] of the c clients, NaN beyond the examples that a client has;
         ``lessons`` [m, arrays], the features of the training data, and ``taught`` [m], whether each was a member; m is
         0 in the other blocks.
 
@@ -113,8 +120,8 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     data, network = seen.data, seen.network
     for _, sentence in data_problems(config, data):
         raise DataError(sentence)
-    arrays = len(network.layout.names)
-    features = np.full((2, len(seen.clients), config.queries, arrays), np.nan)
+    arrays, most = len(network.layout.names), max(int(data.sizes.max()), len(data.nonmembers))
+    features = np.full((2, len(seen.clients), min(config.queries, most), arrays), np.nan)
     lessons, taught = np.empty((0, arrays)), np.empty(0, bool)
     for i, client in enumerate(seen.clients):
         if client == config.trainer:
@@ -219,7 +226,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
             features = np.concatenate([observed["members"][i], observed["nonmembers"][i]])
             there = ~np.isnan(features).any(axis=1)
             if there.any():
-                member = (np.arange(len(features)) < config.queries)[there]
+                member = (np.arange(len(features)) < len(observed["members"][i]))[there]
                 score = judge(features[there]) - 0.5
                 found = membership.measure(score, member)
                 ranges = intervals.intervals(score, member, seen.stream("resampling", client, seen.round))

@@ -89,7 +89,7 @@ class Config(BaseModel):
 
         The reason is the end of a sentence, such as "is read only where transform is rotation; here it is none".
         """
-        return {name: reason for name in type(self).model_fields if (reason := self._unread(name))}
+        return {name: reason for name in _conditional(type(self)) if (reason := self._unread(name))}
 
     def _unread(self, name: str) -> str:
         """Return why the field ``name`` is not read; an empty string if it is read."""
@@ -105,9 +105,7 @@ class Config(BaseModel):
 
     def beside_id(self) -> set[str]:
         """Return the fields that were added later (`ADDED_LATER`) and have their defaults, so that old ids stay."""
-        described = {name: field.json_schema_extra for name, field in type(self).model_fields.items()}
-        later = {name for name, extra in described.items() if isinstance(extra, dict) and extra.get("added_later")}
-        return {name for name in later if getattr(self, name) == type(self).model_fields[name].default}
+        return {name for name, default in _added_later(type(self)).items() if getattr(self, name) == default}
 
 
 def readable(config: type[Config], field: str) -> list[str]:
@@ -119,6 +117,21 @@ def _condition(decider: str, allowed: tuple[Any, ...]) -> str:
     return f"{decider} is {' or '.join(map(str, allowed))}"
 
 
+@lru_cache(maxsize=1024)
+def _conditional(config: type[Config]) -> tuple[str, ...]:
+    """Return the fields that are not always read."""
+    return tuple(name for name in config.model_fields if _conditions(config, name))
+
+
+@lru_cache(maxsize=1024)
+def _added_later(config: type[Config]) -> dict[str, Any]:
+    """Return the defaults of the fields that were added later."""
+    described = {name: field.json_schema_extra for name, field in config.model_fields.items()}
+    later = {name for name, extra in described.items() if isinstance(extra, dict) and extra.get("added_later")}
+    return {name: config.model_fields[name].default for name in later}
+
+
+@lru_cache(maxsize=4096)
 def _conditions(config: type[Config], field: str) -> dict[str, tuple[Any, ...]]:
     extra = config.model_fields[field].json_schema_extra
     found = extra.get("read_when", {}) if isinstance(extra, dict) else {}
@@ -301,7 +314,8 @@ def presets(folder: str) -> dict[str, tuple[str, Preset]]:
 
 
 _forgetters: list[Callable[[], None]] = [
-    one.cache_clear for one in (components, own_components, complete, presets, _described)
+    one.cache_clear
+    for one in (components, own_components, complete, presets, _described, _conditional, _added_later, _conditions)
 ]
 
 

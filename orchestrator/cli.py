@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 
 from orchestrator.cluster.ray_session import StallError
+from orchestrator.cluster.signals import heeded
 from orchestrator.config.errors import ConfigError
 from orchestrator.exit_codes import INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.results.folder import WriteError
+from orchestrator.results.writing import REFUSALS
 from orchestrator.subcommands import parser
 
 
@@ -19,11 +25,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the arguments after the program's name; None for those of this process.
 
     Returns:
-        The exit code: 0 if all trials finished, 1 if some did not, 2 if the input was refused, 130 if interrupted.
+        The exit code: 0 if all trials finished, 1 if some did not, 2 if the input was refused, 130 if interrupted (143
+        by SIGTERM, 129 by SIGHUP).
     """
     options = parser().parse_args(arguments)
+    with heeded() as asked:
+        code = _run(options)
+        return asked.code(code) if code == INTERRUPTED else code
+
+
+def _run(options: Namespace) -> int:
     try:
-        return options.command(options)
+        code: int = options.command(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except ConfigError as refusal:
         print("\n".join(str(problem) for problem in refusal.problems), file=sys.stderr)
         count = len(refusal.problems)
@@ -32,12 +48,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WriteError as error:
         print(f"{error}; everything saved before is intact, and the same command resumes from there", file=sys.stderr)
         return SOME_FAILED
+    except OSError as error:
+        if error.errno not in {*REFUSALS, errno.EPIPE}:
+            raise
+        print(_trouble(error), file=sys.stderr)
+        return SOME_FAILED
     except StallError as error:
         print(error, file=sys.stderr)
         return SOME_FAILED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        with suppress(OSError):  # the terminal may be gone
+            print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _trouble(error: OSError) -> str:
+    reason = os.strerror(error.errno or 0).lower()
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {reason}"
+    # Standard output, which Python would try again at the end; of a pipe, nobody reads on.
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    return f"what is printed could not be written: {reason}"
 
 
 if __name__ == "__main__":

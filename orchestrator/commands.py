@@ -50,9 +50,8 @@ def _show(work: Work) -> int:
 
     ahead = work.ahead()
     shown = plan(work.sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
-    Console(highlight=False).print(
-        *work.earlier.sentences(len(work.trials), work.choices.repeat_option), shown, sep="\n"
-    )
+    said = work.earlier.sentences(len(work.trials), work.choices.repeat_option)
+    Console(highlight=False).print(*said, *work.earlier.repairs.planned(), shown, sep="\n")
     return FINISHED
 
 

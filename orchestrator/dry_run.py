@@ -18,6 +18,8 @@ from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.estimates.machine import amount
+from orchestrator.estimates.needs import table_bytes
 from orchestrator.estimates.trial import Estimator, Shares
 from orchestrator.estimates.work import whole_batches
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
@@ -26,6 +28,8 @@ from orchestrator.trial import worker_session
 from orchestrator.trial.federation import federation_key
 
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
+MOST_TRIALS = 200  # whose time is estimated one by one; of more, these stand for the others
+LARGE_TABLES = 1e9  # bytes of a trial's tables from which a plan says how many they are
 FEWEST_PERCENT = 1  # smaller shares of the time are not listed
 
 
@@ -54,7 +58,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         table,
         Text(f"each trial: {place}; {_at_once(sweep, place)}"),
         *map(Text, _estimate(sweep, missing, place)),
-        *map(Text, filter(None, [unrepeatable(missing), *_models(missing)])),
+        *map(Text, filter(None, [unrepeatable(missing), _tables(missing), *_models(missing)])),
         Text("nothing was started"),
     )
 
@@ -63,6 +67,12 @@ def _models(missing: list[TrialSpec]) -> list[str]:
     """What the models have to say of how they train, each sentence once."""
     said = [one.run.model.module.remark(one.run.model.config, one.run) for one in missing]
     return list(dict.fromkeys(filter(None, said)))
+
+
+def _tables(missing: list[TrialSpec]) -> str | None:
+    """What the tables of a trial take of the disk, if that is much."""
+    most = max((table_bytes(trial.run) for trial in missing), default=0.0)
+    return f"the tables of a trial take at least {amount(most)}" if most >= LARGE_TABLES else None
 
 
 def _at_once(sweep: Sweep, place: Placement) -> str:
@@ -84,8 +94,11 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
     estimator, each, remarks = Estimator(sweep.root_of, place), [], dict[str, None]()
     count = _concurrent(sweep, place)
     drivers = deque[str](maxlen=count)  # the federations that the drivers hold; trials with the same one do not load it
-    for trial in missing:
+    every = -(-len(missing) // MOST_TRIALS)
+    for trial in missing[::every]:
         try:
+            if sentence := estimator.oversized(trial.run):
+                return [f"no estimate: {sentence}"]
             shares = estimator.shares(trial.run)
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
@@ -96,8 +109,10 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
         if remark := whole_batches(trial.run, estimator.deal(trial.run)):
             remarks[remark] = None
     slowdown = max(1.0, min(count, len(missing)) * place.actors * missing[0].run.training.config.threads / local_cpus())
-    seconds = START_SECONDS + makespan([one.total for one in each], count) * slowdown
-    first = f"estimate: {duration(seconds)} on this machine, based on steps timed just now"
+    totals = [one.total for one in each for _ in range(every)][: len(missing)]
+    seconds = START_SECONDS + makespan(totals, count) * slowdown
+    some = f" for {len(each)} of the trials" if every > 1 else ""
+    first = f"estimate: {duration(seconds)} on this machine, based on steps timed just now{some}"
     return [first, _spent(each), *_others(), *remarks]
 
 
@@ -111,7 +126,7 @@ def _others() -> list[str]:
 
 def makespan(seconds: Sequence[float], count: int) -> float:
     """The seconds after which jobs are done that are begun in their order, ``count`` at a time."""
-    busy = [0.0] * count
+    busy = [0.0] * max(1, min(count, len(seconds)))
     for one in seconds:
         heapq.heappush(busy, heapq.heappop(busy) + one)
     return max(busy)

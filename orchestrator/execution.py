@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.cluster.address import ClusterError
 from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
+from orchestrator.cluster.left_behind import end_left_behind
 from orchestrator.cluster.nodes import node_problems
 from orchestrator.cluster.ray_log import ray_log
 from orchestrator.cluster.ray_session import StallError, joined, ray_session
@@ -22,10 +23,11 @@ from orchestrator.results.declared import save_declared
 from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim
 from orchestrator.results.provenance import origin
 from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import TrialSpec, trial_rows, trial_specs, unrepeatable
+from orchestrator.scheduling.trials import TrialSpec, planned, tidy, trial_rows, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
 from orchestrator.tracking.failures import failure_lines
+from orchestrator.tracking.new_store import fill_again, set_aside_sentences
 from orchestrator.tracking.notebook_screen import screen_of
 from orchestrator.tracking.retired import retire
 from orchestrator.tracking.screen import Screen
@@ -33,7 +35,7 @@ from orchestrator.tracking.tracker import Tracker
 
 Row = dict[str, Any]
 
-NOT_EVERYTHING = "MLflow does not hold everything yet; the next run of this sweep sends the rest"
+NOT_EVERYTHING = "MLflow does not hold everything yet{}; the next run of this sweep {}"
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
@@ -47,7 +49,7 @@ def execute(work: Work) -> int:
     missing = work.missing()
     ahead = len(work.ahead())
     screen = screen_of(len(missing) + ahead)
-    for sentence in work.earlier.sentences(len(work.trials), work.choices.repeat_option):
+    for sentence in end_left_behind(os.environ) + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
         screen.say(sentence)
     return _on_ray(work, missing, screen) if missing or ahead else _complete(work, screen)
 
@@ -55,6 +57,8 @@ def execute(work: Work) -> int:
 def _complete(work: Work, screen: Screen) -> int:
     """Nothing is left to train: write the report again, and send MLflow what it lacks."""
     with claim_folder(work.folder, work.sweep):
+        _set_store_aside(work, screen)
+        _mend(work, screen)
         screen.say(work.earlier.all_complete(len(work.trials)))
         tracker = _tracker(work, screen)
         rows = _close(work, screen, tracker, trained=False)
@@ -62,9 +66,27 @@ def _complete(work: Work, screen: Screen) -> int:
             count = tracker.without_models
             models = f"the trained models of {count} {'trial' if count == 1 else 'trials'} are sent to it"
             screen.say(f"MLflow: {models if count else 'it has the trained models already'}")
-        if tracker.behind and not tracker.close(CLOSE_SECONDS):
-            screen.say(NOT_EVERYTHING)
+        if tracker.behind:
+            _send_rest(work, tracker, screen)
         return _say_end(work, rows, tracker, screen)
+
+
+def _set_store_aside(work: Work, screen: Screen) -> None:
+    """Make room for a new store if that was asked for, and say what was wrong with the old one."""
+    if work.choices.new_store:
+        for sentence in set_aside_sentences(work.folder.path.parent):
+            screen.say(sentence)
+
+
+def _send_rest(work: Work, tracker: Tracker, screen: Screen) -> None:
+    """Wait until MLflow has everything, or say that it has not, and why; a new store gets the other sweeps, too."""
+    if not tracker.close(CLOSE_SECONDS):
+        damaged = tracker.store_is_damaged
+        then = f"with {work.choices.new_store_option} fills a new store" if damaged else "sends the rest"
+        screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else "", then))
+    elif work.choices.new_store:
+        for sentence in fill_again(work.folder, CLOSE_SECONDS):
+            screen.say(sentence)
 
 
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
@@ -78,9 +100,8 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
                 for sentence in _ready(work, nodes):
                     screen.say(sentence)
                 with claim_folder(work.folder, work.sweep):
-                    retired = work.earlier.set_back(work.folder)
-                    if warning := retire(work.folder, work.choices.tracking_uri, retired):
-                        screen.say(warning)
+                    _set_store_aside(work, screen)
+                    _mend(work, screen)
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
             raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file="--address")]) from error
@@ -89,6 +110,18 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
         if code == SOME_FAILED and (where := log.keep()):
             screen.say(where.strip(" ()"))
         return code
+
+
+def _mend(work: Work, screen: Screen) -> None:
+    """Set damaged results aside, and give up those whose trials run again; their rows in trials.parquet come first."""
+    again = work.earlier.again()
+    if again:
+        write_trials(work.folder, trial_rows(work.folder, work.trials, again))
+    for sentence in work.earlier.repairs.mend():
+        screen.say(sentence)
+    retired = work.earlier.set_back(work.folder)
+    if warning := retire(work.folder, work.choices.tracking_uri, retired):
+        screen.say(warning)
 
 
 def _ready(work: Work, nodes: list[dict[str, float]]) -> list[str]:
@@ -123,8 +156,7 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     if not _all_rounds(work, missing, nodes, screen, tracker):
         return INTERRUPTED
     rows = _close(work, screen, tracker)
-    if not tracker.close(CLOSE_SECONDS):
-        screen.say(NOT_EVERYTHING)
+    _send_rest(work, tracker, screen)
     return _say_end(work, rows, tracker, screen)
 
 
@@ -156,16 +188,22 @@ def _all_rounds(
 def _close(work: Work, screen: Screen, tracker: Tracker, trained: bool = True) -> list[Row]:
     """Write the table of trials and the report, print the result and let MLflow have it; return the rows of the trials.
 
-    If nothing was trained, MLflow is sent what it lacks, and the report if it has changed.
+    If nothing was trained, MLflow is sent what it lacks, and the report if it has changed. A run that is killed in here is
+    made good by the next one, which does all of it again.
     """
     sweep, folder = work.sweep, work.folder
+    tidy(folder, work.trials)
     rows = trial_rows(folder, work.trials)
     write_trials(folder, rows)
     remarks, width = tuned_sentences(folder.path, rows), screen.console.width
     screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks))
     files = write_report(folder.path)
-    tracker.reconcile(folder.path)
-    (tracker.sweep_finished if trained else tracker.report_written)(files, "failed" if _bad(rows) else "finished")
+    tracker.reconcile(folder.path, planned(work.trials))
+    status = "failed" if _bad(rows) else "finished"
+    if trained:
+        tracker.sweep_finished(files, status)
+    else:
+        tracker.report_written(files, status, origin(work.trials[0].run.training.config.device))
     return rows
 
 

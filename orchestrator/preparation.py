@@ -14,17 +14,24 @@ from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.cluster.ray_session import local_cpus, local_nodes
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.estimates.machine import LARGEST, this_machine
+from orchestrator.estimates.needs import course_problems, fits
+from orchestrator.results.at_work import at_work
 from orchestrator.results.fingerprints import DataHashes
 from orchestrator.results.folder import Folder, obstacle
+from orchestrator.results.obstacles import in_the_way, store_in_the_way, unreadable
 from orchestrator.scheduling.earlier import Earlier, earlier_results
 from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_specs
+from orchestrator.tracking.places import named_server
 from orchestrator.tracking.server import server_note, server_problem
+from orchestrator.tracking.store_file import store_trouble
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 REPEAT = "--repeat-changed"
+NEW_STORE = "--new-store"
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 
 
@@ -40,6 +47,7 @@ class Choices:
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send the trained models to MLflow.
         from_python: whether `fedpriv.run` was called, so that messages name its arguments.
+        new_store: set a store aside that MLflow cannot use, and fill a new one from the results.
     """
 
     results: Path
@@ -49,6 +57,12 @@ class Choices:
     repeat_changed: bool = False
     log_models: bool = False
     from_python: bool = False
+    new_store: bool = False
+
+    @property
+    def new_store_option(self) -> str:
+        """What the user gives to set a damaged store aside."""
+        return "new_store=True" if self.from_python else NEW_STORE
 
     @property
     def repeat_option(self) -> str:
@@ -97,27 +111,58 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     Raises:
         ConfigError: the input was refused; nothing was started and nothing written.
     """
-    folder = Folder(choices.results.expanduser().absolute() / sweep.name)
-    place = _common_placement(sweep, trial_specs(sweep))
-    problems = [] if choices.dry else _folder_problems(folder, sweep) + _server_problems(choices.tracking_uri)
+    folder = _folder(choices.results, sweep)
+    place = _common_placement(sweep)
+    problems = _folder_problems(folder, sweep, choices)
+    problems += [] if choices.dry else _server_problems(choices.tracking_uri)
+    notes, unusable = store_checked(choices, folder.path.parent) if not (problems or choices.dry) else ([], [])
+    problems += unusable
     target, unreachable = _target(choices)
     problems += unreachable
     if sweep.code and is_connected() and not choices.dry:
         problems.append(sweep.problem(LACKS, "code"))
     if not unreachable and target.address is None and not _elsewhere(choices):
         problems += misfit_problems(sweep, place, local_nodes(place))
+    machine = LARGEST if _elsewhere(choices) or target.address else this_machine(folder.path)
+    problems += course_problems(sweep, machine)
     if not problems:
         _announce(sweep, target, choices)
+        print(*notes, sep="\n", end="\n" if notes else "", flush=True)
     hashes = DataHashes()
-    problems += data_problems(sweep, download=not problems and not choices.dry, loaded=hashes.add)
+    download = not problems and not choices.dry
+    problems += data_problems(sweep, download, loaded=hashes.add, held=fits(sweep, machine))
     if choices.repeat_changed and sweep.space:
         problems.append(ConfigProblem(SEARCH_REPEATS, file=REPEAT))
     if problems:
         raise ConfigError(problems)
     search = _search(sweep, folder)
     trials = search.replay() if search else trial_specs(sweep)
-    earlier = earlier_results(folder, trials, hashes, sweep.tune, choices.repeat_changed)
+    drawing = search is not None and not search.complete
+    earlier = earlier_results(folder, trials, hashes, sweep.tune, choices.repeat_changed, drawing)
     return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes)
+
+
+def store_checked(choices: Choices, results: Path) -> tuple[list[str], list[ConfigProblem]]:
+    """Notes on the store beside the results, and why MLflow cannot use it; nothing if a server is used instead.
+
+    Args:
+        choices: how the sweep is run.
+        results: the folder of all sweeps.
+    """
+    option = choices.new_store_option
+    if named_server(choices.tracking_uri):
+        useless = (
+            f"is for the store in {results}, but an MLflow server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
+        )
+        return [], [ConfigProblem(useless, file=NEW_STORE)] if choices.new_store else []
+    trouble = store_trouble(results)
+    if trouble is None or (choices.new_store and not trouble.passing):
+        return [], []
+    if choices.new_store:
+        return [], [ConfigProblem(f"{trouble}; end that program, for it may be in order", file=NEW_STORE)]
+    if trouble.passing:
+        return [f"{trouble}; the sweep runs all the same, and what MLflow misses is sent later"], []
+    return [], [ConfigProblem(trouble.refusal(option), file="--results")]
 
 
 def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
@@ -166,9 +211,9 @@ def _search(sweep: Sweep, folder: Folder) -> Search | None:
     return Search(sweep, folder)
 
 
-def _common_placement(sweep: Sweep, trials: list[TrialSpec]) -> Placement:
+def _common_placement(sweep: Sweep) -> Placement:
     """A placement that is large enough for every trial, so that one trial can pass its actors on to the next."""
-    places = [placement(sweep.resources, trial.run.training.config) for trial in trials]
+    places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
 
 
@@ -177,6 +222,21 @@ def _server_problems(tracking_uri: str | None) -> list[ConfigProblem]:
     return [ConfigProblem(sentence, file="--tracking-uri")] if sentence else []
 
 
-def _folder_problems(folder: Folder, sweep: Sweep) -> list[ConfigProblem]:
-    sentence = obstacle(folder, sweep.name)
-    return [ConfigProblem(sentence, file="--results")] if sentence else []
+def _folder(results: Path, sweep: Sweep) -> Folder:
+    try:
+        return Folder(results.expanduser().absolute() / sweep.name)
+    except RuntimeError as error:
+        sentence = f"{results} names the home of somebody who is unknown here; give another folder"
+        raise ConfigError([ConfigProblem(sentence, file="--results")]) from error
+
+
+def _folder_problems(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProblem]:
+    """Why the results folder cannot be used; a dry run only reads it."""
+    if choices.dry:
+        sentences = unreadable(folder)
+    elif sentence := obstacle(folder, sweep.name) or at_work(folder):
+        sentences = [sentence]
+    else:
+        local = named_server(choices.tracking_uri) is None
+        sentences = [*in_the_way(folder), *(store_in_the_way(folder.path.parent, sweep.name) if local else [])]
+    return [ConfigProblem(sentence, file="--results") for sentence in sentences]

@@ -35,7 +35,7 @@ class TrainingConfig(Config):
         description="constant that adam adds to the root of the second moment",
         json_schema_extra=read_when(optimizer="adam"),
     )
-    weight_decay: float = Field(0.0, ge=0, description="L2 penalty that is added to the gradient")
+    weight_decay: float = Field(0.0, ge=0, le=1e6, description="L2 penalty that is added to the gradient")
     epochs: int = Field(5, ge=0, description="passes over the client's examples per round")
     batch_size: int = Field(50, ge=1, description="examples per step; the last batch of a pass may be smaller")
     drop_last: bool = Field(

@@ -38,6 +38,11 @@ class NetworkContract(Protocol):
         """Build a module for examples of ``shape``; `algorithms.core.initialization` fills it, unless ``OWN_VALUES``."""
 
     @staticmethod
+    def parameters(config: Any, shape: tuple[int, ...], classes: int) -> int | None:
+        """Return the number of parameters, found without making them, for a model that fields can make huge; else None."""
+        return None
+
+    @staticmethod
     def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
         """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
         return None

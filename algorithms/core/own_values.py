@@ -7,6 +7,7 @@ on and no training changes comes from one fixed seed: constant buffers, and para
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -46,6 +47,36 @@ def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Modu
                 module(torch.zeros(2, *shape))
     _freeze(module)
     return module.train()
+
+
+def elements(make: Callable[[], Any]) -> int | None:
+    """Return how many numbers the parameters of a module are, without making them; None if only making them would tell.
+
+    Args:
+        make: the constructor, which returns the module.
+    """
+    module = blueprint(make)
+    return None if module is None else count(module)
+
+
+def count(module: nn.Module) -> int:
+    """Return how many numbers the parameters of ``module`` are; those of lazy layers are not known and do not count."""
+    return sum(one.numel() for one in module.parameters() if not is_lazy(one))
+
+
+def blueprint(make: Callable[[], Any]) -> nn.Module | None:
+    """Return a module whose arrays have shapes but no numbers; None if its constructor needs numbers.
+
+    Args:
+        make: the constructor, which returns the module.
+    """
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = make()
+    except Exception:
+        return None
+    return module if isinstance(module, nn.Module) else None
 
 
 def statistics_layout(module: nn.Module) -> Layout:

@@ -87,6 +87,8 @@ def problem(path: str, args: str, shape: tuple[int, ...], classes: int, needs: N
 
 
 def _check(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int, needs: Needs) -> None:
+    if _is_large(path, args, shape, classes):
+        return  # a few copies of it and of its gradients would take the memory that the run needs
     module = _build(path, args, shape, classes)
     _check_declared(module, needs)
     x = torch.rand(EXAMPLES, *shape, generator=torch.Generator().manual_seed(0))
@@ -99,6 +101,14 @@ def _check(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int
     if needs.curvature:
         _check_second_derivatives(module, x)
     _check_objective(module, x, needs.objective)
+
+
+def _is_large(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int) -> bool:
+    try:
+        size = own_values.elements(_callables.maker(path, args, shape, classes))
+    except _callables.CallableError:
+        return False
+    return size is not None and size > _facts.MOST_TRIED
 
 
 def _build(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int) -> nn.Module:

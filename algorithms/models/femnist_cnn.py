@@ -22,6 +22,17 @@ class Config(SlotConfig):
     padding: int = Field(0, ge=0, le=1, description="pixels of zero padding around each convolution")
 
 
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
+    smallest = 2 if config.padding else 6
+    if len(shape) == 3 and min(shape[1:]) >= smallest:
+        return None
+    return (
+        f"femnist_cnn with padding {config.padding} needs images of {smallest}x{smallest} pixels or more; "
+        f"examples have shape {shape}"
+    )
+
+
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Build the network for images [channels, height, width].
 

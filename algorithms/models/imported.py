@@ -84,6 +84,17 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     return module
 
 
+def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int | None:
+    """Return the number of parameters, if the module can be built without their numbers."""
+    from algorithms.core import own_values
+
+    try:
+        make = _callables.maker(config.callable, config.args, shape, classes)
+    except _callables.CallableError:
+        return None
+    return own_values.elements(make)
+
+
 def fit_problem(config: Config, run: RunProperties, shape: tuple[int, ...], classes: int) -> str | None:
     """Build the module, try it, and explain in a sentence what does not fit; return None if it can be used."""
     from algorithms.models import _fit

@@ -17,6 +17,13 @@ class Config(SlotConfig):
     """No fields: the paper fixes the network."""
 
 
+def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
+    if len(shape) == 3 and min(shape[1:]) >= 4:
+        return None
+    return f"mnist_cnn halves images twice and needs 4x4 pixels or more; examples have shape {shape}"
+
+
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Build the network for images [channels, height, width]; 50 186 parameters for 1x28x28 and 10 classes.
 

@@ -49,10 +49,10 @@ class ServerNoiseConfig(PrivacyConfig):
     """Fields of every component that clips updates and adds noise to the aggregate."""
 
     # About the largest distance between client models in a first round, which guided the paper's choice.
-    clip: float = Field(5.0, gt=0, description="C, the largest L2 norm of an update after clipping")
+    clip: float = Field(5.0, ge=1e-12, le=1e12, description="C, the largest L2 norm of an update after clipping")
     # This is a noise level, not a privacy budget: 0.01 costs an epsilon of thousands in a single round.
     noise_multiplier: float = Field(
-        0.01, ge=0, description="z, standard deviation of the noise over the sensitivity; 0 only clips"
+        0.01, ge=0, le=1e6, description="z, standard deviation of the noise over the sensitivity; 0 only clips"
     )
     # Clients with more examples can move the mean by more than C/n; C/n, as released, then protects less than it claims.
     sensitivity: Literal["weights", "uniform"] = Field(

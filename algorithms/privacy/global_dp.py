@@ -51,13 +51,16 @@ class Config(ServerNoiseConfig):
 
     # For the control of metric_privacy: as much noise as that adds on average, but the same in every round.
     noise_divisor: float = Field(
-        1.0, gt=0, description="z is divided by this, the mean distance of a metric_privacy run; voids the epsilon"
+        1.0,
+        ge=1e-9,
+        le=1e9,
+        description="z is divided by this, the mean distance of a metric_privacy run; voids the epsilon",
     )
     neighboring: Literal["auto", "add_or_remove_one", "replace_one"] = Field(
         "auto", description="how neighboring federations differ; auto: replace_one if participation is fixed"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly")
-    divisor: Literal["auto", "received"] | Annotated[float, Field(gt=0)] = Field(
+    divisor: Literal["auto", "received"] | Annotated[float, Field(ge=1e-9, le=1e12)] = Field(
         "auto", description="divisor of a poisson round's sum: clients expected (auto) or received, or a number"
     )
 

@@ -9,6 +9,7 @@ from algorithms.core.messages import Ints
 from algorithms.interfaces import Run
 
 PADDING = -1
+WIDEST = 1 << 16  # places in a row of batches that hold no example; wider ones would only take memory
 
 
 def shape_problem(config: TrainingConfig, shape: tuple[int, ...]) -> str | None:
@@ -33,20 +34,20 @@ def one_pass(examples: int, batch_size: int, rng: np.random.Generator, drop_last
         drop_last: whether to leave out the last batch if it is not full, unless it is the only one.
 
     Returns:
-        [batches, batch_size] positions, the last row padded with -1.
+        [batches, batch_size] positions, the last row padded with -1; narrower if it would be mostly padding.
     """
-    batches = -(-examples // batch_size)
-    rows = np.full(batches * batch_size, PADDING, dtype=np.int64)
+    batches, width = -(-examples // batch_size), min(batch_size, max(examples, WIDEST))
+    rows = np.full(batches * width, PADDING, dtype=np.int64)
     rows[:examples] = rng.permutation(examples)
     full = examples // batch_size
-    return rows.reshape(batches, batch_size)[: full if drop_last and full else batches]
+    return rows.reshape(batches, width)[: full if drop_last and full else batches]
 
 
 def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
     """Join the batches of several epochs, [0, batch_size] if there are none; a single epoch is returned as it is."""
     if len(passes) == 1:
         return passes[0]
-    width = max((rows.shape[1] for rows in passes), default=batch_size)
+    width = max((rows.shape[1] for rows in passes), default=min(batch_size, WIDEST))
     plan = np.full((sum(len(rows) for rows in passes), width), PADDING, np.int64)
     at = 0
     for rows in passes:

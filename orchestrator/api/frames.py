@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRIAL = "trial"  # the column with the trial's id in the tables of trials
-TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
 
 def places(read: Results) -> list[str]:
@@ -38,7 +37,7 @@ def table_frame(read: Results, name: str) -> pd.DataFrame:
 
     Args:
         read: the results.
-        name: one of `TABLES`.
+        name: one of `orchestrator.results.record.TABLES`.
 
     Returns:
         The rows, trial after trial in the order of `trials_frame`; empty if no trial has this table.

@@ -23,11 +23,12 @@ ARGUMENTS = {  # of `run`, for the options that messages of the command name
     "--address": "address",
     "--tracking-uri": "tracking_uri",
     "--repeat-changed": "repeat_changed",
+    "--new-store": "new_store",
 }
 
 
 @overload
-def run(
+def run(  # noqa: PLR0913 (the options of the command)
     sweep: str | PathLike[str] | Mapping[str, Any],
     *,
     set: Mapping[str, Any] | None = None,
@@ -36,12 +37,13 @@ def run(
     tracking_uri: str | None = None,
     repeat_changed: bool = False,
     log_models: bool = False,
+    new_store: bool = False,
     dry_run: Literal[False] = False,
 ) -> Results: ...
 
 
 @overload
-def run(
+def run(  # noqa: PLR0913 (the options of the command)
     sweep: str | PathLike[str] | Mapping[str, Any],
     *,
     set: Mapping[str, Any] | None = None,
@@ -50,11 +52,12 @@ def run(
     tracking_uri: str | None = None,
     repeat_changed: bool = False,
     log_models: bool = False,
+    new_store: bool = False,
     dry_run: Literal[True],
 ) -> None: ...
 
 
-def run(
+def run(  # noqa: PLR0913 (the options of the command)
     sweep: str | PathLike[str] | Mapping[str, Any],
     *,
     set: Mapping[str, Any] | None = None,
@@ -63,6 +66,7 @@ def run(
     tracking_uri: str | None = None,
     repeat_changed: bool = False,
     log_models: bool = False,
+    new_store: bool = False,
     dry_run: bool = False,
 ) -> Results | None:
     """Run a sweep, or resume it where it stopped, as ``fedpriv run`` does.
@@ -78,6 +82,7 @@ def run(
         tracking_uri: an MLflow server; None: MLFLOW_TRACKING_URI, else a store in ``results``.
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send each trial's trained models to MLflow, one for each group.
+        new_store: set a damaged MLflow store in ``results`` aside, and fill a new one from the results of all sweeps.
         dry_run: only print the trials, the resources and the estimated time.
 
     Returns:
@@ -95,9 +100,8 @@ def run(
     target = Path(results)
     try:
         loaded = _load(sweep, _sets(set or {}))
-        code = run_sweep(
-            loaded, Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, from_python=True)
-        )
+        choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, True, new_store)
+        code = run_sweep(loaded, choices)
     except ConfigError as refusal:
         # A dict has no lines, so those of the text that is made of it would only confuse.
         problems = (replace(one, line=None) if one.file == DICT else one for one in refusal.problems)

@@ -14,12 +14,16 @@ import pwd
 import socket
 import stat
 import sys
+import threading
+import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 LOCAL, AUTO = "local", "auto"
 ANSWER_SECONDS = 3.0  # for each of the two: a connection, and the first bytes that come back
+ALL_SECONDS = 7.0  # for both, with finding the host and with all the addresses that its name has
 CLIENT = "ray://"
 LONGEST = 4096  # bytes of an address
 ALONE = "--address local starts Ray on this machine"
@@ -150,20 +154,32 @@ def _reach(address: str, origin: str) -> None:
         raise ClusterError(
             f"{where} is no address of a Ray cluster: HOST:PORT, {CLIENT}HOST:PORT, {AUTO!r} or {LOCAL!r}"
         )
+    asked: Future[bool] = Future()
+    # Looking up a name has no time limit of its own, so this thread is left to itself if it takes too long.
+    threading.Thread(target=_ask, args=(host.strip("[]"), int(port), asked), daemon=True).start()
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS) as connection:
-            if os.environ.get("RAY_USE_TLS", "0") != "1" and not _is_ray(connection):
-                raise ClusterError(f"what answers at {where} is not Ray; {ALONE}")
+        if not asked.result(ALL_SECONDS):
+            raise ClusterError(f"what answers at {where} is not Ray; {ALONE}")
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
         raise ClusterError(f"no Ray cluster answers at {where}: {reason}; {ALONE}") from error
 
 
+def _ask(host: str, port: int, asked: Future[bool]) -> None:
+    """Find out whether a Ray, or what cannot be asked because of TLS, answers."""
+    try:
+        with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as connection:
+            asked.set_result(os.environ.get("RAY_USE_TLS", "0") == "1" or _is_ray(connection))
+    except Exception as error:  # a host's name that cannot be encoded is a UnicodeError
+        asked.set_exception(error if isinstance(error, OSError) else OSError(str(error)))
+
+
 def _is_ray(connection: socket.socket) -> bool:
-    """Whether the other side speaks as Ray does."""
+    """Whether the other side speaks as Ray does. Raises TimeoutError."""
+    deadline, answer = time.monotonic() + ANSWER_SECONDS, b""
     connection.settimeout(ANSWER_SECONDS)
     connection.sendall(PREFACE)
-    answer = b""
     while len(answer) < HEADER and (more := connection.recv(HEADER - len(answer))):
         answer += more
+        connection.settimeout(max(deadline - time.monotonic(), 1e-3))
     return len(answer) == HEADER and answer[3] == SETTINGS

@@ -26,7 +26,10 @@ from orchestrator.trial.random_streams import stream
 
 
 def data_problems(
-    sweep: Sweep, download: bool, loaded: Callable[[Component[Any, Any], Source], None] | None = None
+    sweep: Sweep,
+    download: bool,
+    loaded: Callable[[Component[Any, Any], Source], None] | None = None,
+    held: Callable[[Run, Source], list[str]] = lambda run, source: [],
 ) -> list[ConfigProblem]:
     """The reasons why the data cannot be loaded or partitioned as the trials of the sweep ask.
 
@@ -34,6 +37,8 @@ def data_problems(
         sweep: the sweep.
         download: download missing data sets that can be downloaded.
         loaded: is called with every data set that could be loaded.
+        held: returns why a machine cannot hold a run with these data, in sentences; nothing is built for a run that it
+            refuses.
     """
     sources: dict[str, Source | str] = {}
     found: dict[str, ConfigProblem] = {}
@@ -45,7 +50,7 @@ def data_problems(
             if loaded and isinstance(read, Source):
                 loaded(run.data, read)
         source = sources[key]
-        short = _sentences(run, source)
+        short = _sentences(run, source, held)
         partition = repr((federation_key(run, sweep.root_of(run)), run.attacks))
         if not short and not isinstance(source, str) and partition not in attacked:
             attacked.add(partition)
@@ -55,13 +60,15 @@ def data_problems(
     return list(found.values())
 
 
-def _sentences(run: Run, source: Source | str) -> list[str]:
+def _sentences(run: Run, source: Source | str, held: Callable[[Run, Source], list[str]]) -> list[str]:
     if isinstance(source, str):
         return source.split("\n")
     try:
         short = run.split.module.shortages(run.split.config, run.data.config, source)
     except Exception as error:  # a split of the user's own may fail in any way
         return [failure(error, f"the split {run.split.name}")]
+    if short := short + ([] if short else held(run, source)):
+        return short
     shape = source.train.x.shape[1:]
     unfit = {"model": run.model.module.shape_problem(run.model.config, shape)}
     unfit["training"] = run.training.module.shape_problem(run.training.config, shape)

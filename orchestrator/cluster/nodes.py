@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.folder import HIDDEN
+from orchestrator.results.folder import HIDDEN, WriteError, write_atomically
 from orchestrator.results.provenance import versions
 
 SOFTWARE = "see docs/cluster.md for how nodes get the packages"
@@ -32,12 +32,14 @@ def node_problems(path: Path, timeout: float) -> list[str]:
     folder = _existing_parent(path)
     token = folder / f"{HIDDEN}-{uuid.uuid4().hex}.tmp"
     try:
-        token.write_text(token.name)
+        write_atomically(token, token.name.encode())
         nodes_by_ref = {_ask(node["NodeID"], token): node for node in others}
         answered, silent = ray.wait(list(nodes_by_ref), num_returns=len(nodes_by_ref), timeout=timeout)
         found = [_judge(ref, path, token, nodes_by_ref[ref]) for ref in answered]
         found += [f"node {_name(nodes_by_ref[ref])} did not run a test task within {timeout:g} s" for ref in silent]
         return [sentence for sentence in found if sentence]
+    except WriteError as error:
+        return [str(error)]
     finally:
         for left in folder.glob(f"{token.stem}*"):
             with suppress(OSError):

@@ -32,11 +32,19 @@ class Placement:
     shadows: int
 
     @property
+    def bundle(self) -> dict[str, float]:
+        """What each bundle of the trial's placement group reserves."""
+        return {"CPU": float(self.threads)} | ({"GPU": self.gpu} if self.gpu else {})
+
+    @property
+    def count(self) -> int:
+        """The number of bundles, without the driver's empty one."""
+        return self.actors + self.shadows if self.gpu else max(self.actors, self.shadows)
+
+    @property
     def bundles(self) -> list[dict[str, float]]:
         """The bundles of the trial's placement group, without the driver's empty one."""
-        one = {"CPU": float(self.threads)} | ({"GPU": self.gpu} if self.gpu else {})
-        own = self.actors + self.shadows if self.gpu else max(self.actors, self.shadows)
-        return [one] * own
+        return [self.bundle] * self.count
 
     def _options(self, group: Any, cpus: int, indices: range) -> list[dict[str, Any]]:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -76,9 +84,9 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
     """A sentence that says why one trial does not fit on ``nodes`` (resources of each node); None if it fits."""
     if place.gpu and not any(node.get("GPU") for node in nodes):
         return NO_GPU
-    if _capacity(place.bundles[0], nodes) >= len(place.bundles):
+    if _capacity(place.bundle, nodes) >= place.count:
         return None
-    need = {name: sum(bundle[name] for bundle in place.bundles) for name in place.bundles[0]}
+    need = {name: amount * place.count for name, amount in place.bundle.items()}
     have = {name: sum(node.get(name, 0) for node in nodes) for name in need}
     return (
         f"one trial ({place}) needs {_amounts(need)} and the cluster has {_amounts(have)} on {len(nodes)} nodes; "
@@ -88,7 +96,7 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
 
 def concurrent_trials(place: Placement, nodes: Sequence[dict[str, float]], wanted: int | str) -> int:
     """The number of trials that run at the same time: as many as fit, but at most ``wanted`` unless that is "auto"."""
-    fit = _capacity(place.bundles[0], nodes) // len(place.bundles)
+    fit = _capacity(place.bundle, nodes) // place.count
     return max(1, fit if wanted == "auto" else min(fit, int(wanted)))
 
 

@@ -72,7 +72,8 @@ def ray_log() -> Iterator[RayLog]:
         os.close(before)
         os.close(handle)
         if not log.kept:
-            log.path.unlink(missing_ok=True)
+            with suppress(OSError):
+                log.path.unlink(missing_ok=True)
 
 
 def _is_stderr(stream: object) -> bool:

@@ -14,8 +14,10 @@ from typing import Any
 
 from orchestrator.cluster.address import ALONE, ClusterError, Target
 from orchestrator.cluster.connected import ALREADY, connected_nodes, is_connected
+from orchestrator.cluster.left_behind import off_record, on_record
 from orchestrator.cluster.placement import Placement
 from orchestrator.cluster.sent_code import sent_along
+from orchestrator.cluster.signals import own_signals
 
 # Ray's own settings for starting it on one machine.
 LOCAL_RAY = {
@@ -87,7 +89,8 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        _connect(target, place)
+        with own_signals():
+            _connect(target, place)
     except Exception as error:  # Ray also raises plain exceptions, for example if a busy machine is too slow for it
         other = f"; {ALONE}" if target.address and target.origin != "--address" else ""
         raise ClusterError(f"cannot use Ray ({target}): {_reason(error)}{other}") from error
@@ -96,6 +99,7 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
         yield connected_nodes()
     finally:
         ray.shutdown()
+        off_record()
 
 
 def _connect(target: Target, place: Placement) -> None:
@@ -108,7 +112,8 @@ def _connect(target: Target, place: Placement) -> None:
             ray.init(address=target.address, **code, **quiet)
         return
     cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
-    _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
+    with on_record():
+        _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
 
 
 def joined(target: Target, nodes: list[dict[str, float]]) -> str:

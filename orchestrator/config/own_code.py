@@ -190,7 +190,11 @@ def _remove() -> None:
 
 def _unusable(path: Path) -> str:
     """Why ``path`` cannot be own code, as a sentence; empty if it can."""
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:  # such as a name that is too long
+        return f"{str(path)[:200]} cannot be read: {error.strerror}"
+    if not there:
         return f"{path} does not exist; a path in code: is relative to the folder of the sweep file"
     if path.is_file() and path.suffix != ".py":
         return f"{path} is neither a folder nor a Python file"

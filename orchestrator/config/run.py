@@ -209,7 +209,8 @@ def _settle(run: Run, slots: Sequence[Slot]) -> tuple[Run | None, list[ConfigPro
         if _inside(key, slots) is None:
             try:
                 config = component.module.resolve(component.config, run)
-                run = replace_component(run, key, replace(component, config=config), slots)
+                if config is not component.config:
+                    run = replace_component(run, key, replace(component, config=config), slots)
             except ValueError as error:
                 problems += _translate_error(error, key, component)
     for key, component in chosen_components(run, slots) if not problems else ():

@@ -17,7 +17,9 @@ from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown
 
 GRID = "grid_search"
 SEARCH: Key = ("tune", "search")
-MOST_TRIALS = 10_000
+MOST_TRIALS = 3000  # each is checked, which takes about a millisecond
+MOST_CHOICES = 2000  # of a search, each of which is checked
+MOST_NAMED = 10  # values that are listed twice
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ def _list_problems(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
         if text in first and not repeats:
             found.append(((place,), f"{format_value(value)} is listed twice; list each value once"))
         first.setdefault(text, place)
-    return found
+    more = len(found) - MOST_NAMED
+    return found[:MOST_NAMED] + ([((), f"and {more} other values are listed twice")] if more > 0 else [])
 
 
 def _bound_problems(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
@@ -208,14 +211,23 @@ def search_problems(found: list[Axis]) -> list[ConfigProblem]:
     if not found:
         return [ConfigProblem(f"has nothing to draw: no swept key uses one of the words {', '.join(RANDOM)}", SEARCH)]
     sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) instead of {GRID}"
-    return [ConfigProblem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
+    grids = [ConfigProblem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
+    return grids + [
+        ConfigProblem(f"has {len(axis.arguments)} values; a search may choose among {MOST_CHOICES}", _place(axis))
+        for axis in found
+        if axis.word == "choice" and len(axis.arguments) > MOST_CHOICES
+    ]
 
 
 def corners(found: list[Axis]) -> list[Point]:
     """Points for checking a search space: each end or choice of one axis in turn, with the other axes at their first value."""
-    ends = {axis.key: _ends(axis) for axis in found}
+    ends = {axis.key: _ends(axis)[:MOST_CHOICES] for axis in found}
     first = {key: choices[0] for key, choices in ends.items()}
     return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]
+
+
+def _place(axis: Axis) -> Key:
+    return ("sweep", axis.key, axis.word)
 
 
 def _ends(axis: Axis) -> list[Choice]:

@@ -55,7 +55,7 @@ class Optuna(Config):
         4, ge=1, description="trials that run at the same time and are drawn without each other's results"
     )
     startup: int = Field(10, ge=1, description="random draws before the sampler uses results")
-    seed: int = Field(0, ge=0, description="seed of the draws; the runs have seeds of their own")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of the draws; the runs have seeds of their own")
 
 
 class Goal(Config):

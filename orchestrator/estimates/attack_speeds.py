@@ -25,6 +25,7 @@ from orchestrator.trial import halves_tasks
 from orchestrator.trial.attack_round import AttackComponent
 
 MOST_AT_ONCE = 64
+MOST_REPLICAS = 64  # whose made-up answers are judged
 
 
 class CountingNetwork(Network):
@@ -177,7 +178,8 @@ def observation(bench: Bench, attack: AttackComponent, blocks: int) -> AttackWor
 
 def _conclusion(attack: AttackComponent, data: Federation, observed: Any, clients: Ints) -> AttackWork:
     seen = SeenRound(data, observed, clients, 0, own)
-    return AttackWork(seconds_of(lambda: attack.module.conclude(attack.config, seen)))
+    config, times = attack.module.timed(attack.config)
+    return AttackWork(seconds_of(lambda: attack.module.conclude(config, seen)) * times)
 
 
 def audit(bench: Bench, attack: AttackComponent, shadow: int, shadows: int) -> AttackWork:
@@ -256,15 +258,17 @@ def halved(bench: Bench, attack: AttackComponent) -> Halved:
         made["inside"] = attack.module.halves(attack.config, made["pool"], own)
 
     prepared = seconds_of(prepare)
-    pool, inside = made["pool"], made["inside"]
+    pool, every = made["pool"], made["inside"]
+    inside = every[:MOST_REPLICAS]
     models = tuple(map(str, range(run.clustering.config.clusters)))
     said = rng.normal(size=(len(inside) + 1, len(pool.owner)))
     groups = data.groups[pool.owner]
     answers = Answers(pool, inside, said[1:], said[0], pool.owner % len(models), models, groups, data.group_names)
-    judged = seconds_of(lambda: attack.module.judge(attack.config, answers, rng))
+    # Each replica is compared with all others.
+    judged = seconds_of(lambda: attack.module.judge(attack.config, answers, rng)) * (len(every) / len(inside)) ** 2
     sizes = np.bincount(pool.owner[inside[0]], minlength=data.clients)
     together = halves_tasks.together(run, pool, bench.network.layout.size)
-    return Halved(len(inside), together, len(pool.owner), sizes, prepared + judged)
+    return Halved(len(every), together, len(pool.owner), sizes, prepared + judged)
 
 
 def gradient_seconds(bench: Bench) -> tuple[float, float]:

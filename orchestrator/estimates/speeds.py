@@ -23,7 +23,8 @@ from orchestrator.estimates.work import curved_examples, plan_of, visited
 
 FEW = 8  # examples of the training step before curvature is measured
 MOST_CLIENTS = 4  # whose updates are made up to time the server; its work grows with their number
-SIMULATED_BYTES = 1 << 28
+SIMULATED_BYTES = 1 << 26
+TOGETHER_BYTES = 1 << 25  # of the models of a block that is trained at once
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def train_speed(bench: Bench, clients: Sequence[int]) -> TrainSpeed:
 
 def _speed_together(bench: Bench, clients: Sequence[int]) -> TrainSpeed:
     """Time steps of the whole block and of one client; the seconds of other numbers lie on the line between them."""
+    clients = clients[: max(2, TOGETHER_BYTES // (4 * bench.network.layout.size))]
     longest = max(clients, key=lambda client: bench.data.sizes[client])
     most = len(plan_of(bench.run, int(bench.data.sizes[longest]), longest))
 

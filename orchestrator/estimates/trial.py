@@ -13,7 +13,7 @@ from algorithms.interfaces import Run
 from attacks.interfaces import ShadowWork
 from datasets.federation import Federation
 from orchestrator.cluster.placement import Placement
-from orchestrator.estimates import attack_speeds, speeds, work
+from orchestrator.estimates import attack_speeds, needs, speeds, work
 from orchestrator.estimates.attack_speeds import AttackWork
 from orchestrator.estimates.speeds import Bench, TrainSpeed
 from orchestrator.estimates.stopwatch import Stopwatch
@@ -26,6 +26,9 @@ LIMIT = 10.0  # seconds for all measurements of a plan
 # Measured on trials whose training takes no time: Ray's answers, rows, files and the saved state.
 TRIAL_SECONDS, ROUND_SECONDS, JOB_SECONDS, TASK_SECONDS = 0.7, 0.04, 0.003, 0.03
 ALONE_SECONDS = 0.015  # the same for a round of a federation that is trained in a single process
+MOST_ROUNDS = 1000  # that are counted one by one; of a longer run, the last of these stand for the rest
+MOST_SHADOWS = 10  # that are made up to time an attack; with more, its work grows with their number
+MOST_PARAMETERS = 25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
 MOST_EXAMPLES = 100_000  # of which data are partitioned for the measurements; FEMNIST's clients have 600 000
 BYTES_PER_SECOND = 2e8  # at which models are sent and saved
 
@@ -50,6 +53,9 @@ class Shares:
 
     def __add__(self, other: Shares) -> Shares:
         return Shares(**{name: value + asdict(other)[name] for name, value in asdict(self).items()})
+
+    def __mul__(self, times: float) -> Shares:
+        return Shares(**{name: times * value for name, value in asdict(self).items()})
 
     def named(self) -> dict[str, float]:
         """Return the seconds by the name that a reader sees."""
@@ -95,7 +101,20 @@ class Estimator:
         return held
 
     def _bench(self, run: Run) -> Bench:
-        return Bench.of(run, self._data(run), EACH)
+        return Bench.of(work.with_few_passes(run)[0], self._data(run), EACH)
+
+    def oversized(self, run: Run) -> str | None:
+        """Return why steps of the run are not timed, as a sentence; None if they are.
+
+        Raises:
+            DataError: the data cannot be partitioned as the run asks.
+        """
+        data = self._data(run)
+        measure = lambda: needs.parameters(run, data.shape, data.classes)  # noqa: E731
+        size = self.watch.once(("parameters", *self._network(run)), None, measure)
+        if size is None or size <= MOST_PARAMETERS:
+            return None
+        return f"the model has {size:.2g} parameters, and a step of it would take more than a plan may"
 
     def shares(self, run: Run) -> Shares:
         """Return the seconds of a trial.
@@ -103,6 +122,14 @@ class Estimator:
         Raises:
             DataError: the data cannot be partitioned as the run asks.
         """
+        if run.rounds <= MOST_ROUNDS:
+            return self._counted(run)
+        half, most = (self._counted(replace(run, rounds=rounds)) for rounds in (MOST_ROUNDS // 2, MOST_ROUNDS))
+        further = (run.rounds - MOST_ROUNDS) / (MOST_ROUNDS - MOST_ROUNDS // 2)
+        return most + (most + half * -1.0) * further
+
+    def _counted(self, run: Run) -> Shares:
+        """Return the seconds of a trial, all of whose rounds are counted."""
         deal, rounds = self.deal(run), Rounds(run)
         shares = self._rounds(run, deal, len(rounds.done), rounds.evaluations, self.place.actors)
         shares += Shares(server=TRIAL_SECONDS, data=deal.seconds, training=self._pretraining(run, deal))
@@ -140,10 +167,11 @@ class Estimator:
     def _training(self, run: Run, deal: Deal, together: int = 1) -> float:
         """Return the seconds of all blocks' local training in a round, of several federations at once."""
         speed, seconds = self._train_speed(run), 0.0
+        short, times = work.with_few_passes(run)
         for block in work.blocks(run, deal.clients):
-            plans = [work.plan_of(run, int(deal.sizes[i]), i) for i in block]
+            plans = [work.plan_of(short, int(deal.sizes[i]), i) for i in block]
             seconds += speed.block_seconds(plans * together)
-        return seconds
+        return seconds * times
 
     def _train_speed(self, run: Run) -> TrainSpeed:
         training = {name: value for name, value in run.training.config if name not in ("epochs", "lr", "lr_decay")}
@@ -196,8 +224,9 @@ class Estimator:
         """Return the seconds of the local trainings that an attack repeats, one client at a time."""
         if not done.trainings:
             return 0.0
-        plan = work.plan_of(run, round(done.trained / done.trainings), 0)
-        return done.trainings * self._train_speed(run).block_seconds([plan])
+        short, times = work.with_few_passes(run)
+        plan = work.plan_of(short, round(done.trained / done.trainings), 0)
+        return done.trainings * self._train_speed(run).block_seconds([plan]) * times
 
     def _observation(self, run: Run, attack: AttackComponent, deal: Deal) -> AttackWork:
         blocks = len(work.blocks(run, deal.clients))
@@ -216,8 +245,9 @@ class Estimator:
         trained = sum(self._shadows(run, *one) for one in todo)
         kind = ("audit", attack, run.data.name, len(clusters))
         largest = max(1, *(one.examples for _, one in todo)) if shadows else 0
-        measure = lambda: attack_speeds.audit(self._bench(run), attack, largest, shadows)  # noqa: E731
-        one = self._seconds(run, self.watch.once(kind, (run.data, run.split), measure))
+        few = min(shadows, MOST_SHADOWS)
+        measure = lambda: attack_speeds.audit(self._bench(run), attack, largest, few)  # noqa: E731
+        one = self._seconds(run, self.watch.once(kind, (run.data, run.split), measure)) * (shadows / few if few else 1)
         parallel = len(clusters) / -(-len(clusters) // self.place.shadows)
         return Shares(
             attacks=times * (one + TASK_SECONDS) / parallel,
@@ -240,13 +270,13 @@ class Estimator:
         replicas = list(attack.module.replicas(attack.config, run.rounds))
         if not replicas:
             return 0.0
-        alone, seconds = replace(run, attacks=()), []
+        alone, seconds = replace(run, attacks=()), dict[int, float]()
         measured = self._seconds(run, self._measured(run, attack))
-        for rounds in (one.rounds for one in replicas):
+        for rounds in {one.rounds for one in replicas}:
             looks = sum(attack.module.looks_after(attack.config, r + 1) for r in range(rounds))
             trained = self._trained_alone(replace(alone, rounds=rounds), deal)
-            seconds.append(trained + looks * measured)
-        mean = float(np.mean(seconds))
+            seconds[rounds] = trained + looks * measured
+        mean = float(np.mean([seconds[one.rounds] for one in replicas]))
         return mean * -(-len(replicas) // self.place.shadows)
 
     def _halves(self, run: Run, attack: AttackComponent, deal: Deal) -> Shares:

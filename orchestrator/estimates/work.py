@@ -16,6 +16,8 @@ from orchestrator.trial import attack_round
 from orchestrator.trial.attack_round import AttackComponent
 from orchestrator.trial.client_actors import client_blocks
 
+MOST_PASSES = 100  # over a client's examples in a round whose batches are drawn
+
 
 @dataclass(frozen=True, eq=False)
 class Deal:
@@ -93,6 +95,15 @@ class Rounds:
             several or told or bool(attack_round.models_due(run, r)) for r, told in zip(after, reported, strict=True)
         ]
         return sum(due) + (self.begun if several else 0), sum(reported)
+
+
+def with_few_passes(run: Run) -> tuple[Run, float]:
+    """Return ``run`` with as many local passes a round as are drawn for an estimate, and by what to multiply their time."""
+    passes = run.training.config.epochs
+    if passes <= MOST_PASSES:
+        return run, 1.0
+    config = run.training.config.model_copy(update={"epochs": MOST_PASSES})
+    return replace(run, training=replace(run.training, config=config)), passes / MOST_PASSES
 
 
 def blocks(run: Run, clients: int) -> list[tuple[int, ...]]:

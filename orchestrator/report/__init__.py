@@ -6,14 +6,18 @@ bytes. The summary table on the terminal at the end of a run is also made here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.report.data import NoResultsError, Results, read_results, read_trials
 from orchestrator.report.tables.terminal import summary_table
-from orchestrator.results.folder import Folder, write_atomically
+from orchestrator.results.folder import Folder, WriteError, write_atomically
+from orchestrator.results.obstacles import report_in_the_way
+from orchestrator.results.writing import refusals, remove
 
 if TYPE_CHECKING:
     from orchestrator.report.figures.formats import Format
@@ -50,6 +54,20 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
         NoResultsError: there are no results.
         WriteError: the report cannot be written.
     """
+    with _below(Path(folder)) as target:
+        return _write_files(read_results(Path(folder)), target, published, formats)
+
+
+@contextmanager
+def _below(folder: Path) -> Iterator[Path]:
+    """The folder of a sweep's report, and WriteError for whatever the system refuses there."""
+    if problems := report_in_the_way(Folder(folder)):
+        raise WriteError(errno.EEXIST, "; ".join(problems))
+    with refusals(Folder(folder).report, "could not be written"):
+        yield Folder(folder).report
+
+
+def _write_files(results: Results, target: Path, published: bool, formats: Sequence[Format]) -> list[Path]:
     from orchestrator.report.figures.catalog import FIGURES, FORMER, figures
     from orchestrator.report.figures.formats import FORMATS, save, svg
     from orchestrator.report.page import page
@@ -57,10 +75,8 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
     from orchestrator.report.tables.comparison import Comparison, compare
     from orchestrator.report.tables.differences import contrasts
 
-    results = read_results(Path(folder))
     paired = contrasts(results)
     comparison = compare(results) if published else Comparison((), ())
-    target = Folder(results.folder).report
     texts = _tables(results, paired, comparison)
     for name, content in texts.items():
         write_atomically(target / name, content.encode())
@@ -71,12 +87,12 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
             write_atomically(written[-1], partial(save, figure, form=form))
         if name in READINGS:
             drawings[name] = svg(figure)
-    write_atomically(page_path(folder), page(results, drawings, paired, comparison).encode())
+    write_atomically(page_path(results.folder), page(results, drawings, paired, comparison).encode())
     figure_files = (f"{name}.{form}" for name in (*FIGURES, *FORMER) for form in FORMATS)
     for stale in {target / name for name in (*OPTIONAL, *figure_files)}:
         if stale not in written:
-            stale.unlink(missing_ok=True)
-    return [*written, page_path(folder)]
+            remove(stale)
+    return [*written, page_path(results.folder)]
 
 
 def write_page(folder: Path) -> Path:
@@ -88,10 +104,11 @@ def write_page(folder: Path) -> Path:
     from orchestrator.report.tables.comparison import compare
     from orchestrator.report.tables.differences import contrasts
 
-    results = read_results(Path(folder))
-    drawings = {name: svg(figure) for name, figure in figures(results, READINGS)}
-    content = page(results, drawings, contrasts(results), compare(results))
-    write_atomically(page_path(folder), content.encode())
+    with _below(Path(folder)):
+        results = read_results(Path(folder))
+        drawings = {name: svg(figure) for name, figure in figures(results, READINGS)}
+        content = page(results, drawings, contrasts(results), compare(results))
+        write_atomically(page_path(folder), content.encode())
     return page_path(folder)
 
 

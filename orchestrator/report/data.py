@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
+from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.metric_names import metric, metrics, ordered
 from orchestrator.report.estimate import CLAIMS, Estimate, claims, estimate, limits
+from orchestrator.report.so_far import so_far
 from orchestrator.report.swept import DEAL, SLOT_NAMES, swept_settings
 from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
+from orchestrator.report.verified import REPAIRED, damage_sentences, used_damages
 from orchestrator.results.declared import read_declared
+from orchestrator.results.folder import Folder
+from orchestrator.results.integrity import DamageError
+from orchestrator.results.obstacles import unreadable
+from orchestrator.results.sweep_files import read_trials_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,7 +166,7 @@ def read_trials(folder: Path) -> pd.DataFrame:
     """The table of all trials of a sweep, one row each.
 
     Raises:
-        NoResultsError: the folder or its ``trials.parquet`` is missing, unreadable or empty.
+        NoResultsError: the folder or its ``trials.parquet`` is missing, damaged or empty.
     """
     import pandas as pd
 
@@ -167,21 +174,28 @@ def read_trials(folder: Path) -> pd.DataFrame:
     if not path.is_file():
         raise NoResultsError(f"{folder} contains no results: there is no {path.name} in it (run the sweep first)")
     try:
+        read_trials_table(path)
         trials = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise NoResultsError(f"{path} cannot be read as a Parquet table: {error}") from error
-    missing = [column for column in ("id", "status") if column not in trials]
-    if missing:
-        raise NoResultsError(f"{path} is not a table of trials: it has no column {' and no column '.join(missing)}")
+    except DamageError as error:
+        raise NoResultsError(f"{error}{REPAIRED}") from error
     if trials.empty:
         raise NoResultsError(f"{path} lists no trial (run the sweep first)")
-    return trials
+    return so_far(Path(folder), trials)
 
 
 def read_results(folder: Path) -> Results:
-    """Read ``RESULTS/<sweep>``. Raises `NoResultsError` like `read_trials`."""
+    """Read ``RESULTS/<sweep>``, after checking that its files are what the run wrote.
+
+    Raises:
+        NoResultsError: like `read_trials`.
+        ConfigError: files are damaged; it names them.
+    """
     folder = Path(folder)
+    if problems := unreadable(Folder(folder)):
+        raise NoResultsError("; ".join(problems))
     table = rows(read_trials(folder))
+    if found := used_damages(folder):
+        raise ConfigError(ConfigProblem(sentence) for sentence in damage_sentences(found))
     read_declared(folder)
     declared = _mapping(folder / "sweep.yaml").get("sweep")
     configs = {row["id"]: _mapping(folder / "trials" / row["id"] / "config.yaml") for row in table}

@@ -5,15 +5,16 @@ They are needed while trials of the sweep still run, or a new trial could use th
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.results.folder import Folder, FolderError, locked
+from orchestrator.results.integrity import DamageError
+from orchestrator.results.mark import read_mark
+from orchestrator.results.writing import remove_folder
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ def remove(cache: Cache) -> None:
 
     Raises:
         FolderError: a run of the sweep is at work.
-        OSError: a file cannot be deleted.
+        WriteError: a file cannot be deleted.
     """
     with locked(cache.sweep):
-        shutil.rmtree(cache.sweep.shadows)
+        remove_folder(cache.sweep.shadows)
 
 
 def _sweeps(folder: Path) -> Iterator[Folder]:
@@ -73,12 +74,16 @@ def _sweeps(folder: Path) -> Iterator[Folder]:
 
 def _is_sweep(folder: Folder) -> bool:
     """Whether fedpriv has written the folder."""
-    with suppress(OSError, ValueError, TypeError):
-        return "name" in json.loads(folder.record.read_text())
+    with suppress(OSError, DamageError):
+        return bool(read_mark(folder.record))
     return False
 
 
 def _measure(folder: Path) -> tuple[int, int]:
     """The number of files in a folder and their bytes; links count with their own few bytes."""
-    sizes = [os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(folder) for name in names]
+    sizes = []
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # a run that is at work replaces files
+                sizes.append(os.lstat(os.path.join(at, name)).st_size)
     return len(sizes), sum(sizes)

@@ -22,8 +22,12 @@ from datasets.components import Preset, complete, components, own_components
 from datasets.outside import Declaration, room
 from orchestrator.config.slots import SLOTS
 from orchestrator.results.folder import Folder, write_atomically
+from orchestrator.results.integrity import Damage, DamageError, read_mapping, sealed
+from orchestrator.results.writing import read_plain, remove
 
 FILE = "declared.json"
+COMPONENTS = "components"
+NO_LIST = "is not what was saved: it is no list of components"
 
 
 class _Saved(BaseModel):
@@ -55,9 +59,10 @@ def save_declared(folder: Folder) -> None:
         for name in sorted(components(slot.folder).keys() - own_components(slot.folder).keys())
     ]
     if found:
-        write_atomically(path, json.dumps(found, indent=1, default=_number).encode())
+        plain = json.loads(json.dumps({COMPONENTS: found}, default=_number))
+        write_atomically(path, json.dumps(sealed(plain), indent=1).encode())
     else:
-        path.unlink(missing_ok=True)
+        remove(path)
     read_declared(folder.path)
 
 
@@ -65,13 +70,40 @@ def read_declared(folder: Path) -> None:
     """Let reports describe components from outside as they were when a folder's results were made.
 
     Args:
-        folder: the results folder; one without the file changes nothing, nor does an entry that is none.
+        folder: the results folder; one without the file changes nothing, nor does a damaged file or an entry that is none.
     """
+    with suppress(FileNotFoundError, DamageError):
+        outside.declare(_declarations(_read(folder / FILE)))
+
+
+def declared_damages(folder: Path) -> list[Damage]:
+    """What is wrong with the file in a results folder; nothing if there is none."""
     try:
-        found = json.loads((folder / FILE).read_text())
-    except (OSError, ValueError):
-        return
-    outside.declare(_declarations(found))
+        found = _read(folder / FILE)
+        if len(list(_declarations(found))) < len(found):
+            return [Damage(folder / FILE, NO_LIST)]
+    except FileNotFoundError:
+        return []
+    except DamageError as error:
+        return [error.damage]
+    return []
+
+
+def _read(path: Path) -> list[Any]:
+    """The entries of the file. An earlier version wrote them as a bare list.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        DamageError: it is not what was saved.
+    """
+    with suppress(OSError, ValueError, RecursionError):
+        if isinstance(former := json.loads(read_plain(path)), list):
+            return former
+    held, whole = read_mapping(path)
+    found = held.get(COMPONENTS)
+    if not whole or not isinstance(found, list):
+        raise DamageError(Damage(path, NO_LIST))
+    return found
 
 
 def _entry(folder: str, name: str) -> dict[str, Any]:
@@ -89,7 +121,7 @@ def _entry(folder: str, name: str) -> dict[str, Any]:
 
 
 def _declarations(found: Any) -> Iterator[Declaration]:
-    """The declarations in the file's content, without entries that are not as `save_declared` writes them."""
+    """The declarations in the file's entries, without entries that are not as `save_declared` writes them."""
     for entry in found if isinstance(found, list) else ():
         with suppress(ValidationError):
             held = _Saved.model_validate(entry)

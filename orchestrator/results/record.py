@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.folder import TrialFolder, write_atomically
+from orchestrator.results.integrity import Damage, DamageError, file_checksum, read_mapping, read_sealed, sealed
+from orchestrator.results.record_values import wrong_value
+from orchestrator.results.stamped import require_regular
 
 BEGUN = "origin.json"  # beside a trial's state: the code and data that it began with
 STATE = "state.safetensors"
+TABLES = ("rounds", "clients", "attacks", "scores", "roc")
+CHECKSUMS = "checksums"  # the key of a record with the checksums of the trial's other files
 
 
 @dataclass(frozen=True)
@@ -33,13 +41,63 @@ class TrialIdentity:
     hashes: Mapping[str, str] = field(default_factory=dict)
 
 
+def result_files(folder: TrialFolder) -> list[Path]:
+    """The files that a trial may leave besides its record, whether they exist or not: its run, its models, its tables."""
+    return [folder.config, folder.model, *map(folder.table, TABLES)]
+
+
+def config_bytes(run: Mapping[str, Any]) -> bytes:
+    """The content of ``config.yaml``.
+
+    Args:
+        run: the resolved run as plain values.
+    """
+    return yaml.safe_dump(dict(run), sort_keys=False).encode()
+
+
+def save_record(folder: TrialFolder, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Write ``result.json``, sealed, with the checksums of the trial's other files as they are now.
+
+    Args:
+        folder: the trial's folder.
+        record: the record without checksums.
+
+    Returns:
+        The record with them.
+
+    Raises:
+        WriteError: the file could not be written.
+    """
+    there = [path for path in result_files(folder) if path.is_file()]
+    kept = {**record, CHECKSUMS: {path.name: file_checksum(path) for path in there}}
+    write_atomically(folder.result, json.dumps(sealed(kept), indent=1).encode())
+    return kept
+
+
 def read_record(folder: TrialFolder) -> dict[str, Any] | None:
-    """The record that `orchestrator.trial.outcome` wrote; None if there is none or it cannot be read."""
+    """The record of an ended trial; None if there is none, or if it cannot be believed (see `checked_record`)."""
     try:
-        record = json.loads(folder.result.read_text())
-    except (OSError, ValueError):
+        return checked_record(folder)
+    except (FileNotFoundError, DamageError):
         return None
-    return record if isinstance(record, dict) else None
+
+
+def checked_record(folder: TrialFolder) -> dict[str, Any]:
+    """Read the record of an ended trial.
+
+    A record of an earlier version has no seal: its values are checked, and so they are in a sealed one.
+
+    Args:
+        folder: the trial's folder.
+
+    Raises:
+        FileNotFoundError: there is no record.
+        DamageError: it is not what was saved, is that of another trial, or has values that no trial has.
+    """
+    record, whole = read_mapping(folder.result)
+    if problem := wrong_value(record, folder.id, whole):
+        raise DamageError(Damage(folder.result, f"is not what was saved: {problem}"))
+    return record
 
 
 def write_begun(folder: TrialFolder, identity: TrialIdentity) -> None:
@@ -53,17 +111,43 @@ def write_begun(folder: TrialFolder, identity: TrialIdentity) -> None:
         WriteError: the file could not be written.
     """
     if not (folder.state / STATE).exists():
-        begun = {"files": dict(identity.files), "origin": dict(identity.hashes)}
+        begun = sealed({"id": identity.id, "files": dict(identity.files), "origin": dict(identity.hashes)})
         write_atomically(folder.state / BEGUN, json.dumps(begun, indent=1).encode())
 
 
 def read_begun(folder: TrialFolder) -> dict[str, Any]:
     """The code and data that a trial with a saved state began with, as in its record; empty if that is not known."""
     try:
-        begun = json.loads((folder.state / BEGUN).read_text()) if (folder.state / STATE).exists() else {}
-    except (OSError, ValueError):
+        return _begun(folder) if (folder.state / STATE).exists() else {}
+    except (OSError, DamageError):
         return {}
-    return begun if isinstance(begun, dict) else {}
+
+
+def begun_damage(folder: TrialFolder) -> Damage | None:
+    """What is wrong with the file that says what a trial began with; None also where an earlier version wrote none."""
+    try:
+        _begun(folder)
+    except FileNotFoundError:
+        return None
+    except DamageError as error:
+        return error.damage
+    return None
+
+
+def _begun(folder: TrialFolder) -> dict[str, Any]:
+    """Read what `write_begun` wrote, in this version or an older one. Raises FileNotFoundError, DamageError."""
+    path = folder.state / BEGUN
+    require_regular(path)
+    begun = read_sealed(path)
+    if begun.pop("id", folder.id) != folder.id:
+        raise DamageError(Damage(path, "is of another trial"))
+    if begun.keys() != {"files", "origin"} or not all(_is_texts(one) for one in begun.values()):
+        raise DamageError(Damage(path, "does not say what code and data the trial began with"))
+    return begun
+
+
+def _is_texts(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
 
 
 def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:

@@ -17,6 +17,7 @@ from datasets.components import Component, components
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name, validate
 from orchestrator.results.folder import TrialFolder
 from orchestrator.results.record import read_record
+from orchestrator.results.trial_files import check_trial
 
 if TYPE_CHECKING:
     import torch
@@ -45,14 +46,21 @@ def taken(folder: TrialFolder) -> Takes | None:
 
 
 def saved_arrays(folder: TrialFolder) -> dict[str, dict[str, torch.Tensor]]:
-    """Return the saved arrays of each model of a trial by their names in the module; empty if it has saved none."""
+    """Return the saved arrays of each model of a trial by their names in the module; empty if it has saved none.
+
+    Raises:
+        ConfigError: the trial's models, or what is needed to build them, are not what the trial saved.
+    """
     from safetensors.torch import load_file
 
-    found: dict[str, dict[str, torch.Tensor]] = {}
+    needed = (folder.result, folder.config, folder.model)
+    if found := [one for one in check_trial(folder).damages if one.path in needed]:
+        raise ConfigError(ConfigProblem(f"{one}; the same `fedpriv run` repairs it") for one in found)
+    arrays: dict[str, dict[str, torch.Tensor]] = {}
     for key, array in load_file(folder.model).items() if folder.model.is_file() else ():
         group, _, name = key.partition(".")
-        found.setdefault(group, {})[name] = array
-    return found
+        arrays.setdefault(group, {})[name] = array
+    return arrays
 
 
 def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:

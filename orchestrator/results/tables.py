@@ -9,9 +9,9 @@ A table is given as rows (mappings of column to value), as columns (arrays or li
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from orchestrator.results.folder import Folder, write_atomically
+from orchestrator.results.integrity import checksum
 
 Rows: TypeAlias = "pa.Table | Mapping[str, Any] | Iterable[Mapping[str, Any]]"
 
-PART = ".arrow"
+ROWS = "fedpriv.rows"  # the key of a file's metadata that holds the checksum of its rows
 # The types of a column of numbers; a column with values of several of these types gets the last of them.
 NUMBERS = (pa.bool_(), pa.int64(), pa.float64())
 # Python's own types, which Arrow converts without our help.
@@ -152,15 +153,29 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def write_table(path: Path, rows: Rows) -> None:
-    """Write ``rows`` to the Parquet file ``path`` atomically. Raises like `as_table`, and WriteError."""
+def write_table(path: Path, rows: Rows, with_checksum: bool = False) -> None:
+    """Write ``rows`` to a Parquet file atomically.
+
+    Args:
+        path: the file.
+        rows: the rows.
+        with_checksum: keep `rows_checksum` in the file's metadata.
+
+    Raises:
+        TypeError: like `as_table`.
+        ValueError: like `as_table`.
+        WriteError: the file could not be written.
+    """
     table = as_table(rows)
     # Other readers do not know the type of a column without values, so it becomes float, like our metrics.
     kinds = [(field.name, pa.float64() if pa.types.is_null(field.type) else field.type) for field in table.schema]
     # One chunk per column, because the file's pages follow the chunks; no Arrow schema, because it adds nothing here.
     table = table.cast(pa.schema(kinds)).combine_chunks()
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", store_schema=False, row_group_size=max(len(table), 1))
+    with pq.ParquetWriter(sink, table.schema, compression="zstd", store_schema=False) as writer:
+        writer.write_table(table, row_group_size=max(len(table), 1))
+        if with_checksum:
+            writer.add_key_value_metadata({ROWS: rows_checksum(table)})
     write_atomically(path, sink.getvalue().to_pybytes())
 
 
@@ -172,60 +187,10 @@ def read_table(path: Path) -> pa.Table:
 def write_trials(folder: Folder, trials: Iterable[Mapping[str, Any]]) -> None:
     """Write trials.parquet, one row per trial: id and status first, then the other columns as in the rows."""
     first = dict.fromkeys(("id", "status"))
-    write_table(folder.table, [{**first, **trial} for trial in trials])
+    write_table(folder.table, [{**first, **trial} for trial in trials], with_checksum=True)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The rows of an unfinished trial's tables, in the folder ``path``: one file per table and round.
-
-    Each file is written atomically, so a process that is killed leaves only complete rounds. The files have Arrow's own
-    format, which is 25 times faster to write than Parquet, and are removed when the trial has finished.
-    """
-
-    path: Path
-
-    def append(self, table: str, round: int, rows: Rows) -> None:
-        """Save the rows of ``table`` for one round, replacing earlier ones. Raises like `write_table`."""
-        content = as_table(rows)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, content.schema) as file:
-            file.write_table(content)
-        write_atomically(self._file(table, round), sink.getvalue().to_pybytes())
-
-    def rounds(self, table: str) -> list[int]:
-        """The rounds that have rows in ``table``, in ascending order."""
-        return sorted(round for name, round in self._held() if name == table)
-
-    def truncate(self, round: int) -> None:
-        """Remove ``round`` and all later rounds from every table."""
-        for table, held in self._held():
-            if held >= round:
-                self._file(table, held).unlink(missing_ok=True)
-
-    def read(self, table: str, start: int = 0) -> pa.Table:
-        """The rows of ``table`` from the round ``start`` on, in order."""
-        contents = [self._file(table, round).read_bytes() for round in self.rounds(table) if round >= start]
-        return join_tables([pa.ipc.open_file(pa.py_buffer(content)).read_all() for content in contents])
-
-    def merge(self, table: str, path: Path) -> pa.Table:
-        """Write all rows of ``table`` to the Parquet file ``path`` and return them.
-
-        The bytes are those that `write_table` gives for the same rows, however they were divided into rounds. If no round
-        has a row, no file is written.
-        """
-        rows = self.read(table)
-        if len(rows):
-            write_table(path, rows)
-        else:
-            path.unlink(missing_ok=True)
-        return rows
-
-    def _held(self) -> list[tuple[str, int]]:
-        with suppress(FileNotFoundError):
-            names = [file.stem.rpartition("-") for file in self.path.iterdir() if file.suffix == PART]
-            return [(table, int(round)) for table, _, round in names]
-        return []
-
-    def _file(self, table: str, round: int) -> Path:
-        return self.path / f"{table}-{round:08d}{PART}"
+def rows_checksum(table: pa.Table) -> str:
+    """The checksum of a table's columns and rows, however a file holds them."""
+    held = [[name, table[name].to_pylist()] for name in table.column_names]
+    return checksum(json.dumps(held, separators=(",", ":")).encode())

@@ -65,6 +65,8 @@ class TuneCallback(tune.Callback):
         """Pass on a driver's report; raises WriteError if the driver could not write its results."""
         if "unwritable" in result:  # the other trials could not write either
             raise WriteError(*result["unwritable"])
+        if result.get("repaired"):
+            self.progress.on_repaired(tune_trial_id(trial), result["repaired"])
         self.progress.on_rounds(tune_trial_id(trial), result.get("rows", []))
         if result.get("note"):
             self.progress.on_note(tune_trial_id(trial), result["note"])

@@ -16,7 +16,9 @@ from ray.util import get_current_placement_group
 
 from orchestrator.config.run import resolve
 from orchestrator.results.folder import Folder, WriteError, write_atomically
-from orchestrator.results.record import has_ended, read_record, write_begun
+from orchestrator.results.integrity import DamageError
+from orchestrator.results.record import STATE, has_ended, read_record, write_begun
+from orchestrator.results.writing import hold, remove
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
 from orchestrator.trial.arithmetic import multiply_with_one_thread
@@ -25,7 +27,7 @@ from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.loop import DivergenceError, Surroundings
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.shadow_tasks import ShadowTasks
-from orchestrator.trial.state import load_state, save_state
+from orchestrator.trial.state import save_state
 from orchestrator.trial.worker_session import Setup
 
 # Short rounds are reported to the head process in groups, because a report costs more than a very short round.
@@ -39,6 +41,7 @@ class Driver(tune.Trainable):
         """Start the client actors and prepare the first trial. Later trials reuse the actors."""
         multiply_with_one_thread()
         trial = TrialConfig.from_dict(config["trial"])
+        hold(Path(trial.sweep))
         place, group, timeout = trial.placement, get_current_placement_group(), trial.timeout
         self.clients = ClientPool(place.actor_options(group), timeout, Path(trial.sweep).name)
         self.shadows = ShadowTasks(Folder(Path(trial.sweep)).shadows, place.shadow_options(group), timeout)
@@ -61,14 +64,14 @@ class Driver(tune.Trainable):
     def _prepare(self, config: TrialConfig) -> None:
         self.trial_config, self.began = config, time.time()
         self.trial: Trial | None = None
+        self.repaired: str | None = None  # a sentence on what was damaged, until it has been reported
         self.folder = Folder(Path(config.sweep)).trial(config.identity.id)
 
     def _open(self) -> Trial:
         """The current trial with its partitioned data, which are kept if the trial before had the same."""
         if self.trial is None:
             # Remove the record of an earlier attempt only now: Tune also sets up drivers for trials that have ended meanwhile.
-            self.folder.result.unlink(missing_ok=True)
-            write_begun(self.folder, self.trial_config.identity)
+            remove(self.folder.result)
             run = resolve(self.trial_config.identity.run)
             root = Path(self.trial_config.data_root)
             wanted = federation_key(run, root)
@@ -77,12 +80,16 @@ class Driver(tune.Trainable):
             setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
             data = ray.get(self._data[1])
             self.trial = Trial(run, Surroundings(setup, data, self.clients, self.shadows, self.folder))
+            self.repaired = self.trial.repaired
+            write_begun(self.folder, self.trial_config.identity)
         return self.trial
 
     def step(self) -> dict[str, Any]:
         """Run rounds for about a second, at least one, and report them. A trial's last report contains its record."""
         try:
-            return self._step()
+            report = self._step()
+            repaired, self.repaired = self.repaired, None
+            return report | ({"repaired": repaired} if repaired else {})
         except WriteError as error:  # no results can be saved: the sweep ends with a message
             return {"rows": [], "done": True, "unwritable": (error.errno, str(error))}
 
@@ -110,8 +117,9 @@ class Driver(tune.Trainable):
         if isinstance(cause, WriteError):
             raise cause
         diverged = isinstance(cause, DivergenceError | FloatingPointError)
-        reason = str(cause) if diverged else f"{type(cause).__name__}: {cause}"
-        if not diverged:
+        told = diverged or isinstance(cause, DamageError)
+        reason = str(cause) if told else f"{type(cause).__name__}: {cause}"
+        if not told:
             write_atomically(self.folder.error, traceback.format_exc().encode())
         status = "diverged" if diverged else "failed"
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
@@ -119,13 +127,11 @@ class Driver(tune.Trainable):
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Save the state for Tune, which asks when it pauses a trial; we save it in the trial's folder after each round."""
         if self.trial is not None:
-            save_state(self.trial.state, Path(checkpoint_dir) / "state.safetensors")
+            save_state(self.trial.state, Path(checkpoint_dir) / STATE, self.folder.id)
 
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Resume from the folder that `save_checkpoint` wrote."""
-        saved = Path(checkpoint) / "state.safetensors"
-        if saved.exists():
-            self._open().state = load_state(saved)
+    def load_checkpoint(self, checkpoint: Any) -> None:  # noqa: ARG002
+        """Resume from the trial's own folder, whose state is never older than what `save_checkpoint` wrote, and checked."""
+        self._open()
 
     def cleanup(self) -> None:
         """Stop the client actors."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -14,6 +13,8 @@ from orchestrator.config.tune_section import Tune
 from orchestrator.results.fingerprints import Changed, DataHashes, begun_sentence, changed_sentences, fingerprint
 from orchestrator.results.folder import Folder
 from orchestrator.results.record import has_ended, read_begun, read_record
+from orchestrator.results.writing import remove, remove_folder
+from orchestrator.scheduling.repairs import Repairs, find_repairs
 from orchestrator.scheduling.trials import TrialSpec
 from orchestrator.tracking.labels import flatten, trial_name
 
@@ -31,6 +32,7 @@ class Earlier:
         aside: a sentence on trials in the folder that are no longer of the sweep; empty if there are none.
         repeat: whether the changed trials are to run again.
         begun: those that have a saved state, and began with other code or data than today's: they begin anew.
+        repairs: what is done about damaged results; trials run again because of them.
     """
 
     complete: int
@@ -38,12 +40,17 @@ class Earlier:
     aside: str
     repeat: bool
     begun: tuple[Changed, ...] = ()
+    repairs: Repairs = field(default_factory=Repairs)
 
     def remaining(self, trials: Sequence[TrialSpec], missing: Sequence[TrialSpec]) -> list[TrialSpec]:
         """Return the trials to run, in the order of the sweep: those that are ``missing``, and those that run again."""
-        again = {one.trial for one in self.changed} if self.repeat else set()
-        wanted = {one.id for one in missing} | again
+        wanted = {one.id for one in missing} | set(self.again())
         return [trial for trial in trials if trial.id in wanted]
+
+    def again(self) -> list[str]:
+        """The ids of the trials whose results are given up, so that they run again or begin anew."""
+        given_up = (*(self.changed if self.repeat else ()), *self.begun)
+        return [*dict.fromkeys([*(one.trial for one in given_up), *self.repairs.again])]
 
     def sentences(self, total: int, option: str = REPEAT) -> list[str]:
         """Say what the earlier results are, before anything runs.
@@ -66,17 +73,34 @@ class Earlier:
         return f"all {total} trials are complete; nothing was trained"
 
     def set_back(self, folder: Folder) -> list[str]:
-        """Delete the results of the trials that run again or begin anew, and attacks' cached models; return their ids."""
+        """Delete the results of the trials that run again with other code or data, and attacks' cached models.
+
+        Returns:
+            The ids of the trials whose MLflow runs hold other numbers than they will have; those that were damaged and have
+            the same code and data get the same numbers again, and keep their runs.
+
+        Raises:
+            WriteError: something could not be deleted.
+        """
         again = [one.trial for one in (*(self.changed if self.repeat else ()), *self.begun)]
         for trial in again:
-            shutil.rmtree(folder.trial(trial).path, ignore_errors=True)
+            remove(folder.trial(trial).result)  # first: what has a record is taken as a whole
+            remove_folder(folder.trial(trial).path)
         if again:  # cached models of attacks may have been trained by the code that has changed
-            shutil.rmtree(folder.shadows, ignore_errors=True)
-        return again
+            remove_folder(folder.shadows)
+        other = [one.trial for one in self.changed if one.trial in self.repairs.again and one.trial not in again]
+        for trial in other:
+            remove(folder.trial(trial).tracking)
+        return again + other
 
 
 def earlier_results(
-    folder: Folder, trials: Sequence[TrialSpec], hashes: DataHashes, tune: Tune | None = None, repeat: bool = False
+    folder: Folder,
+    trials: Sequence[TrialSpec],
+    hashes: DataHashes,
+    tune: Tune | None = None,
+    repeat: bool = False,
+    drawing: bool = False,
 ) -> Earlier:
     """Compare the records in a results folder with the trials, the code and the data of today.
 
@@ -86,14 +110,19 @@ def earlier_results(
         hashes: the hashes of the data sets as they are today.
         tune: the section ``tune`` of the sweep.
         repeat: whether trials that ran with other code or data are to run again.
+        drawing: whether a search may still draw further trials.
+
+    Raises:
+        ConfigError: results are damaged that cannot be restored by running their trials again.
     """
+    repairs = find_repairs(folder, trials, tune, drawing)
     records = {trial.id: read_record(folder.trial(trial.id)) or {} for trial in trials}
     complete = [trial for trial in trials if has_ended(records[trial.id], tune)]
     unfinished = [trial for trial in trials if not has_ended(records[trial.id], tune)]
     begun = {trial.id: read_begun(folder.trial(trial.id)) for trial in unfinished}
     changed, anew = _changed(complete, records, hashes), _changed(unfinished, begun, hashes)
     searched = tune is not None and tune.search is not None
-    return Earlier(len(complete), changed, "" if searched else _aside(folder, trials), repeat, anew)
+    return Earlier(len(complete), changed, "" if searched else _aside(folder, trials), repeat, anew, repairs)
 
 
 def _changed(

@@ -100,7 +100,8 @@ class Search:
         if not (has_ended(record, self.tune) or (record and spec.id in self.over)):
             return False
         value = record["metrics"].get(self.tune.metric)
-        if record["status"] == "finished" and value is not None and math.isfinite(value):
+        measured = isinstance(value, int | float) and math.isfinite(value)
+        if record["status"] == "finished" and measured:
             self.study.tell(optuna_trial, float(value))
         else:  # a trial without a value, for example a diverged one, counts as worse than all trials with one
             stopped = record.get("stopped") or {}

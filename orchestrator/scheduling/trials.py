@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +17,9 @@ from orchestrator.config.tune_section import Tune
 from orchestrator.results.folder import Folder
 from orchestrator.results.record import TrialIdentity, has_ended, read_record
 from orchestrator.tracking.labels import trial_name
+from orchestrator.tracking.restored import Planned
+
+TUNE_FOLDER = ".fedpriv-tune"
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,33 @@ def remaining_trials(folder: Folder, trials: list[TrialSpec], tune: Tune | None 
     return [trial for trial in trials if not has_ended(read_record(folder.trial(trial.id)) or {}, tune)]
 
 
-def trial_rows(folder: Folder, trials: list[TrialSpec]) -> list[dict[str, Any]]:
-    """The rows of ``trials.parquet``: id, status, component of every slot, seed, swept keys, final metrics."""
+def planned(trials: list[TrialSpec]) -> dict[str, Planned]:
+    """How the trials are named in MLflow, by id."""
+    return {
+        trial.id: Planned.of(trial.title, json.loads(json.dumps(trial.run.to_dict())), trial.values) for trial in trials
+    }
+
+
+def tidy(folder: Folder, trials: list[TrialSpec]) -> None:
+    """Remove what a killed run has left besides results: Tune's files, and the states of trials that have a result."""
+    shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+    for trial in trials:
+        files = folder.trial(trial.id)
+        if files.state.exists() and (read_record(files) or {}).get("status") in ("finished", "diverged"):
+            shutil.rmtree(files.state, ignore_errors=True)
+
+
+def trial_rows(folder: Folder, trials: list[TrialSpec], again: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The rows of ``trials.parquet``: id, status, component of every slot, seed, swept keys, final metrics.
+
+    Args:
+        folder: the sweep's folder.
+        trials: the trials.
+        again: the ids of trials whose results are given up.
+    """
     rows = []
     for trial in trials:
-        record = read_record(folder.trial(trial.id)) or {}
+        record = (read_record(folder.trial(trial.id)) if trial.id not in again else None) or {}
         slots = {
             ".".join((*map(str, key), "name")): component.name
             for key, component in chosen_components(trial.run)

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.fingerprints import DataHashes, identity
 from orchestrator.results.folder import Folder, WriteError
-from orchestrator.scheduling.trials import TrialConfig, TrialSpec, trial_specs, tune_trial_id, tune_trial_name
+from orchestrator.results.writing import REFUSALS, write_error
+from orchestrator.scheduling.trials import (
+    TUNE_FOLDER,
+    TrialConfig,
+    TrialSpec,
+    trial_specs,
+    tune_trial_id,
+    tune_trial_name,
+)
 from orchestrator.tracking.events import TrialEvents
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.adapters import StoppingScheduler
     from orchestrator.scheduling.callback import TuneCallback
     from orchestrator.scheduling.search import Search
-
-TUNE_FOLDER = ".fedpriv-tune"
 
 
 def run_trials(
@@ -98,13 +105,24 @@ def _fit(
     )
     try:
         tuner.fit()
-    except TuneError as error:
-        # Tune wraps what `TuneCallback` raises.
-        if isinstance(error.__context__, WriteError):
-            raise error.__context__ from None
+    except (TuneError, OSError) as error:
+        if refused := _refused(error, folder):
+            raise refused from None
         raise
     finally:
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+
+
+def _refused(error: BaseException, folder: Folder) -> WriteError | None:
+    """What the disk has refused, to `TuneCallback` or to Tune, which wraps it; None if it was something else."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, WriteError):
+            return at
+        if isinstance(at, OSError) and at.errno in REFUSALS:
+            return write_error(Path(at.filename or folder.path / TUNE_FOLDER), "could not be written", at)
+        at = at.__cause__ or at.__context__
+    return None
 
 
 def _scheduler(sweep: Sweep, folder: Folder, search: Search | None) -> StoppingScheduler | None:

@@ -1,8 +1,9 @@
-"""``fedpriv clean``: list the files of finished sweeps that can be trained again, and delete them."""
+"""``fedpriv clean``: end what killed runs left running, and delete the files of sweeps that can be trained again."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,27 +14,35 @@ from orchestrator.exit_codes import FINISHED, SOME_FAILED
 if TYPE_CHECKING:
     from orchestrator.results.caches import Cache
 
-HELP = "delete the shadow models and replicas of sweeps, which can be trained again; results stay"
+HELP = (
+    "end the processes that killed runs left behind, and delete shadow models and replicas, which can be trained "
+    "again; results stay"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "folder", type=Path, metavar="RESULTS[/SWEEP]", help="the folder of all sweeps, or of one sweep"
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="RESULTS[/SWEEP]",
+        help="the folder of all sweeps, or of one sweep; without it only processes are ended",
     )
     parser.add_argument("--yes", action="store_true", help="delete without asking")
 
 
 def execute(options: argparse.Namespace) -> int:
-    """List the caches, ask and delete them; return the exit code."""
-    from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.results.caches import caches
-    from orchestrator.results.folder import FolderError
+    """End processes; list the caches, ask and delete them; return the exit code."""
+    from orchestrator.cluster.left_behind import end_left_behind
 
-    try:
-        found = caches(options.folder)
-    except FolderError as error:
-        raise ConfigError([ConfigProblem(str(error), file="clean")]) from error
+    found = None if options.folder is None else _caches(options.folder)
+    sentences = end_left_behind(os.environ)
+    if found is None:
+        print("\n".join(sentences or ["no killed run has left processes behind"]))
+        return FINISHED
+    for sentence in sentences:
+        print(sentence)
     if not found:
         print("there is nothing to delete: no shadow models and no replicas")
         return FINISHED
@@ -44,6 +53,18 @@ def execute(options: argparse.Namespace) -> int:
         return _delete(found)
     print("nothing was deleted; --yes deletes without asking")
     return FINISHED
+
+
+def _caches(folder: Path) -> list[Cache]:
+    """The caches below a folder. Raises ConfigError if it holds no results."""
+    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.results.caches import caches
+    from orchestrator.results.folder import FolderError
+
+    try:
+        return caches(folder)
+    except FolderError as error:
+        raise ConfigError([ConfigProblem(str(error), file="clean")]) from error
 
 
 def _agreed(found: Sequence[Cache]) -> bool:

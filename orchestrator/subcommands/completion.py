@@ -44,7 +44,13 @@ def script(shell: str) -> str:
     from orchestrator.subcommands import parser
 
     whole = parser()
-    kinds = {"sweep": shtab.FILE, "file": shtab.FILE, "folder": shtab.DIRECTORY, "results": shtab.DIRECTORY}
+    kinds = {
+        "sweep": shtab.FILE,
+        "file": shtab.FILE,
+        "folder": shtab.DIRECTORY,
+        "results": shtab.DIRECTORY,
+        "what": shtab.DIRECTORY,
+    }
     for name, command in _commands(whole).items():
         for action in command._actions:
             if name == "list" and action.dest in ("name", "asked"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def _unwritable(output: Path, force: bool) -> str:
     """Why the sweep file cannot be written; empty if it can."""
     if output.is_dir():
         return f"{output} is a folder; name a file in it, such as {output / 'sweep.yaml'}"
-    if output.exists() and not force:
+    if os.path.lexists(output) and not force:
         return f"{output} exists already; name another file, or add --force to replace it"
     if not output.absolute().parent.is_dir():
         return f"the folder {output.parent} does not exist"
@@ -92,20 +93,28 @@ def _write(text: str, output: Path) -> Sweep:
     from dataclasses import replace
 
     from orchestrator.cluster.data_checks import data_problems
-    from orchestrator.config.errors import ConfigError
+    from orchestrator.config.errors import ConfigError, ConfigProblem
     from orchestrator.config.sweep_file import load_sweep
+    from orchestrator.results.writing import WriteError, refusals
 
     draft = output.with_name(f".{output.name}.new")
     try:
-        draft.write_text(text, encoding="utf-8")
+        with refusals(output, "could not be written"):
+            draft.unlink(missing_ok=True)
+            with open(draft, "x", encoding="utf-8") as file:  # a link in its place is not followed
+                file.write(text)
         sweep = load_sweep(draft)
         if problems := data_problems(sweep, download=False):
             raise ConfigError(problems)
-        draft.replace(output)
+        with refusals(output, "could not be written"):
+            draft.replace(output)
     except ConfigError as refusal:
         raise ConfigError(replace(one, file="new", line=None) for one in refusal.problems) from refusal
+    except WriteError as error:
+        raise ConfigError([ConfigProblem(str(error), file="--output")]) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
     return replace(sweep, path=output)
 
 

@@ -42,6 +42,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeat-changed", action="store_true", help="run trials again that ran with other code or data than today's"
     )
+    parser.add_argument(
+        "--new-store",
+        action="store_true",
+        help="set a damaged mlflow.db beside the results aside, and fill a new one from the results of all sweeps",
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -63,5 +68,6 @@ def execute(options: argparse.Namespace) -> int:
         dry=options.dry_run,
         repeat_changed=options.repeat_changed,
         log_models=options.log_models,
+        new_store=options.new_store,
     )
     return run(options.sweep, options.sets, choices)

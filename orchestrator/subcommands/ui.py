@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 HELP = "open the results in the MLflow UI"
+NEW_STORE = "`fedpriv run SWEEP.yaml --new-store`"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,9 +22,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Become the MLflow server; return only if it cannot be started."""
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.tracking.pending import views
-    from orchestrator.tracking.places import TrackingError, ui
+    from orchestrator.results.obstacles import store_in_the_way
+    from orchestrator.tracking.places import TrackingError, named_server, ui
+    from orchestrator.tracking.recorded import views
+    from orchestrator.tracking.store_file import store_trouble
 
+    problems = store_in_the_way(options.results, "") if named_server(None) is None else []
+    if problems:
+        raise ConfigError(ConfigProblem(sentence, file="ui") for sentence in problems)
+    trouble = None if named_server(None) else store_trouble(options.results)
+    if trouble:
+        helps = f"{trouble}; wait until that has ended" if trouble.passing else trouble.refusal(NEW_STORE)
+        raise ConfigError([ConfigProblem(helps, file="ui")])
     try:
         argv, environment = ui(options.results, options.port, options.host)
     except TrackingError as error:

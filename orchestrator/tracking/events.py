@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.results.folder import Folder, write_atomically
 from orchestrator.results.provenance import origin
-from orchestrator.tracking.labels import component_tags, short_name, swept_params
+from orchestrator.results.record import save_record
+from orchestrator.tracking.labels import component_tags
+from orchestrator.tracking.restored import Planned, ended_values
 from orchestrator.tracking.tracker import Tracker
 
 
@@ -28,6 +30,9 @@ class Listener(Protocol):
     def on_note(self, trial: str, note: str) -> None:
         """A short message about a trial, for the user."""
 
+    def on_repaired(self, trial: str, sentence: str) -> None:
+        """What a trial had saved was damaged and is set aside, as the sentence says."""
+
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """A trial has ended, with any status."""
 
@@ -37,17 +42,17 @@ class MlflowListener:
 
     def __init__(self, tracker: Tracker, folder: Folder) -> None:
         self.tracker, self.folder = tracker, folder
-        self.described: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {}
+        self.described: dict[str, Planned] = {}
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
         """Remember the name, the run and the swept parameters until the trial starts."""
-        name = (short_name(swept) if swept else "") or title
-        self.described[trial] = (name, run, swept_params(swept or {}))
+        self.described[trial] = Planned.of(title, run, swept or {})
 
     def on_started(self, trial: str) -> None:
         """Open the trial's run in MLflow."""
-        name, run, params = self.described[trial]
-        self.tracker.trial_started(trial, params, component_tags(run) | origin(run["training"]["device"]), name)
+        one = self.described[trial]
+        tags = component_tags(one.run) | origin(one.run["training"]["device"])
+        self.tracker.trial_started(trial, one.params, tags, one.name)
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         """Send the metrics of rounds."""
@@ -56,11 +61,12 @@ class MlflowListener:
     def on_note(self, trial: str, note: str) -> None:
         """Do nothing: MLflow does not need notes."""
 
+    def on_repaired(self, trial: str, sentence: str) -> None:
+        """Do nothing: the results are those of a trial that was never disturbed."""
+
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """Send the final metrics and tables."""
-        notes = {"notes": "; ".join(record["notes"])} if record.get("notes") else {}
-        notes |= {"reason": record["reason"]} if record.get("reason") else {}
-        self.tracker.trial_finished(trial, record["status"], record["metrics"] | notes, self.folder.trial(trial).path)
+        self.tracker.trial_finished(trial, record["status"], ended_values(record), self.folder.trial(trial).path)
 
 
 class TrialEvents:
@@ -94,6 +100,11 @@ class TrialEvents:
         for listener in self.listeners:
             listener.on_note(trial, note)
 
+    def on_repaired(self, trial: str, sentence: str) -> None:
+        """Announce that what a trial had saved was damaged and is set aside."""
+        for listener in self.listeners:
+            listener.on_repaired(trial, sentence)
+
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """Announce that a trial has ended, and keep its status."""
         self.statuses[trial] = record["status"]
@@ -104,11 +115,12 @@ class TrialEvents:
         """The trial's process died more often than allowed: record it as failed. The next run of the sweep resumes it."""
         if trial in self.statuses:
             return
-        text = Path(error_file).read_text() if error_file else ""
+        text = ""
+        with suppress(OSError):  # a file of Tune's, which may be gone
+            text = Path(error_file).read_text(errors="replace") if error_file else ""
         last = [line for line in text.splitlines() if line.strip()][-1:]
         reason = "its process died: " + (last[0].strip() if last else "the reason is unknown")
         record = {"id": trial, "status": "failed", "reason": reason, "metrics": {}, "seconds": 0.0}
         if text:
             write_atomically(self.folder.trial(trial).error, text.encode())
-        write_atomically(self.folder.trial(trial).result, json.dumps(record).encode())
-        self.on_ended(trial, record)
+        self.on_ended(trial, save_record(self.folder.trial(trial), record))

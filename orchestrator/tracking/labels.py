@@ -179,6 +179,15 @@ def texts(row: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, value in row.items() if isinstance(value, str)}
 
 
+def status_in_mlflow(status: str) -> str:
+    """MLflow's status of a run for the status of a trial or sweep; one that was stopped or diverged has ended as well.
+
+    >>> status_in_mlflow("diverged")
+    'FINISHED'
+    """
+    return {"failed": "FAILED", "unfinished": "KILLED"}.get(status, "FINISHED")
+
+
 def run_tags(tags: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """``tags`` as texts, plus the tags that MLflow's pages show for every run: source, commit, user and folder."""
     shown = {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", "fedpriv.folder": str(folder)}

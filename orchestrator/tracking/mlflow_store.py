@@ -6,24 +6,33 @@ use a `Store`; that thread also imports MLflow, which takes 2 to 5 s.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.tracking.inputs import CONTEXT, Input
 from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG, metric_key
+from orchestrator.tracking.local_runs import LocalRun, artifact_folder, local_runs
+from orchestrator.tracking.mlflow_lookup import ROUND, ROUND_KEY, Held, connected, create, experiment, held_run
 from orchestrator.tracking.moved import follow
-from orchestrator.tracking.places import address, configure_environment, local_address, named_server
+from orchestrator.tracking.places import (
+    LOCAL,
+    TrackingError,
+    address,
+    configure_environment,
+    local_address,
+    named_server,
+)
+from orchestrator.tracking.store_file import StoreTrouble, store_lock, store_trouble
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import LoggedModel, Run
 
 Rounds = dict[int, tuple[int, dict[str, float]]]
 """Metrics by round: the time in milliseconds and the values by name."""
@@ -32,10 +41,6 @@ Rounds = dict[int, tuple[int, dict[str, float]]]
 METRICS_PER_BATCH = 1000
 KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, NAME_LENGTH = 250, 6000, 5000, 250
 NOTE_LENGTH, EXPERIMENT_TAG_LENGTH = 8000, 20000
-
-# Every round has this metric, and it is sent last: if MLflow has it for a round, it has the whole round.
-ROUND = "round"
-ROUND_KEY = metric_key(ROUND)
 
 NOTE_TAG = "mlflow.note.content"  # the description on a page
 
@@ -67,24 +72,6 @@ def key(name: str) -> str:
     return re.sub(r"[^/\w.\- :]", "_", name)[:KEY_LENGTH]
 
 
-@dataclass
-class Held:
-    """What MLflow has of one run.
-
-    Attributes:
-        rounds: the rounds, counted from 0; None if they have not been looked up yet.
-        former: whether an earlier version of fedpriv sent its metrics, under names without sections.
-    """
-
-    run_id: str
-    status: str = "RUNNING"
-    name: str = ""
-    rounds: set[int] | None = field(default_factory=set)
-    params: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-    former: bool = False
-
-
 class Store:
     """The runs of one sweep in MLflow: a parent run, with the id "", and a child run for every trial.
 
@@ -105,7 +92,20 @@ class Store:
 
     def exists(self) -> bool:
         """Whether the local store has been created; always true for a server."""
-        return named_server(self._asked) is not None or (self.results / "mlflow.db").exists()
+        return not self.is_local or (self.results / LOCAL).exists()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is the store beside the results."""
+        return named_server(self._asked) is None
+
+    def trouble(self) -> StoreTrouble | None:
+        """Why the local store cannot be used; None if it can, and for a server."""
+        return store_trouble(self.results, patience=1.0) if self.is_local else None
+
+    def local_runs(self) -> dict[str, LocalRun] | None:
+        """What the local store has of the sweep, by trial; None if that is not known, as of a server."""
+        return local_runs(self.results, self.identity) if self.is_local else None
 
     def forget(self) -> None:
         """Drop the connection and everything known about the runs, so that it is looked up again after an error."""
@@ -113,30 +113,35 @@ class Store:
 
     @property
     def client(self) -> MlflowClient:
-        """The connection, opened on first use; raises MLflow's errors if MLflow cannot be reached."""
+        """The connection, opened on first use.
+
+        Raises:
+            TrackingError: the local store cannot be used; MLflow itself would try for minutes.
+            Exception: MLflow's errors, if it cannot be reached.
+        """
         if self._client is None:
+            if trouble := self.trouble():
+                raise TrackingError(str(trouble))
             configure_environment()
             uri = address(self.results, self._asked)
             local = named_server(self._asked) is None or uri == local_address(self.results)
-            with _lock(self.results / ".mlflow.lock") if local else nullcontext():
+            with store_lock(self.results) if local else nullcontext():
                 self._connect(uri, local)
         assert self._client is not None
         return self._client
 
     def _connect(self, uri: str, local: bool) -> None:
-        from mlflow import MlflowClient
-
         if local and not (self.results / "mlflow.db").exists():
-            _create(self.results)
+            create(self.results)
         elif local:
             follow(self.results)
-        client = MlflowClient(tracking_uri=uri)
+        client = connected(uri)
         made = Path(uri.removeprefix("sqlite:///")).parent
         if local and made != self.results:  # MLflow mistakes an escaped address for a path and creates its folders
             with suppress(OSError):
                 os.removedirs(made)
         place = f"{(self.results / 'mlartifacts').as_uri()}/{quote(self.sweep, safe='')}" if local else None
-        self.experiment = _experiment(client, self.sweep, place)
+        self.experiment = experiment(client, self.sweep, place)
         self._experiment_tags = client.get_experiment(self.experiment).tags
         found: dict[str, list[Run]] = {}
         token = None
@@ -146,7 +151,7 @@ class Store:
             for run in page:
                 found.setdefault(run.data.tags.get(TRIAL_TAG, ""), []).append(run)
             token = page.token or ""
-        self._held = {trial: _held(client, runs) for trial, runs in found.items()}
+        self._held = {trial: held_run(client, runs) for trial, runs in found.items()}
         self._client = client
 
     def open(self, trial: str, name: str, started: int, tags: Mapping[str, str]) -> Held:
@@ -217,17 +222,24 @@ class Store:
     def models(self, held: Held) -> set[str]:
         """The names of the run's models that MLflow has completely."""
         found = self.client.search_logged_models([self.experiment], f"source_run_id = '{held.run_id}'")
-        return {model.name for model in found if str(model.status) == "READY"}
+        return {model.name for model in found if _is_whole(model)}
 
     def log_model(self, held: Held, name: str, folder: Path) -> None:
         """Add a model that was saved in MLflow's form in ``folder`` to the run; it is not registered."""
         from mlflow.entities import LoggedModelOutput
 
-        made = self.client.create_logged_model(self.experiment, name, held.run_id, model_type="fedpriv")
+        found = self.client.search_logged_models([self.experiment], f"source_run_id = '{held.run_id}'")
+        begun = [model for model in found if model.name == name and not _is_whole(model)]
+        create_model = partial(
+            self.client.create_logged_model, self.experiment, name, held.run_id, model_type="fedpriv"
+        )
+        made = begun[0] if begun else create_model()
         self.client.log_model_artifacts(made.model_id, str(folder))
+        outputs = self.client.get_run(held.run_id).outputs
+        if made.model_id not in [one.model_id for one in (outputs.model_outputs if outputs else ())]:
+            step = max(self.rounds(held), default=-1) + 1
+            self.client.log_outputs(held.run_id, [LoggedModelOutput(made.model_id, step)])
         self.client.finalize_logged_model(made.model_id, "READY")
-        step = max(self.rounds(held), default=-1) + 1
-        self.client.log_outputs(held.run_id, [LoggedModelOutput(made.model_id, step)])
 
     def resume(self, held: Held) -> None:
         """Set a run that has ended back to running."""
@@ -281,51 +293,7 @@ class Store:
         held.tags[SENT_TAG] = sent
 
 
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Wait for the lock on ``path``, which at most one process of this machine has, and keep it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as file:
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _create(results: Path) -> None:
-    """Create RESULTS/mlflow.db atomically: its migrations take 4 s, and an interruption would leave a broken store."""
-    from mlflow import MlflowClient
-
-    new = results / f".mlflow-{os.getpid()}.new"
-    name = local_address(results).removesuffix("mlflow.db") + new.name
-    try:
-        MlflowClient(tracking_uri=name).search_experiments(max_results=1)
-        os.replace(new, results / "mlflow.db")
-    finally:
-        new.unlink(missing_ok=True)
-
-
-def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
-    """The id of the experiment ``name``, created or restored if needed; ``place`` is the folder of its artifacts."""
-    from mlflow.exceptions import MlflowException
-
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        try:
-            return client.create_experiment(name, artifact_location=place)
-        except MlflowException:
-            found = client.get_experiment_by_name(name)  # another process was faster
-            if found is None:
-                raise
-    if found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
-    return found.experiment_id
-
-
-def _held(client: MlflowClient, runs: list[Run]) -> Held:
-    """What MLflow has of a trial. Lost replies can leave duplicate runs: the most complete one is kept."""
-    run, *others = sorted(runs, key=lambda run: (-len(run.data.metrics), run.info.start_time))
-    for other in others:
-        client.delete_run(other.info.run_id)
-    rounds: set[int] | None = None if ROUND_KEY in run.data.metrics else set()
-    former = ROUND in run.data.metrics
-    return Held(run.info.run_id, run.info.status, run.info.run_name, rounds, run.data.params, run.data.tags, former)
+def _is_whole(model: LoggedModel) -> bool:
+    """Whether MLflow has a model with its files, as far as they are on this machine."""
+    place = str(model.artifact_location)
+    return str(model.status) == "READY" and (not place.startswith("file:") or artifact_folder(place).exists())

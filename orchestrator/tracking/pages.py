@@ -33,7 +33,8 @@ from orchestrator.tracking.descriptions import (
 from orchestrator.tracking.headlines import headline_metrics
 from orchestrator.tracking.inputs import trial_input
 from orchestrator.tracking.labels import metric_key
-from orchestrator.tracking.mlflow_store import EXPERIMENT_TAG_LENGTH, NOTE_LENGTH, NOTE_TAG, Held, Store
+from orchestrator.tracking.mlflow_lookup import Held
+from orchestrator.tracking.mlflow_store import EXPERIMENT_TAG_LENGTH, NOTE_LENGTH, NOTE_TAG, Store
 from orchestrator.tracking.models import as_pytorch
 from orchestrator.tracking.pending import PendingTrial
 from orchestrator.tracking.pictures import pictures
@@ -66,18 +67,24 @@ class Pages:
         self.store, self.folder, self.say = store, folder, say
         self.sweep, self.trials = sweep, trials
 
-    def send(self, held: Held, wanted: PendingTrial) -> None:
-        """Send what belongs to one run. Raises MLflow's errors if it cannot be reached."""
+    def send(self, held: Held, wanted: PendingTrial, only_missing: bool = False) -> None:
+        """Send what belongs to one run. Raises MLflow's errors if it cannot be reached.
+
+        Args:
+            held: what MLflow has of it.
+            wanted: what it should have.
+            only_missing: leave out files that are there in full size.
+        """
         if wanted.trial:
-            self._trial(held, wanted)
+            self._trial(held, wanted, only_missing)
         else:
-            self._sweep(held, wanted)
+            self._sweep(held, wanted, only_missing)
 
     def send_models(self, held: Held, folder: TrialFolder) -> None:
         """Send the trained models of a trial of which MLflow has everything else."""
         _tried(lambda: self._models(held, folder))
 
-    def _trial(self, held: Held, wanted: PendingTrial) -> None:
+    def _trial(self, held: Held, wanted: PendingTrial, only_missing: bool) -> None:
         parent = self.store.open("", "", 0, {}).run_id
         rounds = max(self.store.rounds(held), default=-1) + 1
         self._note(
@@ -87,7 +94,7 @@ class Pages:
             return
         folder = wanted.folder
         if wanted.status != "unfinished":
-            self._tables(held, lambda: previews.trial_tables(folder), wanted.live)
+            self._tables(held, lambda: previews.trial_tables(folder), only_missing)
         if found := _made(lambda: trial_input(folder)):
             _tried(lambda: self.store.log_input(held, found))
         if self.say:
@@ -108,29 +115,29 @@ class Pages:
                 with as_pytorch(module) as place:
                     self.store.log_model(held, group, place)
 
-    def _sweep(self, held: Held, wanted: PendingTrial) -> None:
+    def _sweep(self, held: Held, wanted: PendingTrial, only_missing: bool) -> None:
         _tried(lambda: self.store.tag_experiment(KIND))
         results = _made(lambda: read_results(self.folder.path)) if wanted.status else None
-        facts = _made(lambda: self._sweep_facts(held, results, wanted.live)) if results else None
+        facts = _made(lambda: self._sweep_facts(held, results, only_missing)) if results else None
         first = list(facts.first) if facts else []
         self._sweep_notes(held, facts)
         self._view(first)
         if results is None:
             return
-        self._tables(held, lambda: previews.sweep_tables(self.folder), wanted.live)
+        self._tables(held, lambda: previews.sweep_tables(self.folder), only_missing)
         if finals := _made(lambda: sweep_metrics(results, first)):
             self.store.finals(held, finals, wanted.ended)
         for trial in list(self.trials.values()):
             if trial.folder and (found := _made(lambda folder=trial.folder: trial_input(folder))):  # type: ignore[misc]
                 _tried(lambda found=found: self.store.log_input(held, found))  # type: ignore[misc]
 
-    def _sweep_facts(self, held: Held, results: Results, live: bool) -> SweepFacts:
+    def _sweep_facts(self, held: Held, results: Results, only_missing: bool) -> SweepFacts:
         """What is said of the sweep; sends its pictures."""
         risk = headline_risk(results)
         first = [name for name in (risk.accuracy, risk.name) if name] if risk else []
         with tempfile.TemporaryDirectory() as folder:
             files = _made(lambda: pictures(self.folder, Path(folder))) or []
-            self.store.upload(held, [(file, PICTURES) for file in files], only_missing=not live)
+            self.store.upload(held, [(file, PICTURES) for file in files], only_missing)
             return SweepFacts(results, story(results), first, [file.name for file in files])
 
     def _sweep_notes(self, held: Held, facts: SweepFacts | None) -> None:
@@ -149,7 +156,7 @@ class Pages:
         if text := _made(made):
             _tried(lambda: self.store.note(held, text))
 
-    def _tables(self, held: Held, made: Callable[[], dict[str, str]], live: bool) -> None:
+    def _tables(self, held: Held, made: Callable[[], dict[str, str]], only_missing: bool) -> None:
         """Send tables that MLflow shows, and the tag that names them."""
         tables = _made(made)
         if not tables:
@@ -158,7 +165,7 @@ class Pages:
             files = [Path(folder) / name for name in tables]
             for file in files:
                 file.write_text(tables[file.name])
-            self.store.upload(held, [(file, previews.FOLDER) for file in files], only_missing=not live)
+            self.store.upload(held, [(file, previews.FOLDER) for file in files], only_missing)
         self.store.describe(held, held.name, {}, {previews.TAG: previews.tag(list(tables))})
 
     def _view(self, first: list[str] | None = None) -> None:

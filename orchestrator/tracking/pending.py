@@ -1,21 +1,18 @@
-"""What MLflow should have of one run, and the file in the results folder that remembers it for the next process."""
+"""What MLflow should have of one run."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from orchestrator.results.folder import Folder, TrialFolder, write_atomically
-from orchestrator.tracking import shared_view
-from orchestrator.tracking.labels import scalar_metrics, short_name
-from orchestrator.tracking.mlflow_store import ROUND, Rounds
-from orchestrator.tracking.places import LOCAL
+from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.tracking.labels import scalar_metrics
+from orchestrator.tracking.mlflow_lookup import ROUND
+from orchestrator.tracking.mlflow_store import Rounds
 
 ATTEMPTS = 3  # to send a run that MLflow refuses although it accepts others
 # How a run is laid out in MLflow. Runs of an earlier form are sent again; see `orchestrator.tracking.tracker`.
@@ -37,6 +34,7 @@ class PendingTrial:
         experiment: the id of the experiment there.
         models: the address of the MLflow that has the trained models; empty if none has.
         report: the digest of ``files`` as they were when the sweep ended; empty for trials.
+        again: whether MLflow lacks something of the run although it is marked as completely sent.
         on_disk: whether the trial's table has rows that are not in ``rows``.
         live: whether the trial ran in this process; files of other trials are sent only if they are missing.
         version: number of changes; ``sent`` is the version that MLflow has.
@@ -60,6 +58,7 @@ class PendingTrial:
     experiment: str = ""
     models: str = ""
     report: str = ""
+    again: bool = False
     on_disk: bool = False
     live: bool = True
     version: int = 1
@@ -71,6 +70,11 @@ class PendingTrial:
     def pending(self) -> bool:
         """Whether something has to be sent and MLflow has not refused it too often."""
         return self.version != self.sent and self.refusals < ATTEMPTS
+
+    @property
+    def mark(self) -> str:
+        """What marks the run in MLflow as completely sent; empty while it has not ended."""
+        return " ".join(filter(None, (self.status, str(self.ended), str(FORM), self.report))) if self.status else ""
 
     def begin(self) -> None:
         """Mark the run as running."""
@@ -89,64 +93,23 @@ def now() -> int:
     return int(time.time() * 1000)
 
 
-def record(folder: Folder | TrialFolder, wanted: PendingTrial) -> None:
-    """Save what the tables do not contain, so that another process can send the whole run to MLflow."""
-    names = ("name", "tags", "params", "started", "ended", "status", "finals", "files", "there", "experiment")
-    kept = {name: getattr(wanted, name) for name in names} | {"form": FORM}
-    kept |= {name: value for name in ("models", "report") if (value := getattr(wanted, name))}
-    with suppress(OSError):  # writing the tables reports if the folder cannot be written
-        write_atomically(folder.tracking, json.dumps(kept).encode())
+def saved_rows(folder: TrialFolder, started: int, ended: int = 0) -> Rounds:
+    """The rounds of the trial's table, with times computed from their durations; empty if there is no table.
 
+    They are before the end, for MLflow shows the latest value of a metric, and that is to be the final one.
 
-def recorded(folder: Folder | TrialFolder) -> PendingTrial | None:
-    """Read what `record` has saved; None if there is nothing readable. A run of an earlier form counts as not sent."""
-    trial = folder if isinstance(folder, TrialFolder) else None
-    with suppress(OSError, ValueError, TypeError):
-        kept = json.loads(folder.tracking.read_text())
-        former = kept.pop("form", 1) < FORM
-        found = PendingTrial(trial.id if trial else "", folder=trial, live=False, **kept)
-        return _in_this_form(found) if former else found
-    return None
-
-
-def _in_this_form(found: PendingTrial) -> PendingTrial:
-    """A run that an earlier version recorded: it has to be sent again, with the swept parameters alone and a short name."""
-    found.there = ""
-    declared = _declared(found.folder) if found.folder else None
-    if declared is not None:
-        known = found.params
-        found.params = {
-            key: known[key] for key in known if any(key == one or key.startswith(f"{one}.") for one in declared)
-        }
-        if declared and set(declared) == set(found.params):
-            found.name = short_name({key: _value(found.params[key]) for key in declared})
-    return found
-
-
-def _declared(folder: TrialFolder) -> list[str] | None:
-    """The swept keys of the sweep file beside the trials; None if it cannot be read."""
-    import yaml
-
-    with suppress(OSError, yaml.YAMLError, AttributeError):
-        text = Folder(folder.path.parent.parent).sweep.read_text()
-        return list(yaml.safe_load(text).get("sweep") or {})
-    return None
-
-
-def _value(text: str) -> Any:
-    with suppress(ValueError):
-        return json.loads(text)
-    return text
-
-
-def saved_rows(folder: TrialFolder, started: int) -> Rounds:
-    """The rounds of the trial's table, with times computed from their durations; empty if there is no table."""
+    Args:
+        folder: the trial's folder.
+        started: when it started, in milliseconds since 1970.
+        ended: when it ended; 0 if it has not.
+    """
     from orchestrator.results.tables import read_table
 
     rounds, passed = {}, 0.0
     for row in read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").exists() else ():
         passed += row.get("seconds") or 0.0
-        rounds[int(row[ROUND])] = (started + int(passed * 1000), scalar_metrics(row))
+        time_ = started + int(passed * 1000)
+        rounds[int(row[ROUND])] = (min(time_, ended - 1) if ended else time_, scalar_metrics(row))
     return rounds
 
 
@@ -154,6 +117,15 @@ def trial_files(folder: TrialFolder) -> list[tuple[str, str]]:
     """The artifacts of a trial: its resolved configuration, its tables, and the message of its failure if there is one."""
     found = (folder.config, *sorted(folder.path.glob("*.parquet")), folder.path / "error.txt")
     return [(str(path), "") for path in found]
+
+
+def sweep_files(folder: Folder, report_files: Iterable[Path]) -> list[tuple[str, str]]:
+    """The artifacts of a sweep: its sweep file and the files of its report, each with its folder among the artifacts."""
+    files = [(str(folder.sweep), "")]
+    for file in map(Path, report_files):
+        inside = file.parent.is_relative_to(folder.path) and file.parent != folder.path
+        files.append((str(file), file.parent.relative_to(folder.path).as_posix() if inside else ""))
+    return files
 
 
 def digest(files: Iterable[tuple[str, str]]) -> str:
@@ -164,13 +136,3 @@ def digest(files: Iterable[tuple[str, str]]) -> str:
             content = hashlib.blake2b(Path(path).read_bytes()).hexdigest()
             found.update(f"{below}/{Path(path).name} {content}\n".encode())
     return found.hexdigest()
-
-
-def views(results: Path, server: str) -> list[tuple[str, str]]:
-    """The name and the address of the ready-made view of each sweep in the store beside ``results``, the latest first."""
-    found = []
-    for file in results.glob("*/tracking.json"):
-        sweep = recorded(Folder(file.parent))
-        if sweep and sweep.there == LOCAL and sweep.experiment:
-            found.append((sweep.started, sweep.name, shared_view.link(server, sweep.experiment)))
-    return [(name, link) for _, name, link in sorted(found, reverse=True)]

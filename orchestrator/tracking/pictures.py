@@ -16,12 +16,17 @@ def pictures(folder: Folder, target: Path) -> list[Path]:
     """Write the most telling figures of a sweep's report, at most `WIDTH` wide, to ``target``; return the files."""
     from PIL import Image
 
-    there = [folder.report / f"{name}.png" for name in FIGURES]
     written = []
-    for file in [file for file in there if file.is_file()][:MOST]:
+    for file in shown_figures(folder):
         with Image.open(file) as figure:
             height = max(1, round(figure.height * WIDTH / figure.width))
             small = figure.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
             (small if figure.width > WIDTH else figure).save(target / file.name, optimize=True)
         written.append(target / file.name)
     return written
+
+
+def shown_figures(folder: Folder) -> list[Path]:
+    """The figures of a sweep's report that its description shows."""
+    there = [folder.report / f"{name}.png" for name in FIGURES]
+    return [file for file in there if file.is_file()][:MOST]

@@ -22,8 +22,12 @@ SHOWN = ("rounds", "clients", "attacks")
 
 def trial_tables(folder: TrialFolder) -> dict[str, str]:
     """The tables of a trial as JSON, by file name. Of a long table, the last rows: those of the last rounds."""
-    found = {name: folder.table(name) for name in SHOWN}
-    return {f"{name}.json": _as_json(path) for name, path in found.items() if path.is_file()}
+    return {f"{name}.json": _as_json(folder.table(name)) for name in shown_tables(folder)}
+
+
+def shown_tables(folder: TrialFolder) -> list[str]:
+    """The names of a trial's tables that are shown."""
+    return [name for name in SHOWN if folder.table(name).is_file()]
 
 
 def sweep_tables(folder: Folder) -> dict[str, str]:

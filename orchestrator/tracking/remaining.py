@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, median_low
 
+YEAR = 365 * 24 * 3600.0
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -82,7 +84,13 @@ def duration(seconds: float) -> str:
 
     >>> duration(41.3), duration(600), duration(9000)
     ('about 41 s', 'about 10 min', 'about 2.5 h')
+    >>> duration(3e6), duration(1e9), duration(1e300)
+    ('about 833.3 h', 'about 32 years', 'more than 1000 years')
     """
+    if seconds >= 1000 * YEAR:
+        return "more than 1000 years"
+    if seconds >= YEAR:
+        return f"about {seconds / YEAR:.0f} years"
     if seconds < 90:
         return f"about {seconds:.0f} s"
     return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

@@ -149,6 +149,10 @@ class Screen:
         if not self.console.is_terminal or shown.status == "waiting":
             self.say(f"{self._done()}  {shown.title}  {note}")
 
+    def on_repaired(self, trial: str, sentence: str) -> None:  # noqa: ARG002
+        """Say what was damaged, in a line that stays."""
+        self.say(sentence)
+
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """Show how a trial has ended."""
         shown = self.trials[trial]

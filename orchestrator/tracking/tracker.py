@@ -16,30 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.results.folder import Folder, TrialFolder
-from orchestrator.tracking import shared_view
-from orchestrator.tracking.labels import SENT_TAG, flatten, reason, run_tags, scalar_metrics, texts, without_password
-from orchestrator.tracking.mlflow_store import ROUND, Held, Store
+from orchestrator.tracking import labels, shared_view
+from orchestrator.tracking.labels import SENT_TAG, flatten, reason, scalar_metrics, texts, without_password
+from orchestrator.tracking.lacking import Runs, lacks_artifacts, lacks_run
+from orchestrator.tracking.mlflow_lookup import ROUND, Held
+from orchestrator.tracking.mlflow_store import Store
 from orchestrator.tracking.pages import Pages
-from orchestrator.tracking.pending import (
-    ATTEMPTS,
-    FORM,
-    PendingTrial,
-    digest,
-    now,
-    record,
-    recorded,
-    saved_rows,
-    trial_files,
-)
+from orchestrator.tracking.pending import ATTEMPTS, PendingTrial, digest, now, saved_rows, sweep_files, trial_files
 from orchestrator.tracking.places import DEFAULT_SERVER, LOCAL, configure_environment, named_server
+from orchestrator.tracking.recorded import recalled, record
+from orchestrator.tracking.restored import Planned, restored
 
 IDLE_SECONDS = 20.0  # longest wait for the first event, so that importing MLflow does not slow the sweep's start
 GATHER_SECONDS = 1.0  # rounds that end within this time share a batch: 30 metrics take 15 ms, 600 in one batch 60 ms
 LONGEST_PAUSE = 30.0  # between two attempts to reach a server that is away
 ROWS_IN_MEMORY = 2000  # per trial; if there are more, they are read from the trial's table once MLflow is back
 
-# MLflow's status for each status of a trial.
-STATUSES = {"finished": "FINISHED", "diverged": "FINISHED", "failed": "FAILED", "unfinished": "KILLED"}
 # MLflow's errors about the data that were sent; every other failure means that MLflow cannot be reached.
 REFUSED = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"}
 
@@ -60,7 +52,7 @@ class Tracker:
         results: the folder of all sweeps; the sweep's own folder is ``results / sweep_name``.
         sweep_name: the name of the sweep.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in ``results``.
-        warn: is called from another thread with a sentence, once for each kind of trouble with MLflow.
+        warn: is called, also from another thread, with a sentence, once for each kind of trouble with MLflow.
         with_models: whether the trained models of trials are sent, too, one for each group.
     """
 
@@ -80,7 +72,8 @@ class Tracker:
         self._warn, self._warned, self._with_models = warn, set[str](), with_models
         self._lock = threading.RLock()
         self._trials: dict[str, PendingTrial] = {}
-        self._sweep = recorded(self.folder) or PendingTrial("", sweep_name, {}, started=now())
+        self._sweep = recalled(self.folder, self._tell) or PendingTrial("", sweep_name, {}, started=now(), live=False)
+        self.trouble = ""
         self._sweep.sent = self._sweep.version
         self._pages = Pages(self._store, self.folder, self._sweep, self._trials, self._say if with_models else None)
         self._wake, self._closing, self._done = threading.Event(), threading.Event(), threading.Event()
@@ -90,7 +83,7 @@ class Tracker:
     def sweep_started(self, tags: Mapping[str, str] | None = None) -> None:
         """Record that the sweep has started or was resumed; its sweep.yaml becomes an artifact."""
         with self._lock:
-            self._sweep.tags = run_tags(tags or {}, self.folder.path)
+            self._sweep.tags = labels.run_tags(tags or {}, self.folder.path)
             self._sweep.files = [(str(self.folder.sweep), "")]
             self._sweep.begin()
             record(self.folder, self._sweep)
@@ -106,9 +99,9 @@ class Tracker:
         """
         folder = self.folder.trial(trial_id)
         with self._lock:
-            known = self._trials.get(trial_id) or recorded(folder)
+            known = self._trials.get(trial_id) or recalled(folder, self._tell)
             wanted = self._trials[trial_id] = known or PendingTrial(trial_id, name, {}, folder=folder)
-            wanted.name, wanted.params, wanted.tags = name, flatten(params), run_tags(tags, folder.path)
+            wanted.name, wanted.params, wanted.tags = name, flatten(params), labels.run_tags(tags, folder.path)
             wanted.finals = {}
             wanted.begin()
             record(folder, wanted)
@@ -149,7 +142,7 @@ class Tracker:
 
     def sweep_finished(self, report_files: Iterable[Path], status: str) -> None:
         """Record that the sweep has ended; the files of its report become artifacts in the same subfolders."""
-        files = self._artifacts(report_files)
+        files = sweep_files(self.folder, report_files)
         with self._lock:
             self._sweep.files, self._sweep.report = files, digest(files)
             self._sweep.end(status, now())
@@ -159,46 +152,64 @@ class Tracker:
                     wanted.end("unfinished", now())
         self._wake.set()
 
-    def report_written(self, report_files: Iterable[Path], status: str) -> None:
-        """Record that the report of a complete sweep was written again; it is sent if it is not the one that was sent."""
-        files = self._artifacts(report_files)
+    def report_written(self, report_files: Iterable[Path], status: str, tags: Mapping[str, str] | None = None) -> None:
+        """Record that the report of a complete sweep was written again; it is sent if it is not the one that was sent.
+
+        Args:
+            report_files: the files of the report.
+            status: how the sweep has ended.
+            tags: tags of a sweep of which nothing is recorded any more.
+        """
+        files = sweep_files(self.folder, report_files)
         with self._lock:
             sweep, found = self._sweep, digest(files)
-            if not self.folder.tracking.exists() or (sweep.report, sweep.status) == (found, status):
+            sweep.files = files
+            if (sweep.report, sweep.status) == (found, status):
                 return
-            sweep.files, sweep.report, sweep.live = files, found, True
-            sweep.end(status, sweep.ended or now())
+            trials = self._trials.values()
+            if not sweep.tags:
+                sweep.tags = labels.run_tags(tags or {}, self.folder.path)
+                sweep.started = min((trial.started for trial in trials if trial.started), default=sweep.started)
+            sweep.report = found
+            sweep.end(status, sweep.ended or max((trial.ended for trial in trials), default=0) or now())
             record(self.folder, sweep)
         self._wake.set()
 
-    def _artifacts(self, report_files: Iterable[Path]) -> list[tuple[str, str]]:
-        """The sweep file and the files of its report, each with its folder among the artifacts."""
-        files = [(str(self.folder.sweep), "")]
-        for file in map(Path, report_files):
-            inside = file.parent.is_relative_to(self.folder.path) and file.parent != self.folder.path
-            files.append((str(file), file.parent.relative_to(self.folder.path).as_posix() if inside else ""))
-        return files
-
-    def reconcile(self, folder: Path) -> None:
+    def reconcile(self, folder: Path, planned: Mapping[str, Planned] | None = None) -> None:
         """Send what MLflow lacks of the sweep's ``folder``, whichever process has written it.
 
-        A trial that is recorded as completely sent to this MLflow is skipped, so a complete sweep needs no work.
+        A trial that this MLflow has completely is skipped, so a complete sweep needs no work.
+
+        Args:
+            folder: the sweep's folder.
+            planned: how the sweep's trials are named, by id, for those of which nothing is recorded.
         """
-        sweep, lost = Folder(Path(folder)), not self._store.exists()
+        runs = self._store.local_runs()
         with self._lock:
-            known = {trial.id: self._trials.get(trial.id) or recorded(trial) for trial in sweep.trials()}
-            for wanted in [wanted for wanted in (*known.values(), self._sweep) if wanted]:
-                if wanted.there == self._where and not lost and not self._lacks_models(wanted):
-                    continue
-                wanted.models = "" if lost else wanted.models
-                if wanted.trial:
-                    self._trials[wanted.trial] = wanted
-                    wanted.on_disk = True
-                    if not wanted.live and wanted.status is None:
-                        wanted.end("unfinished", wanted.started)
-                if wanted.trial or wanted.status:
-                    wanted.version += 1
+            for trial in Folder(Path(folder)).trials():
+                wanted = self._trials.get(trial.id) or restored(trial, (planned or {}).get(trial.id), self._tell)
+                if wanted:
+                    self._trials[trial.id] = wanted
+                    self._compare(wanted, runs)
+            self._compare(self._sweep, runs)
         self._wake.set()
+
+    def _compare(self, wanted: PendingTrial, runs: Runs) -> None:
+        """Note whether MLflow lacks a run, some of its artifacts, or its models."""
+        lacking = lacks_run(wanted, self._where, runs)
+        wanted.again = not lacking and lacks_artifacts(wanted, self.folder, runs)
+        if lacking and runs is not None and wanted.there == self._where:  # the store is another one than it was
+            wanted.there = wanted.models = ""
+        if wanted.again:
+            wanted.models = ""
+        if wanted.trial and lacking:
+            wanted.on_disk = True
+            if not wanted.live and wanted.status is None:
+                wanted.end("unfinished", wanted.started)
+        if (lacking or wanted.again or self._lacks_models(wanted)) and (wanted.trial or wanted.status):
+            wanted.version += 1
+        elif not wanted.live:
+            wanted.sent = wanted.version
 
     @property
     def without_models(self) -> int:
@@ -214,6 +225,12 @@ class Tracker:
     def is_local(self) -> bool:
         """Whether MLflow is the store beside the results, which ``fedpriv ui`` opens."""
         return self._where == LOCAL
+
+    @property
+    def store_is_damaged(self) -> bool:
+        """Whether the store beside the results has to be replaced before it takes anything."""
+        trouble = self._store.trouble()
+        return trouble is not None and not trouble.passing
 
     def link(self) -> str:
         """The address of the sweep's ready-made view: on its server, or on the one that ``fedpriv ui`` starts.
@@ -267,12 +284,15 @@ class Tracker:
             except Exception as error:  # no error here may stop the training
                 self._store.forget()
                 wanted.failures += 1
-                if not (isinstance(error, FileNotFoundError) or getattr(error, "error_code", None) in REFUSED):
-                    self._say(AWAY.format(self._where, reason(error)))
+                trouble = self._store.trouble()
+                self.trouble = str(trouble or reason(error))
+                refused = isinstance(error, FileNotFoundError) or getattr(error, "error_code", None) in REFUSED
+                if trouble or not refused:
+                    self._say(AWAY.format(self._where, self.trouble))
                     return False
                 wanted.refusals += 1
                 if wanted.refusals == ATTEMPTS:
-                    self._say(REFUSAL.format(self._where, wanted.name, reason(error)))
+                    self._say(REFUSAL.format(self._where, wanted.name, self.trouble))
         return True
 
     def _send(self, wanted: PendingTrial) -> None:
@@ -280,24 +300,24 @@ class Tracker:
         store, sweep = self._store, self._sweep
         with self._lock:
             version, status, ended, rows = wanted.version, wanted.status, wanted.ended, dict(wanted.rows)
-            from_disk, files = wanted.on_disk, list(wanted.files)
+            from_disk, files, complete = wanted.on_disk, list(wanted.files), wanted.mark
         store.open("", sweep.name, sweep.started, sweep.tags)
         held = self._opened(wanted)
-        complete = " ".join(filter(None, (status, str(ended), str(FORM), wanted.report))) if status else ""
-        if not complete or held.tags.get(SENT_TAG) != complete:
+        whole = bool(complete) and held.tags.get(SENT_TAG) == complete
+        if not whole or wanted.again:
             if not status:
                 store.resume(held)
             store.describe(held, wanted.name, wanted.params, {**wanted.tags, "status": status or "running"})
-            samples = saved_rows(wanted.folder, wanted.started) if wanted.folder and from_disk else {}
+            samples = saved_rows(wanted.folder, wanted.started, ended) if wanted.folder and from_disk else {}
             store.send(held, samples | rows)
             if status and status != "unfinished":
                 files += trial_files(wanted.folder) if wanted.folder else []
                 store.finals(held, wanted.finals, ended)
             there = [(Path(file), below) for file, below in files if Path(file).exists()]
-            store.upload(held, there, only_missing=not wanted.live)
-            self._pages.send(held, wanted)
+            store.upload(held, there, only_missing=whole)
+            self._pages.send(held, wanted, only_missing=whole)
             if status:
-                store.end(held, STATUSES.get(status, "FINISHED"), ended, complete)
+                store.end(held, labels.status_in_mlflow(status), ended, complete)
         elif wanted.folder and self._lacks_models(wanted):
             self._pages.send_models(held, wanted.folder)
         with self._lock:
@@ -305,6 +325,7 @@ class Tracker:
             wanted.rows = {round_: row for round_, row in wanted.rows.items() if rows.get(round_) is not row}
             wanted.on_disk = wanted.on_disk and wanted.version != version
             wanted.sent, wanted.failures, wanted.refusals = version, 0, 0
+            wanted.again = wanted.again and wanted.version != version
             if status and wanted.version == version:
                 wanted.there, wanted.experiment = self._where, store.experiment
                 wanted.models = self._where if self._with_models and wanted.trial else wanted.models
@@ -324,5 +345,8 @@ class Tracker:
         kind = sentence.partition(":")[0]
         if kind not in self._warned:
             self._warned.add(kind)
-            with suppress(Exception):
-                self._warn(sentence)
+            self._tell(sentence)
+
+    def _tell(self, sentence: str) -> None:
+        with suppress(Exception):
+            self._warn(sentence)

@@ -22,8 +22,8 @@ from attacks import _halves
 from attacks.interfaces import Answers, Exposure, HalvesAttack, Pool
 from datasets.components import Component
 from datasets.federation import Federation, add_to_digest
+from orchestrator.results.cached_files import read_arrays, write_arrays
 from orchestrator.results.fingerprints import own_code_hash
-from orchestrator.results.folder import write_atomically
 from orchestrator.trial.attack_round import Past, attack_named
 from orchestrator.trial.client_actors import ClientActor
 from orchestrator.trial.random_streams import integer, stream
@@ -130,15 +130,15 @@ def _replicas(setup: Setup, attack: str, numbers: Sequence[int], past: Past, cac
     records = _Records.of(worker, attack, past)
     data = [records.pool.federation(worker.data, records.inside[number]) for number in numbers]
     path = Path(cache) / f"halves-{_digest(worker, data, records, numbers, past)}.npy"
-    if path.exists():
-        kept: Doubles = np.load(path)
+    if (content := read_arrays(path)) is not None:
+        kept: Doubles = np.load(io.BytesIO(content))
         return kept
     # The models that the run began with.
     models = ClientActor().initial(setup, past.start, worker.run.clustering.config.clusters)
     found = np.stack(_answers(worker, data, records, numbers, past, models))
     buffer = io.BytesIO()
     np.save(buffer, found)
-    write_atomically(path, buffer.getvalue())
+    write_arrays(path, buffer.getvalue())
     return found
 
 

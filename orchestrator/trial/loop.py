@@ -20,7 +20,7 @@ from algorithms.interfaces import Metrics, Run
 from attacks.interfaces import Audit
 from datasets.federation import Federation
 from orchestrator.results.folder import TrialFolder
-from orchestrator.results.tables import Parts
+from orchestrator.results.parts import Parts
 from orchestrator.trial import attack_round, metric_rows, risk_rows
 from orchestrator.trial.attack_round import AttackTasks, Findings
 from orchestrator.trial.client_actors import ClientPool, Job, client_blocks, prediction_jobs
@@ -28,6 +28,7 @@ from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import run_stream, stream
 from orchestrator.trial.release_audit import ReleaseAudit
 from orchestrator.trial.risk_rows import ClientExposure
+from orchestrator.trial.saved import table_parts
 from orchestrator.trial.state import RunState
 from orchestrator.trial.validation import validation_metrics
 from orchestrator.trial.worker_session import Setup
@@ -137,11 +138,16 @@ class Rounds:
         self._record(found, metrics, seconds)
 
     def _begin(self, start: int) -> RunState:
-        """Make a fresh state; its initial weights depend only on the seed and the number of the initialization."""
+        self.state = self.fresh(start)
+        self._evaluate(0)
+        return self.state
+
+    def fresh(self, start: int) -> RunState:
+        """Make a fresh state, still without losses; its weights depend only on the seed and the initialization."""
         clusters, clients = self.run.clustering.config.clusters, self.data.clients
         (models,) = self.clients.run(self.setup, [Job("initial", (start, clusters))])
         empty = np.zeros((clients, clusters))
-        self.state = RunState(
+        return RunState(
             models=models,
             servers=[server.begin(self.run, model) for model in models],
             losses=empty,
@@ -159,8 +165,6 @@ class Rounds:
             statistics=server.initial_statistics(self.run, clients),
             canaries=self.audit.begin(),
         )
-        self._evaluate(0)
-        return self.state
 
     def _attack(self, round_: int) -> Findings:
         """Make the attacks on models that are due before round ``round_``, and publish the risks."""
@@ -338,8 +342,4 @@ class Rounds:
             tables["scores"] = scores
         for table, rows in tables.items():
             self.parts.append(table, state.round - 1, rows)
-
-
-def table_parts(folder: TrialFolder, start: int) -> Parts:
-    """Return the rows that a trial has written so far from initialization number ``start``."""
-    return Parts(folder.state / f"start-{start}")
+            state.parts[table] = state.parts.get(table, 0) + 1

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
+import pyarrow as pa
 from safetensors.numpy import save
 
 from algorithms.interfaces import Outcome
 from orchestrator.results.folder import TrialFolder, write_atomically
+from orchestrator.results.integrity import DamageError
+from orchestrator.results.parts import EVERY_ROUND, Parts
 from orchestrator.results.provenance import origin
-from orchestrator.results.record import STATE, TrialIdentity
+from orchestrator.results.record import STATE, TABLES, TrialIdentity, config_bytes, save_record
 from orchestrator.trial import metric_rows
-from orchestrator.trial.loop import table_parts
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.state import load_state
+from orchestrator.trial.saved import table_parts
+from orchestrator.trial.state import RunState, load_state
 
 SECRET = "not repeatable: the noise was secret, so another run of this trial gives other numbers"
-TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
 
 def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: float) -> dict[str, Any]:
@@ -36,8 +36,11 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
 
     Returns:
         The record: status, final metrics, seconds, and the software and machine it ran with.
+
+    Raises:
+        DamageError: rows of the trial were damaged or deleted while it ran.
     """
-    written = {table: trial.parts.merge(table, folder.table(table)) for table in TABLES}
+    written = _merge(folder, trial.parts, trial.state)
     write_atomically(folder.model, save(trial.arrays()))
     rows = written["rounds"].to_pylist()
     over = Outcome(rows, trial.state.spent, trial.data.sizes, trial.state.canaries)
@@ -81,8 +84,10 @@ def give_up(
         The record.
     """
     if trial is not None:
-        for table in TABLES:
-            trial.parts.merge(table, folder.table(table))
+        try:
+            _merge(folder, trial.parts, trial.state)
+        except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
+            status, reason = "failed", str(error)
     resumed = trial.state.resumed if trial is not None else ()
     return write_record(folder, status, identity, began, reason=reason, resumed=resumed)
 
@@ -92,7 +97,7 @@ def stop(
 ) -> dict[str, Any]:
     """Write the tables so far, and a record, of a trial that a scheduler stopped.
 
-    The state is kept, so that a sweep without that scheduler can resume from it.
+    The state is kept, so that a sweep without that scheduler can resume from it. If it is damaged, the trial has failed.
 
     Args:
         folder: the trial's folder.
@@ -104,15 +109,23 @@ def stop(
     Returns:
         The record.
     """
-    state, (round_, value) = load_state(folder.state / STATE), last
-    parts = table_parts(folder, state.start)
-    for table in TABLES:
-        parts.merge(table, folder.table(table))
+    round_, value = last
+    try:
+        state = load_state(folder.state / STATE, folder.id)
+        _merge(folder, table_parts(folder, state.start), state)
+    except DamageError as error:
+        return write_record(folder, "failed", identity, began, reason=str(error))
     reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
     stopped = {"by": by, "round": round_ + 1, "value": value}
     return write_record(
         folder, "stopped", identity, began, reason=reason, resumed=state.resumed, more={"stopped": stopped}
     )
+
+
+def _merge(folder: TrialFolder, parts: Parts, state: RunState) -> dict[str, pa.Table]:
+    """Write a trial's tables and return them. Raises DamageError if rows are missing or damaged."""
+    parts.require(state.parts.get(EVERY_ROUND, 0), state.parts)
+    return {table: parts.merge(table, folder.table(table)) for table in TABLES}
 
 
 def write_record(
@@ -139,9 +152,9 @@ def write_record(
             trial, in which round and at which value.
 
     Returns:
-        The record, the content of ``result.json``.
+        The record, the content of ``result.json``, with the checksums of the trial's other files.
     """
-    write_atomically(folder.config, yaml.safe_dump(identity.run, sort_keys=False).encode())
+    write_atomically(folder.config, config_bytes(identity.run))
     measured = {
         name: value for name, value in (metrics or {}).items() if not (isinstance(value, float) and math.isnan(value))
     }
@@ -150,7 +163,7 @@ def write_record(
         "status": status,
         "reason": reason,
         "metrics": measured,
-        "seconds": time.time() - began,
+        "seconds": max(time.time() - began, 0.0),  # clocks are set back now and then
         "origin": origin(identity.run["training"]["device"])
         | {"commit": identity.commit or "unknown"}
         | dict(identity.hashes),
@@ -158,7 +171,7 @@ def write_record(
     record |= more or {}
     record |= {"files": dict(identity.files)} if identity.files else {}
     record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}
-    write_atomically(folder.result, json.dumps(record, indent=1).encode())
+    record = save_record(folder, record)
     if status not in ("failed", "stopped"):
         shutil.rmtree(folder.state, ignore_errors=True)
     return record

@@ -15,8 +15,9 @@ from attacks.interfaces import Exposure, ReplicaAttack, World
 from datasets.components import Component
 from datasets.federation import Federation, add_to_digest
 from orchestrator.config.run import trial_id
+from orchestrator.results.cached_files import read_values, write_values
 from orchestrator.results.fingerprints import own_code_hash
-from orchestrator.results.folder import Folder, write_atomically
+from orchestrator.results.folder import Folder
 from orchestrator.trial.attack_round import AttackTasks, attack_named
 from orchestrator.trial.local_clients import LocalClients, prepare_session
 from orchestrator.trial.loop import DivergenceError, Surroundings
@@ -62,11 +63,11 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
         [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), *own], sort_keys=True
     )
     path = Path(cache) / f"replica-{hashlib.sha256(dependencies.encode()).hexdigest()[:16]}.json"
-    if path.exists():
-        return {int(round_): values for round_, values in json.loads(path.read_text()).items()}
+    if (kept := read_values(path)) is not None:
+        return {int(round_): values for round_, values in kept.items()}
     world = component.module.world(component.config, worker.data, replica, worker.fixed)
     measured = _measure(worker.data, world, run, component)
-    write_atomically(path, json.dumps(measured).encode())
+    write_values(path, {str(round_): values for round_, values in measured.items()})
     return measured
 
 

@@ -16,11 +16,15 @@ import numpy as np
 from algorithms.core.choices import View, random_partition
 from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Run
-from orchestrator.results.tables import Parts
+from orchestrator.results.integrity import Damage
+from orchestrator.results.parts import Parts
+from orchestrator.results.record import STATE
 from orchestrator.trial import attack_round, metric_rows
 from orchestrator.trial.loop import DivergenceError, Rounds, Surroundings
 from orchestrator.trial.random_streams import stream
-from orchestrator.trial.state import RunState, load_state, save_state
+from orchestrator.trial.saved import BEST, Saved, begin_anew, best_of, examine
+from orchestrator.trial.state import RunState, save_state
+from orchestrator.trial.state_checks import Bounds, problem_of_run
 
 
 class Trial:
@@ -48,20 +52,22 @@ class Trial:
         self.starts = plan.initializations if self.compared_after else 1
         decided = self.compared_after if self.starts > 1 else run.rounds
         self.random_until = min(plan.random_rounds, decided - 1)
-        self.saved, self.best = around.folder.state / "state.safetensors", around.folder.state / "best.safetensors"
+        self.saved, self.best = around.folder.state / STATE, around.folder.state / BEST
+        self.repaired: str | None = None  # a sentence on a damaged state that was set aside
         self.rounds: Rounds
-        saved = self._saved()
+        saved = self._resumed()
         anew = saved is not None and len(saved.history) < saved.round
-        self.rounds = self._rounds(0 if saved is None or anew else saved)
+        if saved is None or anew:
+            self.rounds = self._rounds(0)
         if saved is not None and anew:
             warnings.warn(
                 f"{self.saved}: an older version wrote this state, without which client trained which model; the trial "
                 "begins anew",
                 stacklevel=2,
             )
-            self.parts.truncate(0)
             # The models of the abandoned rounds were sent out as well.
             self.state.spent, self.state.resumed = saved.spent, saved.resumed
+        self.parts.truncate(self.state.round)
         self.reported = 0 if self.comparing else self.state.round  # rows of earlier rounds have been reported
 
     @property
@@ -120,14 +126,36 @@ class Trial:
             self.state.round = self.compared_after
         if self.comparing and self.state.round == self.compared_after:
             self._compare()
-        save_state(self.state, self.saved)
+        save_state(self.state, self.saved, self.around.folder.id)
 
-    def _saved(self) -> RunState | None:
-        """Return the saved state, which remembers that the run was resumed from it; None if there is none."""
-        if not self.saved.exists():
-            return None
-        state = load_state(self.saved)
-        return replace(state, resumed=[*state.resumed, state.round])
+    def _resumed(self) -> RunState | None:
+        """Take up the saved state, which remembers that the run was resumed from it; None if there is none.
+
+        Raises:
+            DamageError: what was saved is damaged, and the trial's noise is secret. Otherwise it is set aside.
+        """
+        saved = examine(self.around.folder, thorough=False)
+        if saved.state is not None and not saved.damages:
+            state = replace(saved.state, resumed=[*saved.state.resumed, saved.state.round])
+            self.rounds = self._rounds(state)
+            state.parts = state.parts or self.parts.counts(state.round)
+            if damage := self._foreign(saved):
+                saved.damages.append(damage)
+            else:
+                return state
+        if saved.damages:
+            self.repaired = begin_anew(self.around.folder, saved, self.run.repeatable)
+        return None
+
+    def _foreign(self, saved: Saved) -> Damage | None:
+        """Return why a state that was read cannot be one of this run; None if it can."""
+        assert saved.state is not None
+        fresh, bounds = self.rounds.fresh(0), Bounds(self.run.rounds, self.starts, self.compared_after)
+        if problem := problem_of_run(saved.state, fresh, bounds, saved.has_checksum):
+            return Damage(self.saved, problem)
+        if saved.best and (problem := problem_of_run(saved.best, fresh, bounds, saved.has_checksum, best=True)):
+            return Damage(self.best, problem)
+        return None
 
     def _rounds(self, start: int | RunState) -> Rounds:
         return Rounds(self.run, self.around, self.preferences, self._choose, start)
@@ -158,7 +186,7 @@ class Trial:
         best = state.outer.get("best")
         if np.isfinite(loss) and (best is None or loss < best[0]):
             best = state.outer["best"] = [loss, state.start]
-            save_state(state, self.best)
+            save_state(state, self.best, self.around.folder.id)
         if state.start + 1 < self.starts:
             self.rounds = self._rounds(state.start + 1)
             self.state.outer = {"best": best} if best else {}
@@ -167,6 +195,6 @@ class Trial:
         elif best is None:
             raise DivergenceError(f"all {self.starts} initializations diverged")
         else:
-            self.state = load_state(self.best)
+            self.state = best_of(self.around.folder, best[1])
             self.state.outer, self.state.spent = state.outer | {"settled": True}, state.spent
             self.state.resumed = state.resumed

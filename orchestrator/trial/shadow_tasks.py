@@ -21,8 +21,8 @@ from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Audit, Exposure, HalvesAttack, ModelAttack, ReplicaAttack, ShadowJob
 from datasets.components import Component
 from datasets.federation import Federation
+from orchestrator.results.cached_files import read_arrays, write_arrays
 from orchestrator.results.fingerprints import own_code_hash
-from orchestrator.results.folder import write_atomically
 from orchestrator.trial.attack_round import ClusterModels, Past, attack_named
 from orchestrator.trial.halves_tasks import judge_halves
 from orchestrator.trial.random_streams import integer, stream
@@ -126,13 +126,13 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     module = attack_named(worker.run, attack).module
     extra = hashlib.sha256(json.dumps(_circumstances(worker), sort_keys=True).encode()).hexdigest()
     path = Path(cache) / f"{job.key(extra)}.npz"
-    if path.exists() and module.Shadow is not None:
-        with np.load(path) as file:
+    if module.Shadow is not None and (content := read_arrays(path)) is not None:
+        with np.load(io.BytesIO(content)) as file:
             return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
     shadow = module.train_shadow(job, worker.data, worker.network, worker.run)
     buffer = io.BytesIO()
     np.savez(buffer, **dataclasses.asdict(shadow))
-    write_atomically(path, buffer.getvalue())
+    write_arrays(path, buffer.getvalue())
     return shadow
 
 

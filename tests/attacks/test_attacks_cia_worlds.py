@@ -243,7 +243,7 @@ def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
     first = again("first")
     names = kept()
     assert len(names) == 8
-    assert {"target", "nobody", "distinct"} == set(json.loads(next(iter(folder.iterdir())).read_text())["1"])
+    assert {"target", "nobody", "distinct"} == set(json.loads(next(iter(folder.iterdir())).read_text())["values"]["1"])
     assert again("same") == first
     assert kept() == names
     again("half", shadow_share=0.5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,16 @@ def written(folder: Path, changes: dict[str, str]) -> Path:
     path = folder / "tiny.yaml"
     path.write_text(text)
     return path
+
+
+@pytest.fixture(scope="module")
+def own_ray() -> Iterator[None]:
+    """A folder of Ray's for these tests alone: runs that others kill are not theirs to clean up, nor theirs the others'."""
+    folder = tempfile.mkdtemp(prefix="fp", dir="/tmp")  # short: a socket's path has at most 107 letters
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        yield
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

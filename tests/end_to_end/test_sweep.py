@@ -8,8 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from tests.support.command import SWEEP, fedpriv, interrupted_after, killed_after, same_results, trials
+from orchestrator.cluster.left_behind import WORD, records_folder
+from orchestrator.cluster.processes import marked
+from tests.support.command import SWEEP, environment, fedpriv, interrupted_after, killed_after, same_results, trials
 from tests.support.undisturbed import undisturbed
+
+pytestmark = pytest.mark.usefixtures("own_ray")
 
 FINAL = [
     "accuracy",
@@ -28,7 +32,7 @@ def sweep(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stopped(sweep, tmp_path_factory) -> tuple[Path, int, str, list[str]]:
+def stopped(own_ray, sweep, tmp_path_factory) -> tuple[Path, int, str, list[str]]:
     """The sweep after Ctrl-C, given when a trial had ended: its results, exit code, output, and the trials' statuses."""
     results = tmp_path_factory.mktemp("results")
     code, printed = interrupted_after("finished in", sweep, results)
@@ -36,10 +40,20 @@ def stopped(sweep, tmp_path_factory) -> tuple[Path, int, str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def killed(stopped, sweep) -> tuple[Path, str, int]:
-    """The same after kill -9, when a further trial had ended: its results, output, and how many trials are done."""
+def killed(stopped, sweep) -> tuple[Path, str, int, Path, set[int]]:
+    """The same after kill -9, when a further trial had ended.
+
+    Its results, output, how many trials are done, the record of its processes, and those that were still there.
+    """
     printed = killed_after("finished in", sweep, stopped[0])
-    return stopped[0], printed, len(list((stopped[0] / "tiny" / "trials").glob("*/result.json")))
+    number = (stopped[0] / "tiny" / ".fedpriv.lock").read_text().partition(" ")[0]
+    (record,) = records_folder(environment()).glob(f"{number}-*.json")
+    left = {process.number for process, _ in marked([f"{WORD}={word_of(record)}"])}
+    return stopped[0], printed, len(list((stopped[0] / "tiny" / "trials").glob("*/result.json"))), record, left
+
+
+def word_of(record: Path) -> str:
+    return record.stem.partition("-")[2]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +73,18 @@ def test_control_c_keeps_what_is_done_and_says_how_to_go_on(stopped):
 
 
 def test_interrupted_and_resumed_it_ends_with_the_bytes_of_one_process(killed, finished, sweep, tmp_path):
-    _, printed, done = killed
+    _, printed, done, *_ = killed
     assert 2 <= done < 4, printed
     assert f"{done} of 4 trials are complete and are not repeated" in finished[1]
     same_results(undisturbed(sweep, tmp_path), finished[0])
+
+
+def test_what_the_killed_command_left_behind_was_ended_by_the_next(killed, finished):
+    *_, record, left = killed
+    assert len(left) >= 2  # two of Ray's agents would stay for a minute
+    assert f"that an earlier run (process {record.name.partition('-')[0]}, killed) left behind" in finished[1]
+    assert list(marked([f"{WORD}={word_of(record)}"])) == []
+    assert not record.exists()
 
 
 def test_every_trial_has_its_row_and_every_final_metric(finished):

@@ -65,7 +65,7 @@ def test_trainings_that_an_attack_repeats_are_counted_for_whichever_client(train
     monkeypatch.setattr(attack_speeds, "gradient_seconds", lambda _bench: (0.0, 0.0))
     for actors in (1, 3):
         with_attack = shares(run, monkeypatch, actors).attacks
-        assert with_attack == pytest.approx(2 * 3 * 12 * 2, abs=1)
+        assert with_attack == pytest.approx(2 * 3 * 12 * 2, rel=0.05)  # the rest is the time of queries
 
 
 def test_an_attack_on_models_is_timed_with_shadows_that_nobody_trained():

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import dry_run
+from orchestrator import dry_run, preparation
 from orchestrator.cli import main
 from orchestrator.cluster.placement import placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
 from orchestrator.estimates.attack_speeds import AttackWork
+from orchestrator.estimates.machine import Machine
 from orchestrator.estimates.trial import Estimator, Shares
 
 
@@ -115,3 +116,13 @@ resources: {client_actors: 1}
     sentence = "1 of 2 trials draw secret noise: running them again would give other numbers"
     assert sentence in a_plan(tmp_path, capsys, monkeypatch, text)
     assert "secret noise" not in a_plan(tmp_path, capsys, monkeypatch, text.replace("noise: secret", "clip: 2.0"))
+
+
+def test_the_plan_of_a_very_long_run_says_what_its_tables_take_and_stays_readable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "this_machine", lambda folder: Machine(1e18, 1e18, "it has"))
+    text = EMPTY.replace("rounds: 1\n", "rounds: 1000000000000000\n").replace("alpha: 0.001", "alpha: 10")
+    shown = a_plan(tmp_path, capsys, monkeypatch, text)
+    assert "estimate: more than 1000 years on this machine" in shown
+    assert "the tables of a trial take at least 100 PB" in shown

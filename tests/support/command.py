@@ -63,6 +63,11 @@ def interrupted_after(words: str, sweep: Path, results: Path, *options: str) -> 
     return _signalled(signal.SIGINT, words, sweep, results, *options)
 
 
+def asked_to_end_after(words: str, number: int, sweep: Path, results: Path) -> tuple[int, str]:
+    """The same with another signal. Returns the exit code, and what was printed before and after."""
+    return _signalled(number, words, sweep, results)
+
+
 def _signalled(number: int, words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
     printed, started, sent = "", time.monotonic(), False
     with subprocess.Popen(

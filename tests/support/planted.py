@@ -6,6 +6,7 @@ way round. No single model suits both groups, and a linear one suits either.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,10 +94,17 @@ def served_by(trial: Trial, clients: Any) -> Trial:
 
 
 def forget(path: Path, *names: str) -> None:
-    """Remove arrays from a saved state, as if an older version had written it."""
+    """Remove arrays from a saved state, and its checksum, as if an older version had written it."""
+    rewrite(path, lambda arrays, plain: ([arrays.pop(name) for name in names], plain.pop("parts")))
+
+
+def rewrite(path: Path, edit: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
+    """Change the arrays and the plain values of a saved state by ``edit``, and leave out its checksum and its trial."""
     with safe_open(path, framework="numpy") as file:
         metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    path.write_bytes(save({name: array for name, array in arrays.items() if name not in names}, metadata=metadata))
+    plain = json.loads(metadata["state"])
+    edit(arrays, plain)
+    path.write_bytes(save(arrays, metadata={"state": json.dumps(plain), "clusters": metadata["clusters"]}))
 
 
 def table(trial: Trial, name: str) -> dict[str, list[Any]]:

@@ -38,7 +38,7 @@ def finals(kind: str, seed: int) -> dict[str, float]:
 def tell(tracker: Tracker, kinds: tuple[str, ...] = ("ifca", "ifca_mir"), failed: tuple[str, ...] = ()) -> None:
     """A sweep of two seeds for each of ``kinds``, as its driver and the command report it."""
     folder, listener = tracker.folder, MlflowListener(tracker, tracker.folder)
-    folder.sweep.write_text(SWEEP)
+    claim(folder, folder.name, SWEEP, "digest").release()
     tracker.sweep_started({"device": "cpu"})
     table = []
     for kind in kinds:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from orchestrator.results.folder import Folder, claim
+from orchestrator.results.integrity import read_sealed, sealed
 from orchestrator.results.tables import write_table
-from orchestrator.tracking import labels, mlflow_store, places
+from orchestrator.tracking import labels, mlflow_lookup, places
 from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.tracker import Tracker
 
@@ -25,7 +26,7 @@ def empty_store(tmp_path_factory) -> Path:
     folder.mkdir(exist_ok=True)
     if not (folder / "mlflow.db").exists():
         places.configure_environment()
-        mlflow_store._create(folder)
+        mlflow_lookup.create(folder)
     return folder / "mlflow.db"
 
 
@@ -113,7 +114,12 @@ def run_trial(tracker: Tracker, trial_id: str, trial_rows: list[dict], finals: d
     tracker.trial_finished(trial_id, status, finals, save(tracker.folder, trial_id, trial_rows))
 
 
+def rewritten(path: Path, **changes) -> None:
+    """Change entries of a sealed file, as a process that wrote others."""
+    path.write_text(json.dumps(sealed({**read_sealed(path), **changes})))
+
+
 def forget(folder: Folder) -> None:
     """As if the process had been killed before it noted that MLflow holds everything."""
     for trial in folder.trials():
-        trial.tracking.write_text(json.dumps({**json.loads(trial.tracking.read_text()), "there": ""}))
+        rewritten(trial.tracking, there="")

@@ -10,8 +10,10 @@ from torch import nn
 
 from algorithms.core.network import Network
 from algorithms.models import femnist_cnn, hu_cnn, mlp, mnist_cnn, vgg
+from datasets.components import complete
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
+from tests.support.slot_components import FOLDERS, of_slot
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -133,3 +135,25 @@ def _relus_first(network: nn.Module) -> nn.Sequential:
         assert isinstance(layers[i + 1], nn.ReLU)
         layers[i], layers[i + 1] = layers[i + 1], layers[i]
     return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 16), (1, 1, 1), (1, 3, 3), (1, 5, 5), (1, 6, 6), (1, 17, 17), CIFAR])
+@of_slot("model")
+def test_a_model_refuses_the_shapes_that_it_cannot_be_built_for(name, shape):
+    module = complete(FOLDERS["model"], name)
+    config = module.Config()
+    if module.shape_problem(config, shape) is None:
+        blueprint(module, shape, 10).eval()(torch.zeros(2, *shape, device="meta"))
+
+
+@pytest.mark.parametrize(("padding", "smallest"), [(0, 6), (1, 2)])
+def test_the_femnist_network_needs_pixels_for_its_pool(padding, smallest):
+    config = femnist_cnn.Config(padding=padding)
+    assert femnist_cnn.shape_problem(config, (1, smallest, smallest)) is None
+    blueprint(femnist_cnn, (1, smallest, smallest), 10, padding=padding)(
+        torch.zeros(2, 1, smallest, smallest, device="meta")
+    )
+    assert femnist_cnn.shape_problem(config, (1, smallest, smallest - 1)) == (
+        f"femnist_cnn with padding {padding} needs images of {smallest}x{smallest} pixels or more; "
+        f"examples have shape (1, {smallest}, {smallest - 1})"
+    )

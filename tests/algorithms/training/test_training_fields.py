@@ -207,3 +207,10 @@ def test_momentum_of_the_wrong_kind_is_refused(module):
         assert "nesterov" in module.Config(**fields).unread_fields()
     assert "momentum" in module.Config(optimizer="adam", momentum=0.5).unread_fields()
     assert not {"momentum", "nesterov"} & set(module.Config(momentum=0.5, nesterov=True).unread_fields())
+
+
+def test_batches_far_wider_than_a_client_take_no_memory_and_hold_the_same() -> None:
+    wide, usual = (one_pass(12, batch, np.random.default_rng(0)) for batch in (2**63 - 1, 12))
+    assert wide.shape == (1, 2**16)
+    assert wide[wide != PADDING].tolist() == usual[0].tolist()
+    assert one_pass(12, 500, np.random.default_rng(0)).shape == (1, 500)

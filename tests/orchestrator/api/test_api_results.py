@@ -16,6 +16,9 @@ from safetensors.numpy import load_file
 import fedpriv
 from orchestrator import commands
 from orchestrator.report.estimate import estimate
+from orchestrator.results.folder import TrialFolder
+from orchestrator.results.integrity import sealed
+from orchestrator.results.record import save_record
 from tests.orchestrator.api.test_api_run import TINY
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.synthetic_results import write_sweep
@@ -160,7 +163,7 @@ def test_runs_that_loaded_other_data_are_no_pairs(tmp_path: Path) -> None:
     )
     for folder, hashes in ((one, ("aa", "aa", None)), (other, ("aa", "bb", "bb"))):
         for path, found in zip(sorted(folder.glob("trials/*")), hashes, strict=True):
-            (path / "result.json").write_text(json.dumps({"status": "finished", "origin": {"data": found}}))
+            save_record(TrialFolder(path), {"status": "finished", "metrics": {}, "origin": {"data": found}})
     table = fedpriv.load(one).compare(fedpriv.load(other), ["accuracy"])
     assert table.iloc[1]["pairs"] == 2  # of the second pair, both are known and differ
 
@@ -192,7 +195,7 @@ def test_models_of_results_that_do_not_say_what_they_take_are_built_for_their_da
     whole = path.read_text()
     record = json.loads(whole)
     assert record.pop("model") == {"shape": [1, 8, 8], "classes": 10}
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(sealed(record)))
     try:
         assert trained.model()(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
     finally:

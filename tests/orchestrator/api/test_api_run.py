@@ -17,6 +17,7 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.yaml_reader import read
 from orchestrator.exit_codes import INTERRUPTED, SOME_FAILED
 from orchestrator.preparation import Choices
+from orchestrator.results.integrity import sealed
 from tests.support.inline_sweep import run_sweep_inline
 
 TINY: dict[str, Any] = {
@@ -145,9 +146,19 @@ def test_changed_trials_and_models_are_asked_for_as_with_the_command(
         return run_sweep_inline(sweep, choices)
 
     monkeypatch.setattr(commands, "run_sweep", run_sweep)
-    fedpriv.run(tiny, results=tmp_path, repeat_changed=True, log_models=True)
+    fedpriv.run(tiny, results=tmp_path, repeat_changed=True, log_models=True, new_store=True)
     fedpriv.run(tiny, results=tmp_path)
-    assert [(one.repeat_changed, one.log_models) for one in given] == [(True, True), (False, False)]
+    asked = [(one.repeat_changed, one.log_models, one.new_store) for one in given]
+    assert asked == [(True, True, True), (False, False, False)]
+
+
+def test_a_damaged_store_is_refused_before_anything_starts(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"damaged by somebody")
+    with pytest.raises(fedpriv.ConfigError, match="results: .*mlflow.db is no store of MLflow.*new_store=True sets it"):
+        fedpriv.run(tiny, results=tmp_path)
+    with pytest.raises(fedpriv.ConfigError, match="new_store: is for the store in .*MLFLOW_TRACKING_URI"):
+        fedpriv.run(tiny, results=tmp_path, new_store=True, tracking_uri="http://127.0.0.1:9")
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
 
 
 def test_what_runs_changed_trials_again_is_named_as_python_has_it(
@@ -158,7 +169,7 @@ def test_what_runs_changed_trials_again_is_named_as_python_has_it(
         fedpriv.run(tiny, results=tmp_path)
     for path in tmp_path.glob("tiny/trials/*/result.json"):
         record = json.loads(path.read_text())
-        path.write_text(json.dumps(record | {"files": {"algorithms/models/mlp.py": "other"}}))
+        path.write_text(json.dumps(sealed(record | {"files": {"algorithms/models/mlp.py": "other"}})))
     fedpriv.run(tiny, results=tmp_path, dry_run=True)
     said = " ".join(capsys.readouterr().out.split())
     assert "their results stand; repeat_changed=True runs them again" in said and "--repeat" not in said

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,53 @@ def test_a_server_that_says_nothing_is_given_up(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(ClusterError, match="no answer"):
             find_target(f"127.0.0.1:{silent.getsockname()[1]}", {})
+
+
+def test_a_server_that_says_it_byte_by_byte_is_given_up(monkeypatch):
+    """Each byte comes in time, and all of them would take for ever."""
+    monkeypatch.setattr("orchestrator.cluster.address.ANSWER_SECONDS", 0.2)
+    over = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            for byte in RAY:
+                if over.wait(0.1):
+                    return
+                connection.sendall(bytes([byte]))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, args=(server,), daemon=True).start()
+        with pytest.raises(ClusterError, match="no answer"):
+            find_target(f"127.0.0.1:{server.getsockname()[1]}", {})
+        over.set()
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_that_swallows_what_is_sent_is_given_up(scheme, monkeypatch):
+    """Its queue is full and nobody accepts: not even a connection comes about."""
+    monkeypatch.setattr("orchestrator.cluster.address.ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        for _ in range(3):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        with pytest.raises(ClusterError, match="no answer"):
+            find_target(f"{scheme}127.0.0.1:{full.getsockname()[1]}", {})
+
+
+def test_a_name_that_takes_for_ever_to_look_up_is_given_up(monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr("orchestrator.cluster.address.ALL_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(10) and [])
+    with pytest.raises(ClusterError, match="no Ray cluster answers at head:6379: no answer"):
+        find_target("head:6379", {})
+    over.set()
+
+
+def test_a_name_that_is_none_is_refused():
+    with pytest.raises(ClusterError, match="no Ray cluster answers at "):
+        find_target(f"{'a' * 64}.example:6379", {})
 
 
 def test_a_host_without_a_name_is_refused():

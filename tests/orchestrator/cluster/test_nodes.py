@@ -1,6 +1,7 @@
 """What is asked of other nodes, without nodes: what one answers, and how answers are judged."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,6 +96,18 @@ def test_a_cluster_without_room_is_told_and_given_up() -> None:
     hearing._watch(waiting, 190.0)
     with pytest.raises(StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"):
         hearing._watch(waiting, 192.0)
+
+
+def test_what_a_driver_has_repaired_is_told_before_its_rounds() -> None:
+    told: list[tuple[str, ...]] = []
+
+    def hears(event: str) -> Callable[..., None]:
+        return lambda *said: told.append((event, *map(str, said)))
+
+    progress = SimpleNamespace(on_repaired=hears("repaired"), on_rounds=hears("rounds"), statuses={})
+    for report in ({"rows": [], "repaired": "x is empty: set aside"}, {"rows": []}):
+        TuneCallback(progress, "2 client actors", patience=100).on_trial_result(1, [], TRIAL, report)
+    assert told == [("repaired", "a", "x is empty: set aside"), ("rounds", "a", "[]"), ("rounds", "a", "[]")]
 
 
 def test_a_trial_that_cannot_write_ends_the_sweep() -> None:

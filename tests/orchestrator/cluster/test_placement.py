@@ -149,3 +149,9 @@ def test_what_runs_together_can_be_placed_together(actors, threads, cpus, wanted
     assert 1 <= at_once <= wanted
     if misfit(one, nodes) is None:
         assert misfit(Placement(threads, 0.0, actors * at_once, 1), nodes) is None
+
+
+def test_processes_out_of_all_reach_are_counted_and_not_listed():
+    sentence = misfit(place(client_actors=2**63 - 1), [{"CPU": 8.0}])
+    assert sentence is not None and "needs 9.22337e+18 CPU and the cluster has 8 CPU" in sentence
+    assert concurrent_trials(place(client_actors=2**63 - 1), [{"CPU": 8.0}], "auto") == 1

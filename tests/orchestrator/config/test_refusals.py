@@ -113,7 +113,7 @@ def test_the_good_file_is_good() -> None:
             "x.yaml:8: samples: is the number of random draws, but no swept key uses one of the words choice, "
             "uniform, loguniform, randint, quniform",
         ),
-        ("sweep:", "samples: 0\nsweep:", "x.yaml:8: samples: must be an integer in [1, 10000] or null, got 0"),
+        ("sweep:", "samples: 0\nsweep:", "x.yaml:8: samples: must be an integer in [1, 3000] or null, got 0"),
         (
             "name: small",
             "name: a/b",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.config.search_space import MOST_CHOICES, MOST_NAMED, axes, corners, search_problems
 from tests.support.fake_components import GOOD, changed, refused
 
 
@@ -35,7 +36,7 @@ def test_too_many_trials() -> None:
         GOOD.replace("[0, 1]", str(list(range(200))))
         + f"  clustering.clusters: {{grid_search: {list(range(1, 102))}}}\n"
     )
-    assert refused(text) == ["x.yaml:8: sweep: asks for 20200 trials; a file may have at most 10000"]
+    assert refused(text) == ["x.yaml:8: sweep: asks for 20200 trials; a file may have at most 3000"]
 
 
 def test_two_points_that_are_one_run() -> None:
@@ -104,3 +105,16 @@ def test_an_axis_that_cannot_be_read_makes_no_further_problems() -> None:
         ["x.yaml:9", "sweep.data.name.grid_search"],
         ["x.yaml:10", "sweep.clustering.name"],
     ]
+
+
+def test_a_list_with_thousands_of_repeated_values_is_refused_in_a_few_sentences() -> None:
+    _, problems = axes({"seed": {"grid_search": [7] * 20_000}}, None)
+    assert len(problems) == MOST_NAMED + 1
+    assert problems[-1].sentence == "and 19989 other values are listed twice"
+
+
+def test_a_search_among_thousands_of_values_is_refused_before_any_is_checked() -> None:
+    found, _ = axes({"seed": {"choice": list(range(30_000))}}, 3)
+    (problem,) = search_problems(found)
+    assert problem.sentence == f"has 30000 values; a search may choose among {MOST_CHOICES}"
+    assert len(corners(found)) == MOST_CHOICES

@@ -239,6 +239,23 @@ def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
     assert stopping.decide(second.id, rounds(0.4)) == "STOP"
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1", [{"accuracy": 0.5}]])
+def test_damaged_rounds_of_earlier_sessions_do_not_count(tmp_path: Path, content: Any) -> None:
+    from orchestrator.scheduling.adapters import StoppingScheduler
+
+    sweep = load(GOOD + ASHA, tmp_path)
+    folder, (first, second) = Folder(tmp_path / "results"), trial_specs(sweep)
+    trial = folder.trial(first.id)
+    trial.path.mkdir(parents=True)
+    trial.result.write_text(json.dumps({"status": "finished", "metrics": {}}))
+    write_table(trial.table("rounds"), content) if isinstance(content, list) else trial.table("rounds").write_bytes(
+        content
+    )
+    stopping = StoppingScheduler(sweep.tune, longest=4)
+    stopping.recall(folder, [first, second])
+    assert stopping.last == {} and stopping.decide(second.id, rounds(0.4)) == "CONTINUE"
+
+
 def test_the_median_rule_needs_others_first(tmp_path: Path) -> None:
     from orchestrator.scheduling.adapters import StoppingScheduler
 

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from orchestrator.config.errors import ConfigError
 from orchestrator.report import NoResultsError, read_trials
 from orchestrator.report.data import Results, counts, read_results, results, rows
 from orchestrator.report.values import lookup
@@ -18,9 +19,9 @@ RATIO = "data.split.minority_ratio"
     ("content", "said"),
     [
         (None, "there is no trials.parquet in it"),
-        (b"not a table", "cannot be read as a Parquet table"),
+        (b"not a table", "it is no Parquet table; the same `fedpriv run` repairs it"),
         (pd.DataFrame({"id": [], "status": []}), "lists no trial"),
-        (pd.DataFrame({"round": [1]}), "no column id and no column status"),
+        (pd.DataFrame({"round": [1]}), "it is no table of trials; the same `fedpriv run` repairs it"),
     ],
 )
 def test_a_folder_without_results_is_a_clear_sentence(tmp_path: Path, content: object, said: str) -> None:
@@ -126,10 +127,12 @@ def test_a_round_that_was_run_again_counts_once(tmp_path: Path) -> None:
     assert [(row["round"], row["accuracy"]) for row in rounds] == [(1, 0.2), (2, 0.3)]
 
 
-def test_a_damaged_sweep_file_or_config_does_not_stop_the_report(tmp_path: Path) -> None:
+def test_a_sweep_file_that_says_nothing_does_not_stop_the_report_and_a_damaged_config_does(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca", "ifca_mir"], "seed": [0]})
     (folder / "sweep.yaml").write_text("a: [")
-    min(folder.glob("trials/*/config.yaml")).write_bytes(b"\xff\xfe\x00")
-    found = read_results(folder)
-    assert found.keys == ("clustering.name",)
-    assert [found.value(trial, "data.clients") for trial in found.trials] == [None, 40]
+    assert read_results(folder).keys == ("clustering.name",)
+    config = min(folder.glob("trials/*/config.yaml"))
+    config.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError) as refused:
+        read_results(folder)
+    assert str(refused.value) == f"{config} is not what was saved: it is no YAML; the same `fedpriv run` repairs it"

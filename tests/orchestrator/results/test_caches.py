@@ -12,6 +12,12 @@ from orchestrator.results.caches import caches
 from orchestrator.results.folder import Folder, claim
 
 
+@pytest.fixture(autouse=True)
+def own_records(tmp_path, monkeypatch) -> None:
+    """Runs that other tests kill are not for these to clean up."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "ray"))
+
+
 @pytest.fixture
 def results(tmp_path) -> Path:
     """Two sweeps with caches, one without, a folder of somebody else, and the store of MLflow."""
@@ -111,3 +117,25 @@ def test_the_cache_of_a_sweep_that_runs_is_left_to_it(results, capsys):
     assert "first: not deleted: another fedpriv run is writing" in shown.err
     assert shown.out.splitlines()[-1] == "deleted 2.0 MB"
     assert (results / "first" / "shadows" / "0.npz").exists()
+
+
+def test_without_a_folder_only_processes_are_ended(results, monkeypatch, capsys):
+    before = everything(results)
+    monkeypatch.chdir(results)
+    assert main(["clean", "--yes"]) == 0
+    assert capsys.readouterr().out == "no killed run has left processes behind\n"
+    monkeypatch.setattr("orchestrator.cluster.left_behind.end_left_behind", lambda _: ["ended 2 processes"])
+    assert main(["clean", "--yes"]) == 0
+    assert capsys.readouterr().out == "ended 2 processes\n"
+    assert everything(results) == before
+
+
+def test_with_a_folder_processes_are_ended_first_unless_it_is_refused(results, monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(
+        "orchestrator.cluster.left_behind.end_left_behind", lambda _: calls.append(1) or ["ended 2 processes"]
+    )
+    assert main(["clean", str(results / "third")]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "ended 2 processes"
+    assert main(["clean", str(results / "thesis")]) == 2
+    assert calls == [1]

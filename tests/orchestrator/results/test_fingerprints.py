@@ -26,6 +26,7 @@ from orchestrator.results.fingerprints import (
 )
 from orchestrator.results.folder import Folder
 from orchestrator.results.imported_files import reached
+from orchestrator.results.integrity import sealed
 from orchestrator.scheduling.earlier import earlier_results
 from orchestrator.scheduling.trials import TrialConfig, trial_specs
 from tests.support.earlier_runs import FILES, SCALED, SWEEP, beside, loaded, ran, today
@@ -178,7 +179,7 @@ def test_nothing_is_claimed_of_results_without_hashes(beside, tmp_path):
     for trial in folder.trials():
         record = json.loads(trial.result.read_text())
         del record["files"], record["origin"]["code"], record["origin"]["data"]
-        trial.result.write_text(json.dumps(record))
+        trial.result.write_text(json.dumps(sealed(record)))
     written(tmp_path / "code", {"aggregation/scaled.py": SCALED + "\n# edited\n"})
     assert today(beside, folder).sentences(4) == []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.folder import HIDDEN, Folder, FolderError, WriteError, claim, obstacle, write_atomically
+from orchestrator.results.mark import copy_of
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -175,11 +176,12 @@ class TestRefusals:
         self.refused(Folder(tmp_path / "sweep"), "cannot be written")
         tmp_path.chmod(0o700)
 
-    def test_a_damaged_record(self, tmp_path):
+    def test_a_damaged_record_without_its_copy(self, tmp_path):
         folder = Folder(tmp_path / "sweep")
         take(folder).release()
         folder.record.write_text("{")
-        assert "damaged" in obstacle(folder, "sweep")
+        copy_of(folder.record).unlink()
+        assert str(obstacle(folder, "sweep")).startswith(f"{folder.record} is not what was saved: it is no JSON, so ")
 
     def test_a_disk_that_fills_up_leaves_nothing(self, tmp_path, monkeypatch):
         def full(*_):

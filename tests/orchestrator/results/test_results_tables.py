@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.results.folder import Folder
-from orchestrator.results.tables import Parts, as_table, join_tables, read_table, write_table, write_trials
+from orchestrator.results.parts import Parts
+from orchestrator.results.tables import as_table, join_tables, read_table, write_table, write_trials
 
 ROWS = [
     {"round": 0, "accuracy": 0.25, "group": "majority", "member": True, "purity": None},

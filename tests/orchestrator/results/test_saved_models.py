@@ -18,6 +18,7 @@ from datasets.components import Component, components
 from orchestrator.config.errors import ConfigError, validate
 from orchestrator.config.own_code import install
 from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.results.record import save_record
 from orchestrator.results.saved_models import MODELS, saved_models
 from tests.support.own_code import written
 from tests.support.own_modules import CLASSES
@@ -45,7 +46,8 @@ def saved(folder: TrialFolder, name: str, fields: dict[str, Any], says: bool = T
     network = trained(name, fields)
     folder.path.mkdir(exist_ok=True)
     folder.config.write_text(yaml.safe_dump({"model": {"name": name, **fields}}))
-    folder.result.write_text(json.dumps({"model": {"shape": SHAPE, "classes": CLASSES}} if says else {}))
+    model = {"model": {"shape": SHAPE, "classes": CLASSES}} if says else {}
+    folder.result.write_text(json.dumps({"status": "finished", "metrics": {}, **model}))
     state = network.module.state_dict()
     save_file({f"all.{key}": array.contiguous().numpy().copy() for key, array in state.items()}, folder.model)
     return network
@@ -130,6 +132,7 @@ def test_results_take_the_code_that_builds_a_model(tmp_path, monkeypatch):
     network = saved(trial, "imported", {"callable": "saved_nets_:Net"})
     install(())
     trial.config.write_text(yaml.safe_dump({**config, "model": {"name": "imported", "callable": "saved_nets_:Net"}}))
+    save_record(trial, json.loads(trial.result.read_text()))
     results = fedpriv.load(folder)
     monkeypatch.chdir(tmp_path)
     try:

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.cluster.placement import Placement
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.folder import Folder
-from orchestrator.results.record import TrialIdentity
+from orchestrator.results.record import TrialIdentity, save_record
 from orchestrator.scheduling.trials import TrialConfig, TrialSpec
 from tests.support.fake_components import GOOD, SLOTS
 
@@ -175,3 +175,46 @@ def test_the_draws_follow_validation_and_not_the_test_set(tmp_path: Path) -> Non
     assert median_of_the_later_draws(tmp_path / "default", search_only) > 0.65
     on_the_test_set = search_only.replace("{search", "{metric: accuracy, search")
     assert median_of_the_later_draws(tmp_path / "accuracy", on_the_test_set) < 0.35
+
+
+def test_nothing_damaged_is_believed_and_the_draws_are_the_same(tmp_path: Path) -> None:
+    from orchestrator.scheduling.repairs import find_repairs
+
+    found = search(tmp_path)
+    while spec := found.draw() or next((one for one in found.specs if not ended(found, one)), None):
+        if not ended(found, spec):
+            save_record(found.folder.trial(spec.id), {"id": spec.id, "status": "finished", **measured(spec)})
+    expected = [spec.id for spec in found.specs]
+    assert len(expected) == 14
+    damaged = {expected[3]: found.folder.trial(expected[3]).result, expected[9]: found.folder.trial(expected[9]).model}
+    damaged[expected[3]].write_text('{"status": "finished", "metrics": {"accuracy": [1e400]}}')
+    damaged[expected[9]].write_bytes(b"of another trial")
+    again = search(tmp_path)
+    assert [spec.id for spec in again.replay()] == expected[: len(again.specs)] and len(again.specs) < 9
+    repairs = find_repairs(again.folder, again.specs, again.tune, drawing=not again.complete)
+    assert set(repairs.again) == damaged.keys()  # also the one that is not drawn yet: nobody looks at it later
+    repairs.mend()
+    while spec := again.draw() or next((one for one in again.specs if not ended(again, one)), None):
+        if not ended(again, spec):
+            assert spec.id in damaged
+            save_record(again.folder.trial(spec.id), {"id": spec.id, "status": "finished", **measured(spec)})
+    assert [spec.id for spec in again.specs] == expected
+
+
+def ended(found, spec: TrialSpec) -> bool:
+    return found.folder.trial(spec.id).result.exists()
+
+
+def measured(spec: TrialSpec) -> dict[str, dict[str, float]]:
+    return {"metrics": {"accuracy": value(spec)}}
+
+
+@pytest.mark.parametrize("told", ["high", True, None])
+def test_a_metric_that_is_no_number_is_no_value(tmp_path: Path, told: object) -> None:
+    found = search(tmp_path, tune=TUNE.replace("metric: accuracy", "metric: own").replace("parallel: 3", "parallel: 1"))
+    first = found.draw()
+    assert first is not None
+    trial = found.folder.trial(first.id)
+    trial.path.mkdir(parents=True)
+    trial.result.write_text(json.dumps({"status": "finished", "metrics": {"own": told}}))
+    assert found.draw() is not None

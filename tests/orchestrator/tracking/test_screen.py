@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from orchestrator.results.folder import Folder
+from orchestrator.tracking.events import TrialEvents
 from orchestrator.tracking.screen import Screen, common_words, shorten
 
 ROUND = {"round": 6, "seconds": 1.5, "attacked": False, "loss": 0.41, "train_accuracy": 0.83, "accuracy": 0.8}
@@ -163,6 +166,17 @@ def test_what_a_trial_waits_for_is_said_in_full() -> None:
     screen.on_note("2", "waiting for resources on the cluster: 1 GPU and 4 CPUs")
     assert "lr=1  waiting for resources on the cluster: 1 GPU and 4 CPUs" in screen.console.export_text()
     assert not any(line.startswith("lr=1 ") for line in drawn(screen))
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_was_damaged_is_said_in_a_line_that_stays(terminal: bool) -> None:
+    screen, _ = sweep("plain", 80, terminal)
+    sentence = (
+        "results/a/trials/1/state/state.safetensors is empty: set aside as state.damaged, and the trial begins anew"
+    )
+    TrialEvents(Folder(Path("results")), [screen]).on_repaired("1", sentence)
+    screen.on_rounds("1", [dict(ROUND)])
+    assert screen.console.export_text().count(sentence + "\n") == 1
 
 
 def test_what_is_not_measured_in_every_round_stays_as_it_was_last() -> None:

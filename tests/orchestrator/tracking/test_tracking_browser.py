@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.results.folder import Folder, claim
 from orchestrator.tracking import places, shared_view
-from orchestrator.tracking.pending import views
+from orchestrator.tracking.recorded import views
 from orchestrator.tracking.tracker import Tracker
 from tests.orchestrator.tracking.test_tracking_pages import tell
 from tests.orchestrator.tracking.test_tracking_server import Server

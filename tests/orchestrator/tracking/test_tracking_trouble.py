@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.tracking import mlflow_store
+from orchestrator.tracking import mlflow_lookup, mlflow_store
 from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.tracker import Tracker
 from tests.support.tracked import CONFIG, NAME, Seen, empty_store, expected, results, rows, run_trial, save
@@ -180,5 +180,5 @@ def test_a_store_is_whole_or_not_there(tmp_path, monkeypatch):
 
     monkeypatch.setattr("mlflow.MlflowClient", killed)
     with pytest.raises(KeyboardInterrupt):
-        mlflow_store._create(tmp_path)
+        mlflow_lookup.create(tmp_path)
     assert os.listdir(tmp_path) == []

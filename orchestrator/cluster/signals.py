@@ -1,0 +1,105 @@
+"""Being asked to end: SIGTERM (`kill`, a job scheduler) and SIGHUP (a closed terminal) interrupt the command as Ctrl-C does."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
+
+ASKED = (signal.SIGTERM, signal.SIGHUP)
+OUTPUT = (1, 2)  # file descriptors
+READER_SECONDS = 0.2  # that a program which reads our output is given to end, too, before it counts as still there
+CODE = 128  # a shell's exit code for a command that a signal has ended, less the signal's number
+
+
+class Asked:
+    """Which signal has asked the command to end.
+
+    Attributes:
+        number: the signal's number; None if there was none.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def code(self, interrupted: int) -> int:
+        """The exit code of an interrupted command; ``interrupted`` is that of Ctrl-C."""
+        return interrupted if self.number is None else CODE + self.number
+
+    def interrupt(self, number: int, _frame: FrameType | None = None) -> NoReturn:
+        """Interrupt the main thread as Ctrl-C would, once: schedulers and terminals may ask again meanwhile."""
+        self.number = number
+        for one in ASKED:
+            signal.signal(one, signal.SIG_IGN)
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def heeded() -> Iterator[Asked]:
+    """Be interrupted by SIGTERM and SIGHUP, but for those that are ignored already (``nohup``).
+
+    Yields:
+        Which of them has come. Outside of the main thread none is heeded.
+    """
+    asked = Asked()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.getsignal(number) for number in ASKED}
+    for number, handler in before.items():
+        if handler == signal.SIG_DFL:
+            signal.signal(number, asked.interrupt)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Keep this process's handling of signals while Ray is started, which would put its own in place of it.
+
+    Ray's processes inherit that SIGHUP is blocked here, as Ray does with SIGINT: when a terminal is closed, they do not end
+    before the command has saved its work.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: handler for number in ASKED if (handler := signal.getsignal(number)) != signal.SIG_DFL}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    except SystemExit:  # Ray's answer to SIGTERM
+        handler = before.get(signal.SIGTERM)
+        if callable(handler):
+            handler(signal.SIGTERM, None)
+        raise
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _leave_terminal() -> None:
+    """Print to nowhere from here on, where the terminal, or what has read our output, is gone: there is work to save."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in OUTPUT:
+        with suppress(OSError):
+            if os.isatty(number) or _is_unread(number):
+                os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def _is_unread(number: int) -> bool:
+    reader = select.poll()
+    reader.register(number, 0)
+    return bool(reader.poll(1000 * READER_SECONDS))

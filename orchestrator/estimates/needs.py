@@ -1,0 +1,177 @@
+"""What a trial needs at least of memory and disk, by arithmetic on its configuration, and what no machine at hand has.
+
+Nothing is made to find out: a model is counted without its numbers. Only what a trial certainly holds is added up, and it is
+compared with all that the machine has, so that what is merely large is not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from algorithms.interfaces import Run
+from datasets.federation import Source
+from orchestrator.cluster.placement import Placement, placement
+from orchestrator.config.errors import ConfigProblem, Key, format_value
+from orchestrator.config.sweep_file import Sweep
+from orchestrator.estimates.machine import Machine, amount
+
+FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's position in a batch, of a client's model
+ROW = 100  # bytes of a round in the tables, at least
+MANY = 100  # models at a time from which those of a known architecture are worth counting
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something large that a trial holds.
+
+    Attributes:
+        key: the field that makes it large, from the top of the sweep file.
+        value: the field's value.
+        what: what it is, as the end of a sentence.
+        bytes: its size.
+    """
+
+    key: Key
+    value: Any
+    what: str
+    bytes: float
+
+    def sentence(self, total: float, limit: float, words: str) -> str:
+        """Say that the machine has less than ``total`` bytes, which is this and all before it."""
+        beside = f", {amount(total)} with what is needed besides" if total > 1.01 * self.bytes else ""
+        return f"{format_value(self.value)} asks for {self.what}: {amount(self.bytes)}{beside}; {words} {amount(limit)}"
+
+
+def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
+    """Return what the machine has not enough of, as far as it can be told before the data are loaded.
+
+    Args:
+        sweep: the sweep.
+        machine: what there is.
+    """
+    found: dict[ConfigProblem, None] = {}
+    for run in sweep.runs:
+        rounds, clients = run.rounds, run.data.config.clients
+        key: Key = ("base", "rounds")
+        table = Need(key, rounds, "tables of that many rounds", table_bytes(run))
+        history = Need(key, rounds, f"the models of {clients} clients in each", float(rounds) * clients * ASSIGNED)
+        over = _first(
+            iter([table]), machine.disk, "the disk of the results has" if machine.disk < 2**60 else machine.words
+        )
+        over = over or _first(iter([history]), machine.memory, machine.words)
+        if over:
+            found[sweep.problem(over[1], *over[0])] = None
+    return list(found)
+
+
+def table_bytes(run: Run) -> float:
+    """Return the bytes of a trial's tables on the disk, at least."""
+    return float(run.rounds) * ROW
+
+
+def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
+    """Return the function that says, in sentences with a key inside ``base``, why a trial cannot be held.
+
+    Args:
+        sweep: the sweep.
+        machine: what there is.
+    """
+
+    def shortages(run: Run, source: Source) -> list[str]:
+        place = placement(sweep.resources, run.training.config)
+        found = _first(held(run, source, place), machine.memory, machine.words)
+        if found is None:
+            return []
+        (top, *inner), sentence = found
+        if top == "base":
+            return [f"{'.'.join(map(str, inner))}: {sentence}"]
+        return [f"{'.'.join(map(str, found[0]))} {sentence}"]
+
+    return shortages
+
+
+def held(run: Run, source: Source, place: Placement) -> Iterator[Need]:
+    """Yield what the processes of a trial hold of its models and batches, what depends on less first.
+
+    Args:
+        run: the run.
+        source: its data set.
+        place: its processes.
+    """
+    training, clients = run.training.config, run.data.config.clients
+    together = min(training.block_size, clients)
+    each = run.data.config.examples_per_client or max(1, len(source.train) // clients)
+    plan = float(training.epochs) * each * POSITION
+    passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
+    yield Need(("base", "training", "epochs"), training.epochs, passes, plan * together)
+    clusters = run.clustering.config.clusters
+    size = parameters(run, source.train.x.shape[1:], source.classes, clusters + together * place.actors + clients)
+    if size is None:
+        return
+    model, one = run.model.config, FLOAT * size
+    field = _large_field(model)
+    what = f"a model of {_count(size)} parameters, with their gradients"
+    yield Need(("base", "model", *field), getattr(model, *field) if field else run.model.name, what, 2 * one)
+    what = f"{clusters} models of {_count(size)} parameters"
+    yield Need(("base", "clustering", "clusters"), clusters, what, (clusters - 1) * one)
+    what = f"{together} clients' models of {_count(size)} parameters, and what they learned, at the same time"
+    yield Need(("base", "training", "clients_per_job"), training.block_size, what, 2 * together * one)
+    moments = 0 if training.optimizer_state == "reset" else 2 if training.optimizer == "adam" else 1
+    if "optimizer_state" not in training.unread_fields():
+        what = f"{moments} moments of {_count(size)} parameters for each of {clients} clients"
+        yield Need(("base", "training", "optimizer_state"), training.optimizer_state, what, moments * clients * one)
+    if "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS):
+        slot = "aggregation" if run.aggregation.module.NEEDS == "updates" else "privacy"
+        what = f"the updates of {clients} clients, each of {_count(size)} parameters"
+        yield Need(("base", slot, "name"), getattr(run, slot).name, what, clients * one)
+    what = f"{place.actors} processes, each with {2 + 2 * together} arrays of {_count(size)} parameters"
+    worker = (2 + clusters + 2 * together) * one + plan * together
+    yield Need(("resources", "client_actors"), place.actors, what, (place.actors - 1) * worker)
+
+
+def parameters(run: Run, shape: tuple[int, ...], classes: int, copies: float = MANY) -> int | None:
+    """Return the number of the model's parameters, without making it; None if it cannot be told or is not worth it.
+
+    Args:
+        run: the run.
+        shape: shape of one example.
+        classes: number of labels.
+        copies: how many of these models a trial holds; a model of a known architecture counts only as one of many.
+    """
+    model = run.model
+    known: int | None = model.module.parameters(model.config, shape, classes)
+    if known is not None or copies < MANY:
+        return known
+    from algorithms.core import own_values
+
+    return own_values.elements(lambda: model.module.build(model.config, shape, classes))
+
+
+def _first(needs: Iterator[Need], limit: float, words: str) -> tuple[Key, str] | None:
+    """Return the key and the sentence of the need with which all so far are more than ``limit``; None if there is none."""
+    total = 0.0
+    for need in needs:
+        total += need.bytes
+        if total > limit:
+            return need.key, need.sentence(total, limit, words)
+    return None
+
+
+def _large_field(config: Any) -> tuple[str, ...]:
+    """Return the field of a model with the largest number in it; empty if none has any."""
+    sizes = {name: _largest(value) for name, value in config}
+    return (max(sizes, key=lambda name: sizes[name]),) if any(size > 0 for size in sizes.values()) else ()
+
+
+def _largest(value: Any) -> float:
+    if isinstance(value, bool | str) or value is None:
+        return 0
+    if isinstance(value, int | float):
+        return value
+    return max(map(_largest, value.values() if isinstance(value, dict) else value), default=0)
+
+
+def _count(number: float) -> str:
+    return f"{number:,}".replace(",", " ") if number < 1e9 else f"{number:.2g}"

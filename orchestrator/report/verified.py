@@ -1,0 +1,51 @@
+"""Whether what a report reads is what the run wrote: the files of the sweep, and those of its trials but for the models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.results.folder import Folder
+from orchestrator.results.integrity import Damage, DamageError
+from orchestrator.results.sweep_files import SETTLED, read_trials_table, row_damages, sweep_damages
+from orchestrator.results.trial_files import check_trials, unreadable
+
+REPAIRED = "; the same `fedpriv run` repairs it"
+NAMED = 10  # files that have a sentence each
+TRIES = 3  # a run may write while we read
+
+
+def used_damages(folder: Path) -> list[Damage]:
+    """The damaged files of a sweep among those that a report uses.
+
+    Args:
+        folder: the results folder of the sweep, with a ``trials.parquet``.
+    """
+    found = _found(Folder(folder))
+    for _ in range(TRIES - 1):
+        if not found:
+            break
+        found = [one for one in _found(Folder(folder)) if one in found]
+    return found
+
+
+def damage_sentences(found: Sequence[Damage]) -> list[str]:
+    """Say what is damaged and what repairs it, a sentence for each file, and the number of the others."""
+    said = [f"{one}{REPAIRED}" for one in found]
+    more = len(said) - NAMED
+    return said if more <= 1 else [*said[:NAMED], f"{more} more files are damaged; `fedpriv check` names them all"]
+
+
+def _found(folder: Folder) -> list[Damage]:
+    try:
+        rows, sealed = read_trials_table(folder.table)
+    except FileNotFoundError:
+        return []
+    except DamageError as error:
+        return [error.damage]
+    checks = check_trials([folder.trial(row["id"]) for row in rows], models=False)
+    found = sweep_damages(folder) + [damage for one in checks for damage in one.damages]
+    for row, one in zip(rows, checks, strict=True):
+        if one.record is None and not one.damages and row["status"] in SETTLED:
+            found += unreadable(one.folder, models=False)
+    return found + row_damages(folder, rows, sealed, checks)

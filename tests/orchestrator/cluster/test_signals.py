@@ -1,0 +1,167 @@
+"""SIGTERM and SIGHUP: what they do to a command that is to save its work, sent to this process and to others."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from orchestrator.cluster import signals
+from orchestrator.cluster.signals import ASKED, heeded, own_signals
+
+CODE = """
+import runpy, sys, time
+heeded = runpy.run_path(sys.argv[2])["heeded"]  # the file alone is loaded in no time
+with heeded() as asked:
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        time.sleep(0.3)
+        print("saving", flush=True)
+        open(sys.argv[1], "w").write("saved")
+        print("saved", flush=True)
+        sys.exit(asked.code(130))
+"""
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """The handlers of this process, as the tests have found them; they begin with the system's."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in ASKED}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def ask(number: int) -> None:
+    """Send this process a signal, and wait for what its handler does."""
+    os.kill(os.getpid(), number)
+    time.sleep(10)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_interrupts_and_its_number_is_in_the_exit_code(number, code, monkeypatch):
+    monkeypatch.setattr("orchestrator.cluster.signals._leave_terminal", lambda: None)
+    with heeded() as asked, pytest.raises(KeyboardInterrupt):
+        ask(number)
+    assert asked.code(130) == code
+    assert all(signal.getsignal(one) == signal.SIG_DFL for one in ASKED)
+
+
+def test_without_a_signal_the_code_is_that_of_control_c():
+    with heeded() as asked:
+        pass
+    assert asked.code(130) == 130
+
+
+def test_it_interrupts_once(monkeypatch):
+    """A scheduler may ask again, and a terminal that is closed asks twice: what is being saved is not interrupted."""
+    monkeypatch.setattr("orchestrator.cluster.signals._leave_terminal", lambda: None)
+    with heeded() as asked:
+        with pytest.raises(KeyboardInterrupt):
+            ask(signal.SIGHUP)
+        for number in ASKED:
+            os.kill(os.getpid(), number)
+        time.sleep(0.01)
+    assert asked.number == signal.SIGHUP
+
+
+@pytest.mark.parametrize("number", ASKED)
+def test_what_is_ignored_stays_ignored(number):
+    signal.signal(number, signal.SIG_IGN)
+    with heeded() as asked, own_signals():
+        os.kill(os.getpid(), number)
+        time.sleep(0.01)
+    assert asked.number is None
+    assert signal.getsignal(number) == signal.SIG_IGN
+
+
+def test_a_thread_heeds_nothing():
+    codes = []
+
+    def run() -> None:
+        with heeded() as asked, own_signals():
+            codes.append(asked.code(130))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert codes == [130]
+
+
+def test_what_ray_puts_in_place_of_our_handling_is_undone():
+    with heeded() as asked:
+        with own_signals():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        with pytest.raises(KeyboardInterrupt):
+            ask(signal.SIGTERM)
+    assert asked.number == signal.SIGTERM
+
+
+def test_a_process_without_a_handling_of_its_own_keeps_rays():
+    """Such as a notebook: Ray's shuts its processes down."""
+    mine = lambda *_: None  # noqa: E731
+    with own_signals():
+        signal.signal(signal.SIGTERM, mine)
+    assert signal.getsignal(signal.SIGTERM) is mine
+
+
+def test_rays_answer_to_sigterm_while_it_starts_is_ours():
+    def start_ray() -> None:
+        with own_signals():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+            ask(signal.SIGTERM)
+
+    with heeded() as asked, pytest.raises(KeyboardInterrupt):
+        start_ray()
+    assert asked.code(130) == 143
+
+
+def test_what_is_started_meanwhile_does_not_hear_of_a_closed_terminal():
+    with own_signals():
+        child = subprocess.Popen(["sleep", "60"])
+    later = subprocess.Popen(["sleep", "60"])
+    for one in (child, later):
+        one.send_signal(signal.SIGHUP)
+    assert later.wait() == -signal.SIGHUP
+    assert child.poll() is None
+    child.terminate()
+    assert child.wait() == -signal.SIGTERM
+
+
+def test_work_is_saved_after_the_terminal_was_closed(tmp_path):
+    """The kernel sends SIGHUP, and there is nothing left to print to."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-c", CODE, str(tmp_path / "work"), signals.__file__])
+    assert b"ready" in os.read(terminal, 100)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
+    assert (tmp_path / "work").read_text() == "saved"
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_what_reads_the_output_is_told_unless_it_has_ended_too(read, tmp_path):
+    """As with `fedpriv run ... | tee log` in a terminal that is closed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CODE, tmp_path / "work", signals.__file__],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout.readline() == "ready\n"
+        if not read:
+            child.stdout.close()
+        child.send_signal(signal.SIGHUP)
+        if read:
+            assert child.stdout.read() == "saving\nsaved\n"
+        assert child.stderr.read() == ""
+        assert child.wait() == 129
+    assert (tmp_path / "work").read_text() == "saved"

@@ -1,0 +1,132 @@
+"""What a trial needs at least, known by hand, and that only what no machine at hand has is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from algorithms.core import own_values
+from algorithms.models import _facts
+from datasets.federation import Examples, Source
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.cluster.placement import placement
+from orchestrator.config.resources import Resources
+from orchestrator.config.sweep_file import Sweep, parse_sweep
+from orchestrator.estimates import needs
+from orchestrator.estimates.machine import Machine, amount, this_machine
+from tests.support.estimated import a_run, an_estimator
+from tests.support.own_modules import Plain
+
+GB = 10**9
+SMALL = Machine(memory=16 * GB, disk=100 * GB, words="this machine has")
+SLIM = {"model": {"name": "mlp", "hidden": [9]}}  # 64 inputs and 10 classes: 65 * 9 + 10 * 10 = 685 parameters
+
+
+def a_source(examples: int = 100) -> Source:
+    part = Examples(np.zeros((examples, 1, 8, 8), np.float32), np.zeros(examples, np.int64))
+    return Source("blank", 10, part, part)
+
+
+def bytes_of(key: str, actors: int = 1, **given: Any) -> float:
+    run = a_run(**{**SLIM, **given})
+    found = needs.held(run, a_source(), placement(Resources(client_actors=actors), run.training.config))
+    (size,) = [need.bytes for need in found if ".".join(map(str, need.key)) == key]
+    return size
+
+
+def test_what_a_trial_holds_is_counted_in_bytes() -> None:
+    training = {"epochs": 2, "batch_size": 5, "clients_per_job": 3}
+    assert bytes_of("base.training.epochs") == 2 * 12 * 8 * 3  # passes, examples, bytes of a position, clients
+    assert bytes_of("base.model.hidden") == 2 * 4 * 685
+    assert bytes_of("base.training.clients_per_job") == 2 * 3 * 4 * 685
+    assert bytes_of("base.training.clients_per_job", training=training | {"clients_per_job": 10**9}) == 2 * 8 * 4 * 685
+    assert bytes_of("base.clustering.clusters", clustering={"name": "ifca", "clusters": 5}) == 4 * 4 * 685
+    persist = training | {"optimizer": "adam", "optimizer_state": "persist"}
+    assert bytes_of("base.training.optimizer_state", training=persist) == 2 * 8 * 4 * 685
+    assert bytes_of("base.aggregation.name", aggregation="fedmedian") == 8 * 4 * 685
+    worker = (2 + 1 + 2 * 3) * 4 * 685 + 2 * 12 * 8 * 3
+    assert bytes_of("resources.client_actors", actors=11) == 10 * worker
+
+
+def a_sweep(**given: Any) -> Sweep:
+    base = {"rounds": 2, "data": {"name": "digits", "clients": 8}, "model": "mlp", **given}
+    return parse_sweep(yaml.safe_dump({"name": "large", "base": base}), Path("large.yaml"))
+
+
+def refusals(machine: Machine = SMALL, **given: Any) -> list[str]:
+    sweep = a_sweep(**given)
+    course = needs.course_problems(sweep, machine)
+    return list(map(str, course or data_problems(sweep, download=False, held=needs.fits(sweep, machine))))
+
+
+def test_the_field_that_no_machine_can_hold_is_refused_with_the_estimate() -> None:
+    (model,) = refusals(model={"name": "mlp", "hidden": [10**9]})
+    assert model.startswith("large.yaml:") and ": base.model.hidden: [1000000000] asks for a model of" in model
+    assert "7.5e+10 parameters, with their gradients: 600 GB" in model
+    assert model.endswith("; this machine has 16 GB")
+    (passes,) = refusals(training={"epochs": 10**9})
+    assert "base.training.epochs: 1000000000 asks for the batches of 1e+09 passes over" in passes
+    (rounds,) = refusals(rounds=2**63 - 1)
+    assert "base.rounds: 9223372036854775807 asks for tables of that many rounds: 922 EB" in rounds
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"rounds": 10**7}, {"model": {"name": "mlp", "hidden": [10**6]}}, {"training": {"epochs": 10**5}}]
+)
+def test_what_is_merely_large_is_not_refused(given: dict[str, Any]) -> None:
+    assert refusals(**given) == []
+
+
+def test_the_refusal_depends_on_the_machine() -> None:
+    large = {"model": {"name": "mlp", "hidden": [10**9]}}
+    assert refusals(Machine(10**15, 10**15, "it has"), **large) == []
+    assert "it has 1 kB" in refusals(Machine(1000, 10**15, "it has"))[0]
+
+
+def test_parameters_are_counted_without_being_made() -> None:
+    run = a_run(model={"name": "mlp", "hidden": [10**12]})
+    assert needs.parameters(run, (64,), 10) == 65 * 10**12 + (10**12 + 1) * 10
+    assert own_values.elements(lambda: Plain(64, 10, width=10**9)) == 65 * 10**9 + (10**9 + 1) * 10
+    assert own_values.elements(lambda: Plain(64, 10, width=-1)) is None
+
+
+def test_this_machine_has_memory_and_a_disk(tmp_path: Path) -> None:
+    here = this_machine(tmp_path / "not" / "there")
+    assert 10**8 < here.memory < 10**14 and here.disk > 10**8
+
+
+def test_amounts_are_readable() -> None:
+    assert [amount(one) for one in (0, 1500, 2.5e9, 1e24)] == ["0 B", "1.5 kB", "2.5 GB", "1e+03 ZB"]
+
+
+def test_a_long_run_takes_as_long_as_its_first_rounds_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linear in the rounds: 3 s at the start, and 2 s each."""
+    from orchestrator.estimates.trial import Shares
+
+    estimator = an_estimator(run := a_run(rounds=10**12))
+    monkeypatch.setattr(estimator, "_counted", lambda run: Shares(data=3.0, training=2.0 * run.rounds))
+    found = estimator.shares(run)
+    assert (found.data, found.training) == (3.0, pytest.approx(2e12))
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_a_large_module_is_looked_at_without_its_numbers() -> None:
+    """75 and 7.5e9 parameters: what they are made of is the same, and only the small one is tried."""
+    path = "tests.support.own_modules:Plain"
+    small, large = (_facts.of(path, json.dumps({"width": width})) for width in (1, 10**8))
+    assert small == large
+    run = a_run(model={"name": "imported", "callable": path, "args": {"width": 10**8}})
+    assert run.model.module.fit_problem(run.model.config, run, (1, 8, 8), 10) is None
+    assert needs.parameters(run, (1, 8, 8), 10) == 65 * 10**8 + (10**8 + 1) * 10
+
+
+def test_a_plan_does_not_time_the_steps_of_a_large_model() -> None:
+    run = a_run(model={"name": "mlp", "hidden": [10**6]})
+    sentence = "the model has 7.5e+07 parameters, and a step of it would take more than a plan may"
+    assert an_estimator(run).oversized(run) == sentence
+    assert an_estimator(a_run()).oversized(a_run()) is None

@@ -1,0 +1,39 @@
+"""A trial that runs again because its files were damaged is the same run in MLflow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.results.folder import Folder
+from orchestrator.results.record import save_record
+from orchestrator.scheduling.repairs import find_repairs
+from orchestrator.scheduling.trials import trial_specs
+from orchestrator.tracking.tracker import Tracker
+from tests.support.saved_sweep import sweep_in
+from tests.support.tracked import NAME, Seen, empty_store, expected, results, rows, run_trial
+
+__all__ = ["empty_store", "results"]  # fixtures
+FINALS = {"accuracy": 0.75}
+
+
+def test_a_trial_that_was_damaged_has_one_run(results: Path, tmp_path: Path) -> None:
+    spec = replace(trial_specs(sweep_in(tmp_path))[0], id="a")
+    trial = Folder(results / NAME).trial("a")
+    for session in range(2):
+        if session:
+            trial.table("rounds").write_bytes(b"PAR1")
+            repairs = find_repairs(Folder(results / NAME), [spec])
+            assert repairs.again == ["a"] and len(repairs.mend()) == 1
+        tracker = Tracker(results, NAME)
+        tracker.sweep_started()
+        run_trial(tracker, "a", rows(3), FINALS)
+        save_record(trial, {"id": "a", "status": "finished", "metrics": FINALS})
+        tracker.sweep_finished([], "finished")
+        assert tracker.close(60)
+    seen = Seen(results)
+    assert len(seen.runs) == 2 and len(seen.parents) == 1
+    assert seen.metrics("a") == expected(rows(3), FINALS)
+    assert trial.path.joinpath("rounds.parquet.damaged").read_bytes() == b"PAR1"
+    files = [file for folder in seen.artifacts("a") for file in (folder, *seen.artifacts("a", folder))]
+    assert any("rounds.parquet" in file for file in files) and not any("damaged" in file for file in files)
