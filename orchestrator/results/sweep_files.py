@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from orchestrator.results.declared import declared_damages
-from orchestrator.results.folder import Folder
+from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.results.integrity import Damage, DamageError, file_checksum
 from orchestrator.results.mark import SWEEP_FILES, holds_mark, mark_damages, read_mark
 from orchestrator.results.tables import ROWS, rows_checksum
@@ -101,10 +101,15 @@ def row_damages(
         if check.record is None:
             found += [Damage(trial.result, "is missing")] if sealed else []
         elif problem := _differs(row, check.record):
-            found.append(
-                Damage(folder.table, f"is not what was saved: {problem} of trial {trial.id} is not that of its record")
-            )
+            found.append(_other_than_its_record(folder, trial, problem, sealed and not check.compared))
     return found
+
+
+def _other_than_its_record(folder: Folder, trial: TrialFolder, problem: str, record: bool) -> Damage:
+    """The damage of a row that differs from its record; of the record, where the row alone has a checksum."""
+    if record:
+        return Damage(trial.result, f"is not what was saved: {problem} is not that of {folder.table.name}")
+    return Damage(folder.table, f"is not what was saved: {problem} of trial {trial.id} is not that of its record")
 
 
 def _differs(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:

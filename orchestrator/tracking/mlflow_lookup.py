@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ROUND = "round"
 ROUND_KEY = metric_key(ROUND)
 
+# MLflow's errors about the data that were sent; every other failure means that MLflow cannot be reached.
+REFUSED = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"}
+
 
 @dataclass
 class Held:
@@ -97,3 +100,8 @@ def held_run(client: MlflowClient, runs: list[Run]) -> Held:
     rounds: set[int] | None = None if ROUND_KEY in run.data.metrics else set()
     former = ROUND in run.data.metrics
     return Held(run.info.run_id, run.info.status, run.info.run_name, rounds, run.data.params, run.data.tags, former)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether MLflow, or the disk, was reached and did not accept what was sent."""
+    return isinstance(error, FileNotFoundError) or getattr(error, "error_code", None) in REFUSED

@@ -19,7 +19,7 @@ from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.tracking import labels, shared_view
 from orchestrator.tracking.labels import SENT_TAG, flatten, reason, scalar_metrics, texts, without_password
 from orchestrator.tracking.lacking import Runs, lacks_artifacts, lacks_run
-from orchestrator.tracking.mlflow_lookup import ROUND, Held
+from orchestrator.tracking.mlflow_lookup import ROUND, Held, is_refusal
 from orchestrator.tracking.mlflow_store import Store
 from orchestrator.tracking.pages import Pages
 from orchestrator.tracking.pending import ATTEMPTS, PendingTrial, digest, now, saved_rows, sweep_files, trial_files
@@ -31,9 +31,6 @@ IDLE_SECONDS = 20.0  # longest wait for the first event, so that importing MLflo
 GATHER_SECONDS = 1.0  # rounds that end within this time share a batch: 30 metrics take 15 ms, 600 in one batch 60 ms
 LONGEST_PAUSE = 30.0  # between two attempts to reach a server that is away
 ROWS_IN_MEMORY = 2000  # per trial; if there are more, they are read from the trial's table once MLflow is back
-
-# MLflow's errors about the data that were sent; every other failure means that MLflow cannot be reached.
-REFUSED = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"}
 
 AWAY = (
     "MLflow cannot be used now: {} does not accept data ({}). The sweep continues, its files are complete, and the "
@@ -286,8 +283,7 @@ class Tracker:
                 wanted.failures += 1
                 trouble = self._store.trouble()
                 self.trouble = str(trouble or reason(error))
-                refused = isinstance(error, FileNotFoundError) or getattr(error, "error_code", None) in REFUSED
-                if trouble or not refused:
+                if trouble or not is_refusal(error):
                     self._say(AWAY.format(self._where, self.trouble))
                     return False
                 wanted.refusals += 1

@@ -11,7 +11,7 @@ from tests.support.command import same_results
 from tests.support.faults import mlflow_holds_each_run_once, named
 from tests.support.local_cluster import RAY, LocalCluster
 
-MOST_BYTES = 25 * 10**5  # the code alone has 2.1 million, a third of it docstrings
+MOST_BYTES = 30 * 10**5  # the code alone has 2.3 million, a third of it docstrings
 HEADERS, END = 30 + 46, 22  # bytes that a zip archive spends on each entry, besides its name twice, and at its end
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OUTSIDE = "outside"  # beside the results: what links lead to
+NO_FILES = ("pipe", "socket", "link to a device", "link to a pipe", "link to itself")  # in place of a file
 
 
 def outside(root: Path) -> Path:

@@ -14,11 +14,10 @@ from orchestrator.cli import main
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import parse_sweep
 from orchestrator.preparation import Choices, prepare
-from orchestrator.results.folder import Folder, FolderError, WriteError, claim, locked, write_atomically
-from orchestrator.results.integrity import DamageError, read_sealed
+from orchestrator.results.folder import Folder, FolderError, claim, write_atomically
+from orchestrator.results.integrity import read_sealed
 from orchestrator.results.obstacles import MOST, in_the_way, report_in_the_way, store_in_the_way, unreadable
-from orchestrator.results.writing import hold, let_go, read_plain, remove, remove_folder
-from tests.support.obstructed import at_most, obstruct, outside, picture
+from tests.support.obstructed import NO_FILES, at_most, obstruct, outside, picture
 
 TRIAL, BEGUN = "trials/0123456789", "trials/abcdef0123"
 SWEEP = """
@@ -30,7 +29,6 @@ OPENED = (".fedpriv.lock", "../mlflow.db", "../mlflow.db-wal", "../mlflow.db-jou
 FILES = ("sweep.yaml", "trials.parquet", "tracking.json", "declared.json", ".fedpriv.json")
 IN_TRIALS = (f"{TRIAL}/result.json", f"{TRIAL}/rounds.parquet", f"{TRIAL}/model.safetensors", f"{BEGUN}/config.yaml")
 LINKS = ("link to a folder", "link to nothing", "link to itself")
-NO_FILES = ("pipe", "socket", "link to a device", "link to a pipe", "link to itself")
 
 CASES = [
     *((place, kind) for place in FOLDERS for kind in ("file", "link to a folder")),
@@ -328,69 +326,3 @@ def test_a_new_sweep_file_is_not_written_through_a_link(tmp_path, capsys, monkey
     (tmp_path / "link.yaml").symlink_to(elsewhere / "nothing")
     code, said = said_by(capsys, "new", table, "--label", "label", "--output", tmp_path / "link.yaml")
     assert code == 2 and "exists already" in said
-
-
-# Single calls
-
-
-class TestWriting:
-    def test_what_is_written_replaces_a_link(self, tmp_path):
-        target = outside(tmp_path) / "store.db"
-        before = picture(target.parent)
-        (tmp_path / "file").symlink_to(target)
-        write_atomically(tmp_path / "file", b"ours")
-        assert (tmp_path / "file").read_bytes() == b"ours" and not (tmp_path / "file").is_symlink()
-        assert picture(target.parent) == before
-
-    def test_what_is_deleted_is_the_link(self, tmp_path):
-        elsewhere = outside(tmp_path)
-        before = picture(elsewhere)
-        (tmp_path / "file").symlink_to(elsewhere / "store.db")
-        (tmp_path / "folder").mkdir()
-        (tmp_path / "folder" / "link").symlink_to(elsewhere)
-        (tmp_path / "link").symlink_to(elsewhere)
-        remove(tmp_path / "file")
-        remove(tmp_path / "none")
-        remove_folder(tmp_path / "folder")
-        remove_folder(tmp_path / "none")
-        with pytest.raises(WriteError, match="link could not be deleted: it is a link to .*outside"):
-            remove_folder(tmp_path / "link")
-        assert sorted(os.listdir(tmp_path)) == ["link", "outside"] and picture(elsewhere) == before
-
-    def test_a_folder_in_place_of_a_file_is_one_sentence(self, tmp_path):
-        (tmp_path / "a" / "b").mkdir(parents=True)
-        for attempt in (lambda path: write_atomically(path, b""), remove):
-            with pytest.raises(WriteError) as error:
-                attempt(tmp_path / "a")
-            assert str(error.value).startswith(f"{tmp_path / 'a'} could not be ") and "\n" not in str(error.value)
-        assert os.listdir(tmp_path) == ["a"]
-
-    def test_a_folder_that_is_gone_is_not_made_again(self, tmp_path):
-        folder = Folder(tmp_path / "tiny")
-        with claim(folder, "tiny", SWEEP, ""):
-            folder.path.rename(tmp_path / "renamed")
-            with pytest.raises(WriteError) as error:
-                write_atomically(folder.trial("a").state / "b", b"")
-            assert str(error.value) == (
-                f"{folder.path}/trials/a/state/b could not be written: {folder.path} was deleted or renamed while results "
-                "were written there"
-            )
-            assert os.listdir(tmp_path) == ["renamed"]
-            hold(tmp_path / "renamed")
-            write_atomically(tmp_path / "renamed" / "trials" / "a" / "b", b"")
-            let_go(tmp_path / "renamed")
-        write_atomically(folder.trial("a").path / "b", b"")
-
-    @pytest.mark.parametrize("kind", [*NO_FILES, "folder", "link to a folder"])
-    def test_what_is_no_file_is_not_read(self, tmp_path, kind):
-        obstruct(tmp_path / "file", kind, outside(tmp_path))
-        with pytest.raises(OSError, match=r"regular|directory|symbolic|device"):
-            read_plain(tmp_path / "file")
-        with pytest.raises(DamageError, match="file cannot be read: "):
-            read_sealed(tmp_path / "file")
-
-    def test_a_lock_that_is_held_names_its_owner_and_one_of_bytes_is_no_trouble(self, results):
-        (results / "tiny" / ".fedpriv.lock").write_bytes(b"\xff\xfe")
-        folder = Folder(results / "tiny")
-        with locked(folder), pytest.raises(FolderError, match=f"process {os.getpid()} on "), locked(folder):
-            pass
