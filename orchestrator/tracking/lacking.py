@@ -1,9 +1,12 @@
-"""What MLflow lacks of a sweep, as far as that can be told without MLflow: which runs, and which of their artifacts."""
+"""What MLflow lacks of a sweep, as far as that can be told without MLflow: runs, and of those their rounds and artifacts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from orchestrator.results.folder import Folder
 from orchestrator.tracking import previews
@@ -27,6 +30,23 @@ def lacks_run(wanted: PendingTrial, where: str, runs: Runs) -> bool:
     if wanted.there != where:
         return True
     return runs is not None and wanted.mark not in runs.get(wanted.trial, LocalRun()).sent
+
+
+def lacks_rounds(wanted: PendingTrial, runs: Runs) -> bool:
+    """Whether rounds of a trial that was completely sent are missing in the local store.
+
+    Args:
+        wanted: the run.
+        runs: what the local store has.
+    """
+    if not runs or not wanted.trial or wanted.folder is None or wanted.trial not in runs:
+        return False
+    held = runs[wanted.trial].rounds
+    table = wanted.folder.table("rounds")
+    try:
+        return bool(held) and max(held) < pq.read_metadata(table).num_rows
+    except (OSError, pa.ArrowException):
+        return False
 
 
 def lacks_artifacts(wanted: PendingTrial, folder: Folder, runs: Runs) -> bool:

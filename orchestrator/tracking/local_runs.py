@@ -13,11 +13,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG
+from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG, metric_key
 from orchestrator.tracking.places import LOCAL
 
+ROUND_KEYS = (metric_key("round"), "round")  # the metric that every round has, in this version and in earlier ones
 ASK = """
-SELECT runs.artifact_uri, runs.lifecycle_stage, trial.value, sent.value
+SELECT runs.artifact_uri, runs.lifecycle_stage, trial.value, sent.value,
+    (SELECT count(DISTINCT step) FROM metrics WHERE metrics.run_uuid = own.run_uuid AND metrics.key IN (?, ?))
 FROM tags AS own JOIN runs ON runs.run_uuid = own.run_uuid
 LEFT JOIN tags AS trial ON trial.run_uuid = own.run_uuid AND trial.key = ?
 LEFT JOIN tags AS sent ON sent.run_uuid = own.run_uuid AND sent.key = ?
@@ -32,10 +34,12 @@ class LocalRun:
     Attributes:
         sent: what marks its runs as completely sent; also of runs that a user has deleted, which stay deleted.
         artifacts: the folders of the artifacts of its runs that are not deleted.
+        rounds: how many rounds each of these has.
     """
 
     sent: set[str] = field(default_factory=set)
     artifacts: list[Path] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
 
     def lacks(self, files: Iterable[tuple[str, Path | None]]) -> bool:
         """Whether an artifact is missing or cut short.
@@ -59,12 +63,14 @@ def local_runs(results: Path, identity: str) -> dict[str, LocalRun] | None:
     found: dict[str, LocalRun] = {}
     try:
         with closing(sqlite3.connect(f"{store.as_uri()}?mode=rw", timeout=1, uri=True)) as connection:
-            rows = connection.execute(ASK, (TRIAL_TAG, SENT_TAG, SWEEP_TAG, identity)).fetchall()
+            rows = connection.execute(ASK, (*ROUND_KEYS, TRIAL_TAG, SENT_TAG, SWEEP_TAG, identity)).fetchall()
     except sqlite3.Error:
         return None
-    for address, stage, trial, sent in rows:
+    for address, stage, trial, sent, rounds in rows:
         run = found.setdefault(str(trial or ""), LocalRun())
         run.sent.update(filter(None, [sent]))
+        if stage == "active":
+            run.rounds.append(rounds)
         if stage == "active" and str(address).startswith("file:"):
             run.artifacts.append(artifact_folder(address))
     return found

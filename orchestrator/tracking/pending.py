@@ -35,6 +35,7 @@ class PendingTrial:
         models: the address of the MLflow that has the trained models; empty if none has.
         report: the digest of ``files`` as they were when the sweep ended; empty for trials.
         again: whether MLflow lacks something of the run although it is marked as completely sent.
+        anew: whether it lacks rounds, so that its run is made anew.
         on_disk: whether the trial's table has rows that are not in ``rows``.
         live: whether the trial ran in this process; files of other trials are sent only if they are missing.
         version: number of changes; ``sent`` is the version that MLflow has.
@@ -59,6 +60,7 @@ class PendingTrial:
     models: str = ""
     report: str = ""
     again: bool = False
+    anew: bool = False
     on_disk: bool = False
     live: bool = True
     version: int = 1

@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.tracking import labels, shared_view
 from orchestrator.tracking.labels import SENT_TAG, flatten, reason, scalar_metrics, texts, without_password
-from orchestrator.tracking.lacking import Runs, lacks_artifacts, lacks_run
+from orchestrator.tracking.lacking import Runs, lacks_artifacts, lacks_rounds, lacks_run
 from orchestrator.tracking.mlflow_lookup import ROUND, Held, is_refusal
 from orchestrator.tracking.mlflow_store import Store
 from orchestrator.tracking.pages import Pages
@@ -192,17 +192,17 @@ class Tracker:
         self._wake.set()
 
     def _compare(self, wanted: PendingTrial, runs: Runs) -> None:
-        """Note whether MLflow lacks a run, some of its artifacts, or its models."""
+        """Note whether MLflow lacks a run, some of its rounds or artifacts, or its models."""
         lacking = lacks_run(wanted, self._where, runs)
-        wanted.again = not lacking and lacks_artifacts(wanted, self.folder, runs)
+        wanted.anew = not lacking and lacks_rounds(wanted, runs)
+        wanted.again = wanted.anew or (not lacking and lacks_artifacts(wanted, self.folder, runs))
         if lacking and runs is not None and wanted.there == self._where:  # the store is another one than it was
             wanted.there = wanted.models = ""
         if wanted.again:
             wanted.models = ""
-        if wanted.trial and lacking:
-            wanted.on_disk = True
-            if not wanted.live and wanted.status is None:
-                wanted.end("unfinished", wanted.started)
+        wanted.on_disk = wanted.on_disk or bool(wanted.trial and (lacking or wanted.anew))
+        if wanted.trial and lacking and not wanted.live and wanted.status is None:
+            wanted.end("unfinished", wanted.started)
         if (lacking or wanted.again or self._lacks_models(wanted)) and (wanted.trial or wanted.status):
             wanted.version += 1
         elif not wanted.live:
@@ -328,11 +328,11 @@ class Tracker:
                 record(wanted.folder or self.folder, wanted)
 
     def _opened(self, wanted: PendingTrial) -> Held:
-        """The run in MLflow. One that an earlier version sent is made anew, because metrics cannot be renamed there."""
+        """The run in MLflow; one of an earlier version, or that lost rounds, is made anew, for metrics stay as they are."""
         held = self._store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
-        if held.former and wanted.folder and (wanted.live or wanted.folder.table("rounds").exists()):
+        if (held.former or wanted.anew) and wanted.folder and (wanted.live or wanted.folder.table("rounds").exists()):
             self._store.renew(wanted.trial)
-            wanted.models = ""
+            wanted.models, wanted.anew = "", False
             held = self._store.open(wanted.trial, wanted.name, wanted.started, wanted.tags)
         return held
 

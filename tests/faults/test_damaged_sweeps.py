@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_a_damaged_folder_is_restored_or_named(finished: Finished, tmp_path: Pat
     outside, path = tmp_path / "outside", target(finished.results, case)
     letters(outside)
     case.change(path, outside)
-    before = held_outside(outside) if case.then != "restored" else None
+    before = held_outside(outside) if case.then not in ("restored", "deleted") else None
     run = ("run", finished.sweep, "--results", finished.results)
     done = fedpriv(("check", finished.results), run, folder=tmp_path / "printed", held=(finished.results, NAME))
     checked, ran = done.printed
@@ -72,8 +72,9 @@ def test_a_damaged_folder_is_restored_or_named(finished: Finished, tmp_path: Pat
         assert str(path) in ran.text, ran.text
         assert REFUSED in ran.text, ran.text
     else:
-        assert case.then in ("restored", "either"), ran.text
-        assert_restored(finished, ran.code, ran.text, done)
+        assert case.then in ("restored", "either", "deleted"), ran.text
+        held = {} if case.then == "deleted" else finished.held
+        assert_restored(replace(finished, held=held), ran.code, ran.text, done)
     assert before is None or held_outside(outside) == before
     if case.then == "renewed":
         again = fedpriv((*run, "--new-store"), folder=tmp_path / "again", held=(finished.results, NAME))

@@ -20,21 +20,22 @@ SECONDS = 900  # longest run of the sweep
 
 @dataclass(frozen=True)
 class Runs:
-    """The sweep without damage, the damaged trials, and what was said and changed when it was run, and run again."""
+    """The sweep without damage, the damaged trials, and what was said and changed when it was checked, run, and run again."""
 
     undamaged: Undamaged
     results: Path
     damaged: dict[str, Damaged]
     changed_before: dict[str, int]
+    checked: str
     code: int
     printed: str
     again: subprocess.CompletedProcess[str]
     touched: set[Path]
 
 
-def run(sweep: Path, results: Path) -> subprocess.CompletedProcess[str]:
+def fedpriv(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        arguments(sweep, results),
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -57,12 +58,14 @@ def runs(tmp_path_factory) -> Runs:
     before = {
         name: one.folder.result.stat().st_mtime_ns for name, one in damaged.items() if one.folder.result.is_file()
     }
-    first = run(found.file, results)
+    command = arguments(found.file, results)
+    checked = fedpriv(*command[: command.index("run")], "check", str(results / NAME))
+    first = fedpriv(*command)
     whole = changes(results)
-    again = run(found.file, results)
+    again = fedpriv(*command)
     after = changes(results)
     touched = {path for path in whole.keys() | after.keys() if whole.get(path) != after.get(path)}
-    return Runs(found, results, damaged, before, first.returncode, first.stdout, again, touched)
+    return Runs(found, results, damaged, before, checked.stdout, first.returncode, first.stdout, again, touched)
 
 
 @pytest.mark.parametrize("name", [case.name for case in CASES])

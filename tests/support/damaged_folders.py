@@ -19,7 +19,7 @@ from tests.support import damage
 NAME = "tiny"
 Change = Callable[[Path, Path], object]
 """``change(path, outside)`` damages what is at ``path``; ``outside`` is a folder of somebody else."""
-Then = Literal["restored", "refused", "renewed", "either"]
+Then = Literal["restored", "refused", "renewed", "either", "deleted"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Case:
         path: the file or folder, below the folder of all results.
         change: the damage.
         then: "restored": the next run restores all, with the exit code 0; "refused": it ends with the code 2 and a
-            sentence that names ``path``; "renewed": so, and restores all with ``--new-store``; "either": one of them.
+            sentence that names ``path``; "renewed": so, and restores all with ``--new-store``; "either": one of them;
+            "deleted": as "restored", but for MLflow, where the user has deleted runs, which stay deleted.
         checked: the exit code of ``fedpriv check``; None: any but a crash.
     """
 
@@ -189,7 +190,7 @@ def _store() -> list[Case]:
         Case(f"{base}: a table is gone", base, statement("drop table metrics"), "renewed"),
         Case(f"{base}: metrics are gone", base, statement("delete from metrics")),
         Case(f"{base}: a run is gone", base, statement(lost)),
-        Case(f"{base}: runs of trials were deleted", base, statement("update runs set lifecycle_stage = 'deleted'")),
+        Case(f"{base}: runs were deleted", base, statement("update runs set lifecycle_stage = 'deleted'"), "deleted"),
         Case("mlartifacts: missing", "mlartifacts", removed),
         Case("mlartifacts: a file", "mlartifacts", a_file, "refused"),
         Case("mlartifacts: a link", "mlartifacts", a_link, "either"),
@@ -208,7 +209,10 @@ def _tracking() -> list[Case]:
             "files of somebody else": mapping(files=[["/etc/hostname", ""]]),
             "very deep": of(damage.deep()),
         }
-        cases += [Case(f"tracking.json of the {where}: {how}", file, change) for how, change in ways.items()]
+        cases += [
+            Case(f"tracking.json of the {where}: {how}", file, change, "refused" if change is a_folder else "restored")
+            for how, change in ways.items()
+        ]
     return [
         *cases,
         Case("a kill before the report", NAME, end_lost),

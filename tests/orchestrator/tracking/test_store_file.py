@@ -156,6 +156,7 @@ def test_a_store_that_is_damaged_during_a_run_is_named(results: Path) -> None:
     said = list[str]()
     tracker = Tracker(results, NAME, None, said.append)
     tracker.sweep_started()
+    tracker._wake.set()  # not when the first trial begins
     for _ in range(600):
         if tracker._sweep.sent == tracker._sweep.version:
             break

@@ -1,9 +1,13 @@
-"""A trial that runs again because its files were damaged is the same run in MLflow."""
+"""A trial that runs again because its files were damaged is the same run in MLflow, and lost rounds are sent again."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from orchestrator.results.folder import Folder
 from orchestrator.results.record import save_record
@@ -37,3 +41,20 @@ def test_a_trial_that_was_damaged_has_one_run(results: Path, tmp_path: Path) -> 
     assert trial.path.joinpath("rounds.parquet.damaged").read_bytes() == b"PAR1"
     files = [file for folder in seen.artifacts("a") for file in (folder, *seen.artifacts("a", folder))]
     assert any("rounds.parquet" in file for file in files) and not any("damaged" in file for file in files)
+
+
+@pytest.mark.parametrize("lost", ["1", "step = 2", "0"])
+def test_rounds_that_the_store_lost_are_sent_again(results: Path, lost: str) -> None:
+    tracker = Tracker(results, NAME)
+    tracker.sweep_started()
+    run_trial(tracker, "a", rows(3), FINALS)
+    tracker.sweep_finished([], "finished")
+    assert tracker.close(60)
+    with closing(sqlite3.connect(results / "mlflow.db")) as base:
+        assert bool(base.execute(f"delete from metrics where {lost}").rowcount) == (lost != "0")
+        base.commit()
+    again = Tracker(results, NAME)
+    again.reconcile(results / NAME)
+    assert again.behind == (lost != "0") and again.close(60)
+    seen = Seen(results)
+    assert len(seen.runs) == 2 and seen.metrics("a") == expected(rows(3), FINALS)
