@@ -180,6 +180,7 @@ def _store() -> list[Case]:
     renewed = {how: FILES[how] for how in ("half", "garbage")} | {"another data base": other_data_base, "pages": pages}
     cases = [Case(f"{base}: {how}", base, change, "renewed") for how, change in renewed.items()]
     lost = "delete from runs where run_uuid in (select run_uuid from tags where key = 'fedpriv.trial' limit 1)"
+    of_trials = "run_uuid in (select run_uuid from tags where key = 'fedpriv.trial')"
     return [
         *cases,
         Case(f"{base}: missing", base, removed),
@@ -188,7 +189,7 @@ def _store() -> list[Case]:
         Case(f"{base}: a pipe", base, a_pipe, "refused"),
         Case(f"{base}: a link to another file", base, a_link_to_others, "either"),
         Case(f"{base}: a table is gone", base, statement("drop table metrics"), "renewed"),
-        Case(f"{base}: metrics are gone", base, statement("delete from metrics")),
+        Case(f"{base}: metrics of the trials are gone", base, statement(f"delete from metrics where {of_trials}")),
         Case(f"{base}: a run is gone", base, statement(lost)),
         Case(f"{base}: runs were deleted", base, statement("update runs set lifecycle_stage = 'deleted'"), "deleted"),
         Case("mlartifacts: missing", "mlartifacts", removed),

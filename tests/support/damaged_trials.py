@@ -304,8 +304,11 @@ def _starts() -> list[Case]:
         Case(f"state: {how}", STATE, state(entry_of("outer", value)), came=1, restarts=True, named="state/")
         for how, value in outer.items()
     ]
-    first = "state/start-*/rounds-00000000.arrow"
-    cases += [Case(f"a start's rounds: {how}", first, FILES[how], came=2, restarts=True) for how in ("missing", "half")]
+    last = "state/start-*/rounds-00000000.arrow"  # needed, and named, only if that start is the best
+    cases += [
+        Case(f"a start's rounds: {how}", last, FILES[how], came=2, restarts=True, then="silent")
+        for how in ("missing", "half")
+    ]
     cases.append(Case("best: half, no longer needed", BEST, FILES["half"], came=3, restarts=True, then="silent"))
     return cases
 

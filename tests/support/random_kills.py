@@ -27,6 +27,7 @@ EARLY = ("start", "claim", "ray", "driver")  # while a session starts
 LATE = ("trained", "report", "sent")  # after the last trial
 SESSION = float(os.environ.get("FEDPRIV_KILLS_PATIENCE", "600"))  # seconds without any progress: the session hangs
 TOO_SLOW = "The current node timed out during startup"
+MOST = 40  # sessions
 SOON = 5.0  # seconds to wait for a victim; then somebody else is killed
 
 
@@ -113,14 +114,14 @@ class Run:
             deadly = self._session()
             if not deadly and TOO_SLOW in came.logs[-1] and came.logs.count(came.logs[-1]) < 4:
                 continue  # Ray waits half a minute for its own processes, however busy the machine is
-            if came.hung or (not deadly and came.codes[-1] != expected):
+            if came.hung or len(came.codes) > MOST or (not deadly and came.codes[-1] != expected):
                 break
             if not deadly and not any(not kill.done for kill in came.kills):
                 break
             for kill in came.kills if not deadly else ():
                 if not kill.done:  # the sweep was complete before its moment: a further run is killed
                     kill.who, kill.moment = kill.who if kill.who in (HEAD, POWER) else HEAD, "start"
-                    kill.delay *= 3
+                    kill.delay = min(kill.delay, 0.8 * (time.time() - self.began))
         came.left += self._left()
         return came
 
