@@ -117,7 +117,7 @@ def _mend(work: Work, screen: Screen) -> None:
     again = work.earlier.again()
     if again:
         write_trials(work.folder, trial_rows(work.folder, work.trials, again))
-    for sentence in work.earlier.repairs.mend():
+    for sentence in work.earlier.mend():
         screen.say(sentence)
     retired = work.earlier.set_back(work.folder)
     if warning := retire(work.folder, work.choices.tracking_uri, retired):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -16,17 +16,24 @@ from orchestrator.exit_codes import FINISHED, SOME_FAILED
 from orchestrator.results.cached_files import cache_damages
 from orchestrator.results.declared import FILE as DECLARED
 from orchestrator.results.folder import Folder
-from orchestrator.results.integrity import Damage, DamageError
+from orchestrator.results.integrity import Damage, DamageError, found_each_time
 from orchestrator.results.mark import copy_of, holds_mark, read_mark
-from orchestrator.results.sweep_files import read_trials_table, row_damages, sweep_damages
+from orchestrator.results.record import drew_secret_noise
+from orchestrator.results.sweep_files import (
+    NO_MARK,
+    can_be_rewritten,
+    read_trials_table,
+    row_damages,
+    sweep_damages,
+)
 from orchestrator.results.trial_files import TrialCheck, check_trials
+from orchestrator.results.writing import read_plain
 
 AGAIN = "the same `fedpriv run` runs the trial again"
+IF_DRAWN = "the same `fedpriv run` runs the trial again if its search draws it"
 REWRITTEN = "the same `fedpriv run` writes it again"
 FORMER = "the trial is not of the sweep any more: restore the file from a copy, or delete the trial's folder"
 SECRET = "its noise was secret: restore the file from a copy, or delete the trial's folder to draw new noise"
-NO_MARK = "restore it from a copy, or move the folder away: no run can tell whose results these are"
-
 ANEW = "the same `fedpriv run` begins the trial anew"
 TRAINED = "the next run that needs it trains it again"
 
@@ -73,21 +80,31 @@ def check_folder(path: Path) -> int:
 
 
 def check_sweep(folder: Folder) -> SweepCheck:
-    """Check all files of a sweep; nothing is written.
+    """Check all files of a sweep; nothing is written, and what a run has just replaced or removed is no damage.
 
     Args:
         folder: the sweep's folder.
     """
+    checks = list[SweepCheck]()
+
+    def damages() -> tuple[tuple[Damage, str], ...]:
+        checks.append(_check_once(folder))
+        return checks[-1].damages
+
+    return replace(checks[-1], damages=tuple(found)) if (found := found_each_time(damages)) else checks[-1]
+
+
+def _check_once(folder: Folder) -> SweepCheck:
     trials = folder.trials()
     checks = check_trials(trials)
     beside = sweep_damages(folder)
     if not holds_mark(folder.record):
         beside.insert(0, Damage(folder.record, "is missing"))
     known, table, old_table = _table(folder, checks)
-    found = [(one, _sweep_repair(folder, one)) for one in beside]
+    found = [(one, REWRITTEN if can_be_rewritten(folder, one) else NO_MARK) for one in beside]
     found += [(one, REWRITTEN if one.path == folder.table else AGAIN) for one in table]
     for check in checks:
-        repair = _trial_repair(check, known is None or check.folder.id in known)
+        repair = _trial_repair(check, known is None or check.folder.id in known, _draws(folder))
         found += [(one, repair) for one in check.damages]
     for check in checks:
         found += [(one, ANEW) for one in _saved_damages(check)]
@@ -164,17 +181,7 @@ def _table(folder: Folder, checks: Sequence[TrialCheck]) -> tuple[set[str] | Non
         return None, [Damage(folder.table, "is missing")] if any(one.record for one in checks) else [], False
     except DamageError as error:
         return None, [error.damage], False
-    return {row["id"] for row in rows}, row_damages(folder, rows, True, checks), not whole
-
-
-def _sweep_repair(folder: Folder, damage: Damage) -> str:
-    if damage.path not in (folder.record, copy_of(folder.record)):
-        return REWRITTEN
-    try:
-        read_mark(folder.record)
-    except (FileNotFoundError, DamageError):
-        return NO_MARK
-    return REWRITTEN
+    return {row["id"] for row in rows}, row_damages(folder, rows, whole, checks), not whole
 
 
 def _saved_damages(check: TrialCheck) -> list[Damage]:
@@ -186,12 +193,18 @@ def _saved_damages(check: TrialCheck) -> list[Damage]:
     return state_damages(check.folder)
 
 
-def _trial_repair(check: TrialCheck, of_sweep: bool) -> str:
-    if not of_sweep:
+def _draws(folder: Folder) -> bool:
+    """Whether a search draws the sweep's trials, which are in its table only once a run has ended."""
+    with suppress(OSError, ValueError, RecursionError, AttributeError, yaml.YAMLError):
+        return "search" in yaml.safe_load(read_plain(folder.sweep)).get("tune", {})
+    return False
+
+
+def _trial_repair(check: TrialCheck, in_table: bool, drawn: bool) -> str:
+    if not in_table and not drawn:
         return FORMER
-    if all(one.path == check.folder.config for one in check.damages):
+    if in_table and all(one.path == check.folder.config for one in check.damages):
         return "the same `fedpriv run` writes it again, or runs the trial again"
-    with suppress(OSError, ValueError, AttributeError, yaml.YAMLError):
-        if yaml.safe_load(check.folder.config.read_text("utf-8")).get("privacy", {}).get("noise") == "secret":
-            return SECRET
-    return AGAIN
+    if drew_secret_noise(check.folder, check.record):
+        return SECRET
+    return AGAIN if in_table else IF_DRAWN

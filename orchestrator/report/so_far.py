@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.results.folder import Folder
 from orchestrator.results.record import read_record
+from orchestrator.results.sweep_files import SETTLED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ def so_far(folder: Path, trials: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    open_ = [str(trial) for trial in trials.loc[trials["status"] == UNFINISHED, "id"]]
+    open_ = [str(trial) for trial in trials.loc[~trials["status"].isin(SETTLED), "id"]]
     records = {trial: record for trial in open_ if (record := read_record(Folder(folder).trial(trial)))}
     if not records:
         return trials

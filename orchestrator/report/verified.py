@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.results.folder import Folder
-from orchestrator.results.integrity import Damage, DamageError
+from orchestrator.results.integrity import Damage, DamageError, found_each_time
 from orchestrator.results.sweep_files import SETTLED, read_trials_table, row_damages, sweep_damages
 from orchestrator.results.trial_files import check_trials, unreadable
 
 REPAIRED = "; the same `fedpriv run` repairs it"
 NAMED = 10  # files that have a sentence each
-TRIES = 3  # a run may write while we read
 
 
 def used_damages(folder: Path) -> list[Damage]:
@@ -21,12 +20,7 @@ def used_damages(folder: Path) -> list[Damage]:
     Args:
         folder: the results folder of the sweep, with a ``trials.parquet``.
     """
-    found = _found(Folder(folder))
-    for _ in range(TRIES - 1):
-        if not found:
-            break
-        found = [one for one in _found(Folder(folder)) if one in found]
-    return found
+    return found_each_time(lambda: _found(Folder(folder)))
 
 
 def damage_sentences(found: Sequence[Damage]) -> list[str]:
@@ -48,4 +42,4 @@ def _found(folder: Folder) -> list[Damage]:
     for row, one in zip(rows, checks, strict=True):
         if one.record is None and not one.damages and row["status"] in SETTLED:
             found += unreadable(one.folder, models=False)
-    return found + row_damages(folder, rows, sealed, checks)
+    return found + row_damages(folder, rows, sealed, checks, needed=sealed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 
 from orchestrator.results.folder import Folder, write_atomically
 from orchestrator.results.integrity import ASIDE, Damage, DamageError, read_sealed, sealed, set_aside
-from orchestrator.results.stamped import read_regular, read_stamped, require_regular, stamped
+from orchestrator.results.stamped import is_stamped, read_regular, read_stamped, require_regular, stamped
 
 ZIP_END = 22  # bytes at the end of a zip file, of which nothing follows
 KEY = "of"  # in a JSON file: its name, so that a copy under another name is none
@@ -76,8 +75,10 @@ def _damage(path: Path) -> Damage | None:
             held = read_sealed(path)
             if KEY in held and held[KEY] != path.name:
                 return Damage(path, f"is a copy of another file: {held[KEY]}")
-        elif path.suffix in (".npy", ".npz") and not _of_before(path):
-            read_stamped(path, path.name)
+        elif path.suffix in (".npy", ".npz"):
+            whole = read_regular(path)
+            if is_stamped(whole) or not _of_before(whole):
+                read_stamped(path, path.name)
     except FileNotFoundError:  # a run has just removed it
         return None
     except DamageError as error:
@@ -85,11 +86,10 @@ def _damage(path: Path) -> Damage | None:
     return None
 
 
-def _of_before(path: Path) -> bool:
-    """Whether this is a whole file of arrays without a stamp, as earlier versions wrote them."""
-    whole = read_regular(path)
+def _of_before(whole: bytes) -> bool:
+    """Whether these are the bytes of a whole file of arrays without a stamp, as earlier versions wrote them."""
     source = io.BytesIO(whole)
-    with suppress(ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile):
+    with suppress(Exception):  # NumPy and zipfile raise a dozen kinds of errors about damaged files
         held = np.load(source, allow_pickle=False)
         if isinstance(held, np.ndarray):
             return source.tell() == len(whole)

@@ -9,16 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.results.writing import open_plain, read_plain
 
 SEAL = "checksum"  # the key of a sealed mapping that holds the checksum of the others
 DIGEST_BYTES = 16
 ASIDE = ".damaged"  # is added to the name of a file that was set aside
+
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,21 @@ def set_aside(path: Path) -> Path:
         number += 1
     os.rename(path, aside)
     return aside
+
+
+def found_each_time(find: Callable[[], Iterable[Found]], tries: int = 3) -> list[Found]:
+    """Return what is found each time, without looking again if nothing is: a run may write while we read.
+
+    Args:
+        find: looks once.
+        tries: how often it is called at most.
+    """
+    found = list(find())
+    for _ in range(tries - 1):
+        if not found:
+            break
+        found = [one for one in find() if one in found]
+    return found
 
 
 def _content_checksum(plain: Mapping[str, Any]) -> str:

@@ -15,10 +15,12 @@ from orchestrator.results.folder import TrialFolder, write_atomically
 from orchestrator.results.integrity import Damage, DamageError, file_checksum, read_mapping, read_sealed, sealed
 from orchestrator.results.record_values import wrong_value
 from orchestrator.results.stamped import require_regular
+from orchestrator.results.writing import read_plain
 
 BEGUN = "origin.json"  # beside a trial's state: the code and data that it began with
 STATE = "state.safetensors"
 TABLES = ("rounds", "clients", "attacks", "scores", "roc")
+SECRET_NOISE = "not repeatable: the noise was secret, so another run of this trial gives other numbers"  # a note
 CHECKSUMS = "checksums"  # the key of a record with the checksums of the trial's other files
 
 
@@ -148,6 +150,21 @@ def _begun(folder: TrialFolder) -> dict[str, Any]:
 
 def _is_texts(values: Any) -> bool:
     return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+
+
+def drew_secret_noise(folder: TrialFolder, record: Mapping[str, Any] | None) -> bool | None:
+    """Whether a trial drew secret noise, as its record or its configuration says; None if neither can be believed.
+
+    Args:
+        folder: the trial's folder.
+        record: the trial's record; None if it is damaged or missing.
+    """
+    if record is not None and CHECKSUMS in record:
+        return SECRET_NOISE in (record.get("notes") or ())
+    try:
+        return bool(yaml.safe_load(read_plain(folder.config))["privacy"].get("noise") == "secret")
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, yaml.YAMLError):
+        return None
 
 
 def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:

@@ -98,7 +98,7 @@ Check = tuple[Callable[[Any], bool], str]
 _ENTRIES: Mapping[str, Check] = {
     "status": (lambda value: isinstance(value, str) and value in STATUSES, f"one of {', '.join(STATUSES)}"),
     "metrics": (lambda value: isinstance(value, Mapping), "a mapping"),
-    "seconds": (lambda value: value is None or (_is_number(value) and value >= 0), "a number of seconds"),
+    "seconds": (lambda value: value is None or _is_number(value), "a number of seconds"),
     "reason": (lambda value: value is None or isinstance(value, str), "a text"),
     "origin": (lambda value: value is None or isinstance(value, Mapping), "a mapping"),
     "files": (lambda value: value is None or _texts(value), "a mapping of texts"),

@@ -14,10 +14,12 @@ import yaml
 from orchestrator.results.declared import declared_damages
 from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.results.integrity import Damage, DamageError, file_checksum
-from orchestrator.results.mark import SWEEP_FILES, holds_mark, mark_damages, read_mark
+from orchestrator.results.mark import SWEEP_FILES, copy_of, holds_mark, mark_damages, read_mark
 from orchestrator.results.tables import ROWS, rows_checksum
 from orchestrator.results.trial_files import TrialCheck
+from orchestrator.results.writing import read_plain
 
+NO_MARK = "restore it from a copy, or move the folder away: no run can tell whose results these are"
 SETTLED = ("finished", "diverged")  # a row with one of these was written after the trial's record
 NO_TABLE = "is not what was saved: it is no Parquet table"
 
@@ -38,7 +40,7 @@ def _sweep_file_damages(folder: Folder) -> list[Damage]:
     try:
         if kept is not None and file_checksum(path) not in kept:
             return [Damage(path, "is not what was saved: its checksum differs" if path.stat().st_size else "is empty")]
-        if kept is None and not isinstance(yaml.safe_load(path.read_text("utf-8")), Mapping):
+        if kept is None and not isinstance(yaml.safe_load(read_plain(path)), Mapping):
             return [Damage(path, "is not what was saved: it is no mapping")]
     except FileNotFoundError:
         return [Damage(path, "is missing")]
@@ -47,6 +49,17 @@ def _sweep_file_damages(folder: Folder) -> list[Damage]:
     except (ValueError, RecursionError, yaml.YAMLError):
         return [Damage(path, "is not what was saved: it is no YAML")]
     return []
+
+
+def can_be_rewritten(folder: Folder, damage: Damage) -> bool:
+    """Whether a run writes a damaged file of the sweep again; not the mark, if that is damaged in both of its files."""
+    if damage.path not in (folder.record, copy_of(folder.record)):
+        return True
+    try:
+        read_mark(folder.record)
+    except (FileNotFoundError, DamageError):
+        return False
+    return True
 
 
 def read_trials_table(path: Path) -> tuple[list[dict[str, Any]], bool]:
@@ -60,7 +73,7 @@ def read_trials_table(path: Path) -> tuple[list[dict[str, Any]], bool]:
         DamageError: it is no Parquet table, its rows are not what was written, or it is no table of trials.
     """
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
         table = pq.read_table(pa.BufferReader(content))
         rows: list[dict[str, Any]] = table.to_pylist()
     except FileNotFoundError:
@@ -80,7 +93,7 @@ def read_trials_table(path: Path) -> tuple[list[dict[str, Any]], bool]:
 
 
 def row_damages(
-    folder: Folder, rows: Sequence[Mapping[str, Any]], sealed: bool, checks: Sequence[TrialCheck]
+    folder: Folder, rows: Sequence[Mapping[str, Any]], sealed: bool, checks: Sequence[TrialCheck], needed: bool = True
 ) -> list[Damage]:
     """Compare the rows of ``trials.parquet`` with the records of the trials.
 
@@ -89,8 +102,9 @@ def row_damages(
     Args:
         folder: the sweep's folder.
         rows: the rows.
-        sealed: whether the rows have a checksum; those of an earlier version may be there without a record.
+        sealed: whether the rows have a checksum; then a record without one that differs is what is damaged.
         checks: what was found of each trial with a record.
+        needed: whether a trial that has ended must have its record.
     """
     by_id, found = {one.folder.id: one for one in checks}, []
     for row in rows:
@@ -99,7 +113,7 @@ def row_damages(
         if row["status"] not in SETTLED or check.record_is_damaged:
             continue
         if check.record is None:
-            found += [Damage(trial.result, "is missing")] if sealed else []
+            found += [Damage(trial.result, "is missing")] if needed else []
         elif problem := _differs(row, check.record):
             found.append(_other_than_its_record(folder, trial, problem, sealed and not check.compared))
     return found

@@ -49,8 +49,15 @@ class Earlier:
 
     def again(self) -> list[str]:
         """The ids of the trials whose results are given up, so that they run again or begin anew."""
-        given_up = (*(self.changed if self.repeat else ()), *self.begun)
-        return [*dict.fromkeys([*(one.trial for one in given_up), *self.repairs.again])]
+        return [*dict.fromkeys([*self._given_up(), *self.repairs.again])]
+
+    def _given_up(self) -> list[str]:
+        """The ids of the trials that run again with other code or data."""
+        return [one.trial for one in (*(self.changed if self.repeat else ()), *self.begun)]
+
+    def mend(self) -> list[str]:
+        """Do what is done about damaged results, and say so; what `set_back` deletes is only named. Raises WriteError."""
+        return self.repairs.mend(self._given_up())
 
     def sentences(self, total: int, option: str = REPEAT) -> list[str]:
         """Say what the earlier results are, before anything runs.
@@ -59,9 +66,11 @@ class Earlier:
             total: the number of the sweep's trials.
             option: what the user gives to run changed trials again.
         """
-        found = changed_sentences(self.changed, self.complete)
+        damaged = () if self.repeat else self.repairs.again  # they run again in any case
+        changed = [one for one in self.changed if one.trial not in damaged]
+        found = changed_sentences(changed, self.complete)
         if found:
-            count = len(self.changed)
+            count = len(changed)
             kept = f"their results stand; {option} runs {'it' if count == 1 else 'them'} again"
             found.append(f"{count} of {total} trials {'runs' if count == 1 else 'run'} again" if self.repeat else kept)
         return [*found, *filter(None, (begun_sentence(self.begun), self.aside))]
@@ -82,7 +91,7 @@ class Earlier:
         Raises:
             WriteError: something could not be deleted.
         """
-        again = [one.trial for one in (*(self.changed if self.repeat else ()), *self.begun)]
+        again = self._given_up()
         for trial in again:
             remove(folder.trial(trial).result)  # first: what has a record is taken as a whole
             remove_folder(folder.trial(trial).path)
@@ -130,9 +139,7 @@ def _changed(
 ) -> tuple[Changed, ...]:
     """Those trials whose code or data differ from what is recorded of them, by id."""
     recorded = [(trial, record) for trial in trials if (record := records[trial.id])]
-    found = [
-        (trial.id, fingerprint(trial.run, hashes.of(trial.run)).differences(record)) for trial, record in recorded
-    ]
+    found = [(trial.id, fingerprint(trial.run, hashes.of(trial.run)).differences(record)) for trial, record in recorded]
     return tuple(Changed(trial, tuple(names)) for trial, names in found if names)
 
 
@@ -148,7 +155,7 @@ def _aside(folder: Folder, trials: Sequence[TrialSpec]) -> str:
     for one in others[:NAMED]:
         try:
             titles.append(_title(flatten(yaml.safe_load(one.config.read_text())), runs, swept) or one.id)
-        except (OSError, yaml.YAMLError, AttributeError):
+        except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError, AttributeError):
             titles.append(one.id)
     more = ", ..." if len(others) > NAMED else ""
     count = "1 earlier trial is" if len(others) == 1 else f"{len(others)} earlier trials are"

@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.folder import Folder, TrialFolder, WriteError, write_atomically
 from orchestrator.results.integrity import Damage, DamageError, checksum, set_aside
-from orchestrator.results.record import CHECKSUMS, STATE, config_bytes, has_ended
-from orchestrator.results.sweep_files import read_trials_table, row_damages, sweep_damages
+from orchestrator.results.record import CHECKSUMS, STATE, config_bytes, drew_secret_noise, has_ended, result_files
+from orchestrator.results.sweep_files import NO_MARK, can_be_rewritten, read_trials_table, row_damages, sweep_damages
 from orchestrator.results.trial_files import TrialCheck, check_trials
+from orchestrator.results.writing import remove
 from orchestrator.scheduling.trials import TrialSpec
 
 NAMED = 10  # files that have a sentence each
@@ -53,38 +51,41 @@ class Repair:
     @property
     def ending(self) -> str:
         """What happens then, as the end of a sentence."""
-        if self.config is not None:
-            return "and written again"
-        return "and the trial runs again" + ("" if self.drawn else " if the search draws it")
+        if not self.drawn:
+            return "and runs again if the search draws it"
+        return "and written again" if self.config is not None else "and the trial runs again"
 
     def planned(self) -> list[str]:
         """Say of each damaged file what a run would do."""
-        return [f"{one}: a run would set it aside, {self.ending}" for one in self.damages]
+        what = "it" if self.drawn else "its trial"
+        return [f"{one}: a run would set {what} aside, {self.ending}" for one in self.damages]
 
     def mend(self) -> list[str]:
         """Set the damaged files aside, so that the trial runs again, or write its configuration again; say so.
 
+        Of a trial that may not be of the sweep any more, the whole folder is set aside: it may never run again.
+
         Raises:
-            WriteError: a file cannot be renamed or written.
+            WriteError: a file cannot be renamed, written or removed.
         """
-        said = [f"{one}: {self._set_aside(one.path)}{self.ending}" for one in self.damages]
+        if not self.drawn:
+            aside = _set_aside(self.folder.path)
+            return [f"{one}: its trial is {aside}{self.ending}" for one in self.damages]
+        if self.config is None and all(one.path != self.folder.result for one in self.damages):
+            remove(self.folder.result)  # first: what has a record is taken as a whole
+        said = [f"{one}: {_set_aside(one.path)}{self.ending}".replace(": and ", ": ") for one in self.damages]
         if self.config is not None:
             write_atomically(self.folder.config, self.config)
-            return [sentence.replace(": and ", ": ") for sentence in said]
-        self.folder.result.unlink(missing_ok=True)
+            return said
+        for path in result_files(self.folder):  # else a record that comes to less would vouch for them
+            remove(path)
         if self.ended:  # if it was stopped, it begins anew, because schedulers compare trials from their first round
             shutil.rmtree(self.folder.state, ignore_errors=True)
-        return [sentence.replace(": and ", ": ") for sentence in said]
+        return said
 
-    @staticmethod
-    def _set_aside(path: Path) -> str:
-        try:
-            return f"set aside as {set_aside(path).name}, "
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            said = (error.strerror or str(error)).lower()
-            raise WriteError(error.errno, f"{path} is damaged and cannot be set aside: {said}") from error
+    def given_up(self) -> list[str]:
+        """Say of each damaged file that it goes with all others of its trial, which runs again for another reason, too."""
+        return [f"{one}: the trial runs again as a whole" for one in self.damages]
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,13 @@ class Repairs:
         trials: what is done about trials.
         beside: damaged files that a run writes again in any case, because they follow from others.
         aside: damaged files of trials that are no longer of the sweep.
+        lost: damaged files of the sweep that no run can write again.
     """
 
     trials: tuple[Repair, ...] = ()
     beside: tuple[Damage, ...] = ()
     aside: tuple[Damage, ...] = ()
+    lost: tuple[Damage, ...] = ()
 
     @property
     def again(self) -> list[str]:
@@ -109,12 +112,21 @@ class Repairs:
     def planned(self) -> list[str]:
         """Say what a run would do."""
         said = [sentence for one in self.trials for sentence in one.planned()]
+        said += [f"{one}; {NO_MARK}" for one in self.lost]
         said += [f"{one}: a run would write it again" for one in self.beside]
         return _shortened(said + self._left())
 
-    def mend(self) -> list[str]:
-        """Do it, in a folder that is claimed, and say so. Raises WriteError."""
-        said = [sentence for one in self.trials for sentence in one.mend()]
+    def mend(self, given_up: Collection[str] = ()) -> list[str]:
+        """Do it, in a folder that is claimed, and say so.
+
+        Args:
+            given_up: the ids of trials of which nothing is kept, whatever is damaged.
+
+        Raises:
+            WriteError: a file cannot be renamed, written or removed.
+        """
+        done = [one.given_up() if one.folder.id in given_up else one.mend() for one in self.trials]
+        said = [sentence for sentences in done for sentence in sentences]
         return _shortened(said + [f"{one}: written again" for one in self.beside] + self._left())
 
     def _left(self) -> list[str]:
@@ -144,13 +156,16 @@ def find_repairs(
     of_sweep = [one for one in damaged if drawing or one.folder.id in specs]
     needed = [one for one in of_sweep if one.record is None or has_ended(one.record, tune)]  # failed ones run anyway
     repairs = [_repair(one, specs.get(one.folder.id)) for one in needed]
-    if lost := [one for one in repairs if one.config is None and _is_lost(one, specs.get(one.folder.id))]:
+    found = zip(repairs, needed, strict=True)
+    if lost := [one for one, check in found if _is_lost(one, check, specs.get(one.folder.id))]:
         raise ConfigError(
             ConfigProblem(f"{one.damages[0]}, {SECRET.format(one.folder.path)}", file="--results") for one in lost
         )
     aside = [damage for one in damaged if one not in of_sweep for damage in one.damages]
-    beside = sweep_damages(folder) + [one for one in table if one.path == folder.table]
-    return Repairs(tuple(repairs), tuple(beside), tuple(aside))
+    own = sweep_damages(folder)
+    beside = [one for one in own if can_be_rewritten(folder, one)] + [one for one in table if one.path == folder.table]
+    gone = [one for one in own if not can_be_rewritten(folder, one)]
+    return Repairs(tuple(repairs), tuple(beside), tuple(aside), tuple(gone))
 
 
 def _repair(check: TrialCheck, spec: TrialSpec | None) -> Repair:
@@ -168,27 +183,35 @@ def plain_run(spec: TrialSpec) -> dict[str, Any]:
     return held
 
 
-def _is_lost(repair: Repair, spec: TrialSpec | None) -> bool:
+def _is_lost(repair: Repair, check: TrialCheck, spec: TrialSpec | None) -> bool:
     """Whether a trial's noise was secret and is not in a saved state either, from which the trial would be resumed."""
-    if not repair.ended and (repair.folder.state / STATE).exists():
+    if repair.config is not None:
         return False
-    if spec is not None:
-        return not spec.run.repeatable
-    with suppress(OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):
-        held = yaml.safe_load(repair.folder.config.read_text("utf-8"))
-        return bool(held.get("privacy", {}).get("noise") == "secret")
-    return False
+    if spec is None:
+        return drew_secret_noise(repair.folder, check.record) is not False
+    resumed = not repair.ended and (repair.folder.state / STATE).exists()
+    return not resumed and not spec.run.repeatable
+
+
+def _set_aside(path: Path) -> str:
+    try:
+        return f"set aside as {set_aside(path).name}, "
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        raise WriteError(error.errno, f"{path} is damaged and cannot be set aside: {said}") from error
 
 
 def _table_damages(folder: Folder, checks: Sequence[TrialCheck]) -> list[Damage]:
     """What is wrong with ``trials.parquet``, and the records that are missing although it has their trials' results."""
     try:
-        rows, _ = read_trials_table(folder.table)
+        rows, sealed = read_trials_table(folder.table)
     except FileNotFoundError:
         return []
     except DamageError as error:
         return [error.damage]
-    return row_damages(folder, rows, True, checks)
+    return row_damages(folder, rows, sealed, checks)
 
 
 def _shortened(said: Collection[str]) -> list[str]:

@@ -16,13 +16,11 @@ from orchestrator.results.folder import TrialFolder, write_atomically
 from orchestrator.results.integrity import DamageError
 from orchestrator.results.parts import EVERY_ROUND, Parts
 from orchestrator.results.provenance import origin
-from orchestrator.results.record import STATE, TABLES, TrialIdentity, config_bytes, save_record
+from orchestrator.results.record import SECRET_NOISE, STATE, TABLES, TrialIdentity, config_bytes, save_record
 from orchestrator.trial import metric_rows
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.saved import table_parts
 from orchestrator.trial.state import RunState, load_state
-
-SECRET = "not repeatable: the noise was secret, so another run of this trial gives other numbers"
 
 
 def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: float) -> dict[str, Any]:
@@ -64,7 +62,7 @@ def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
         f"resumed after round {round_}: the noise until then is in the saved models, the noise since then is fresh"
         for round_ in dict.fromkeys(resumed)
     ]
-    return [SECRET, *again]
+    return [SECRET_NOISE, *again]
 
 
 def give_up(

@@ -67,7 +67,10 @@ def examine(folder: TrialFolder, thorough: bool = True) -> Saved:
         saved.damages.append(damage)
     path = folder.state / STATE
     if not os.path.lexists(path):
-        saved.sent = _has_rounds(folder.state)
+        try:
+            saved.sent = _has_rounds(folder.state)
+        except DamageError as error:
+            saved.damages.append(error.damage)
         if saved.sent:
             saved.damages.append(Damage(path, "is missing"))
         return saved
@@ -174,5 +177,8 @@ def _misplaced(state: Path) -> list[Damage]:
 
 def _has_rounds(state: Path) -> bool:
     """Whether a round was done after which the state was saved: the first may have been killed before that."""
-    starts = [one for one in state.iterdir() if one.name.startswith("start-")]
-    return len(starts) > 1 or any(round for one in starts for round in Parts(one).rounds(EVERY_ROUND))
+    try:
+        starts = [one for one in state.iterdir() if one.name.startswith("start-")]
+        return len(starts) > 1 or any(round for one in starts for round in Parts(one).rounds(EVERY_ROUND))
+    except FileNotFoundError:  # the trial has just ended
+        return False

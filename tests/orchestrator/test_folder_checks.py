@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import yaml
 import fedpriv
 from orchestrator.cli import main
 from orchestrator.folder_checks import check_sweep, results_folder
-from orchestrator.results.folder import Folder
+from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.results.integrity import Damage
 from orchestrator.results.mark import copy_of
+from orchestrator.results.trial_files import TrialCheck, check_trials
 from tests.support.saved_sweep import contents, made_older
 
 
@@ -55,6 +57,7 @@ def test_every_damage_has_a_sentence(saved_folder: Folder, capsys: pytest.Captur
     )
     held["privacy"] = {"name": "global_dp", "noise": "secret"}
     one.config.write_text(yaml.safe_dump(held))
+    made_older(saved_folder)  # a record of this version says so itself
     (repair,) = {repair for damage, repair in check_sweep(saved_folder).damages if damage.path == one.model}
     assert repair.startswith("its noise was secret: restore the file from a copy")
 
@@ -154,3 +157,34 @@ def test_a_report_and_loaded_results_refuse_what_is_damaged(
     trial.result.unlink()
     with pytest.raises(fedpriv.ConfigError, match=f"{trial.result} is missing; the same"):
         fedpriv.load(saved_folder.path)
+
+
+def test_a_trial_that_a_search_may_draw_is_not_called_a_former_one(saved_folder: Folder) -> None:
+    other = saved_folder.trials()[1]
+    other.model.unlink()
+    former = other.path.rename(other.path.with_name("0123456789"))
+    saved_folder.sweep.write_text("name: saved\ntune: {metric: accuracy, search: optuna}\n")
+    (repair,) = {repair for damage, repair in check_sweep(saved_folder).damages if damage.path.parent == former}
+    assert repair == "the same `fedpriv run` runs the trial again if its search draws it"
+
+
+def test_what_a_run_has_just_replaced_is_no_damage(saved_folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial, came = saved_folder.trials()[0], 0
+    aside = trial.result.rename(trial.result.with_name("later"))
+
+    def ends_meanwhile(folders: list[TrialFolder]) -> list[TrialCheck]:
+        nonlocal came
+        found, came = check_trials(folders), came + 1
+        if came == 1:
+            aside.rename(trial.result)
+        return found
+
+    monkeypatch.setattr("orchestrator.folder_checks.check_trials", ends_meanwhile)
+    assert check_sweep(saved_folder).damages == () and came == 2
+
+
+def test_a_pipe_in_place_of_the_table_is_not_waited_for(saved_folder: Folder) -> None:
+    saved_folder.table.unlink()
+    os.mkfifo(saved_folder.table)
+    ((damage, _),) = check_sweep(saved_folder).damages
+    assert damage.path == saved_folder.table

@@ -15,7 +15,7 @@ from orchestrator.report.data import Results, results, rows
 from orchestrator.report.tables.guarantees import _too_many, audit_lines, guarantee_lines, trial_notes
 from orchestrator.report.tables.summary import summary_markdown
 from orchestrator.report.tables.terminal import summary_table
-from orchestrator.trial.outcome import SECRET
+from orchestrator.results.record import SECRET_NOISE
 
 UNPROTECTED = "none: updates are neither clipped nor noised"
 UNKNOWN = "none: the noise depends on the distance between updates, which is not protected"
@@ -69,10 +69,14 @@ def test_settings_with_the_same_guarantee_share_a_line():
 
 def test_trials_with_secret_noise_are_counted_in_the_summary_and_on_the_terminal():
     again = "resumed after round 2: the noise until then is in the saved models, the noise since then is fresh"
-    trials = [trial("global_dp", 0, notes=SECRET), trial("global_dp", 1, notes=f"{SECRET}; {again}"), trial("none")]
-    assert trial_notes(trials) == [f"2 of 3 trials: {SECRET}", f"1 of 3 trials: {again}"]
-    assert f"- 2 of 3 trials: {SECRET}." in summary_markdown(read(trials))
-    assert f"note: 2 of 3 trials: {SECRET}" in printed(trials)
+    trials = [
+        trial("global_dp", 0, notes=SECRET_NOISE),
+        trial("global_dp", 1, notes=f"{SECRET_NOISE}; {again}"),
+        trial("none"),
+    ]
+    assert trial_notes(trials) == [f"2 of 3 trials: {SECRET_NOISE}", f"1 of 3 trials: {again}"]
+    assert f"- 2 of 3 trials: {SECRET_NOISE}." in summary_markdown(read(trials))
+    assert f"note: 2 of 3 trials: {SECRET_NOISE}" in printed(trials)
     assert "Notes on trials" not in summary_markdown(read([trial("none")]))
 
 

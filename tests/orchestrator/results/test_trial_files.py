@@ -140,12 +140,14 @@ def test_a_table_of_trials_says_what_the_records_say(saved_folder: Folder) -> No
     gone = [one for one in checks if one.folder.id != rows[0]["id"]]
     (found,) = row_damages(folder, rows, True, gone)
     assert str(found) == f"{folder.trial(rows[0]['id']).result} is missing"
-    assert row_damages(folder, rows, False, gone) == []
+    assert row_damages(folder, rows, False, gone, needed=False) == []
     made_older(folder)  # then only the table has a checksum
     (found,) = row_damages(folder, better, True, check_trials(folder.trials()))
     assert str(found) == (
         f"{folder.trial(rows[0]['id']).result} is not what was saved: the value 'accuracy' is not that of trials.parquet"
     )
+    (found,) = row_damages(folder, better, False, check_trials(folder.trials()))  # neither has: nothing is lost then
+    assert found.path == folder.table
 
 
 def test_another_row_in_the_table_of_trials_is_noticed(saved_folder: Folder) -> None:

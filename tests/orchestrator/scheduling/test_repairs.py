@@ -21,6 +21,7 @@ from orchestrator.results.mark import copy_of
 from orchestrator.results.record import read_record
 from orchestrator.results.tables import write_trials
 from orchestrator.results.trial_files import check_trials
+from orchestrator.scheduling import repairs
 from orchestrator.scheduling.repairs import Repairs, find_repairs
 from orchestrator.scheduling.trials import trial_specs
 from tests.support.saved_sweep import SWEEP, contents, made_older, run_missing, sweep_in
@@ -152,9 +153,15 @@ def test_what_is_no_longer_of_the_sweep_is_only_named(saved_folder: Folder, tmp_
     assert contents(saved_folder) == before
     drawing = find_repairs(saved_folder, [spec], drawing=True)  # a search may still draw it, and would believe it
     assert drawing.again == [other.id]
-    assert drawing.mend() == [
-        f"{other.model} is empty: set aside as model.safetensors.damaged, and the trial runs again if the search draws it"
+    assert drawing.planned() == [
+        f"{other.model} is empty: a run would set its trial aside, and runs again if the search draws it"
     ]
+    whole = {path.name: path.read_bytes() for path in other.path.iterdir()}
+    aside = other.path.with_name(f"{other.id}.damaged")
+    assert drawing.mend() == [
+        f"{other.model} is empty: its trial is set aside as {aside.name}, and runs again if the search draws it"
+    ]
+    assert {path.name: path.read_bytes() for path in aside.iterdir()} == whole
 
 
 def test_many_damaged_files_are_counted(saved_folder: Folder, sweep: Sweep) -> None:
@@ -204,25 +211,38 @@ def test_a_run_mends_before_it_trains(saved_folder: Folder, sweep: Sweep, tmp_pa
     assert work_on(saved_folder, sweep).missing() == []
 
 
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("moment", range(5))
 def test_a_kill_while_it_mends_is_no_further_damage(
-    saved_folder: Folder, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    saved_folder: Folder, sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: int, older: bool
 ) -> None:
-    trial = saved_folder.trials()[0]
+    trial, left = saved_folder.trials()[0], moment
+    whole = contents(saved_folder)
+    if older:
+        made_older(saved_folder)
     trial.table("clients").write_bytes(b"")
 
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    def until_killed(step: Any) -> Any:
+        def may_be_killed(path: Path) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+            return step(path)
 
-    for name in ("orchestrator.scheduling.repairs.set_aside", "pathlib.Path.unlink", "shutil.rmtree"):
-        work = work_on(saved_folder, sweep)
-        with monkeypatch.context() as patched:
-            patched.setattr(name, killed)
-            with pytest.raises(KeyboardInterrupt):
-                execution._mend(work, SimpleNamespace(say=print))
-        assert {one.path for one in used_damages(saved_folder.path)} <= {trial.table("clients")}
-        if trial.result.exists():
-            assert work_on(saved_folder, sweep).earlier.repairs.again == [trial.id]
-    assert work_on(saved_folder, sweep).earlier.repairs == Repairs() and read_record(trial) is None
+        return may_be_killed
+
+    work = work_on(saved_folder, sweep)
+    with monkeypatch.context() as patched:
+        for name in ("remove", "set_aside"):
+            patched.setattr(repairs, name, until_killed(getattr(repairs, name)))
+        with pytest.raises(KeyboardInterrupt):
+            execution._mend(work, SimpleNamespace(say=print))
+    assert {one.path for one in used_damages(saved_folder.path)} <= {trial.table("clients")}
+    work_on(saved_folder, sweep).earlier.repairs.mend()
+    assert run_missing(sweep, saved_folder, tmp_path / "work") == [trial.id]
+    assert trial.table("clients").read_bytes() == whole[f"trials/{trial.id}/clients.parquet"]
+    assert used_damages(saved_folder.path) == []
 
 
 def test_trials_that_run_again_with_other_code_are_gone_as_a_whole(

@@ -168,3 +168,22 @@ def test_a_folder_where_the_cache_belongs_is_named(tmp_path):
     (tmp_path / "shadows").write_text("")
     (damage,) = cache_damages(Folder(tmp_path))
     assert damage.path == tmp_path / "shadows"
+
+
+@pytest.mark.parametrize("name", ["0a.npz", "halves-0.npy"])
+def test_whatever_bit_is_changed_it_is_a_sentence(tmp_path: Path, name: str) -> None:
+    folder = Folder(tmp_path)
+    path, content = folder.shadows / name, io.BytesIO()
+    arrays = np.arange(12.0).reshape(3, 4)
+    np.savez(content, model=arrays) if path.suffix == ".npz" else np.save(content, arrays)
+    for whole in (content.getvalue(), None):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(whole) if whole else write_arrays(path, content.getvalue())
+        assert cache_damages(folder) == []
+        before = path.read_bytes()
+        for bit in range(0, 8 * len(before), 13):
+            changed = bytearray(before)
+            changed[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(changed)
+            found = cache_damages(folder)
+            assert found or whole  # without a checksum, not every change is noticed
