@@ -28,11 +28,12 @@ from orchestrator.config.run import check
 from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.conformance.example_runs import SMALL, attack
+from orchestrator.trial.federation import partition_data
 from tests.support.drawn_data import OWN, write_data
 
 Choice = tuple[Slot, str]
 
-TRIES = 3000  # draws until one is accepted
+TRIES = 20_000  # draws until one is accepted
 MOST = 3e11  # multiplications of a sweep: some ten seconds
 AFRESH = 40  # refusals after which everything is drawn again
 PRIVATE = {
@@ -169,7 +170,16 @@ class _Draw:
                 ("sweep",),
             ]
             return [ConfigProblem("takes too long", self.rng.choice(larger))]
-        return data_problems(sweep, download=False)
+        return data_problems(sweep, download=False) or self._unlucky(sweep)
+
+    def _unlucky(self, sweep: Sweep) -> list[ConfigProblem]:
+        """Why a trial would fail, if the clients that its seed draws leave too little for something."""
+        try:
+            for run in sweep.runs:
+                partition_data(run, self.root)
+        except DataError as error:
+            return [ConfigProblem(str(error), ("base", "data"))]
+        return []
 
     def _draw(self) -> None:
         """Draw a whole sweep file, in which the component whose turn it is has its place; it need not be valid."""

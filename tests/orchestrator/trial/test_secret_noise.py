@@ -13,7 +13,7 @@ from algorithms.core.noise import Normals
 from algorithms.training import dp_sgd
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve, trial_id
-from orchestrator.results.record import TrialIdentity
+from orchestrator.results.record import SECRET_NOISE, TrialIdentity
 from orchestrator.trial import outcome
 from orchestrator.trial.random_streams import run_stream, stream
 from orchestrator.trial.restarts import Trial
@@ -130,7 +130,7 @@ def test_a_trial_that_failed_or_was_stopped_says_so_too(tmp_path):
         outcome.stop(folder, identity, 0.0, by, (0, 0.5)),
         outcome.give_up(folder, trial, "failed", "for a reason", identity, 0.0),
     ):
-        assert record["notes"] == [outcome.SECRET]
+        assert record["notes"] == [SECRET_NOISE]
 
 
 def test_secret_sampling_chooses_other_clients_in_every_run(tmp_path):
