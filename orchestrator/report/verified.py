@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.results.folder import Folder
-from orchestrator.results.integrity import Damage, DamageError, found_each_time
+from orchestrator.results.integrity import Damage, DamageError, found_each_time, shortened
 from orchestrator.results.sweep_files import SETTLED, read_trials_table, row_damages, sweep_damages
 from orchestrator.results.trial_files import check_trials, unreadable
 
 REPAIRED = "; the same `fedpriv run` repairs it"
-NAMED = 10  # files that have a sentence each
 
 
 def used_damages(folder: Path) -> list[Damage]:
@@ -25,9 +24,7 @@ def used_damages(folder: Path) -> list[Damage]:
 
 def damage_sentences(found: Sequence[Damage]) -> list[str]:
     """Say what is damaged and what repairs it, a sentence for each file, and the number of the others."""
-    said = [f"{one}{REPAIRED}" for one in found]
-    more = len(said) - NAMED
-    return said if more <= 1 else [*said[:NAMED], f"{more} more files are damaged; `fedpriv check` names them all"]
+    return shortened([f"{one}{REPAIRED}" for one in found])
 
 
 def _found(folder: Folder) -> list[Damage]:

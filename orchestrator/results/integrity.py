@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,8 @@ ASIDE = ".damaged"  # is added to the name of a file that was set aside
 
 
 Found = TypeVar("Found")
+
+NAMED = 10  # damaged files that have a sentence each
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,16 @@ def set_aside(path: Path) -> Path:
         number += 1
     os.rename(path, aside)
     return aside
+
+
+def shortened(said: Sequence[str]) -> list[str]:
+    """The first sentences about damaged files, and the number of the others."""
+    more = len(said) - NAMED
+    return (
+        list(said)
+        if more <= 1
+        else [*said[:NAMED], f"... and {more} more damaged files; `fedpriv check` names them all"]
+    )
 
 
 def found_each_time(find: Callable[[], Iterable[Found]], tries: int = 3) -> list[Found]:

@@ -16,14 +16,13 @@ from typing import Any
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.folder import Folder, TrialFolder, WriteError, write_atomically
-from orchestrator.results.integrity import Damage, DamageError, checksum, set_aside
+from orchestrator.results.integrity import Damage, DamageError, checksum, set_aside, shortened
 from orchestrator.results.record import CHECKSUMS, STATE, config_bytes, drew_secret_noise, has_ended, result_files
 from orchestrator.results.sweep_files import NO_MARK, can_be_rewritten, read_trials_table, row_damages, sweep_damages
 from orchestrator.results.trial_files import TrialCheck, check_trials
 from orchestrator.results.writing import remove
 from orchestrator.scheduling.trials import TrialSpec
 
-NAMED = 10  # files that have a sentence each
 SECRET = (
     "and its trial drew secret noise, so it cannot be restored by running it again: restore the file from a copy, or delete "
     "the folder {} to draw new noise"
@@ -114,7 +113,7 @@ class Repairs:
         said = [sentence for one in self.trials for sentence in one.planned()]
         said += [f"{one}; {NO_MARK}" for one in self.lost]
         said += [f"{one}: a run would write it again" for one in self.beside]
-        return _shortened(said + self._left())
+        return shortened(said + self._left())
 
     def mend(self, given_up: Collection[str] = ()) -> list[str]:
         """Do it, in a folder that is claimed, and say so.
@@ -127,7 +126,7 @@ class Repairs:
         """
         done = [one.given_up() if one.folder.id in given_up else one.mend() for one in self.trials]
         said = [sentence for sentences in done for sentence in sentences]
-        return _shortened(said + [f"{one}: written again" for one in self.beside] + self._left())
+        return shortened(said + [f"{one}: written again" for one in self.beside] + self._left())
 
     def _left(self) -> list[str]:
         return [f"{one}: left as it is, for the trial is not of this sweep any more" for one in self.aside]
@@ -212,10 +211,3 @@ def _table_damages(folder: Folder, checks: Sequence[TrialCheck]) -> list[Damage]
     except DamageError as error:
         return [error.damage]
     return row_damages(folder, rows, sealed, checks)
-
-
-def _shortened(said: Collection[str]) -> list[str]:
-    """The first sentences, and the number of the others."""
-    kept = list(said)
-    more = len(kept) - NAMED
-    return kept if more <= 1 else [*kept[:NAMED], f"... and {more} more damaged files; `fedpriv check` names them all"]
