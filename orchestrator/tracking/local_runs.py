@@ -32,7 +32,7 @@ class LocalRun:
     """What the store has of one trial, or of the sweep itself.
 
     Attributes:
-        sent: what marks its runs as completely sent; also of runs that a user has deleted, which stay deleted.
+        sent: what marks its runs as completely sent; of deleted runs only if there are no others: they stay deleted.
         artifacts: the folders of the artifacts of its runs that are not deleted.
         rounds: how many rounds each of these has.
     """
@@ -60,7 +60,7 @@ def local_runs(results: Path, identity: str) -> dict[str, LocalRun] | None:
     store = results / LOCAL
     if not store.exists():
         return {}
-    found: dict[str, LocalRun] = {}
+    found, deleted = dict[str, LocalRun](), dict[str, set[str]]()
     try:
         with closing(sqlite3.connect(f"{store.as_uri()}?mode=rw", timeout=1, uri=True)) as connection:
             rows = connection.execute(ASK, (*ROUND_KEYS, TRIAL_TAG, SENT_TAG, SWEEP_TAG, identity)).fetchall()
@@ -68,11 +68,15 @@ def local_runs(results: Path, identity: str) -> dict[str, LocalRun] | None:
         return None
     for address, stage, trial, sent, rounds in rows:
         run = found.setdefault(str(trial or ""), LocalRun())
-        run.sent.update(filter(None, [sent]))
+        marks = run.sent if stage == "active" else deleted.setdefault(str(trial or ""), set())
+        marks.update(filter(None, [sent]))
         if stage == "active":
             run.rounds.append(rounds)
         if stage == "active" and str(address).startswith("file:"):
             run.artifacts.append(artifact_folder(address))
+    for name, marks in deleted.items():
+        if not found[name].rounds:
+            found[name].sent = marks
     return found
 
 

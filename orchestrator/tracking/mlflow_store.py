@@ -174,8 +174,13 @@ class Store:
         return self._held[trial]
 
     def renew(self, trial: str) -> None:
-        """Put the run of ``trial`` into MLflow's bin, where a user can restore it; `open` then creates a new one."""
-        self.client.delete_run(self._held.pop(trial).run_id)
+        """Put the run of ``trial`` into MLflow's bin, where a user can restore it; `open` then creates a new one.
+
+        It loses its mark first: a run that is deleted with its mark is one that a user did not want.
+        """
+        run = self._held.pop(trial).run_id
+        self.client.set_tag(run, SENT_TAG, "")
+        self.client.delete_run(run)
 
     def describe(self, held: Held, name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
         """Add missing parameters, update changed tags, and set the name."""
