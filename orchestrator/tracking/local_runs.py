@@ -41,6 +41,11 @@ class LocalRun:
     artifacts: list[Path] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
 
+    @property
+    def deleted(self) -> bool:
+        """Whether a user has deleted it after it was completely sent."""
+        return bool(self.sent) and not self.rounds
+
     def lacks(self, files: Iterable[tuple[str, Path | None]]) -> bool:
         """Whether an artifact is missing or cut short.
 
