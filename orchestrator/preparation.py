@@ -156,9 +156,9 @@ def store_checked(choices: Choices, results: Path) -> tuple[list[str], list[Conf
         )
         return [], [ConfigProblem(useless, file=NEW_STORE)] if choices.new_store else []
     trouble = store_trouble(results)
-    if trouble is None or (choices.new_store and not trouble.passing):
+    if trouble is None or (choices.new_store and trouble.replaceable):
         return [], []
-    if choices.new_store:
+    if choices.new_store and trouble.passing:
         return [], [ConfigProblem(f"{trouble}; end that program, for it may be in order", file=NEW_STORE)]
     if trouble.passing:
         return [f"{trouble}; the sweep runs all the same, and what MLflow misses is sent later"], []

@@ -211,7 +211,7 @@ class Tracker:
     def store_is_damaged(self) -> bool:
         """Whether the store beside the results has to be replaced before it takes anything."""
         trouble = self._store.trouble()
-        return trouble is not None and not trouble.passing
+        return trouble is not None and trouble.replaceable
 
     def link(self) -> str:
         """The address of the sweep's ready-made view: on its server, or on the one that ``fedpriv ui`` starts.

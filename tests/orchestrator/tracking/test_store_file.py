@@ -117,6 +117,32 @@ def test_without_the_right_to_write_it_is_named(results: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     trouble = store_trouble(results)
     assert trouble is not None and "cannot be written to" in str(trouble) and "permissions" in trouble.help
+    for choices in (Choices(results), Choices(results, new_store=True)):
+        (problem,) = store_checked(choices, results)[1]
+        assert str(problem).endswith("cannot be written to; change its permissions and those of its folder")
+    assert set_store_aside(results) == [], "it may be in order"
+    assert not Tracker(results, NAME).store_is_damaged
+
+
+def test_a_store_that_can_only_be_read_has_its_page(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "execvpe", lambda *_: None)
+    with closing(sqlite3.connect(results / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # as of a sweep that runs
+        ui.execute(_options(results))
+    assert "open http://127.0.0.1:5000/#/experiments" in capsys.readouterr().out
+
+
+def test_a_store_that_may_not_be_read_is_left_alone(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store_file, "open", refused, raising=False)
+    with pytest.raises(ConfigError, match="cannot be read: permission denied; change its permissions") as said:
+        ui.execute(_options(results))
+    assert "--new-store" not in str(said.value)
 
 
 @contextmanager
@@ -128,7 +154,7 @@ def locked(store: Path) -> Iterator[None]:
 
 
 def test_a_locked_store_stops_nobody_and_is_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_trouble, "__defaults__", (0.1, False))
+    monkeypatch.setattr(store_trouble, "__defaults__", (0.1, False, True))
     said = list[str]()
     rewritten(copied / NAME / "tracking.json", there="")
     with locked(copied / "mlflow.db"):
