@@ -160,7 +160,7 @@ def _misfit(connection: sqlite3.Connection, path: Path) -> StoreTrouble | None:
     if not latest or version in latest:
         return None
     if version in known:
-        upgrade = f"`mlflow db upgrade 'sqlite:///{path}'` brings a copy of it up to date"
+        upgrade = f"copy it, then `mlflow db upgrade 'sqlite:///{path}'` brings it up to date"
         return StoreTrouble(path, "was written by an older version of MLflow, or its making was interrupted", upgrade)
     newer = f"has a form ({version}) that the installed MLflow does not know"
     return StoreTrouble(path, newer, "install the version of MLflow that wrote it")

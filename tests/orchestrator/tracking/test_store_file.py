@@ -64,7 +64,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a table": (lambda store: run(store, "DROP TABLE metrics"), "is damaged: it lacks MLflow's table 'metrics'"),
     "old": (
         lambda store: run(store, "UPDATE alembic_version SET version_num = '451aebb31d03'"),
-        "was written by an older version of MLflow, or its making was interrupted; `mlflow db upgrade 'sqlite:///",
+        "was written by an older version of MLflow, or its making was interrupted; copy it, then `mlflow db upgrade",
     ),
     "unfinished": (lambda store: run(store, "DELETE FROM alembic_version"), "form (None) that the installed MLflow"),
     "new": (
