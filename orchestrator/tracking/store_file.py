@@ -182,8 +182,8 @@ def _schemas() -> tuple[set[str], set[str]]:
 def set_store_aside(results: Path) -> list[tuple[StoreTrouble, Path]]:
     """Rename what MLflow cannot use, a store with its journals; return what was wrong and the new paths.
 
-    A store that is in order, that another program uses or that is write-protected is left alone. So are the files of its runs in the folder of
-    artifacts: new runs get folders of their own there. Raises OSError.
+    A store that is in order, that another program uses or that is write-protected is left alone. So are the files of its
+    runs in the folder of artifacts: new runs get folders of their own there. Raises OSError.
 
     Args:
         results: the folder of all sweeps.
