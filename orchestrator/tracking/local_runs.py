@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG, metric_key
+from orchestrator.tracking.moved import placed
 from orchestrator.tracking.places import LOCAL
 
 ROUND_KEYS = (metric_key("round"), "round")  # the metric that every round has, in this version and in earlier ones
@@ -33,13 +34,15 @@ class LocalRun:
 
     Attributes:
         sent: what marks its runs as completely sent; of deleted runs only if there are no others: they stay deleted.
-        artifacts: the folders of the artifacts of its runs that are not deleted.
+        artifacts: the folders of the artifacts of its runs that are not deleted, where they are after a move.
         rounds: how many rounds each of these has.
+        moved: whether the store still names the former place of the results.
     """
 
     sent: set[str] = field(default_factory=set)
     artifacts: list[Path] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
+    moved: bool = False
 
     @property
     def deleted(self) -> bool:
@@ -78,7 +81,9 @@ def local_runs(results: Path, identity: str) -> dict[str, LocalRun] | None:
         if stage == "active":
             run.rounds.append(rounds)
         if stage == "active" and str(address).startswith("file:"):
-            run.artifacts.append(artifact_folder(address))
+            now = placed(address, results)
+            run.artifacts.append(artifact_folder(now))
+            run.moved = run.moved or now != address
     for name, marks in deleted.items():
         if not found[name].rounds:
             found[name].sent = marks
