@@ -66,7 +66,7 @@ def _complete(work: Work, screen: Screen) -> int:
             count = tracker.without_models
             models = f"the trained models of {count} {'trial' if count == 1 else 'trials'} are sent to it"
             screen.say(f"MLflow: {models if count else 'it has the trained models already'}")
-        if tracker.behind:
+        if tracker.behind or work.choices.new_store:
             _send_rest(work, tracker, screen)
         return _say_end(work, rows, tracker, screen)
 
@@ -85,7 +85,7 @@ def _send_rest(work: Work, tracker: Tracker, screen: Screen) -> None:
         then = f"with {work.choices.new_store_option} fills a new store" if damaged else "sends the rest"
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else "", then))
     elif work.choices.new_store:
-        for sentence in fill_again(work.folder, CLOSE_SECONDS):
+        for sentence in fill_again(work.folder, CLOSE_SECONDS, work.choices.models_option):
             screen.say(sentence)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 REPEAT = "--repeat-changed"
 NEW_STORE = "--new-store"
+MODELS = "--log-models"
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 
 
@@ -63,6 +64,11 @@ class Choices:
     def new_store_option(self) -> str:
         """What the user gives to set a damaged store aside."""
         return "new_store=True" if self.from_python else NEW_STORE
+
+    @property
+    def models_option(self) -> str:
+        """What the user gives to send trained models to MLflow."""
+        return "log_models=True" if self.from_python else MODELS
 
     @property
     def repeat_option(self) -> str:
@@ -156,9 +162,9 @@ def store_checked(choices: Choices, results: Path) -> tuple[list[str], list[Conf
         )
         return [], [ConfigProblem(useless, file=NEW_STORE)] if choices.new_store else []
     trouble = store_trouble(results)
-    if trouble is None or (choices.new_store and not trouble.passing):
+    if trouble is None or (choices.new_store and trouble.replaceable):
         return [], []
-    if choices.new_store:
+    if choices.new_store and trouble.passing:
         return [], [ConfigProblem(f"{trouble}; end that program, for it may be in order", file=NEW_STORE)]
     if trouble.passing:
         return [f"{trouble}; the sweep runs all the same, and what MLflow misses is sent later"], []

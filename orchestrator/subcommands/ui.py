@@ -30,7 +30,7 @@ def execute(options: argparse.Namespace) -> int:
     problems = store_in_the_way(options.results, "") if named_server(None) is None else []
     if problems:
         raise ConfigError(ConfigProblem(sentence, file="ui") for sentence in problems)
-    trouble = None if named_server(None) else store_trouble(options.results)
+    trouble = None if named_server(None) else store_trouble(options.results, writing=False)
     if trouble:
         helps = f"{trouble}; wait until that has ended" if trouble.passing else trouble.refusal(NEW_STORE)
         raise ConfigError([ConfigProblem(helps, file="ui")])

@@ -19,6 +19,34 @@ Runs = Mapping[str, LocalRun] | None
 """What the local store has of each trial; None if that is not known."""
 
 
+def compare(wanted: PendingTrial, where: str, folder: Folder, runs: Runs, with_models: bool = False) -> None:
+    """Note whether MLflow lacks a run, some of its rounds or artifacts, or its models.
+
+    Args:
+        wanted: the run.
+        where: the address of MLflow.
+        folder: the sweep's results.
+        runs: what the local store has.
+        with_models: whether the trained models of trials are sent, too.
+    """
+    lacking = lacks_run(wanted, where, runs)
+    wanted.deleted = bool(not lacking and runs and runs[wanted.trial].deleted)
+    wanted.anew = not lacking and lacks_rounds(wanted, runs)
+    wanted.again = wanted.anew or (not lacking and lacks_artifacts(wanted, folder, runs))
+    if lacking and runs is not None and wanted.there == where:  # the store is another one than it was
+        wanted.there = wanted.models = ""
+    if wanted.again:
+        wanted.models = ""
+    wanted.on_disk = wanted.on_disk or bool(wanted.trial and (lacking or wanted.anew))
+    if wanted.trial and lacking and not wanted.live and wanted.status is None:
+        wanted.end("unfinished", wanted.started)
+    without_models = with_models and lacks_models(wanted, where)
+    if (lacking or wanted.again or without_models) and (wanted.trial or wanted.status):
+        wanted.version += 1
+    elif not wanted.live:
+        wanted.sent = wanted.version
+
+
 def lacks_run(wanted: PendingTrial, where: str, runs: Runs) -> bool:
     """Whether MLflow may not have all of a run.
 
@@ -47,6 +75,17 @@ def lacks_rounds(wanted: PendingTrial, runs: Runs) -> bool:
         return bool(held) and max(held) < pq.read_metadata(table).num_rows
     except (OSError, pa.ArrowException):
         return False
+
+
+def lacks_models(wanted: PendingTrial, where: str) -> bool:
+    """Whether a trial has trained models that MLflow lacks; a run that a user has deleted there lacks none.
+
+    Args:
+        wanted: the run.
+        where: the address of MLflow.
+    """
+    there = wanted.folder is not None and wanted.folder.model.is_file()
+    return there and not wanted.deleted and wanted.models != where
 
 
 def lacks_artifacts(wanted: PendingTrial, folder: Folder, runs: Runs) -> bool:

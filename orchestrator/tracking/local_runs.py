@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from orchestrator.tracking.labels import SENT_TAG, SWEEP_TAG, TRIAL_TAG, metric_key
+from orchestrator.tracking.moved import placed
 from orchestrator.tracking.places import LOCAL
 
 ROUND_KEYS = (metric_key("round"), "round")  # the metric that every round has, in this version and in earlier ones
@@ -32,14 +33,21 @@ class LocalRun:
     """What the store has of one trial, or of the sweep itself.
 
     Attributes:
-        sent: what marks its runs as completely sent; also of runs that a user has deleted, which stay deleted.
-        artifacts: the folders of the artifacts of its runs that are not deleted.
+        sent: what marks its runs as completely sent; of deleted runs only if there are no others: they stay deleted.
+        artifacts: the folders of the artifacts of its runs that are not deleted, where they are after a move.
         rounds: how many rounds each of these has.
+        moved: whether the store still names the former place of the results.
     """
 
     sent: set[str] = field(default_factory=set)
     artifacts: list[Path] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
+    moved: bool = False
+
+    @property
+    def deleted(self) -> bool:
+        """Whether a user has deleted it after it was completely sent."""
+        return bool(self.sent) and not self.rounds
 
     def lacks(self, files: Iterable[tuple[str, Path | None]]) -> bool:
         """Whether an artifact is missing or cut short.
@@ -60,7 +68,7 @@ def local_runs(results: Path, identity: str) -> dict[str, LocalRun] | None:
     store = results / LOCAL
     if not store.exists():
         return {}
-    found: dict[str, LocalRun] = {}
+    found, deleted = dict[str, LocalRun](), dict[str, set[str]]()
     try:
         with closing(sqlite3.connect(f"{store.as_uri()}?mode=rw", timeout=1, uri=True)) as connection:
             rows = connection.execute(ASK, (*ROUND_KEYS, TRIAL_TAG, SENT_TAG, SWEEP_TAG, identity)).fetchall()
@@ -68,11 +76,17 @@ def local_runs(results: Path, identity: str) -> dict[str, LocalRun] | None:
         return None
     for address, stage, trial, sent, rounds in rows:
         run = found.setdefault(str(trial or ""), LocalRun())
-        run.sent.update(filter(None, [sent]))
+        marks = run.sent if stage == "active" else deleted.setdefault(str(trial or ""), set())
+        marks.update(filter(None, [sent]))
         if stage == "active":
             run.rounds.append(rounds)
         if stage == "active" and str(address).startswith("file:"):
-            run.artifacts.append(artifact_folder(address))
+            now = placed(address, results)
+            run.artifacts.append(artifact_folder(now))
+            run.moved = run.moved or now != address
+    for name, marks in deleted.items():
+        if not found[name].rounds:
+            found[name].sent = marks
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.tracking.labels import metric_key
+from orchestrator.tracking.labels import SENT_TAG, metric_key
 from orchestrator.tracking.places import LOCAL, local_address
 from orchestrator.tracking.store_file import set_journals_aside
 
@@ -31,7 +31,8 @@ class Held:
 
     Attributes:
         rounds: the rounds, counted from 0; None if they have not been looked up yet.
-        former: whether an earlier version of fedpriv sent its metrics, under names without sections.
+        former: whether its metrics cannot be completed: an earlier version of fedpriv sent them, under names without
+            sections, or the run was about to be made anew when the process was killed.
     """
 
     run_id: str
@@ -98,7 +99,7 @@ def held_run(client: MlflowClient, runs: list[Run]) -> Held:
     for other in others:
         client.delete_run(other.info.run_id)
     rounds: set[int] | None = None if ROUND_KEY in run.data.metrics else set()
-    former = ROUND in run.data.metrics
+    former = ROUND in run.data.metrics or run.data.tags.get(SENT_TAG) == ""
     return Held(run.info.run_id, run.info.status, run.info.run_name, rounds, run.data.params, run.data.tags, former)
 
 

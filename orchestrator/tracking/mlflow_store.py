@@ -104,8 +104,14 @@ class Store:
         return store_trouble(self.results, patience=1.0) if self.is_local else None
 
     def local_runs(self) -> dict[str, LocalRun] | None:
-        """What the local store has of the sweep, by trial; None if that is not known, as of a server."""
-        return local_runs(self.results, self.identity) if self.is_local else None
+        """What the local store has of the sweep, by trial; None if that is not known, as of a server.
+
+        A store that was moved gets its new place here, for nothing else may be left to do in it.
+        """
+        found = local_runs(self.results, self.identity) if self.is_local else None
+        if found and any(run.moved for run in found.values()):
+            follow(self.results)
+        return found
 
     def forget(self) -> None:
         """Drop the connection and everything known about the runs, so that it is looked up again after an error."""
@@ -174,8 +180,13 @@ class Store:
         return self._held[trial]
 
     def renew(self, trial: str) -> None:
-        """Put the run of ``trial`` into MLflow's bin, where a user can restore it; `open` then creates a new one."""
-        self.client.delete_run(self._held.pop(trial).run_id)
+        """Put the run of ``trial`` into MLflow's bin, where a user can restore it; `open` then creates a new one.
+
+        It loses its mark first: a run that is deleted with its mark is one that a user did not want.
+        """
+        run = self._held.pop(trial).run_id
+        self.client.set_tag(run, SENT_TAG, "")
+        self.client.delete_run(run)
 
     def describe(self, held: Held, name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
         """Add missing parameters, update changed tags, and set the name."""

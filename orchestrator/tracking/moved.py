@@ -14,20 +14,31 @@ ARTIFACTS = "mlartifacts"
 COLUMNS = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"))
 
 
+def placed(address: str, results: Path) -> str:
+    """The address of artifacts that are now in ``results``, for one that may still name the folder's former place.
+
+    Args:
+        address: an address that begins with ``file:``.
+        results: the folder of all sweeps, absolute.
+    """
+    _, mark, rest = address.rpartition(f"/{ARTIFACTS}/")
+    here = results / ARTIFACTS
+    return f"{here.as_uri()}/{rest}" if mark and here.is_dir() else address
+
+
 def follow(results: Path) -> None:
     """Point the store in ``results`` to the artifacts in ``results``, where it still names the folder's former place.
 
     Args:
         results: the folder of all sweeps, absolute.
     """
-    store, here = results / "mlflow.db", (results / ARTIFACTS).as_uri()
+    store = results / "mlflow.db"
     if not store.is_file() or not (results / ARTIFACTS).is_dir():
         return
     for table, column in COLUMNS:
         with suppress(sqlite3.Error), closing(sqlite3.connect(store, timeout=10)) as connection, connection:
             found = connection.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} LIKE 'file:%'")  # noqa: S608
             for (former,) in found.fetchall():
-                place, mark, rest = former.rpartition(f"/{ARTIFACTS}/")
-                if mark and f"{place}/{ARTIFACTS}" != here:
+                if (now := placed(former, results)) != former:
                     change = f"UPDATE {table} SET {column} = ? WHERE {column} = ?"  # noqa: S608
-                    connection.execute(change, (f"{here}/{rest}", former))
+                    connection.execute(change, (now, former))

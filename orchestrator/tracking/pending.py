@@ -36,6 +36,7 @@ class PendingTrial:
         report: the digest of ``files`` as they were when the sweep ended; empty for trials.
         again: whether MLflow lacks something of the run although it is marked as completely sent.
         anew: whether it lacks rounds, so that its run is made anew.
+        deleted: whether a user has deleted the complete run from the local store.
         on_disk: whether the trial's table has rows that are not in ``rows``.
         live: whether the trial ran in this process; files of other trials are sent only if they are missing.
         version: number of changes; ``sent`` is the version that MLflow has.
@@ -61,6 +62,7 @@ class PendingTrial:
     report: str = ""
     again: bool = False
     anew: bool = False
+    deleted: bool = False
     on_disk: bool = False
     live: bool = True
     version: int = 1

@@ -26,6 +26,7 @@ TABLES = {
     *("alembic_version", "experiments", "experiment_tags", "runs", "tags", "params", "metrics", "latest_metrics"),
     *("inputs", "input_tags", "datasets", "logged_models"),
 }
+PERMISSIONS = "change its permissions and those of its folder"
 SETS_ASIDE = "{} sets it aside and fills a new store from the results"
 
 
@@ -38,27 +39,37 @@ class StoreTrouble:
         problem: what is wrong, to be read after the path.
         help: what helps besides a new store; empty if nothing does.
         passing: whether it may pass by itself, because another program uses the file.
+        forbidden: whether only the right to read or to write is missing.
     """
 
     path: Path
     problem: str
     help: str = ""
     passing: bool = False
+    forbidden: bool = False
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether a new store helps: one that is only locked or write-protected may be in order."""
+        return not self.passing and not self.forbidden
 
     def __str__(self) -> str:
         return f"{self.path} {self.problem}"
 
     def refusal(self, option: str) -> str:
-        """The sentence that refuses a run.
+        """The sentence that refuses a run, with what helps.
 
         Args:
             option: what the user gives to set the store aside.
         """
         helps = [self.help] if self.help else []
-        return f"{self}; {', or '.join([*helps, SETS_ASIDE.format(option)])}"
+        helps += [SETS_ASIDE.format(option)] if self.replaceable else []
+        return "; ".join(filter(None, (str(self), ", or ".join(helps))))
 
 
-def store_trouble(results: Path, patience: float = LOCK_SECONDS, whole: bool = False) -> StoreTrouble | None:
+def store_trouble(
+    results: Path, patience: float = LOCK_SECONDS, whole: bool = False, writing: bool = True
+) -> StoreTrouble | None:
     """Why MLflow cannot use the store beside the results; None if it can, or if there is none yet.
 
     A file of up to `WHOLE_BYTES` is checked whole; of a larger one the longest tables are left out.
@@ -67,6 +78,7 @@ def store_trouble(results: Path, patience: float = LOCK_SECONDS, whole: bool = F
         results: the folder of all sweeps.
         patience: seconds to wait for another program that writes to the store.
         whole: check everything, however long it takes.
+        writing: whether MLflow is to write to the store, too; somebody else's, or one in an archive, is only read.
     """
     artifacts, path = results / ARTIFACTS, results / LOCAL
     if os.path.lexists(artifacts) and not artifacts.is_dir():
@@ -83,15 +95,18 @@ def store_trouble(results: Path, patience: float = LOCK_SECONDS, whole: bool = F
             what = "no store of MLflow: it is no data base of SQLite" if head else "empty"
             return StoreTrouble(path, f"is {what}")
         with closing(_opened(path, patience)) as connection:
-            return _trouble(connection, path, whole or path.stat().st_size <= WHOLE_BYTES)
+            unwritable = _unwritable(connection, path) if writing else None
+            return unwritable or _trouble(connection, path, whole or path.stat().st_size <= WHOLE_BYTES)
     except OSError as error:
-        return StoreTrouble(path, f"cannot be read: {(error.strerror or str(error)).lower()}", "change its permissions")
+        problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        forbidden = isinstance(error, PermissionError)
+        return StoreTrouble(path, problem, PERMISSIONS if forbidden else "", forbidden=forbidden)
     except sqlite3.Error as error:
         return _named(error, path)
 
 
 def _opened(path: Path, patience: float) -> sqlite3.Connection:
-    """A connection that can roll back what a killed process has begun to write, for a reader could not."""
+    """A connection that can roll back what a killed process has begun to write; without that right it only reads."""
     address = f"{Path(os.path.abspath(path)).as_uri()}?mode=rw"
     return sqlite3.connect(address, timeout=patience, isolation_level=None, uri=True)
 
@@ -101,16 +116,21 @@ def _named(error: sqlite3.Error, path: Path) -> StoreTrouble:
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreTrouble(path, "is locked by another program", passing=True)
     if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return StoreTrouble(path, "cannot be written to", "change its permissions")
+        return StoreTrouble(path, "cannot be written to", PERMISSIONS, forbidden=True)
     return StoreTrouble(path, f"is damaged ({error})")
+
+
+def _unwritable(connection: sqlite3.Connection, path: Path) -> StoreTrouble | None:
+    """Why nothing can be written to an open file. Raises sqlite3.Error."""
+    connection.execute("BEGIN IMMEDIATE")  # needs the right to write
+    connection.execute("ROLLBACK")
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return None
+    return StoreTrouble(path, "cannot be written to", PERMISSIONS, forbidden=True)
 
 
 def _trouble(connection: sqlite3.Connection, path: Path, whole: bool) -> StoreTrouble | None:
     """What is wrong with an open file. Raises sqlite3.Error."""
-    connection.execute("BEGIN IMMEDIATE")  # needs the right to write
-    connection.execute("ROLLBACK")
-    if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
-        return StoreTrouble(path, "cannot be written to", "change its permissions and those of its folder")
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     if not TABLES.intersection(tables):
         return StoreTrouble(path, "is no store of MLflow: it is a data base of something else")
@@ -140,7 +160,7 @@ def _misfit(connection: sqlite3.Connection, path: Path) -> StoreTrouble | None:
     if not latest or version in latest:
         return None
     if version in known:
-        upgrade = f"`mlflow db upgrade 'sqlite:///{path}'` brings a copy of it up to date"
+        upgrade = f"copy it, then `mlflow db upgrade 'sqlite:///{path}'` brings it up to date"
         return StoreTrouble(path, "was written by an older version of MLflow, or its making was interrupted", upgrade)
     newer = f"has a form ({version}) that the installed MLflow does not know"
     return StoreTrouble(path, newer, "install the version of MLflow that wrote it")
@@ -162,15 +182,15 @@ def _schemas() -> tuple[set[str], set[str]]:
 def set_store_aside(results: Path) -> list[tuple[StoreTrouble, Path]]:
     """Rename what MLflow cannot use, a store with its journals; return what was wrong and the new paths.
 
-    A store that is in order, or that another program uses, is left alone. So are the files of its runs in the folder of
-    artifacts: new runs get folders of their own there. Raises OSError.
+    A store that is in order, that another program uses or that is write-protected is left alone. So are the files of its
+    runs in the folder of artifacts: new runs get folders of their own there. Raises OSError.
 
     Args:
         results: the folder of all sweeps.
     """
     found = []
     with store_lock(results):
-        while (trouble := store_trouble(results, whole=True)) and not trouble.passing:
+        while (trouble := store_trouble(results, whole=True)) and trouble.replaceable:
             found.append((trouble, set_aside(trouble.path)))
             if trouble.path == results / LOCAL:
                 set_journals_aside(results, found[-1][1])

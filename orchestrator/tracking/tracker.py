@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.results.folder import Folder, TrialFolder
 from orchestrator.tracking import labels, shared_view
 from orchestrator.tracking.labels import SENT_TAG, flatten, reason, scalar_metrics, texts, without_password
-from orchestrator.tracking.lacking import Runs, lacks_artifacts, lacks_rounds, lacks_run
+from orchestrator.tracking.lacking import compare, lacks_models
 from orchestrator.tracking.mlflow_lookup import ROUND, Held, is_refusal
 from orchestrator.tracking.mlflow_store import Store
 from orchestrator.tracking.pages import Pages
@@ -187,26 +187,11 @@ class Tracker:
                 wanted = self._trials.get(trial.id) or restored(trial, (planned or {}).get(trial.id), self._tell)
                 if wanted:
                     self._trials[trial.id] = wanted
-                    self._compare(wanted, runs)
-            self._compare(self._sweep, runs)
+                    compare(wanted, self._where, self.folder, runs, self._with_models)
+            compare(self._sweep, self._where, self.folder, runs)
+            if self._sweep.deleted and any(wanted.pending for wanted in self._trials.values()):
+                self._sweep.version += 1  # runs of trials are below it, so it is made again, and then completely
         self._wake.set()
-
-    def _compare(self, wanted: PendingTrial, runs: Runs) -> None:
-        """Note whether MLflow lacks a run, some of its rounds or artifacts, or its models."""
-        lacking = lacks_run(wanted, self._where, runs)
-        wanted.anew = not lacking and lacks_rounds(wanted, runs)
-        wanted.again = wanted.anew or (not lacking and lacks_artifacts(wanted, self.folder, runs))
-        if lacking and runs is not None and wanted.there == self._where:  # the store is another one than it was
-            wanted.there = wanted.models = ""
-        if wanted.again:
-            wanted.models = ""
-        wanted.on_disk = wanted.on_disk or bool(wanted.trial and (lacking or wanted.anew))
-        if wanted.trial and lacking and not wanted.live and wanted.status is None:
-            wanted.end("unfinished", wanted.started)
-        if (lacking or wanted.again or self._lacks_models(wanted)) and (wanted.trial or wanted.status):
-            wanted.version += 1
-        elif not wanted.live:
-            wanted.sent = wanted.version
 
     @property
     def without_models(self) -> int:
@@ -215,8 +200,7 @@ class Tracker:
             return sum(map(self._lacks_models, self._trials.values()))
 
     def _lacks_models(self, wanted: PendingTrial) -> bool:
-        there = wanted.folder is not None and wanted.folder.model.is_file()
-        return self._with_models and there and wanted.models != self._where
+        return self._with_models and lacks_models(wanted, self._where)
 
     @property
     def is_local(self) -> bool:
@@ -227,7 +211,7 @@ class Tracker:
     def store_is_damaged(self) -> bool:
         """Whether the store beside the results has to be replaced before it takes anything."""
         trouble = self._store.trouble()
-        return trouble is not None and not trouble.passing
+        return trouble is not None and trouble.replaceable
 
     def link(self) -> str:
         """The address of the sweep's ready-made view: on its server, or on the one that ``fedpriv ui`` starts.

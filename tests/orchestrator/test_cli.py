@@ -158,7 +158,7 @@ def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
 
 def test_ui_says_which_address_to_open_before_it_becomes_mlflow(tmp_path, monkeypatch, capfd):
     (tmp_path / "mlflow.db").touch()
-    monkeypatch.setattr("orchestrator.tracking.store_file.store_trouble", lambda results: None)
+    monkeypatch.setattr("orchestrator.tracking.store_file.store_trouble", lambda results, writing: None)
     started = []
     monkeypatch.setattr(
         os, "execvpe", lambda program, argv, environment: started.append((argv, capfd.readouterr().out))

@@ -94,3 +94,17 @@ def test_models_of_a_complete_sweep_are_announced(
     monkeypatch.setattr(execution, "_say_end", lambda *_: FINISHED)
     assert execution.execute(asked) == FINISHED
     assert sentence in capsys.readouterr().out
+
+
+def test_other_sweeps_are_sent_to_a_new_store_although_this_one_is_there_already(
+    work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after a run with a new store that was killed before it came to them."""
+    asked = replace(work, choices=replace(work.choices, new_store=True))
+    monkeypatch.setattr(Work, "missing", lambda _: [])
+    monkeypatch.setattr(execution, "_tracker", lambda *_: QuietTracker(behind=False))
+    monkeypatch.setattr(execution, "_close", lambda *_, trained: [])
+    monkeypatch.setattr(execution, "_say_end", lambda *_: FINISHED)
+    monkeypatch.setattr(execution, "fill_again", lambda own, _seconds, option: [f"{own.name} {option}"])
+    assert execution.execute(asked) == FINISHED
+    assert "tiny --log-models" in capsys.readouterr().out

@@ -18,7 +18,7 @@ from orchestrator.tracking.restored import Planned, restored
 from orchestrator.tracking.tracker import Tracker
 from tests.support.last_second import held
 from tests.support.told_sweep import RUN, copied, told
-from tests.support.tracked import NAME, empty_store, results, rewritten
+from tests.support.tracked import NAME, Seen, empty_store, results, rewritten
 
 __all__ = ["copied", "empty_store", "results", "told"]
 
@@ -151,9 +151,24 @@ def test_a_store_that_was_replaced_gets_everything_although_it_was_sent(copied: 
 
 
 def test_a_run_that_a_user_deleted_stays_deleted(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.support.tracked import Seen
-
     seen = Seen(copied)
     seen.client.delete_run(seen.trial("ifca0").info.run_id)
     monkeypatch.setattr(mlflow_store.Store, "open", lambda *_: pytest.fail("looked at"))
     assert not sent_again(copied, [])
+
+
+@pytest.mark.parametrize("how", ["moved", "copied"])
+def test_the_artifacts_are_those_of_the_folder_where_it_is_now(copied: Path, tmp_path: Path, how: str) -> None:
+    there = tmp_path / "elsewhere, größer"
+    shutil.copytree(copied, there)
+    if how == "moved":
+        shutil.rmtree(copied)
+    tracker = Tracker(there, NAME)
+    tracker.reconcile(tracker.folder.path)
+    assert not tracker.behind and tracker.close(60)
+    assert Seen(there).trial("ifca0").info.artifact_uri.startswith((there / "mlartifacts").as_uri())
+    for file in (there / "mlartifacts").rglob("rounds.parquet"):
+        file.unlink()
+    tracker = Tracker(there, NAME)
+    tracker.reconcile(tracker.folder.path)
+    assert tracker.behind and tracker.close(60)

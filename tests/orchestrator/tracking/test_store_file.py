@@ -26,6 +26,9 @@ from tests.support.tracked import NAME, Seen, empty_store, results, rewritten
 __all__ = ["copied", "empty_store", "results", "told"]
 
 
+HOLDS = "the new store holds the sweep the other beside it, too"
+
+
 def run(store: Path, *commands: str) -> None:
     with closing(sqlite3.connect(store)) as connection, connection:
         for command in commands:
@@ -64,7 +67,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a table": (lambda store: run(store, "DROP TABLE metrics"), "is damaged: it lacks MLflow's table 'metrics'"),
     "old": (
         lambda store: run(store, "UPDATE alembic_version SET version_num = '451aebb31d03'"),
-        "was written by an older version of MLflow, or its making was interrupted; `mlflow db upgrade 'sqlite:///",
+        "was written by an older version of MLflow, or its making was interrupted; copy it, then `mlflow db upgrade",
     ),
     "unfinished": (lambda store: run(store, "DELETE FROM alembic_version"), "form (None) that the installed MLflow"),
     "new": (
@@ -117,6 +120,32 @@ def test_without_the_right_to_write_it_is_named(results: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     trouble = store_trouble(results)
     assert trouble is not None and "cannot be written to" in str(trouble) and "permissions" in trouble.help
+    for choices in (Choices(results), Choices(results, new_store=True)):
+        (problem,) = store_checked(choices, results)[1]
+        assert str(problem).endswith("cannot be written to; change its permissions and those of its folder")
+    assert set_store_aside(results) == [], "it may be in order"
+    assert not Tracker(results, NAME).store_is_damaged
+
+
+def test_a_store_that_can_only_be_read_has_its_page(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "execvpe", lambda *_: None)
+    with closing(sqlite3.connect(results / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # as of a sweep that runs
+        ui.execute(_options(results))
+    assert "open http://127.0.0.1:5000/#/experiments" in capsys.readouterr().out
+
+
+def test_a_store_that_may_not_be_read_is_left_alone(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store_file, "open", refused, raising=False)
+    with pytest.raises(ConfigError, match="cannot be read: permission denied; change its permissions") as said:
+        ui.execute(_options(results))
+    assert "--new-store" not in str(said.value)
 
 
 @contextmanager
@@ -128,7 +157,7 @@ def locked(store: Path) -> Iterator[None]:
 
 
 def test_a_locked_store_stops_nobody_and_is_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_trouble, "__defaults__", (0.1, False))
+    monkeypatch.setattr(store_trouble, "__defaults__", (0.1, False, True))
     said = list[str]()
     rewritten(copied / NAME / "tracking.json", there="")
     with locked(copied / "mlflow.db"):
@@ -186,11 +215,61 @@ def test_a_new_store_gets_all_sweeps_again(copied: Path, empty_store: Path) -> N
     tracker = Tracker(copied, NAME)
     tracker.reconcile(tracker.folder.path)
     assert tracker.behind and tracker.close(60)
-    assert fill_again(tracker.folder, 60) == ["the new store holds the sweep the other beside it, too"]
+    assert filled(tracker.folder) == [HOLDS]
     assert {name: len(Seen(copied, name=name).runs) for name in before} == before
     assert Seen(copied).artifacts("", "report") == ["report/trade_off.png"]
     assert {path.name for path in (copied / "mlartifacts" / NAME).iterdir()} > set(old)
-    assert fill_again(tracker.folder, 60) == []
+    assert filled(tracker.folder) == []
+
+
+def filled(own: Folder) -> list[str]:
+    return fill_again(own, 60, "--log-models")
+
+
+@pytest.fixture
+def beside(copied: Path, empty_store: Path) -> tuple[Folder, Folder]:
+    """A sweep that a new store holds, and one beside it that the old one held."""
+    other = Folder(copied / "the other")
+    claim(other, other.name, "name: the other\n", "digest").release()
+    tracker = Tracker(copied, other.name)
+    tell(tracker, kinds=("ifca",))
+    assert tracker.close(60)
+    shutil.copy(empty_store, copied / "mlflow.db")
+    tracker = Tracker(copied, NAME)
+    tracker.reconcile(tracker.folder.path)
+    assert tracker.close(60)
+    return tracker.folder, other
+
+
+@pytest.mark.parametrize("record", ["missing", "damaged"])
+def test_a_new_store_gets_a_sweep_without_a_record_of_its_own(beside: tuple[Folder, Folder], record: str) -> None:
+    own, other = beside
+    other.tracking.write_bytes(b"{")
+    if record == "missing":
+        other.tracking.unlink()
+    said = filled(own)
+    assert said[-1] == HOLDS
+    assert [sentence.rpartition(": ")[2] for sentence in said[:-1]] == (
+        ["set aside as tracking.json.damaged, and written anew from the results"] if record == "damaged" else []
+    )
+    seen = Seen(own.path.parent, name=other.name)
+    assert {run.info.status for run in seen.runs} == {"FINISHED"} and len(seen.runs) == 3
+    assert seen.artifacts("", "report") == ["report/trade_off.png"]
+    assert filled(own) == []
+
+
+def test_what_a_new_store_does_not_get_is_named(beside: tuple[Folder, Folder]) -> None:
+    own, other = beside
+    for one in (other, *other.trials()):
+        rewritten(one.tracking, there="http://host:5000")
+    assert filled(own) == [], "it was sent to a server"
+    rewritten(other.trial("ifca0").tracking, there="mlflow.db", models="mlflow.db")
+    with claim(other, other.name, "name: the other\n", "digest"):
+        assert filled(own) == ["the new store does not hold the sweep the other yet; the next run of each sends it"]
+    assert filled(own) == [HOLDS, "the next run of the sweep the other with --log-models sends the trained models"]
+    for file in other.path.glob(".fedpriv*.json*"):
+        file.write_bytes(b"{")
+    assert len(filled(own)) == 1, "to whom its runs belong is unknown"
 
 
 def test_a_store_in_order_is_not_set_aside(results: Path) -> None:

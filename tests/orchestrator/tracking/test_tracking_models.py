@@ -39,6 +39,27 @@ def test_models_that_are_asked_for_later_are_sent_alone_and_once(copied, monkeyp
     assert sorted(sent) == ["ifca, seed 0all", "ifca_mir, seed 1all"] and described == []
 
 
+def test_models_of_a_run_that_a_user_deleted_are_not_sent(copied, monkeypatch):
+    monkeypatch.setattr(pages, "saved_models", lambda _: {})
+    folder = Folder(copied / NAME)
+    folder.trial("ifca0").model.write_bytes(b"arrays")
+    Seen(copied).client.delete_run(Seen(copied).trial("ifca0").info.run_id)
+    again = Tracker(copied, NAME, with_models=True)
+    again.reconcile(folder.path)
+    assert (again.without_models, again.behind) == (0, False) and again.close(60)
+
+    Seen(copied).client.delete_run(Seen(copied).parents[0].info.run_id)
+    folder.trial("ifca1").model.write_bytes(b"arrays")
+    again = Tracker(copied, NAME, with_models=True)
+    again.reconcile(folder.path)
+    assert again.without_models == 1 and again.close(60)
+    assert (
+        sorted(run.info.run_name for run in Seen(copied).runs if run not in Seen(copied).parents)[0] == "ifca, seed 1"
+    )
+    (parent,) = Seen(copied).parents
+    assert parent.info.status == "FINISHED" and Seen(copied).artifacts("", "report") == ["report/trade_off.png"]
+
+
 @pytest.mark.slow
 def test_models_are_sent_once_where_they_are_asked_for(copied):
     import torch
