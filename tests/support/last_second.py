@@ -28,6 +28,7 @@ from orchestrator.tracking.local_runs import artifact_folder
 from orchestrator.tracking.notebook_screen import screen_of
 
 KILLED = 137
+UPLOADING = ".artifact.uploading."
 OWN = {"fedpriv.sent", "fedpriv.folder", "fedpriv.sweep", "mlflow.artifactLocation"}  # times and places differ
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.copyfile"}
 
@@ -182,4 +183,6 @@ def _tag(key: str, value: str, names: dict[str, str]) -> str:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+    """All artifacts; MLflow lists no file with the name that it gives to what it is still writing."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(UPLOADING))
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
