@@ -130,9 +130,7 @@ def _changed(
 ) -> tuple[Changed, ...]:
     """Those trials whose code or data differ from what is recorded of them, by id."""
     recorded = [(trial, record) for trial in trials if (record := records[trial.id])]
-    found = [
-        (trial.id, fingerprint(trial.run, hashes.of(trial.run)).differences(record)) for trial, record in recorded
-    ]
+    found = [(trial.id, fingerprint(trial.run, hashes.of(trial.run)).differences(record)) for trial, record in recorded]
     return tuple(Changed(trial, tuple(names)) for trial, names in found if names)
 
 
