@@ -59,10 +59,8 @@ def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
         key: Key = ("base", "rounds")
         table = Need(key, rounds, "tables of that many rounds", table_bytes(run))
         history = Need(key, rounds, f"the models of {clients} clients in each", float(rounds) * clients * ASSIGNED)
-        over = _first(
-            iter([table]), machine.disk, "the disk of the results has" if machine.disk < 2**60 else machine.words
-        )
-        over = over or _first(iter([history]), machine.memory, machine.words)
+        disk = "the disk of the results has" if machine.disk < 2**60 else machine.words
+        over = _first(iter([table]), machine.disk, disk) or _in_memory(iter([history]), machine)
         if over:
             found[sweep.problem(over[1], *over[0])] = None
     return list(found)
@@ -83,7 +81,7 @@ def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
 
     def shortages(run: Run, source: Source) -> list[str]:
         place = placement(sweep.resources, run.training.config)
-        found = _first(held(run, source, place), machine.memory, machine.words)
+        found = _in_memory(held(run, source, place), machine)
         if found is None:
             return []
         (top, *inner), sentence = found
@@ -183,6 +181,12 @@ def _first(needs: Iterator[Need], limit: float, words: str) -> tuple[Key, str] |
         if total > limit:
             return need.key, need.sentence(total, limit, words)
     return None
+
+
+def _in_memory(needs: Iterator[Need], machine: Machine) -> tuple[Key, str] | None:
+    """Return the same for the memory of ``machine``."""
+    found = _first(needs, machine.memory, machine.words)
+    return found and (found[0], found[1] + machine.hint)
 
 
 def _large_field(config: Any) -> tuple[str, ...]:
