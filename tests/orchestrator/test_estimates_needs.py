@@ -161,16 +161,6 @@ def test_amounts_are_readable() -> None:
     assert [amount(one) for one in (0, 1500, 2.5e9, 1e24)] == ["0 B", "1.5 kB", "2.5 GB", "1e+03 ZB"]
 
 
-def test_a_long_run_takes_as_long_as_its_first_rounds_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linear in the rounds: 3 s at the start, and 2 s each."""
-    from orchestrator.estimates.trial import Shares
-
-    estimator = an_estimator(run := a_run(rounds=10**12))
-    monkeypatch.setattr(estimator, "_counted", lambda run: Shares(data=3.0, training=2.0 * run.rounds))
-    found = estimator.shares(run)
-    assert (found.data, found.training) == (3.0, pytest.approx(2e12))
-
-
 @pytest.mark.usefixtures("own_modules")
 def test_a_large_module_is_looked_at_without_its_numbers() -> None:
     """75 and 7.5e9 parameters: what they are made of is the same, and only the small one is tried."""

@@ -65,6 +65,28 @@ def test_replicas_on_halves_are_part_of_it(monkeypatch):
     )
 
 
+def test_what_a_long_run_does_seldom_is_part_of_it(monkeypatch):
+    attack = {"name": "shadow_mia", "every": 1500, "shadows": 3}
+    run = a_run(rounds=5000, evaluate_every=2500, attacks=[attack])
+    found, tests = shares(run, monkeypatch), len(partition_data(run, Path()).test)
+    size, trained_rounds = (
+        8 * 12,
+        1500 + 3000 + 4500 + 5000,
+    )  # a shadow model is trained for as long as the run until then
+    assert found.training == 5000 * size * 2
+    assert found.shadows == 3 * (trained_rounds * size * 2 + 4 * 2 * size * 10)
+    assert found.evaluation == 10 * (5 * size + 2 * tests)  # after 1500, 2500, 3000, 4500 and 5000 rounds
+
+
+def test_the_longest_run_takes_no_longer_to_estimate(monkeypatch):
+    attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
+    run = a_run(rounds=10**15, objective="finp", attacks=attacks)
+    started = time.process_time()
+    found = shares(run, monkeypatch)
+    assert found.training == pytest.approx(1e15 * 8 * 12 * 2)
+    assert time.process_time() - started < 30
+
+
 EVERYTHING: dict[str, dict[str, Any]] = {
     "groups and shadows": {
         "clustering": {"name": "ifca", "clusters": 2},
