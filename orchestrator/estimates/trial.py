@@ -26,9 +26,7 @@ LIMIT = 10.0  # seconds for all measurements of a plan
 # Measured on trials whose training takes no time: Ray's answers, rows, files and the saved state.
 TRIAL_SECONDS, ROUND_SECONDS, JOB_SECONDS, TASK_SECONDS = 0.7, 0.04, 0.003, 0.03
 ALONE_SECONDS = 0.015  # the same for a round of a federation that is trained in a single process
-MOST_LOOKS = (
-    1000  # rounds of a replica of which an attack is asked whether it measures then; of more, the first stand for all
-)
+MOST_LOOKS = 1000  # rounds of a replica after each of which an attack may look at it; the first of more stand for all
 MOST_SHADOWS = 10  # that are made up to time an attack; with more, its work grows with their number
 MOST_PARAMETERS = 25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
 MOST_EXAMPLES = 100_000  # of which data are partitioned for the measurements; FEMNIST's clients have 600 000
