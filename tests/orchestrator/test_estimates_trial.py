@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from datasets.sources import digits
 from orchestrator.estimates import trial
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_run, an_estimator, shares
@@ -63,6 +64,25 @@ def test_replicas_on_halves_are_part_of_it(monkeypatch):
     assert shares(a_run(rounds=3, training=loop, attacks=[attack]), monkeypatch, actors=3).replicas == pytest.approx(
         3 * (3 * 8 * 6 * 2 + 10 * 8 * 12)  # eight tasks of one replica by three workers
     )
+
+
+def test_a_data_set_is_loaded_once_for_all_seeds_and_counted_for_each_trial(monkeypatch):
+    loads, load = list[int](), digits.load
+
+    def slow(*given):
+        loads.append(1)
+        time.sleep(0.2)
+        return load(*given)
+
+    monkeypatch.setattr(digits, "load", slow)
+    estimator = an_estimator(a_run())
+    for seed in range(3):
+        assert estimator.oversized(run := a_run(seed=seed)) is None
+        assert estimator.deal(run).seconds >= 0.2
+        assert (estimator._data(run).train.x == partition_data(run, Path()).train.x).all()
+    assert len(loads) == 1 + 3
+    more = {"name": "digits", "clients": 9, "examples_per_client": 12}
+    assert estimator.deal(a_run(data=more)).clients == 9
 
 
 def test_what_a_long_run_does_seldom_is_part_of_it(monkeypatch):
