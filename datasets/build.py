@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from datasets.components import Component, Config
-from datasets.federation import DataError, Federation
+from datasets.federation import DataError, Federation, Source
 from datasets.interfaces import RngFor, SourceContract, SplitContract
 from datasets.source_configs import SourceConfig
 
@@ -14,6 +14,7 @@ def build_federation(
     root: Path,
     rng_for: RngFor,
     download: bool = True,
+    source: Source | None = None,
 ) -> Federation:
     """Load a data set and partition it among the clients.
 
@@ -25,6 +26,7 @@ def build_federation(
         root: the folder that holds the data sets, and into which they are downloaded.
         rng_for: returns the generator of a named purpose.
         download: whether a data set that is absent may be downloaded.
+        source: the data set, if it has been loaded already; None: it is loaded.
 
     Returns:
         The federation.
@@ -32,7 +34,8 @@ def build_federation(
     Raises:
         DataError: the data set is absent, damaged, or too small for the configuration; the message lists all reasons.
     """
-    source = data.module.load(data.config, root, download)
+    if source is None:
+        source = data.module.load(data.config, root, download)
     shortages = split.module.shortages(split.config, data.config, source)
     if shortages:
         raise DataError("\n".join(shortages))

@@ -29,6 +29,7 @@ from orchestrator.trial.federation import federation_key
 
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
 MOST_TRIALS = 200  # whose time is estimated one by one; of more, these stand for the others
+MOST_LISTED, FEW_LISTED = 100, 20  # trials that are all listed, and those that are listed of more
 LARGE_TABLES = 1e9  # bytes of a trial's tables from which a plan says how many they are
 FEWEST_PERCENT = 1  # smaller shares of the time are not listed
 
@@ -51,16 +52,23 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
     for heading in ("trial", "rounds", "id", ""):
         table.add_column(heading, overflow="fold")
     todo = {trial.id for trial in missing}
-    for trial in trials:
+    listed = trials if len(trials) <= MOST_LISTED else trials[:FEW_LISTED]
+    for trial in listed:
         table.add_row(trial.title, str(trial.run.rounds), trial.id, "" if trial.id in todo else "complete")
     return Group(
         Text(f"{sweep.name}: {len(trials)} trials, {len(missing)} to run", style="bold"),
         table,
+        *map(Text, _unlisted(len(trials) - len(listed))),
         Text(f"each trial: {place}; {_at_once(sweep, place)}"),
         *map(Text, _estimate(sweep, missing, place)),
         *map(Text, filter(None, [unrepeatable(missing), _tables(missing), *_models(missing)])),
         Text("nothing was started"),
     )
+
+
+def _unlisted(others: int) -> list[str]:
+    """What stands for the trials that are not listed; nothing if all are."""
+    return [f"and {others} others, which --print-config shows"] if others else []
 
 
 def _models(missing: list[TrialSpec]) -> list[str]:

@@ -179,7 +179,8 @@ def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]
 
 
 def _target(choices: Choices) -> tuple[Target, list[ConfigProblem]]:
-    if choices.dry or (is_connected() and not choices.address):
+    """The Ray that is used; a dry run asks a cluster only whether it runs here, where a run would find it by itself."""
+    if (choices.dry and _named(choices)) or (is_connected() and not choices.address):
         return Target(), []
     try:
         return find_target(choices.address, os.environ), []
@@ -189,8 +190,12 @@ def _target(choices: Choices) -> tuple[Target, list[ConfigProblem]]:
 
 def _elsewhere(choices: Choices) -> bool:
     """Whether the trials run on another Ray than one that is started here, so that this machine's size says nothing."""
-    named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
-    return is_connected() or (choices.dry and named)
+    return is_connected() or (choices.dry and _named(choices))
+
+
+def _named(choices: Choices) -> bool:
+    """Whether a cluster is asked for."""
+    return (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
 
 
 def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
@@ -203,7 +208,7 @@ def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
         print(f"{count} {here}; loading the data and starting Ray take about {READY_SECONDS} s", flush=True)
     else:
         print(f"{count} on {target}", flush=True)
-    if target.note:
+    if target.note and not choices.dry:
         print(f"{target.note}; Ray is started on this machine instead", flush=True)
     if not choices.dry and (note := server_note(choices.tracking_uri)):
         print(note, flush=True)

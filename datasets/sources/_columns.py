@@ -52,14 +52,14 @@ def to_source(name: str, config: TableConfig, table: pa.Table, parts: list[str] 
         DataError: a column is unfit; the message names it and its first row that is, counted from 1 without the header.
     """
     columns = distinct(config, checked(config, table, parts))
-    y, classes = own.labels(_plain(columns.arrays[config.label]), f"column {config.label!r}", "data.label")
+    y, classes = own.labels(_plain(columns.arrays[config.label]), f"column {own.quoted(config.label)}", "data.label")
     of, said = None, columns.parts
     if config.client:
         groups = _texts(columns.arrays[config.group]) if config.group else None
-        of = own.whose(_texts(columns.arrays[config.client]), groups, f"column {config.group!r}")
+        of = own.whose(_texts(columns.arrays[config.client]), groups, f"column {own.quoted(str(config.group))}")
     if config.part:
         said = _texts(columns.arrays[config.part])
-    where = f"column {config.part!r}" if config.part else name
+    where = f"column {own.quoted(config.part)}" if config.part else name
     about = own.whose(_texts(columns.arrays[config.subject]), None, "") if config.subject else None
     test = own.test_rows(config, y, of, said, where, about)
     return own.build(name, encode(config, columns, ~test), y, classes, test, of)
@@ -324,4 +324,4 @@ def _first(mask: Any) -> int:
 
 
 def _unfit(name: str, what: str) -> DataError:
-    return DataError(f"data.path: column {name!r} {what}")
+    return DataError(f"data.path: column {own.quoted(name)} {what}")

@@ -19,6 +19,7 @@ from datasets.source_configs import OwnFilesConfig
 
 Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
+MOST_OF_NAME, MOST_OF_PATH = 60, 300  # letters of a name and of a path that messages repeat
 PARTS = ("train", "test")
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
 
@@ -56,8 +57,27 @@ def place(config: OwnFilesConfig, root: Path) -> Path:
             return path
         beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
     except (OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"data.path: {config.path!r} cannot be read: {error}") from error
-    raise DataError(f"data.path: there is no {path}{nearest(path.name, beside)}")
+        raise DataError(f"data.path: {quoted(config.path)} cannot be read: {reason(error)}") from error
+    raise DataError(f"data.path: there is no {shortened(str(path), MOST_OF_PATH)}{nearest(path.name, beside)}")
+
+
+def quoted(name: str) -> str:
+    """Return a name in quotation marks, shortened if it is long."""
+    return repr(shortened(name))
+
+
+def shortened(text: str, most: int = MOST_OF_NAME) -> str:
+    """Return at most the first ``most`` letters of ``text``, with dots where some are left out.
+
+    >>> shortened("outcome"), shortened("outcome", 6)
+    ('outcome', 'out...')
+    """
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def reason(error: Exception) -> str:
+    """Return why a file cannot be read, without its name, which may be long."""
+    return getattr(error, "strerror", None) or shortened(str(error), MOST_OF_PATH)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.federation import DataError
-from datasets.sources._own_files import PARTS, nearest
+from datasets.sources._own_files import PARTS, nearest, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ class TableFile:
         found = list(self._guarded(self._names))
         twice = sorted({name for name in found if found.count(name) > 1})
         if twice:
-            raise DataError(f"data.path: {self.path} has two columns of the name {twice[0]!r}")
+            raise DataError(f"data.path: {self.path} has two columns of the name {quoted(twice[0])}")
         return found
 
     def read(self, columns: Sequence[str], texts: Sequence[str] = ()) -> tuple[pa.Table, list[str] | None]:

@@ -22,14 +22,13 @@ def chosen(config: TableConfig, names: Sequence[str], file: str) -> list[str]:
     for key, wanted in [*((key, (one,)) for key, one in named.items() if one), *listed.items()]:
         for name in wanted:
             if name not in names:
-                found.append(
-                    f"data.{key}: {file} has no column {name!r}{own.nearest(name, names) or '. ' + _offered(names, file)}"
-                )
+                known = own.nearest(name, names) or f". {_offered(names, file)}"
+                found.append(f"data.{key}: {file} has no column {own.quoted(name)}{known}")
     if config.group and not config.client:
         found.append("data.group: is the group of a client; name the column with the clients in data.client")
     taken = [one for one in named.values() if one]
     found += [
-        f"data.features: {name!r} is already the label, client, group, part or subject"
+        f"data.features: {own.quoted(name)} is already the label, client, group, part or subject"
         for name in listed["features"]
         if name in taken
     ]
@@ -50,4 +49,4 @@ def roles(config: TableConfig) -> dict[str, str | None]:
 
 def _offered(names: Sequence[str], file: str) -> str:
     more = ", ..." if len(names) > 12 else ""
-    return f"{file} has the columns {', '.join(names[:12])}{more}"
+    return f"{file} has the columns {', '.join(map(own.shortened, names[:12]))}{more}"

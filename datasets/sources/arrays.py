@@ -100,8 +100,8 @@ def read(path: Path, keys: dict[str, str]) -> dict[str, NDArray[Any]]:
         names = _names(path)
         for field, key in keys.items():
             if key not in names:
-                known = own.nearest(key, names) or f". It has {', '.join(sorted(names))}"
-                raise DataError(f"data.{field}: {path.name} has no array {key!r}{known}")
+                known = own.nearest(key, names) or f". It has {', '.join(map(own.shortened, sorted(names)))}"
+                raise DataError(f"data.{field}: {path.name} has no array {own.quoted(key)}{known}")
         return {field: _array(path, key) for field, key in keys.items()}
     except DataError:
         raise

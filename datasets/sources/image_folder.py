@@ -205,7 +205,8 @@ def _named_clients(path: Path, names: Sequence[str]) -> tuple[list[str], list[st
             reader = csv.DictReader(lines)
             rows = [{key: (value or "").strip() for key, value in row.items() if key} for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"data.clients_file: {path} cannot be read: {error}") from error
+        named = own.shortened(str(path), own.MOST_OF_PATH)
+        raise DataError(f"data.clients_file: {named} cannot be read: {own.reason(error)}") from error
     columns = reader.fieldnames or ()
     if not {"file", "client"} <= set(columns):
         raise DataError(f"data.clients_file: {path} has the columns {', '.join(columns)}; file and client are needed")

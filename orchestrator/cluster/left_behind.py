@@ -31,6 +31,8 @@ WORD_LENGTH = 32
 PRIVATE, OTHERS_WRITE = 0o700, 0o022
 NOTHING = "nothing is ended on its word"
 
+_written: set[Path] = set()  # the records of this process
+
 
 @dataclass(frozen=True)
 class Record:
@@ -87,10 +89,13 @@ def on_record() -> Iterator[None]:
 
 
 def off_record() -> None:
-    """Remove what this process has recorded: its Ray has been shut down."""
-    with suppress(OSError):
-        for path in records_folder(os.environ).glob(f"{os.getpid()}-*.json"):
-            path.unlink()
+    """Remove what this process has recorded: its Ray has been shut down.
+
+    Containers that share a folder have processes of the same number, so only what was written here is removed.
+    """
+    while _written:
+        with suppress(OSError):
+            _written.pop().unlink()
 
 
 def end_left_behind(environment: Mapping[str, str]) -> list[str]:
@@ -164,7 +169,7 @@ def _believed(path: Path, sentences: list[str]) -> Record | None:
 def _read(path: Path) -> Record:
     held = read_sealed(path)
     try:
-        (head, *processes) = (_process(one) for one in [held["head"], *held["processes"]])
+        head, processes = _process(held["head"], least=1), [_process(one) for one in held["processes"]]
         word, where = held["word"], held["machine"]
         if not isinstance(word, str) or len(word) != WORD_LENGTH or not word.isalnum():
             raise ValueError(word)
@@ -175,9 +180,10 @@ def _read(path: Path) -> Record:
     return Record(head, word, where, frozenset(processes))
 
 
-def _process(held: Any) -> Process:
+def _process(held: Any, least: int = 2) -> Process:
+    """The process in a record; number 1 is what a container was started for, which may be the command, but never Ray's."""
     number, started = held
-    if type(number) is not int or type(started) is not int or number <= 1 or started < 0:
+    if type(number) is not int or type(started) is not int or number < least or started < 0:
         raise ValueError(held)
     return Process(number, started)
 
@@ -204,6 +210,7 @@ def _write(record: Record) -> None:
         if not _not_ours(folder, stat.S_ISDIR):
             path = folder / f"{record.head.number}-{record.word}.json"
             write_atomically(path, json.dumps(sealed(record.to_dict())).encode())
+            _written.add(path)
 
 
 def _started() -> list[int]:

@@ -156,10 +156,9 @@ def observation(bench: Bench, attack: AttackComponent, blocks: int) -> AttackWor
         return weights.params + np.float32(1)
 
     def observe(chosen: list[int]) -> AttackWork:
-        count = len(chosen)
+        params, buffers = (np.repeat(one[None], len(chosen), axis=0) for one in (weights.params, weights.buffers))
         updates = SeenUpdates(
-            bench.data, network, [weights], np.zeros(count, np.int64), np.repeat(weights.params[None], count, axis=0),
-            np.repeat(weights.buffers[None], count, axis=0), chosen, stream=own,
+            bench.data, network, [weights], np.zeros(len(chosen), np.int64), params, buffers, chosen, stream=own,
             round=0, train_again=lambda i, _stream: train_again(chosen[i]),
         )  # fmt: skip
         return counted(network, lambda: seen.update(observed=attack.module.observe(attack.config, updates)))
@@ -169,8 +168,7 @@ def observation(bench: Bench, attack: AttackComponent, blocks: int) -> AttackWor
     if clients == 1:
         return first + _conclusion(attack, bench.data, seen["observed"], np.array([0]))
     other = 0 if special else 1
-    both = sorted([special, other])
-    pair = observe(both)
+    pair = observe(both := sorted([special, other]))
     last = _conclusion(attack, bench.data, seen["observed"], np.array(both))
     client, later = pair - first, observe([other])
     return client * clients + (later - client) * blocks + (first - later) + last

@@ -20,11 +20,13 @@ class Machine:
         memory: bytes of memory.
         disk: bytes of the disk with the results.
         words: whose they are, as the begin of a clause, such as "this machine has".
+        hint: where there may be more memory, as the end of a sentence.
     """
 
     memory: float
     disk: float
     words: str
+    hint: str = ""
 
 
 # Of a machine that is elsewhere nothing is known but that none has more.
@@ -42,7 +44,7 @@ def this_machine(results: Path) -> Machine:
         disk = float(shutil.disk_usage(held).total)
     except OSError:
         disk = math.inf
-    return Machine(float(_memory()), disk, "this machine has")
+    return Machine(float(_memory()), disk, "this machine has", "; --address HOST:PORT runs the sweep on a cluster")
 
 
 def _memory() -> int:

@@ -6,11 +6,13 @@ compared with all that the machine has, so that what is merely large is not refu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from algorithms.interfaces import Run
+from algorithms.interfaces import ModelContract, Run
+from datasets.components import Component, remembered
 from datasets.federation import Source
 from orchestrator.cluster.placement import Placement, placement
 from orchestrator.config.errors import ConfigProblem, Key, format_value
@@ -57,10 +59,8 @@ def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
         key: Key = ("base", "rounds")
         table = Need(key, rounds, "tables of that many rounds", table_bytes(run))
         history = Need(key, rounds, f"the models of {clients} clients in each", float(rounds) * clients * ASSIGNED)
-        over = _first(
-            iter([table]), machine.disk, "the disk of the results has" if machine.disk < 2**60 else machine.words
-        )
-        over = over or _first(iter([history]), machine.memory, machine.words)
+        disk = "the disk of the results has" if machine.disk < 2**60 else machine.words
+        over = _first(iter([table]), machine.disk, disk) or _in_memory(iter([history]), machine)
         if over:
             found[sweep.problem(over[1], *over[0])] = None
     return list(found)
@@ -81,7 +81,7 @@ def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
 
     def shortages(run: Run, source: Source) -> list[str]:
         place = placement(sweep.resources, run.training.config)
-        found = _first(held(run, source, place), machine.memory, machine.words)
+        found = _in_memory(held(run, source, place), machine)
         if found is None:
             return []
         (top, *inner), sentence = found
@@ -101,19 +101,21 @@ def held(run: Run, source: Source, place: Placement) -> Iterator[Need]:
         place: its processes.
     """
     training, clients = run.training.config, run.data.config.clients
-    together = min(training.block_size, clients)
+    taking_part = cohort(run)
+    together = math.ceil(min(training.block_size, clients) * taking_part / clients)  # of a block, on average
+    busy = min(place.actors, -(-clients // training.block_size), taking_part)
     each = run.data.config.examples_per_client or max(1, len(source.train) // clients)
     plan = float(training.epochs) * each * POSITION
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
     yield Need(("base", "training", "epochs"), training.epochs, passes, plan * together)
     clusters = run.clustering.config.clusters
-    size = parameters(run, source.train.x.shape[1:], source.classes, clusters + together * place.actors + clients)
+    size = parameters(run, source.train.x.shape[1:], source.classes, clusters + together * busy + clients)
     if size is None:
         return
     model, one = run.model.config, FLOAT * size
-    field = _large_field(model)
+    large = _large_field(model)
     what = f"a model of {_count(size)} parameters, with their gradients"
-    yield Need(("base", "model", *field), getattr(model, *field) if field else run.model.name, what, 2 * one)
+    yield Need(("base", "model", *large), getattr(model, *large) if large else run.model.name, what, 2 * one)
     what = f"{clusters} models of {_count(size)} parameters"
     yield Need(("base", "clustering", "clusters"), clusters, what, (clusters - 1) * one)
     what = f"{together} clients' models of {_count(size)} parameters, and what they learned, at the same time"
@@ -124,25 +126,47 @@ def held(run: Run, source: Source, place: Placement) -> Iterator[Need]:
         yield Need(("base", "training", "optimizer_state"), training.optimizer_state, what, moments * clients * one)
     if "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS):
         slot = "aggregation" if run.aggregation.module.NEEDS == "updates" else "privacy"
-        what = f"the updates of {clients} clients, each of {_count(size)} parameters"
-        yield Need(("base", slot, "name"), getattr(run, slot).name, what, clients * one)
-    what = f"{place.actors} processes, each with {2 + 2 * together} arrays of {_count(size)} parameters"
+        what = f"the updates of {taking_part} clients, each of {_count(size)} parameters"
+        yield Need(("base", slot, "name"), getattr(run, slot).name, what, taking_part * one)
+    what = f"{busy} processes, each with {2 + 2 * together} arrays of {_count(size)} parameters"
     worker = (2 + clusters + 2 * together) * one + plan * together
-    yield Need(("resources", "client_actors"), place.actors, what, (place.actors - 1) * worker)
+    yield Need(("resources", "client_actors"), place.actors, what, (busy - 1) * worker)
+
+
+def cohort(run: Run) -> int:
+    """Return how many clients take part in a round; where that is drawn, as many as are expected, without a margin."""
+    clients = run.data.config.clients
+    return clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
 
 
 def parameters(run: Run, shape: tuple[int, ...], classes: int, copies: float = MANY) -> int | None:
     """Return the number of the model's parameters, without making it; None if it cannot be told or is not worth it.
 
+    The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So the
+    answer is remembered.
+
     Args:
         run: the run.
         shape: shape of one example.
         classes: number of labels.
-        copies: how many of these models a trial holds; a model of a known architecture counts only as one of many.
+        copies: how many of these models a trial holds at most; a model of a known architecture counts only as one of many.
     """
-    model = run.model
+    return _counted(_Written(repr(run.model), run.model), tuple(map(int, shape)), int(classes), copies >= MANY)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A model whose fields need not be hashable: it is compared by its name and fields, as they are written."""
+
+    text: str
+    model: Component[ModelContract, Any] = field(compare=False)
+
+
+@remembered
+def _counted(written: _Written, shape: tuple[int, ...], classes: int, worth_it: bool) -> int | None:
+    model = written.model
     known: int | None = model.module.parameters(model.config, shape, classes)
-    if known is not None or copies < MANY:
+    if known is not None or not worth_it:
         return known
     from algorithms.core import own_values
 
@@ -159,6 +183,12 @@ def _first(needs: Iterator[Need], limit: float, words: str) -> tuple[Key, str] |
     return None
 
 
+def _in_memory(needs: Iterator[Need], machine: Machine) -> tuple[Key, str] | None:
+    """Return the same for the memory of ``machine``."""
+    found = _first(needs, machine.memory, machine.words)
+    return found and (found[0], found[1] + machine.hint)
+
+
 def _large_field(config: Any) -> tuple[str, ...]:
     """Return the field of a model with the largest number in it; empty if none has any."""
     sizes = {name: _largest(value) for name, value in config}
@@ -166,11 +196,11 @@ def _large_field(config: Any) -> tuple[str, ...]:
 
 
 def _largest(value: Any) -> float:
-    if isinstance(value, bool | str) or value is None:
-        return 0
-    if isinstance(value, int | float):
-        return value
-    return max(map(_largest, value.values() if isinstance(value, dict) else value), default=0)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return max(map(_largest, value), default=0)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 def _count(number: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from algorithms.interfaces import Run
 from attacks.interfaces import ShadowWork
-from datasets.federation import Federation
+from datasets.federation import Federation, Source
 from orchestrator.cluster.placement import Placement
 from orchestrator.estimates import attack_speeds, needs, speeds, work
 from orchestrator.estimates.attack_speeds import AttackWork
@@ -26,7 +26,7 @@ LIMIT = 10.0  # seconds for all measurements of a plan
 # Measured on trials whose training takes no time: Ray's answers, rows, files and the saved state.
 TRIAL_SECONDS, ROUND_SECONDS, JOB_SECONDS, TASK_SECONDS = 0.7, 0.04, 0.003, 0.03
 ALONE_SECONDS = 0.015  # the same for a round of a federation that is trained in a single process
-MOST_ROUNDS = 1000  # that are counted one by one; of a longer run, the last of these stand for the rest
+MOST_LOOKS = 1000  # rounds of a replica after each of which an attack may look at it; the first of more stand for all
 MOST_SHADOWS = 10  # that are made up to time an attack; with more, its work grows with their number
 MOST_PARAMETERS = 25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
 MOST_EXAMPLES = 100_000  # of which data are partitioned for the measurements; FEMNIST's clients have 600 000
@@ -74,6 +74,8 @@ class Estimator:
         """
         self.root_of, self.place, self.watch = root_of, place, Stopwatch(LIMIT)
         self._held: tuple[str, Federation | None] = ("", None)
+        self._loaded: tuple[str, Source | None] = ("", None)
+        self._load_seconds = self._part_seconds = 0.0  # that these took
 
     def deal(self, run: Run) -> Deal:
         """Return the sizes of the run's federation; the seed is taken to change nothing in them.
@@ -86,9 +88,8 @@ class Estimator:
         )
 
     def _partition(self, run: Run) -> Deal:
-        started = time.perf_counter()
         data = self._data(run)
-        return Deal.of(data, time.perf_counter() - started).repeated(run.data.config.clients)
+        return Deal.of(data, self._load_seconds + self._part_seconds).repeated(run.data.config.clients)
 
     def _data(self, run: Run) -> Federation:
         key, held = self._held
@@ -96,9 +97,20 @@ class Estimator:
         wanted = federation_key(run, self.root_of(run))
         if held is None or key != wanted:
             self._held = ("", None)  # two federations at a time may not fit into memory
-            held = partition_data(run, self.root_of(run))
-            self._held = (wanted, held)
+            source, started = self._source(run), time.perf_counter()
+            held = partition_data(run, self.root_of(run), source)
+            self._held, self._part_seconds = (wanted, held), time.perf_counter() - started
         return held
+
+    def _source(self, run: Run) -> Source:
+        """Return the run's data set, which trials with other seeds have as well."""
+        key, source = self._loaded
+        wanted = repr((run.data, self.root_of(run)))
+        if source is None or key != wanted:
+            self._loaded, started = ("", None), time.perf_counter()
+            source = run.data.module.load(run.data.config, self.root_of(run), True)
+            self._loaded, self._load_seconds = (wanted, source), time.perf_counter() - started
+        return source
 
     def _bench(self, run: Run) -> Bench:
         return Bench.of(work.with_few_passes(run)[0], self._data(run), EACH)
@@ -122,16 +134,8 @@ class Estimator:
         Raises:
             DataError: the data cannot be partitioned as the run asks.
         """
-        if run.rounds <= MOST_ROUNDS:
-            return self._counted(run)
-        half, most = (self._counted(replace(run, rounds=rounds)) for rounds in (MOST_ROUNDS // 2, MOST_ROUNDS))
-        further = (run.rounds - MOST_ROUNDS) / (MOST_ROUNDS - MOST_ROUNDS // 2)
-        return most + (most + half * -1.0) * further
-
-    def _counted(self, run: Run) -> Shares:
-        """Return the seconds of a trial, all of whose rounds are counted."""
         deal, rounds = self.deal(run), Rounds(run)
-        shares = self._rounds(run, deal, len(rounds.done), rounds.evaluations, self.place.actors)
+        shares = self._rounds(run, deal, rounds.done, rounds.evaluations, self.place.actors)
         shares += Shares(server=TRIAL_SECONDS, data=deal.seconds, training=self._pretraining(run, deal))
         for attack in of_kind(run, "updates"):
             done = self._observation(run, attack, deal)
@@ -237,14 +241,14 @@ class Estimator:
         """Return the seconds of all attacks on models: their shadow models, and what is done with them."""
         clusters = work.cluster_deals(run, deal)
         todo = [
-            (own, attack.module.shadow_work(attack.config, rounds, int(own.sizes.sum()), own.shadow))
+            (often, own, attack.module.shadow_work(attack.config, rounds, int(own.sizes.sum()), own.shadow))
             for own in clusters
-            for rounds in Rounds(run).audits(attack)
+            for rounds, often in Rounds(run).audits(attack)
         ]
-        shadows, times = max((one.models for _, one in todo), default=0), len(todo)
-        trained = sum(self._shadows(run, *one) for one in todo)
+        shadows, times = max((one.models for _, _, one in todo), default=0), sum(often for often, _, _ in todo)
+        trained = sum(often * self._shadows(run, own, one) for often, own, one in todo)
         kind = ("audit", attack, run.data.name, len(clusters))
-        largest = max(1, *(one.examples for _, one in todo)) if shadows else 0
+        largest = max(1, *(one.examples for _, _, one in todo)) if shadows else 0
         few = min(shadows, MOST_SHADOWS)
         measure = lambda: attack_speeds.audit(self._bench(run), attack, largest, few)  # noqa: E731
         one = self._seconds(run, self.watch.once(kind, (run.data, run.split), measure)) * (shadows / few if few else 1)
@@ -273,7 +277,8 @@ class Estimator:
         alone, seconds = replace(run, attacks=()), dict[int, float]()
         measured = self._seconds(run, self._measured(run, attack))
         for rounds in {one.rounds for one in replicas}:
-            looks = sum(attack.module.looks_after(attack.config, r + 1) for r in range(rounds))
+            asked = min(rounds, MOST_LOOKS)
+            looks = sum(attack.module.looks_after(attack.config, r + 1) for r in range(asked)) * rounds / asked
             trained = self._trained_alone(replace(alone, rounds=rounds), deal)
             seconds[rounds] = trained + looks * measured
         mean = float(np.mean([seconds[one.rounds] for one in replicas]))
@@ -296,7 +301,7 @@ class Estimator:
 
     def _trained_alone(self, run: Run, deal: Deal) -> float:
         rounds = Rounds(run)
-        return self._rounds(run, deal, len(rounds.done), rounds.evaluations, 0).total + self._pretraining(run, deal)
+        return self._rounds(run, deal, rounds.done, rounds.evaluations, 0).total + self._pretraining(run, deal)
 
     def _measured(self, run: Run, attack: AttackComponent) -> AttackWork:
         measure = lambda: attack_speeds.replica_measure(self._bench(run), attack)  # noqa: E731

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
 from algorithms.core.messages import Ints
-from algorithms.engine.server import reliability_due
 from algorithms.interfaces import Run
 from algorithms.training._batches import PADDING
 from datasets.federation import Federation
@@ -17,6 +19,7 @@ from orchestrator.trial.attack_round import AttackComponent
 from orchestrator.trial.client_actors import client_blocks
 
 MOST_PASSES = 100  # over a client's examples in a round whose batches are drawn
+MOST_AUDITS = 100  # on models of a run that are counted one by one; of more, these stand for the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,8 @@ class Deal:
 class Rounds:
     """The rounds of a run, those of abandoned initializations included.
 
+    They are counted by arithmetic: a run may have more of them than can be visited.
+
     Attributes:
         run: the run.
     """
@@ -64,37 +69,58 @@ class Rounds:
     run: Run
 
     @cached_property
-    def done(self) -> list[int]:
-        """The numbers of all rounds that are done: those of each initialization, then those of the one that is kept."""
+    def _compared_after(self) -> int:
+        """The rounds of each initialization before they are compared; 0 if there is one."""
         plan = self.run.clustering.module.starts(self.run.clustering.config)
-        compared_after = min(plan.rounds, self.run.rounds - 1)
-        extra = plan.initializations - 1 if compared_after else 0
-        return [*range(compared_after)] * extra + [*range(self.run.rounds)]
+        return min(plan.rounds, self.run.rounds - 1) if plan.initializations > 1 else 0
 
     @property
     def begun(self) -> int:
         """How many times a run begins, which is the number of initializations."""
-        return self.done.count(0)
+        plan = self.run.clustering.module.starts(self.run.clustering.config)
+        return plan.initializations if self._compared_after else 1
 
-    def audits(self, attack: AttackComponent) -> list[int]:
-        """The numbers of rounds that the models were trained for, whenever ``attack`` attacks the models."""
-        last = [self.run.rounds]
-        return [r for r in [*self.done, *last] if attack in attack_round.models_due(self.run, r)]
+    @property
+    def done(self) -> int:
+        """The number of all rounds that are done: those of abandoned initializations, then those of the one that is kept."""
+        return (self.begun - 1) * self._compared_after + self.run.rounds
+
+    def times(self, *every: int) -> int:
+        """How often something is done that is due after the last round, and after each multiple of one of ``every``."""
+        last = all(self.run.rounds % one for one in every)
+        abandoned = (self.begun - 1) * _multiples(self._compared_after, every)
+        return abandoned + _multiples(self.run.rounds, every) + last
+
+    def audits(self, attack: AttackComponent) -> list[tuple[int, float]]:
+        """Whenever ``attack`` attacks the models, the rounds that they were trained for, and how many such attacks there are.
+
+        Of many attacks, some that are evenly apart stand for all.
+        """
+        every, found = attack.config.every, [(self.run.rounds, 1.0)]
+        for times, end in ((self.begun - 1, self._compared_after), (1, self.run.rounds)):
+            due = range(every, end, every)
+            few = min(len(due), MOST_AUDITS)
+            found += [(due[(2 * i + 1) * len(due) // (2 * few)], times * len(due) / few) for i in range(few) if times]
+        return found
 
     def observed(self, attack: AttackComponent) -> int:
         """How often ``attack`` looks at updates."""
-        return sum(attack in attack_round.updates_due(self.run, r) for r in self.done)
+        return self.times(attack.config.every)
 
     @property
     def evaluations(self) -> tuple[int, int]:
         """How often all models are evaluated on the clients' examples, and how often on the test examples."""
-        run, several = self.run, self.run.clustering.config.clusters > 1
-        after = [r + 1 for r in self.done]
-        reported = [r % run.evaluate_every == 0 or r == run.rounds for r in after]
-        due = [
-            several or told or bool(attack_round.models_due(run, r)) for r, told in zip(after, reported, strict=True)
-        ]
-        return sum(due) + (self.begun if several else 0), sum(reported)
+        attacks = [attack.config.every for attack in attack_round.of_kind(self.run, "models")]
+        if self.run.clustering.config.clusters > 1:
+            return self.done + self.begun, self.times(self.run.evaluate_every)
+        return self.times(self.run.evaluate_every, *attacks), self.times(self.run.evaluate_every)
+
+
+def _multiples(most: int, every: Iterable[int]) -> int:
+    """Return how many numbers from 1 to ``most`` are a multiple of one of ``every``, or of several."""
+    apart = set(every)
+    groups = [group for size in range(1, len(apart) + 1) for group in combinations(apart, size)]
+    return sum((-1) ** (len(group) + 1) * (most // math.lcm(*group)) for group in groups)
 
 
 def with_few_passes(run: Run) -> tuple[Run, float]:
@@ -149,7 +175,10 @@ def curved_examples(run: Run, size: int) -> int:
 
 def curvature_passes(run: Run, rounds: int) -> int:
     """Return how many times a client measures its curvature in that many rounds; two halves count as once."""
-    return rounds + sum(reliability_due(run, round_) for round_ in range(rounds))
+    every = run.curvature.reliability_every
+    if not (run.measures_curvature and every):
+        return rounds
+    return rounds + rounds // every + (rounds == run.rounds and rounds % every > 0)
 
 
 def whole_batches(run: Run, deal: Deal) -> str | None:

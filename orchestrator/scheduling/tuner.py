@@ -59,18 +59,16 @@ def run_trials(
     """
     from orchestrator.scheduling.callback import TuneCallback
 
-    retries, concurrent = (
-        sweep.resources.trial_retries,
-        concurrent_trials(place, nodes, sweep.resources.concurrent_trials),
-    )
+    resources = sweep.resources
+    concurrent = concurrent_trials(place, nodes, resources.concurrent_trials)
     stopping = _scheduler(sweep, folder, search)
-    hearing = TuneCallback(progress, str(place), sweep.resources.timeout_seconds, stopping)
+    hearing = TuneCallback(progress, str(place), resources.timeout_seconds, stopping)
     if search:
         search.over, search.dropped = progress.statuses, hearing.dropped
     while True:
         space, order = _trials(sweep, folder, trials, place, progress, hashes, search)
         order |= {"max_concurrent_trials": concurrent, "scheduler": stopping}
-        _fit(folder, place, space, order, retries, hearing)
+        _fit(folder, place, space, order, resources.trial_retries, hearing)
         if not hearing.dropped:
             return stopping.complaint() if stopping else []
         trials = [trial for trial in trials if trial.id in hearing.dropped]

@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 from algorithms.interfaces import Run
-from datasets.federation import Federation
+from datasets.federation import Federation, Source
 from orchestrator.trial.random_streams import stream
 
 
@@ -22,15 +22,17 @@ def federation_key(run: Run, data_root: Path) -> Any:
     return repr((run.data, run.split, partition_seed(run), str(data_root)))
 
 
-def partition_data(run: Run, data_root: Path) -> Federation:
+def partition_data(run: Run, data_root: Path, source: Source | None = None) -> Federation:
     """Load a run's data set and partition it.
 
     Args:
         run: the run.
         data_root: the folder that holds the data sets.
+        source: the data set, if it has been loaded already.
 
     Raises:
         DataError: the data set is absent, damaged or too small.
     """
     seed = partition_seed(run)
-    return datasets.build_federation(run.data, run.split, data_root, lambda purpose: stream(seed, purpose))
+    rng_for = lambda purpose: stream(seed, purpose)  # noqa: E731
+    return datasets.build_federation(run.data, run.split, data_root, rng_for, source=source)

@@ -84,6 +84,7 @@ def changed(place: tuple[int, ...], value: float) -> dict[str, Any]:
     ("change", "fields", "said"),
     [
         ({}, {"x": "images"}, "data.x: a.npz has no array 'images'. It has part, who, x, y"),
+        ({}, {"x": "i" * 200_000}, f"data.x: a.npz has no array '{'i' * 57}...'. It has part, who, x, y"),
         ({}, {"client": "whom"}, "data.client: a.npz has no array 'whom'. Did you mean 'who'?"),
         ({}, {"client": None, "group": "who"}, "data.group: is the group of a client"),
         ({"y": Y[:5]}, {}, "data.y: array 'y' has 5 entries, and 'x' has 6 examples"),

@@ -139,3 +139,9 @@ def test_an_unfit_file_of_clients_is_refused(tmp_path: Path, text: str | None, s
     if text is not None:
         (tmp_path / "pets/who.csv").write_text(text)
     assert said in refused(tmp_path, clients_file="who.csv")
+
+
+def test_a_long_name_of_a_file_of_clients_is_not_repeated_whole(tmp_path: Path) -> None:
+    folder(tmp_path, PLAIN)
+    said = refused(tmp_path, clients_file="a" * 200_000)
+    assert said.endswith("... cannot be read: File name too long") and len(said) < 400

@@ -310,3 +310,35 @@ def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match=r"without the state\.json that save_to_disk writes"):
         table.load(table.Config(path="folder", **FIELDS), tmp_path)
+
+
+LONG = "a" * 200_000
+
+
+@pytest.mark.parametrize("field", ["label", "client", "group", "part", "subject", "features", "drop", "categories"])
+def test_a_long_name_is_not_repeated_whole(tmp_path: Path, field: str) -> None:
+    said = refused(tmp_path, **{field: (LONG,) if field in ("features", "drop", "categories") else LONG})
+    assert f"data.{field}: t.csv has no column '{LONG[:57]}...'" in said
+    assert len(said) < 500
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ((LONG, *"bcdefg"), "t.csv has the columns aaa"),
+        ((LONG, LONG, *"cdefg"), "has two columns of the name 'aaa"),
+        (("sick", "who", LONG, *"defg"), f"column '{LONG[:57]}...' mixes numbers and texts"),
+    ],
+    ids=["offered", "twice", "unfit"],
+)
+def test_long_names_of_columns_are_not_repeated_whole(tmp_path: Path, columns: tuple[str, ...], sentence: str) -> None:
+    fields = {"part": None, "drop": (), "client": None} if "sick" in columns else {}
+    said = refused(tmp_path, SMALL.replace("x,true", "7,true"), columns=columns, **fields)
+    assert sentence in said and len(said) < 1000
+
+
+@pytest.mark.parametrize("path", [LONG, "a/" * 1000], ids=["name", "folders"])
+def test_a_long_path_is_not_repeated_whole(tmp_path: Path, path: str) -> None:
+    with pytest.raises(DataError) as error:
+        table.load(table.Config(path=path, **FIELDS), tmp_path)
+    assert "data.path: " in str(error.value) and len(str(error.value)) < 400

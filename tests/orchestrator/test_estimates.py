@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from algorithms.engine import block as engine
+from algorithms.interfaces import Run
 from attacks import shadow_mia
 from attacks.interfaces import ShadowWork
 from orchestrator.estimates import speeds, stopwatch, work
 from orchestrator.estimates.speeds import Bench, TrainSpeed
 from orchestrator.estimates.stopwatch import Stopwatch, grow
 from orchestrator.estimates.work import Deal, Rounds
+from orchestrator.trial.attack_round import models_due, of_kind, updates_due
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.local_clients import LocalClients
 from tests.support.estimated import a_run
@@ -58,14 +60,56 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
     trained = [args for method, args in done if method == "train"]
     evaluated = [method for method, _ in done if method == "evaluate"]
     predicted = [method for method, _ in done if method == "predict"]
-    assert len(trained) == len(rounds.done) * blocks
+    assert len(trained) == rounds.done * blocks
     assert (len(evaluated) / blocks, len(predicted) / run.clustering.config.clusters) == rounds.evaluations
     for attack in run.attacks:
         if "updates" in attack.module.KINDS:
             assert sum(attack.name in args[2] for args in trained) == rounds.observed(attack) * blocks
         else:
             clusters = run.clustering.config.clusters
-            assert len(rounds.audits(attack)) <= len(audits) <= clusters * len(rounds.audits(attack))
+            times = sum(often for _, often in rounds.audits(attack))
+            assert times <= len(audits) <= clusters * times
+
+
+def visited(run: Run) -> tuple[int, tuple[int, int], list[list[int]], list[int]]:
+    """The same by visiting every round: all rounds, evaluations, rounds of audits, and how often updates are looked at."""
+    plan, several = run.clustering.module.starts(run.clustering.config), run.clustering.config.clusters > 1
+    compared_after = min(plan.rounds, run.rounds - 1)
+    begun = plan.initializations if compared_after else 1
+    done = [*range(compared_after)] * (begun - 1) + [*range(run.rounds)]
+    told = [(r + 1) % run.evaluate_every == 0 or r + 1 == run.rounds for r in done]
+    due = [several or one or bool(models_due(run, r + 1)) for r, one in zip(done, told, strict=True)]
+    audits = [[r for r in [*done, run.rounds] if one in models_due(run, r)] for one in of_kind(run, "models")]
+    observed = [sum(one in updates_due(run, r) for r in done) for one in of_kind(run, "updates")]
+    return len(done), (sum(due) + several * begun, sum(told)), audits, observed
+
+
+@pytest.mark.parametrize("clustering", ["none", CLUSTERED, CLUSTERED | {"restart_rounds": 7}])
+@pytest.mark.parametrize("rounds", [1, 2, 6, 7, 12, 61])
+@pytest.mark.parametrize("periods", [(1, 1, 1, 1), (4, 6, 5, 3), (6, 4, 4, 30), (100, 12, 20, 70)])
+def test_what_is_counted_by_arithmetic_is_what_every_round_asks(clustering, rounds, periods):
+    evaluate, shadow, loss, sia = periods
+    attacks = [
+        {"name": "shadow_mia", "every": shadow},
+        {"name": "client_mia", "every": loss},
+        {"name": "sia", "every": sia},
+    ]
+    run = a_run(rounds=rounds, evaluate_every=evaluate, clustering=clustering, attacks=attacks)
+    counted = Rounds(run)
+    audits = [
+        sorted(r for r, often in counted.audits(one) for _ in range(int(often))) for one in of_kind(run, "models")
+    ]
+    observed = [counted.observed(one) for one in of_kind(run, "updates")]
+    all_rounds, evaluations, visits, looks = visited(run)
+    assert (counted.done, counted.evaluations, observed) == (all_rounds, evaluations, looks)
+    assert audits == [sorted(one) for one in visits]
+
+
+def test_a_few_of_many_attacks_stand_for_all():
+    audits = Rounds(run := a_run(rounds=10**15, attacks=[{"name": "shadow_mia", "every": 10}])).audits(run.attacks[0])
+    assert len(audits) == work.MOST_AUDITS + 1
+    assert sum(often for _, often in audits) == pytest.approx(10**14)
+    assert sum(often * rounds for rounds, often in audits) == pytest.approx(10**29 / 2)
 
 
 def a_deal(sizes: list[int], shadow: int) -> Deal:

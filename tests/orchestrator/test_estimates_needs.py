@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from pydantic import Field
 
 from algorithms.core import own_values
 from algorithms.models import _facts
+from datasets.components import Config as SlotConfig
+from datasets.components import forget
 from datasets.federation import Examples, Source
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import placement
@@ -50,7 +54,33 @@ def test_what_a_trial_holds_is_counted_in_bytes() -> None:
     assert bytes_of("base.training.optimizer_state", training=persist) == 2 * 8 * 4 * 685
     assert bytes_of("base.aggregation.name", aggregation="fedmedian") == 8 * 4 * 685
     worker = (2 + 1 + 2 * 3) * 4 * 685 + 2 * 12 * 8 * 3
-    assert bytes_of("resources.client_actors", actors=11) == 10 * worker
+    assert bytes_of("resources.client_actors", actors=2) == worker
+    assert bytes_of("resources.client_actors", actors=11) == 2 * worker  # eight clients are three blocks
+
+
+@pytest.mark.parametrize(
+    ("participation", "rate", "taking_part"), [("fixed", 0.3, 2), ("poisson", 0.3, 2), ("fixed", 0.01, 1)]
+)
+def test_only_those_who_take_part_in_a_round_are_trained_and_sent(
+    participation: str, rate: float, taking_part: int
+) -> None:
+    part = {"participation": participation, "participation_rate": rate}
+    assert bytes_of("base.aggregation.name", aggregation="fedmedian", **part) == taking_part * 4 * 685
+    assert bytes_of("base.training.clients_per_job", **part) == 2 * 4 * 685  # of three in a block, one on average
+    assert bytes_of("base.training.epochs", **part) == 2 * 12 * 8
+    worker = (2 + 1 + 2) * 4 * 685 + 2 * 12 * 8
+    assert bytes_of("resources.client_actors", actors=11, **part) == (taking_part - 1) * worker
+    persist = {"epochs": 2, "batch_size": 5, "optimizer": "adam", "optimizer_state": "persist"}
+    assert bytes_of("base.training.optimizer_state", training=persist, **part) == 2 * 8 * 4 * 685  # kept for all
+
+
+def test_a_small_part_of_many_clients_is_not_refused() -> None:
+    clients = {"name": "digits", "clients": 1000, "examples_per_client": 1}
+    sweep = a_sweep(data=clients, aggregation="fedmedian", model={"name": "mlp", "hidden": [84000]})
+    whole, part = (replace(sweep.runs[0], participation=how, participation_rate=0.01) for how in ("all", "fixed"))
+    shortages = needs.fits(sweep, SMALL)
+    assert "asks for the updates of 1000 clients" in shortages(whole, a_source())[0]
+    assert shortages(part, a_source()) == []
 
 
 def a_sweep(**given: Any) -> Sweep:
@@ -95,6 +125,33 @@ def test_parameters_are_counted_without_being_made() -> None:
     assert own_values.elements(lambda: Plain(64, 10, width=-1)) is None
 
 
+@pytest.mark.usefixtures("own_modules")
+def test_a_model_that_many_trials_have_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(own_values, "elements", lambda make: counted.append(1) or 700)
+    for seed in range(3):
+        for width in (2, 3):
+            model = {"name": "imported", "callable": "tests.support.own_modules:Plain", "args": {"width": width}}
+            assert needs.parameters(a_run(seed=seed, model=model), (1, 8, 8), 10) == 700
+    assert len(counted) == 2
+    forget()
+    assert needs.parameters(a_run(model=model), (1, 8, 8), 10) == 700
+    assert len(counted) == 3  # whose code may have been edited
+
+
+def test_only_numbers_make_a_field_of_a_model_large() -> None:
+    class Config(SlotConfig):
+        path: Path = Path("weights")
+        layers: tuple[int, ...] = (3, 40)
+        named: dict[str, Any] = Field({"depth": [5], "bias": True, "file": Path("weights")})
+        sizes: frozenset[int] = frozenset({7})
+
+    assert needs._large_field(Config()) == ("layers",)
+    assert needs._large_field(Config(layers=())) == ("sizes",)
+    assert needs._large_field(Config(layers=(), sizes=frozenset())) == ("named",)
+    assert needs._large_field(Config(layers=(), sizes=frozenset(), named={})) == ()
+
+
 def test_this_machine_has_memory_and_a_disk(tmp_path: Path) -> None:
     here = this_machine(tmp_path / "not" / "there")
     assert 10**8 < here.memory < 10**14 and here.disk > 10**8
@@ -102,16 +159,6 @@ def test_this_machine_has_memory_and_a_disk(tmp_path: Path) -> None:
 
 def test_amounts_are_readable() -> None:
     assert [amount(one) for one in (0, 1500, 2.5e9, 1e24)] == ["0 B", "1.5 kB", "2.5 GB", "1e+03 ZB"]
-
-
-def test_a_long_run_takes_as_long_as_its_first_rounds_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linear in the rounds: 3 s at the start, and 2 s each."""
-    from orchestrator.estimates.trial import Shares
-
-    estimator = an_estimator(run := a_run(rounds=10**12))
-    monkeypatch.setattr(estimator, "_counted", lambda run: Shares(data=3.0, training=2.0 * run.rounds))
-    found = estimator.shares(run)
-    assert (found.data, found.training) == (3.0, pytest.approx(2e12))
 
 
 @pytest.mark.usefixtures("own_modules")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from datasets.sources import digits
 from orchestrator.estimates import trial
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_run, an_estimator, shares
@@ -63,6 +64,47 @@ def test_replicas_on_halves_are_part_of_it(monkeypatch):
     assert shares(a_run(rounds=3, training=loop, attacks=[attack]), monkeypatch, actors=3).replicas == pytest.approx(
         3 * (3 * 8 * 6 * 2 + 10 * 8 * 12)  # eight tasks of one replica by three workers
     )
+
+
+def test_a_data_set_is_loaded_once_for_all_seeds_and_counted_for_each_trial(monkeypatch):
+    loads, load = list[int](), digits.load
+
+    def slow(*given):
+        loads.append(1)
+        time.sleep(0.2)
+        return load(*given)
+
+    monkeypatch.setattr(digits, "load", slow)
+    estimator = an_estimator(a_run())
+    for seed in range(3):
+        assert estimator.oversized(run := a_run(seed=seed)) is None
+        assert estimator.deal(run).seconds >= 0.2
+        assert (estimator._data(run).train.x == partition_data(run, Path()).train.x).all()
+    assert len(loads) == 1 + 3
+    more = {"name": "digits", "clients": 9, "examples_per_client": 12}
+    assert estimator.deal(a_run(data=more)).clients == 9
+
+
+def test_what_a_long_run_does_seldom_is_part_of_it(monkeypatch):
+    attack = {"name": "shadow_mia", "every": 1500, "shadows": 3}
+    run = a_run(rounds=5000, evaluate_every=2500, attacks=[attack])
+    found, tests = shares(run, monkeypatch), len(partition_data(run, Path()).test)
+    size, trained_rounds = (
+        8 * 12,
+        1500 + 3000 + 4500 + 5000,
+    )  # a shadow model is trained for as long as the run until then
+    assert found.training == 5000 * size * 2
+    assert found.shadows == 3 * (trained_rounds * size * 2 + 4 * 2 * size * 10)
+    assert found.evaluation == 10 * (5 * size + 2 * tests)  # after 1500, 2500, 3000, 4500 and 5000 rounds
+
+
+def test_the_longest_run_takes_no_longer_to_estimate(monkeypatch):
+    attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
+    run = a_run(rounds=10**15, objective="finp", attacks=attacks)
+    started = time.process_time()
+    found = shares(run, monkeypatch)
+    assert found.training == pytest.approx(1e15 * 8 * 12 * 2)
+    assert time.process_time() - started < 30
 
 
 EVERYTHING: dict[str, dict[str, Any]] = {

@@ -126,3 +126,16 @@ def test_the_plan_of_a_very_long_run_says_what_its_tables_take_and_stays_readabl
     shown = a_plan(tmp_path, capsys, monkeypatch, text)
     assert "estimate: more than 1000 years on this machine" in shown
     assert "the tables of a trial take at least 100 PB" in shown
+
+
+def test_of_many_trials_the_first_are_listed_and_the_others_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dry_run, "_estimate", lambda *_: [])
+    text = EMPTY.replace("alpha: 0.001", "alpha: 10") + "sweep: {seed: {grid_search: [%s]}}\n"
+    few, many = (
+        a_plan(tmp_path, capsys, monkeypatch, text % ", ".join(map(str, range(count)))) for count in (100, 101)
+    )
+    assert (few.count("seed="), "others" in few) == (100, False)
+    assert (many.count("seed="), "101 trials, 101 to run" in many) == (20, True)
+    assert "and 81 others, which --print-config shows" in many

@@ -9,11 +9,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator import preparation
 from orchestrator.cluster.address import PREFACE, SETTINGS, ClusterError, Target, address_file, find_target
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.sweep_file import parse_sweep
+from orchestrator.estimates.machine import this_machine
+from orchestrator.preparation import Choices, prepare
 from tests.support.local_cluster import free_port
 
 RAY = bytes([0, 0, 24, SETTINGS, 0, 0, 0, 0, 0])
@@ -202,3 +208,23 @@ def test_the_address_of_the_job_server_is_told_from_that_of_a_cluster():
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(ClusterError, match="is no address of a Ray cluster: HOST:PORT"):
         find_target(address, {})
+
+
+LARGE = "name: large\nbase: {rounds: 2, data: {name: digits, clients: 8}, model: {name: mlp, hidden: [100000000]}}\n"
+
+
+def test_a_dry_run_does_not_measure_this_machine_where_a_run_would_use_a_cluster(served, tmp_path, monkeypatch):
+    small = replace(this_machine(tmp_path), memory=16e9)
+    monkeypatch.setattr(preparation, "this_machine", lambda results: small)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    sweep, dry = parse_sweep(LARGE, Path("large.yaml")), Choices(tmp_path / "results", dry=True)
+    with pytest.raises(ConfigError, match="this machine has 16 GB; --address HOST:PORT runs the sweep on a cluster"):
+        prepare(sweep, dry)
+    left(tmp_path, served(RAY))
+    assert prepare(sweep, dry).trials
+    with pytest.raises(ConfigError, match="this machine has 16 GB"):
+        prepare(sweep, replace(dry, address="local"))
+    address_file({"RAY_TMPDIR": str(tmp_path)}).write_text(f"127.0.0.1:{free_port()}")  # of a cluster that is gone
+    with pytest.raises(ConfigError, match="this machine has 16 GB"):
+        prepare(sweep, dry)

@@ -206,7 +206,7 @@ DAMAGED = {
 NUMBERS = (
     [-1, 0],
     [0, 0],
-    [1, 0],
+    [1, -1],
     [True, 5],
     [5],
     [5, 6, 7],
@@ -238,6 +238,17 @@ def test_numbers_that_no_process_has_are_damage(numbers, place, variables, kille
     record = record_of(killed, killed).to_dict()
     path = saved(variables, record_of(killed))
     path.write_text(json.dumps(sealed(record | {place: numbers if place == "head" else [numbers]})))
+    (said,) = end_left_behind(variables)
+    assert "it is no record of a run" in said
+
+
+def test_the_first_process_of_a_container_may_be_a_run_but_not_of_its_ray(variables, killed):
+    first = running(1)
+    assert first is not None
+    path = saved(variables, record_of(first))
+    assert end_left_behind(variables) == []
+    assert path.exists()  # it is at work
+    saved(variables, record_of(killed, first, word=B))
     (said,) = end_left_behind(variables)
     assert "it is no record of a run" in said
 
@@ -309,8 +320,9 @@ def test_a_run_is_on_record_from_before_ray_starts_until_it_has_shut_down(variab
     assert before == Record(running(os.getpid()), word, machine())
     assert after == replace(before, processes=frozenset({raylet.process}))
     assert end_left_behind(variables) == []  # this process is at work
+    namesake = saved(variables, replace(before, word=A))  # of another container that shares the folder
     off_record()
-    assert not path.exists()
+    assert not path.exists() and namesake.exists()
     assert raylet.is_alive and worker.is_alive
 
 

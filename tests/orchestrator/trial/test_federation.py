@@ -59,8 +59,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Federation]:
     found: list[Federation] = []
     build = federation.datasets.build_federation
 
-    def spied(*arguments: Any) -> Federation:
-        found.append(build(*arguments))
+    def spied(*arguments: Any, **named: Any) -> Federation:
+        found.append(build(*arguments, **named))
         return found[-1]
 
     monkeypatch.setattr(federation.datasets, "build_federation", spied)
