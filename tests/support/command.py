@@ -76,7 +76,7 @@ def _signalled(number: int, words: str, sweep: Path, results: Path, *options: st
         text=True,
         bufsize=1,
         env=environment(),
-        preexec_fn=_heed_control_c,
+        preexec_fn=_heed_signals,
     ) as head:
         assert head.stdout is not None
         for line in head.stdout:
@@ -88,9 +88,10 @@ def _signalled(number: int, words: str, sweep: Path, results: Path, *options: st
         return head.wait(), printed
 
 
-def _heed_control_c() -> None:
-    """A shell starts what it puts in the background with Ctrl-C ignored, and so would all that the tests start there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _heed_signals() -> None:
+    """What is started in the background ignores Ctrl-C, and below nohup a hangup; so would all that the tests start there."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def trials(results: Path, name: str = "tiny") -> list[dict]:

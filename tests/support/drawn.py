@@ -162,13 +162,7 @@ class _Draw:
             return list(error.problems)
         trials = sweep.samples or 0 if sweep.space else len(sweep.runs)
         if trials * max(work(one, read[0]) for one in sweep.runs) > MOST:
-            larger: list[Key] = [
-                ("base", "data"),
-                ("base", "clustering"),
-                ("base", "attacks"),
-                ("base", "rounds"),
-                ("sweep",),
-            ]
+            larger: list[Key] = [*(("base", one) for one in ("data", "clustering", "attacks", "rounds")), ("sweep",)]
             return [ConfigProblem("takes too long", self.rng.choice(larger))]
         return data_problems(sweep, download=False) or self._unlucky(sweep)
 
