@@ -41,8 +41,9 @@ def backends(slot: Any, name: str) -> list[str]:
     return ["loop"] if alone.get(slot.key, lambda: False)() else ["loop", "vmap"]
 
 
+LONG = {("vgg", "loop"): pytest.mark.slow}
 CASES = [
-    pytest.param(slot, name, backend, id=f"{slot.key}-{name}-{backend}")
+    pytest.param(slot, name, backend, id=f"{slot.key}-{name}-{backend}", marks=LONG.get((name, backend), ()))
     for slot, name in EVERY
     if slot.key in WORKED_ON
     for backend in backends(slot, name)
@@ -112,11 +113,10 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, slot, na
     if run["model"] != described()["model"]:  # a large one
         run |= {"rounds": 1, "attacks": []}
     kept = []
-    for actors in (1, 2, 5):
+    for actors in (1, 5):
         trial = inline_trial(run, tmp_path / str(actors), data)
         clients = Actors(actors, trial.run, data)
         kept.append(left_behind(finished(served_by(trial, clients)), tmp_path / str(actors)))
         assert clients.served == set(range(actors))
     assert kept[1] == kept[0]
-    assert kept[2] == kept[0]
     assert len(kept[0]) > 2
