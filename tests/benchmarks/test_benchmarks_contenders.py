@@ -94,6 +94,7 @@ def test_a_plain_step_is_the_same_in_either_memory_format(channels_last, one_thr
     assert kernel.is_contiguous(memory_format=torch.channels_last) == channels_last
 
 
+@pytest.mark.slow
 def test_a_bare_round_is_the_average_of_the_clients_steps(tmp_path):
     work, examples = work_of("mlp")
     lay(tmp_path, replace(WORKLOADS["digits"], work=work), examples)
