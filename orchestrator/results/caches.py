@@ -45,7 +45,8 @@ def caches(folder: Path) -> list[Cache]:
     if folder.is_symlink():
         raise FolderError(f"{shown} is a link to {os.path.realpath(folder)}; give that folder itself")
     if not folder.is_dir():
-        raise FolderError(f"{shown} is not a folder; give RESULTS or RESULTS/<sweep>")
+        what = "is not a folder" if os.path.lexists(folder) else "does not exist"
+        raise FolderError(f"{shown} {what}; give RESULTS or RESULTS/<sweep>")
     found = [one for one in _sweeps(folder) if _is_sweep(one)]
     if not found:
         raise FolderError(f"{shown} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")

@@ -125,7 +125,7 @@ def let_go(folder: Path) -> None:
 def _make_parents(path: Path) -> None:
     for folder in _held:
         if path.is_relative_to(folder) and not folder.is_dir():
-            gone = "was deleted or renamed while results were written there"
+            gone = "was deleted or renamed while results were written there; move it back"
             raise WriteError(errno.ENOENT, f"{path} could not be written: {folder} {gone}")
     path.parent.mkdir(parents=True, exist_ok=True)
 

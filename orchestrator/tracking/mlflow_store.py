@@ -122,9 +122,11 @@ class Store:
         """The connection, opened on first use.
 
         Raises:
-            TrackingError: the local store cannot be used; MLflow itself would try for minutes.
+            TrackingError: the local store cannot be used; MLflow itself would try for minutes, or make the folder again.
             Exception: MLflow's errors, if it cannot be reached.
         """
+        if named_server(self._asked) is None and not self.results.is_dir():
+            raise TrackingError(f"{self.results} was deleted or renamed")
         if self._client is None:
             if trouble := self.trouble():
                 raise TrackingError(str(trouble))

@@ -216,7 +216,6 @@ def set_journals_aside(results: Path, store: Path) -> None:
 @contextmanager
 def store_lock(results: Path) -> Iterator[None]:
     """Wait for the lock on making a store beside the results, which one process of this machine has at a time."""
-    results.mkdir(parents=True, exist_ok=True)
     with open(results / ".mlflow.lock", "a") as file:
         with suppress(OSError):  # some network file systems have no locks
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -56,7 +56,7 @@ def test_a_folder_that_is_gone_is_not_made_again(tmp_path):
             write_atomically(folder.trial("a").state / "b", b"")
         assert str(error.value) == (
             f"{folder.path}/trials/a/state/b could not be written: {folder.path} was deleted or renamed while results "
-            "were written there"
+            "were written there; move it back"
         )
         assert os.listdir(tmp_path) == ["renamed"]
         hold(tmp_path / "renamed")

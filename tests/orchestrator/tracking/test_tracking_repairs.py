@@ -56,6 +56,16 @@ def sent_and_lost(results: Path, lost: str) -> None:
         base.commit()
 
 
+def test_results_that_were_renamed_are_not_made_again(results: Path, tmp_path: Path) -> None:
+    tracker = Tracker(results, NAME, None, list[str]().append)
+    tracker.sweep_started()
+    tracker.trial_started("a", {"rounds": 3}, {}, "a")
+    results.rename(tmp_path / "elsewhere")
+    tracker.rounds("a", rows(1))
+    assert not tracker.close(20) and tracker.trouble == f"{results} was deleted or renamed"
+    assert not results.exists()
+
+
 @pytest.mark.parametrize("lost", ["1", "step = 2", "0"])
 def test_rounds_that_the_store_lost_are_sent_again(results: Path, lost: str) -> None:
     sent_and_lost(results, lost)
