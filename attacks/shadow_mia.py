@@ -225,6 +225,8 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
     accuracies = dict.fromkeys(ATTACKS, 0.0)
     for k, judged in enumerate(parts):
         seen = pool_outputs(parts[:k] + parts[k + 1 :])
+        if seen.member.all() or not seen.member.any():  # a half of one member and one non-member
+            return "gap"
         for name, fit in ATTACKS.items():
             accuracies[name] += membership.balanced_accuracy(fit(config, seen, rng)(judged), judged.member)
     known = {name: accuracy for name, accuracy in accuracies.items() if not np.isnan(accuracy)}

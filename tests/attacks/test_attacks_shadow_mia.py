@@ -250,6 +250,14 @@ def test_the_strongest_attack_is_found_on_shadows():
     assert strongest(Config(), shadows[:1], np.random.default_rng(0)) in ("loss_threshold", "confidence", "shadow_mia")
 
 
+@pytest.mark.parametrize("each", [1, 2])
+def test_one_shadow_model_with_hardly_any_example_chooses_an_attack_all_the_same(each):
+    rng, member = np.random.default_rng(0), np.arange(2 * each) < each
+    only = Outputs(rng.normal(size=(2 * each, 3)).astype(np.float32), rng.integers(0, 3, 2 * each), member)
+    chosen = strongest(Config(), [only], rng)
+    assert chosen in ATTACKS and (chosen == "gap" or each > 1)
+
+
 def test_the_choice_of_the_strongest_attack_makes_guessing_no_better():
     """Members and non-members are exchangeable, so whichever attack is chosen is right half of the time."""
     accuracies = []
