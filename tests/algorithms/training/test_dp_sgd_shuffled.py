@@ -85,6 +85,7 @@ def excess(losses: np.ndarray, epsilon: float) -> np.ndarray:
     return np.maximum(-np.expm1(epsilon - losses), 0)
 
 
+@pytest.mark.slow
 def test_what_real_training_shows_is_more_than_poissons_epsilon_and_less_than_ours():
     """36 runs: in one of seven or so, the loss is above the number that was printed for shuffled lots before."""
     losses = privacy_loss(np.stack([seen_in_training(seed) for seed in range(36)]))

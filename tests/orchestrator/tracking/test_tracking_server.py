@@ -89,6 +89,7 @@ def wait_until_sent(tracker: Tracker) -> None:
     assert not tracker._pending()
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_late_misses_nothing(server, results, capfd):
     warnings: list[str] = []
     tracker = Tracker(results, NAME, server.uri, warnings.append)
