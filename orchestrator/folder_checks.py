@@ -103,8 +103,10 @@ def _check_once(folder: Folder) -> SweepCheck:
     known, table, old_table = _table(folder, checks)
     found = [(one, REWRITTEN if can_be_rewritten(folder, one) else NO_MARK) for one in beside]
     found += [(one, REWRITTEN if one.path == folder.table else AGAIN) for one in table]
-    for check in checks:
-        repair = _trial_repair(check, known is None or check.folder.id in known, _draws(folder))
+    damaged = [check for check in checks if check.damages]
+    drawn = bool(damaged) and _draws(folder)
+    for check in damaged:
+        repair = _trial_repair(check, known is None or check.folder.id in known, drawn)
         found += [(one, repair) for one in check.damages]
     for check in checks:
         found += [(one, ANEW) for one in _saved_damages(check)]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.preparation import Choices
+from orchestrator.preparation import Choices, Work, prepare
 from orchestrator.results.folder import Folder
 from orchestrator.results.integrity import SEAL
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.repairs import plain_run
+from orchestrator.scheduling.repairs import Repairs, find_repairs, plain_run
 from orchestrator.scheduling.trials import remaining_trials, trial_rows, trial_specs
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
@@ -59,6 +60,16 @@ def saved_results(saved_sweep: Path, tmp_path: Path) -> Path:
 def saved_folder(saved_results: Path) -> Folder:
     """The folder of the sweep in the copy."""
     return Folder(saved_results / NAME)
+
+
+def repairs_of(folder: Folder, sweep: Sweep) -> Repairs:
+    """What a run of the sweep would do about damaged results."""
+    return find_repairs(folder, trial_specs(sweep), sweep.tune)
+
+
+def work_on(folder: Folder, sweep: Sweep, **choices: Any) -> Work:
+    """The sweep, checked, before anything starts."""
+    return prepare(sweep, Choices(folder.path.parent, **choices))
 
 
 def run_missing(sweep: Sweep, folder: Folder, work: Path) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from orchestrator import commands, dry_run, execution
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.preparation import Choices, prepare
+from orchestrator.preparation import Choices
 from orchestrator.report.verified import used_damages
 from orchestrator.results.folder import Folder, WriteError
 from orchestrator.results.integrity import sealed
@@ -24,7 +24,7 @@ from orchestrator.results.trial_files import check_trials
 from orchestrator.scheduling import repairs
 from orchestrator.scheduling.repairs import Repairs, find_repairs
 from orchestrator.scheduling.trials import trial_specs
-from tests.support.saved_sweep import SWEEP, contents, made_older, run_missing, sweep_in
+from tests.support.saved_sweep import SWEEP, contents, made_older, repairs_of, run_missing, sweep_in, work_on
 
 EXACT = ("config.yaml", "model.safetensors", "clients.parquet", "roc.parquet")  # the others contain times
 
@@ -32,10 +32,6 @@ EXACT = ("config.yaml", "model.safetensors", "clients.parquet", "roc.parquet")  
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
     return sweep_in(tmp_path)
-
-
-def repairs_of(folder: Folder, sweep: Sweep) -> Repairs:
-    return find_repairs(folder, trial_specs(sweep), sweep.tune)
 
 
 def test_nothing_is_done_about_what_is_whole(saved_folder: Folder, sweep: Sweep) -> None:
@@ -183,10 +179,6 @@ def test_files_that_follow_from_others_are_written_again(saved_folder: Folder, s
     assert found.planned() == [
         f"{path} is empty: a run would write it again" for path in (mark, saved_folder.sweep, saved_folder.table)
     ]
-
-
-def work_on(folder: Folder, sweep: Sweep, **choices: Any) -> Any:
-    return prepare(sweep, Choices(folder.path.parent, **choices))
 
 
 def test_a_run_mends_before_it_trains(saved_folder: Folder, sweep: Sweep, tmp_path: Path) -> None:

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.preparation import Choices, prepare
 from orchestrator.results.fingerprints import DataHashes
 from orchestrator.results.folder import Folder
 from orchestrator.results.integrity import sealed
 from orchestrator.results.mark import copy_of
 from orchestrator.results.record import SECRET_NOISE, TrialIdentity, read_record, save_record
 from orchestrator.scheduling.earlier import earlier_results
-from orchestrator.scheduling.repairs import Repairs, find_repairs
+from orchestrator.scheduling.repairs import find_repairs
 from orchestrator.scheduling.trials import trial_specs
 from orchestrator.trial import outcome
-from tests.support.saved_sweep import SWEEP, contents, made_older, sweep_in
-
-EXACT = ("config.yaml", "model.safetensors", "clients.parquet", "roc.parquet")  # the others contain times
+from tests.support.saved_sweep import SWEEP, contents, made_older, repairs_of, sweep_in, work_on
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
     return sweep_in(tmp_path)
-
-
-def repairs_of(folder: Folder, sweep: Sweep) -> Repairs:
-    return find_repairs(folder, trial_specs(sweep), sweep.tune)
-
-
-def work_on(folder: Folder, sweep: Sweep, **choices: Any) -> Any:
-    return prepare(sweep, Choices(folder.path.parent, **choices))
 
 
 def test_a_rerun_that_comes_to_less_does_not_vouch_for_what_was_there(saved_folder: Folder, sweep: Sweep) -> None:
