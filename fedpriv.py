@@ -8,3 +8,10 @@ audit = fedpriv.audit(module, members, nonmembers)  attacks on a torch module, w
 from orchestrator.api import Audit, ConfigError, Results, audit, load, run
 
 __all__ = ["Audit", "ConfigError", "Results", "audit", "load", "run"]
+
+if __name__ == "__main__":
+    import sys
+
+    from orchestrator.cli import main
+
+    sys.exit(main())

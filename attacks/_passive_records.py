@@ -12,6 +12,10 @@ member's.
 
 Where clients have labels of their own and non-members are nobody's, a label would tell that a record is none of a
 client's. So what is measured takes non-members as if they had the client's labels (`metrics.client_auc`).
+
+By references the server learns what a model makes of a label, whoever has the record (`metrics.out_worlds.centered`):
+examples of its shadow set or, without one, non-members of nobody that are not compared. They wear every client's
+transform in turn.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import numpy as np
 from algorithms.interfaces import Problems
 from attacks import _targets
 from attacks.metrics.membership import FEWEST_NONMEMBERS
-from datasets.federation import Examples, Federation, Ints
+from datasets.federation import Examples, Federation, Ints, joined
 from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
@@ -43,6 +47,14 @@ class Config(_targets.Config, Protocol):
     @property
     def compared(self) -> int:
         """Most non-members of a client."""
+
+    @property
+    def center(self) -> Literal["label", "none"]:
+        """Whether there are references."""
+
+    @property
+    def references(self) -> int:
+        """Most references."""
 
 
 Drawn = TypeVar("Drawn")
@@ -79,6 +91,21 @@ class Places:
         return np.arange(self.members.size).reshape(self.members.shape)
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of records and references.
+
+    Attributes:
+        records: [R] of all records, by their numbers.
+        transforms: [R] number of the transform that each record wears, its client's; 0 if there are no transforms.
+        references: [r] of the references, of which there are r for each transform.
+    """
+
+    records: Ints
+    transforms: Ints
+    references: Ints
+
+
 def places(config: Config, data: Federation, stream: Stream) -> Places:
     """Return the records of every client, drawn once; they depend on the seed, not on the round.
 
@@ -93,7 +120,7 @@ def places(config: Config, data: Federation, stream: Stream) -> Places:
 def _remembered(config: Config, data: Federation, stream: Stream, name: str, draw: Callable[[], Drawn]) -> Drawn:
     """Return what ``draw`` returned for this federation, configuration and seed; nobody may change it."""
     seed = int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
-    key = config.nonmembers, config.compared, config.targets, config.pool, seed
+    key = config.nonmembers, config.compared, config.targets, config.pool, config.center, config.references, seed
     known = _REMEMBERED.get(data)
     if known is None or known[0] != key:
         known = _REMEMBERED[data] = (key, {})
@@ -115,10 +142,14 @@ def _places(config: Config, data: Federation, stream: Stream) -> Places:
     return Places(members, members.size + own, members.size + same)
 
 
-def labels(config: Config, data: Federation, stream: Stream, places: Places) -> Ints:
-    """Return the labels of every client's records, members first, [clients, n + m]."""
-    every = np.concatenate([data.train.y[places.members.ravel()], outside(config, data, stream).y])
-    return every[places.records]
+def labels(config: Config, data: Federation, stream: Stream) -> Labels:
+    """Return the labels of all records and references, in the order in which they are evaluated."""
+    members, others = _targets.targets(config, data, stream).ravel(), outside(config, data, stream).y
+    records, reference = np.concatenate([data.train.y[members], others]), references(config, data, stream).y
+    if data.prepare.transform == "none":
+        return Labels(records, np.zeros(len(records), np.int64), reference)
+    transforms = [np.repeat(np.arange(data.clients), len(part) // data.clients) for part in (members, others)]
+    return Labels(records, np.concatenate(transforms), reference[: len(reference) // data.clients])
 
 
 def _shared(data: Federation) -> bool:
@@ -148,15 +179,51 @@ def outside(config: Config, data: Federation, stream: Stream) -> Examples:
 def _outside(config: Config, data: Federation, stream: Stream) -> Examples:
     if config.nonmembers == "other_client":
         return data.train[:0]
-    size, common = _outsiders(config, data), np.flatnonzero(data.nonmember_owner == NOBODY)
-    holding = _holds_out(data)
-    fixed = np.sort(stream("attack_targets", 0, 9).choice(common, size, replace=False)) if not holding.all() else common
+    size, holding, common = _outsiders(config, data), _holds_out(data), _compared_of_nobody(config, data, stream)
     if _shared(data):
-        return _dressed(data, fixed, 0, stream)
-    parts = [
-        _own(data, i, size, stream) if holding[i] else _dressed(data, fixed, i, stream) for i in range(data.clients)
-    ]
-    return Examples(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
+        return _dressed(data, data.nonmembers[common], 0, stream)
+    return joined(
+        [
+            _own(data, i, size, stream) if holding[i] else _dressed(data, data.nonmembers[common], i, stream)
+            for i in range(data.clients)
+        ]
+    )
+
+
+def _compared_of_nobody(config: Config, data: Federation, stream: Stream) -> Ints:
+    """Draw the non-members of nobody with whom clients are compared, as positions among all non-members."""
+    common = np.flatnonzero(data.nonmember_owner == NOBODY)
+    size = _of_nobody(config, data)
+    drawn: Ints = np.sort(stream("attack_targets", 0, 9).choice(common, size, replace=False)) if size else common[:0]
+    return drawn
+
+
+def _of_nobody(config: Config, data: Federation) -> int:
+    """Return the number of non-members of nobody with whom clients are compared."""
+    return 0 if config.nonmembers == "other_client" or _holds_out(data).all() else _outsiders(config, data)
+
+
+def references(config: Config, data: Federation, stream: Stream) -> Examples:
+    """Return the references, ready for the model, transform after transform; none if nothing is centered."""
+    return _remembered(config, data, stream, "references", lambda: _references(config, data, stream))
+
+
+def _references(config: Config, data: Federation, stream: Stream) -> Examples:
+    if config.center == "none":
+        return data.train[:0]
+    stored = data.shadow
+    if not len(stored):
+        nobodys, compared = np.flatnonzero(data.nonmember_owner == NOBODY), _compared_of_nobody(config, data, stream)
+        stored = data.nonmembers[np.setdiff1d(nobodys, compared)]
+    size = min(config.references, len(stored))
+    drawn = stored[np.sort(stream("attack_targets", 0, 13).choice(len(stored), size, replace=False))]
+    wearing = [0] if data.prepare.transform == "none" else range(data.clients)
+    return joined([_dressed(data, drawn, i, stream) for i in wearing])
+
+
+def untrained(config: Config, data: Federation, stream: Stream) -> Examples:
+    """Return all on which models are evaluated besides members: non-members, and then references."""
+    return joined([outside(config, data, stream), references(config, data, stream)])
 
 
 def _own(data: Federation, client: int, size: int, stream: Stream) -> Examples:
@@ -164,14 +231,13 @@ def _own(data: Federation, client: int, size: int, stream: Stream) -> Examples:
     tested, held = (np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner))
     drawn = np.sort(stream("attack_targets", client, 5).choice(len(tested) + len(held), size, replace=False))
     first = data.test[tested[drawn[drawn < len(tested)]]]
-    rest = _dressed(data, held[drawn[drawn >= len(tested)] - len(tested)], client, stream)
-    return Examples(np.concatenate([first.x, rest.x]), np.concatenate([first.y, rest.y]))
+    rest = _dressed(data, data.nonmembers[held[drawn[drawn >= len(tested)] - len(tested)]], client, stream)
+    return joined([first, rest])
 
 
-def _dressed(data: Federation, rows: Ints, client: int, stream: Stream) -> Examples:
-    """Return stored non-members with the transform of ``client``, ready for the model."""
-    stored = data.nonmembers[rows]
-    strengths = data.draw_strengths(np.full(len(rows), client), stream("attack_targets", client, 7))
+def _dressed(data: Federation, stored: Examples, client: int, stream: Stream) -> Examples:
+    """Return stored examples of nobody with the transform of ``client``, ready for the model."""
+    strengths = data.draw_strengths(np.full(len(stored), client), stream("attack_targets", client, 7))
     return Examples(data.prepare(stored.x, strengths), stored.y)
 
 
@@ -200,16 +266,19 @@ def data_problems(config: Config, data: Federation) -> Problems:
     if data.sizes.min() < 1:
         return [("targets", f"fedmia asks about training examples of every client, and one of {data.name} has none")]
     if config.nonmembers == "other_client":
-        found = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
+        count = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
         remedy = "raise targets"
     else:
-        found, remedy = _outsiders(config, data), "hold more out, or set nonmembers: other_client"
-    if found >= FEWEST_NONMEMBERS:
-        return []
-    return [
-        (
-            "nonmembers",
-            f"fedmia compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has {found} for "
-            f"one of them; {remedy}",
+        count, remedy = _outsiders(config, data), "hold more out, or set nonmembers: other_client"
+    if count < FEWEST_NONMEMBERS:
+        needs = (
+            f"compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has {count} for one"
         )
-    ]
+        return [("nonmembers", f"fedmia {needs} of them; {remedy}")]
+    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _of_nobody(config, data)
+    if config.center == "label" and left < FEWEST_NONMEMBERS:
+        needs = (
+            f"centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has {left}"
+        )
+        return [("center", f"fedmia {needs}; raise data.shadow_size, or set center: none")]
+    return []

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.interfaces import Problems
-from attacks._shadow_jobs import client_sizes
-from datasets.federation import DataError, Examples, Federation, Floats, Ints
+from attacks._shadows import client_sizes
+from datasets.federation import DataError, Examples, Federation, Floats, Ints, joined
 from datasets.roles import NOBODY
 
 Bools = NDArray[np.bool_]
@@ -153,7 +153,7 @@ def _held_back(data: Federation) -> Examples:
     parts = [one for one in (data.nonmembers, data.shadow) if len(one)]
     if not parts:
         return Examples(np.empty((0, *data.nonmembers.x.shape[1:]), np.float32), np.empty(0, np.int64))
-    return Examples(np.concatenate([one.x for one in parts]), np.concatenate([one.y for one in parts]))
+    return joined(parts)
 
 
 def problems(kind: Kind, data: Federation) -> Problems:

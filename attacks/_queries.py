@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from algorithms.interfaces import Problems
 from attacks._shadow_config import ShadowConfig
-from attacks._shadow_jobs import shadow_size, untransformed, wear
-from attacks._shadows import pool_outputs
+from attacks._shadows import pool_outputs, shadow_size, untransformed, wear
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs
 from datasets.federation import DataError, Federation, Ints

@@ -1,4 +1,4 @@
-"""Shadow models: models that the server trains itself, so that it knows which examples they were trained on.
+"""Shadow models: models that the server trains itself (`attacks.shadow_mia`), so that it knows their training examples.
 
 A shadow model imitates the attacked one. It is the result of a small federation with the same number of clients,
 rounds, epochs, aggregation and privacy mechanism, whose clients hold examples of the server's shadow set; or, as an
@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Literal
-from zlib import crc32
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from algorithms.interfaces import Run
+from attacks._shadow_config import ShadowConfig
 from attacks.metrics.membership import Bools, Outputs
-from datasets.federation import Examples, Federation, Floats, Ints
-
-if TYPE_CHECKING:
-    from algorithms.core.network import Network
+from datasets import transforms
+from datasets.federation import Federation, Floats, Ints
+from datasets.roles import NOBODY
 
 Role = Literal["shadow", "probe"]
 
@@ -92,69 +89,6 @@ class Shadow(Outputs):
     role: Role = "shadow"
 
 
-def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run) -> Shadow:
-    """Train a job's model from scratch on its members, then query it with members and non-members.
-
-    Args:
-        job: the shadow model to train.
-        data: the federation, with the server's shadow set.
-        network: provides the torch module, which holds the shadow model afterwards.
-        run: the run whose models are attacked.
-
-    Raises:
-        FloatingPointError: the training diverged.
-    """
-    drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
-    asked = Examples(data.prepare(data.shadow.x[drawn], job.strengths[drawn]), data.shadow.y[drawn])
-    train = _train_federation if len(job.sizes) else _train_single
-    epochs = train(job, asked[:size], data, network, run)
-    logits = network.logits(asked.x)
-    accuracy = float(np.mean(logits[:size].argmax(axis=1) == asked.y[:size]))
-    return Shadow(logits, asked.y, np.arange(len(drawn)) < size, accuracy, epochs, job.role)
-
-
-def _train_federation(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
-    """Train the model of a federation that imitates the run's; return its epochs."""
-    from algorithms.engine.federation import train_model
-
-    unused = np.setdiff1d(np.arange(len(data.shadow)), np.concatenate([job.members, job.nonmembers]))
-    clients, nobody = len(job.sizes), np.empty(0, np.int64)
-    imitation = replace(
-        data,
-        train=members,
-        offsets=np.concatenate([[0], np.cumsum(job.sizes)]),
-        groups=np.zeros(clients, np.int64),
-        group_names=("shadow",),
-        strengths=np.zeros(clients, np.float32),
-        example_strengths=job.strengths[job.members],
-        test=members[:0],
-        test_owner=nobody,
-        nonmembers=data.shadow[:0],
-        nonmember_owner=nobody,
-        # Where the server trains its first model on examples of its own, the shadow's server does so, on others.
-        shadow=data.shadow[unused if len(unused) else job.members],
-    )
-    stream = lambda purpose, *place: np.random.default_rng([job.seed, crc32(purpose.encode()), *place])  # noqa: E731
-    network.load(train_model(run, imitation, network, job.rounds, stream, job.took_part))
-    return job.rounds * run.training.config.epochs
-
-
-def _train_single(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
-    """Train one model until it is accurate enough on ``members``; return its epochs."""
-    from algorithms.engine.backends.loop import passes
-
-    rng = np.random.default_rng(job.seed)
-    network.load(network.initial(rng))
-    epochs = 0
-    for loss in islice(passes(network, members, run.training, rng, data.prepare), job.max_epochs):
-        if not np.isfinite(loss):
-            raise FloatingPointError(f"a shadow model diverged in epoch {epochs + 1}: its training loss is {loss}")
-        epochs += 1
-        if np.mean(network.logits(members.x).argmax(axis=1) == members.y) >= job.target_accuracy:
-            break
-    return epochs
-
-
 def of_role(shadows: Sequence[Shadow], role: Role) -> list[Shadow]:
     """Return the models with the given role."""
     return [shadow for shadow in shadows if shadow.role == role]
@@ -167,3 +101,57 @@ def pool_outputs(shadows: Sequence[Outputs]) -> Outputs:
         np.concatenate([shadow.labels for shadow in shadows]),
         np.concatenate([shadow.member for shadow in shadows]),
     )
+
+
+def imitates(config: ShadowConfig) -> bool:
+    """Return whether each shadow model is trained in a federation that imitates that of the attacked model."""
+    return config.shadow_training == "federation"
+
+
+def shadow_size(config: ShadowConfig, members: int, available: int) -> int:
+    """Return the number of examples that a shadow model is trained on, which is also the number of its non-members.
+
+    Args:
+        config: the component's fields.
+        members: training examples of the attacked model's clients.
+        available: examples of the shadow set.
+    """
+    half = min(config.shadow_examples, available) // 2
+    return min(half, members) if config.size_matched or imitates(config) else half
+
+
+def client_sizes(sizes: Ints, total: int) -> Ints:
+    """Return how many examples the clients of a shadow federation hold, in proportion to those of the imitated clients.
+
+    The sizes are rounded so that they add up to ``total``, largest remainders first; a client may get none.
+
+    >>> client_sizes(np.array([10, 20, 30]), 30).tolist()
+    [5, 10, 15]
+
+    Args:
+        sizes: [clients] numbers of training examples of the imitated clients.
+        total: examples to distribute, at most the sum of ``sizes``.
+    """
+    exact = sizes * (total / sizes.sum())
+    floors = np.floor(exact).astype(np.int64)
+    first = np.argsort(floors - exact, kind="stable")[: total - floors.sum()]
+    floors[first] += 1
+    return floors
+
+
+def wear(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Ints:
+    """Return the client whose transform each example wears: its owner or, if nobody owns it, a random one, [n].
+
+    Args:
+        data: the federation.
+        clients: the clients from whom those of nobody's examples are drawn, in proportion to their examples.
+        owners: [n] the owner of each example; -1: nobody.
+        rng: the generator.
+    """
+    drawn = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
+    return np.where(owners == NOBODY, drawn, owners)
+
+
+def untransformed(data: Federation, examples: int) -> Floats:
+    """Return strengths [examples] that leave examples as they are stored."""
+    return np.full(examples, transforms.identity(data.prepare.transform), np.float32)

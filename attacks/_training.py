@@ -15,6 +15,26 @@ from datasets.federation import Examples, Federation
 class ShadowJob(Protocol):
     """One shadow model to be trained: a frozen dataclass of everything that it depends on."""
 
+    @property
+    def members(self) -> Ints:
+        """Positions in the shadow set of the examples that it is trained on."""
+        ...
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of members that each client of a federation has that it is trained in; empty: there is none."""
+        ...
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of that federation; 0: there is none."""
+        ...
+
+    @property
+    def max_epochs(self) -> int:
+        """The most passes over the members where there is no federation."""
+        ...
+
     def key(self, extra: str) -> str:
         """Return a hexadecimal digest of the job and of ``extra``.
 
@@ -22,23 +42,6 @@ class ShadowJob(Protocol):
             extra: describes what else the model depends on: the shadow set, the model, the training and the device.
         """
         ...
-
-
-@dataclass(frozen=True)
-class ShadowWork:
-    """What it takes to train the shadow models for an attack on one model.
-
-    Attributes:
-        models: number of shadow models.
-        examples: examples that each of them is trained on.
-        rounds: rounds of the federation that each of them is trained in; 0: there is no federation.
-        passes: without a federation, expected passes of each model over its examples.
-    """
-
-    models: int = 0
-    examples: int = 0
-    rounds: int = 0
-    passes: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk
 from algorithms.interfaces import Problems, Run
 from attacks import _pools
 from attacks._calibrated import exposure
@@ -53,6 +53,16 @@ METRICS = (
         live=RANK,
         table=Column(RANK, "AUC\ncalibrated"),
         chance=0.5,
+        risk=Risk(
+            "Calibrated membership inference tells training examples from others with AUC",
+            11,
+            "models",
+            beside=("fedmia_auc",),
+        ),
+        clients=PerClient(
+            "Calibrated membership inference on each client's examples, mean over replicas, AUC",
+            worst="calibrated_auc_worst_client",
+        ),
     ),
     # Of sweeps with two groups, as the other attacks' columns are.
     Metric(
@@ -62,6 +72,7 @@ METRICS = (
         "lower",
         table=Column(2, "calibrated\nAUC maj."),
         chance=0.5,
+        risk=Risk("", None, accuracies=("accuracy_majority",)),
     ),
     Metric(
         "calibrated_auc_minority",
@@ -71,6 +82,13 @@ METRICS = (
         live=2,
         table=Column(2, "calibrated\nAUC min."),
         chance=0.5,
+        risk=Risk(
+            "Calibrated membership inference tells the minority clients' training examples from others with AUC",
+            10,
+            "models",
+            ("accuracy_minority",),
+            ("calibrated_auc_majority", "fedmia_auc"),
+        ),
     ),
     Metric("calibrated_auc_low", MEMBERSHIP, "calibrated attack, AUC, low"),
     Metric("calibrated_auc_high", MEMBERSHIP, "calibrated attack, AUC, high"),

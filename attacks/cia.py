@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.metric import CLIENT, Column, Metric
+from algorithms.core.metric import CLIENT, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Problems, Run
 from attacks import _cia_worlds as worlds
 from attacks._cia_worlds import Replica
@@ -44,13 +44,51 @@ NAN = float("nan")
 METRICS = (
     Metric("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
     Metric("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
-    Metric("cia_difference", CLIENT, "CIA difference", live=3, table=Column(2, "CIA\ndifference")),
+    Metric(
+        "cia_difference",
+        CLIENT,
+        "CIA difference",
+        live=3,
+        table=Column(2, "CIA\ndifference"),
+        reading="CIA difference: client inference as difference of losses (as published)",
+        final="client_inference",
+    ),
     # Neither direction is better: an attacker whose AUC is near 0 decides the other way round.
-    Metric("cia_auc", CLIENT, "CIA AUC", None, live=2, table=Column(1, "CIA AUC", 2, round="cia_round"), chance=0.5),
+    Metric(
+        "cia_auc",
+        CLIENT,
+        "CIA AUC",
+        None,
+        live=2,
+        table=Column(1, "CIA AUC", 2, round="cia_round"),
+        chance=0.5,
+        clients=PerClient(
+            "Client inference against each client, AUC of the paired test",
+            low="cia_auc_low",
+            high="cia_auc_high",
+            interval="95 % interval over the pairs of federations of one run",
+            target="attacks.cia.target",
+            two_sided=True,
+        ),
+        reading="CIA AUC: client inference (0.5 is guessing, near 0 is success); {cia_pairs} pairs of federations show at "
+        "most p {cia_p_least}, an AUC of 1 with interval from {cia_low_most}, epsilon {cia_epsilon_most}",
+        final="client_inference",
+    ),
     Metric("cia_auc_low", CLIENT, "CIA AUC, low"),
     Metric("cia_auc_high", CLIENT, "CIA AUC, high"),
     Metric("cia_auc_p", CLIENT, "CIA p of a run", digits=5, table=Column(5, "CIA p\nof a run", 3, interval=False)),
-    Metric("cia_advantage", CLIENT, "CIA advantage, |2 AUC - 1|", "lower", chance="cia_advantage_null"),
+    Metric(
+        "cia_advantage",
+        CLIENT,
+        "CIA advantage, |2 AUC - 1|",
+        "lower",
+        chance="cia_advantage_null",
+        risk=Risk(
+            "Client inference sees whether the target takes part with advantage |2 AUC - 1| of",
+            50,
+            accuracies=("aggregated_accuracy", "accuracy"),
+        ),
+    ),
     Metric("cia_advantage_null", CLIENT, "CIA advantage, by chance"),
     Metric("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower", chance=0.5),
     Metric("cia_zero_auc", CLIENT, "CIA AUC against a zero update", chance=0.5),
@@ -71,17 +109,34 @@ METRICS = (
     Metric("cia_pairs", CLIENT, "pairs of federations", unit="pairs", digits=0),
     Metric("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
     Metric("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
-    Metric("cia_epsilon_most", CLIENT, "largest epsilon that so many pairs can certify", unit="", digits=2),
+    Metric(
+        "cia_epsilon_most", CLIENT, "largest epsilon that so many pairs can certify", unit="", digits=2, bound="lower"
+    ),
     # Of a client, and of whoever sees one model: less than a claim, which is for all models, refutes nothing.
     Metric("cia_epsilon", CLIENT, "CIA epsilon of a replaced client, one model seen", "lower", "", 2),
     Metric("cia_epsilon_low", CLIENT, "CIA epsilon of a replaced client, low", "lower", "", 2),
     Metric("cia_epsilon_high", CLIENT, "CIA epsilon of a replaced client, high", "lower", "", 2),
-    Metric("cia_epsilon_certified", CLIENT, "CIA epsilon of a replaced client, certified", "lower", "", 2),
+    Metric(
+        "cia_epsilon_certified", CLIENT, "CIA epsilon of a replaced client, certified", "lower", "", 2, bound="lower"
+    ),
     Metric("cia_zero_epsilon", CLIENT, "CIA epsilon of a removed client, one model seen", "lower", "", 2),
     Metric("cia_zero_epsilon_low", CLIENT, "CIA epsilon of a removed client, low", "lower", "", 2),
     Metric("cia_zero_epsilon_high", CLIENT, "CIA epsilon of a removed client, high", "lower", "", 2),
-    Metric("cia_zero_epsilon_certified", CLIENT, "CIA epsilon of a removed client, certified", "lower", "", 2),
-    Metric("cia_stand_in_distinct", CLIENT, "distinct examples of a stand-in"),
+    Metric(
+        "cia_zero_epsilon_certified",
+        CLIENT,
+        "CIA epsilon of a removed client, certified",
+        "lower",
+        "",
+        2,
+        bound="lower",
+    ),
+    Metric(
+        "cia_stand_in_distinct",
+        CLIENT,
+        "distinct examples of a stand-in",
+        reading="stand-ins are drawn from the shadow set: a share of {cia_stand_in_distinct} of their examples is distinct",
+    ),
 )
 
 

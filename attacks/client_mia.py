@@ -36,7 +36,7 @@ from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Run
 from attacks import _client_lessons
 from attacks._client_lessons import attackers, lesson, reserved
-from attacks._shadow_jobs import wear
+from attacks._shadows import wear
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import intervals, membership
 from attacks.metrics.attackers import MEASURED, Successes, best, successes
@@ -58,6 +58,7 @@ METRICS = (
         "lower",
         chance=0.5,
         table=Column(5, "client's\nMIA AUC"),
+        reading="client's MIA: a client attacks the examples of others; mean over attackers and models",
     ),
     Metric("client_mia_auc_worst", MEMBERSHIP, "client's MIA AUC, worst model", "lower", chance=0.5),
     Metric(

@@ -30,7 +30,6 @@ from attacks._results import Scores as Scores
 from attacks._training import Answers as Answers
 from attacks._training import Pool as Pool
 from attacks._training import ShadowJob as ShadowJob
-from attacks._training import ShadowWork as ShadowWork
 from attacks._training import World as World
 from datasets.federation import Federation
 
@@ -207,18 +206,6 @@ class ModelAttack(Attack, Protocol):
         return ()
 
     @staticmethod
-    def shadow_work(config: Any, rounds: int, members: int, available: int) -> ShadowWork:
-        """Return the training of shadow models for an attack on one model; for time estimates.
-
-        Args:
-            config: the component's fields.
-            rounds: the rounds that the model was trained for.
-            members: training examples of its clients.
-            available: examples of the server's shadow set.
-        """
-        return ShadowWork()
-
-    @staticmethod
     def train_shadow(job: Any, data: Federation, network: Network, run: Run) -> Any:
         """Train a shadow model.
 
@@ -246,16 +233,6 @@ class UpdateAttack(Attack, Protocol):
     @abstractmethod
     def conclude(config: Any, seen: SeenRound) -> Exposure:
         """Compute the attack's result from the observations of all blocks, and from what it kept of earlier rounds."""
-
-    @staticmethod
-    def trainer(config: Any) -> int | None:
-        """Return the client whom the attacker owns and who means more work than others, for time estimates; None: none."""
-        return None
-
-    @staticmethod
-    def timed(config: Any) -> tuple[Any, float]:
-        """Return fields under which `conclude` ends soon, and by what its time is then to be multiplied, for estimates."""
-        return config, 1.0
 
 
 class ReplicaAttack(Attack, Protocol):

@@ -1,8 +1,8 @@
 """Membership inference with shadow models, on each cluster model (Shokri et al. 2017; Jung et al. 2025, algorithm 2).
 
     for each model theta_j, every 5 rounds:
-        transform the server's shadow set in the same way as the examples of cluster j's clients
         for k = 1..3:
+            transform the server's shadow set in the same way as the examples of cluster j's clients
             train shadow model f_k on a random half of it, in a federation that imitates that of theta_j
         fit attacks on {(f_k(z), z in the half of f_k)} for all k and all examples z that were drawn for f_k:
             shadow_mia      a network that reads the softmax vector              (Shokri et al.)
@@ -33,21 +33,39 @@ on that one. So the choice makes the result no better than it is, unlike ``maxim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank, Risk
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
 from attacks._queries import Answers, ask, data_problems
 from attacks._shadow_config import ShadowConfig
-from attacks._shadow_jobs import imitates, shadow_jobs, shadow_size
-from attacks._shadows import Shadow, ShadowJob, of_role, pool_outputs, train_shadow
-from attacks.interfaces import AttackedModel, Audit, Measure, Scores, ShadowWork
+from attacks._shadow_measures import list_measures, score_table
+from attacks._shadows import (
+    Shadow,
+    ShadowJob,
+    client_sizes,
+    imitates,
+    of_role,
+    pool_outputs,
+    shadow_size,
+    untransformed,
+    wear,
+)
+from attacks.interfaces import AttackedModel, Audit, Cluster
 from attacks.metrics import intervals, membership
 from attacks.metrics.membership import Doubles, Outputs
-from attacks.metrics.record_epsilon import record_epsilons
+from datasets.federation import DataError, Examples, Federation, Floats, Ints
+from datasets.roles import NOBODY
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
+
+if TYPE_CHECKING:
+    from algorithms.core.network import Network
 
 __all__ = [
     "KINDS",
@@ -60,7 +78,6 @@ __all__ = [
     "data_problems",
     "resolve",
     "shadow_jobs",
-    "shadow_work",
     "train_shadow",
 ]
 
@@ -71,7 +88,13 @@ AFTER_RISK: Rank = {"plain": 2, "protected": 3, "sources": 3, "groups": 4}
 METRICS = (
     Metric("mia_auc", MEMBERSHIP, "MIA AUC, mean model", "lower", chance=0.5),
     Metric(
-        "mia_auc_worst", MEMBERSHIP, "MIA AUC, worst model", "lower", chance=0.5, table=Column(AFTER_RISK, "MIA\nAUC")
+        "mia_auc_worst",
+        MEMBERSHIP,
+        "MIA AUC, worst model",
+        "lower",
+        chance=0.5,
+        table=Column(AFTER_RISK, "MIA\nAUC"),
+        risk=Risk("", None),
     ),
     Metric("mia_tpr_at_1_fpr", MEMBERSHIP, "TPR at 1 % FPR, mean model", "lower", chance="mia_tpr_at_1_fpr_null"),
     Metric("mia_tpr_at_1_fpr_null", MEMBERSHIP, "TPR at 1 % FPR by chance, mean model"),
@@ -86,7 +109,6 @@ METRICS = (
     Metric("mia_tpr_at_1_fpr_null_worst", MEMBERSHIP, "TPR at 1 % FPR by chance, model with the highest"),
 )
 PARTS = 2  # into which the examples of a single shadow model are divided
-STOPS_EARLY = 0.5  # share of its most epochs after which a single model is accurate enough, by assumption
 
 
 class Config(ShadowConfig):
@@ -113,12 +135,130 @@ def resolve(config: Config, run: Run) -> Config:
     return config.model_copy(update={"published_share": 0.5 if run.clustering.config.clusters > 1 else 0.0})
 
 
-def shadow_work(config: Config, rounds: int, members: int, available: int) -> ShadowWork:
-    """Return the training of shadow models for an attack on one model (`attacks.interfaces.ModelAttack.shadow_work`)."""
-    models, examples = config.shadows + (config.signal == "server_only"), shadow_size(config, members, available)
-    if imitates(config):
-        return ShadowWork(models, examples, rounds=rounds)
-    return ShadowWork(models, examples, passes=STOPS_EARLY * config.max_epochs)
+def shadow_jobs(
+    config: ShadowConfig, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
+) -> tuple[ShadowJob, ...]:
+    """Return the shadow models that are needed to attack the model of a cluster.
+
+    All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients.
+
+    Args:
+        config: the component's fields.
+        cluster: the model and its clients.
+        accuracy: the model's accuracy on its clients' training examples; it is rounded to whole percents, so jobs
+            differ only if it changed by about a point.
+        rounds: the rounds that the model was trained for.
+        seed_for: returns an integer seed for a purpose and a place.
+
+    Raises:
+        DataError: the shadow set has fewer than two examples.
+    """
+    clients, data = cluster.clients, cluster.data
+    half, federated = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow)), imitates(config)
+    if half < 1:
+        raise DataError(
+            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
+        )
+    shares = client_sizes(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
+    holders, sizes = clients[shares > 0], shares[shares > 0]
+    took_part = None if cluster.took_part is None or not federated else cluster.took_part[:, shares > 0]
+
+    def seed(purpose: str, *numbers: int) -> int:
+        return seed_for(purpose, *numbers, *clients.tolist())
+
+    def job(k: int) -> ShadowJob:
+        drawn = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
+        members, nonmembers = drawn[:half], np.sort(drawn[half : 2 * half])
+        owners = np.full(len(data.shadow), NOBODY)
+        if federated:
+            owners[members] = np.repeat(holders, sizes)
+        return ShadowJob(
+            members=members if federated else np.sort(members),
+            nonmembers=nonmembers,
+            strengths=_strengths(config, data, clients, owners, np.random.default_rng(seed("shadow_strengths"))),
+            sizes=sizes,
+            rounds=rounds if federated else 0,
+            # Rounded twice, because 100 * 0.07 is a little above 7.
+            target_accuracy=0.0 if federated else round(100 * accuracy) / 100,
+            max_epochs=0 if federated else config.max_epochs,
+            seed=seed("shadow_training", k),
+            role="shadow" if k < config.shadows else "probe",
+            took_part=took_part,
+        )
+
+    return tuple(job(k) for k in range(config.shadows + (config.signal == "server_only")))
+
+
+def _strengths(config: ShadowConfig, data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
+    """Draw the transform strengths of the whole shadow set, [n shadow]; examples with an owner get the owner's."""
+    if config.shadow_transform == "none":
+        return untransformed(data, len(owners))
+    if config.shadow_transform == "mixture":
+        clients, owners = np.arange(data.clients), np.full(len(owners), NOBODY)
+    return data.draw_strengths(wear(data, clients, owners, rng), rng)
+
+
+def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run) -> Shadow:
+    """Train a job's model from scratch on its members, then query it with members and non-members.
+
+    Args:
+        job: the shadow model to train.
+        data: the federation, with the server's shadow set.
+        network: provides the torch module, which holds the shadow model afterwards.
+        run: the run whose models are attacked.
+
+    Raises:
+        FloatingPointError: the training diverged.
+    """
+    drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
+    asked = Examples(data.prepare(data.shadow.x[drawn], job.strengths[drawn]), data.shadow.y[drawn])
+    train = _train_federation if len(job.sizes) else _train_single
+    epochs = train(job, asked[:size], data, network, run)
+    logits = network.logits(asked.x)
+    accuracy = float(np.mean(logits[:size].argmax(axis=1) == asked.y[:size]))
+    return Shadow(logits, asked.y, np.arange(len(drawn)) < size, accuracy, epochs, job.role)
+
+
+def _train_federation(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
+    """Train the model of a federation that imitates the run's; return its epochs."""
+    from algorithms.engine.federation import train_model
+
+    unused = np.setdiff1d(np.arange(len(data.shadow)), np.concatenate([job.members, job.nonmembers]))
+    clients, nobody = len(job.sizes), np.empty(0, np.int64)
+    imitation = replace(
+        data,
+        train=members,
+        offsets=np.concatenate([[0], np.cumsum(job.sizes)]),
+        groups=np.zeros(clients, np.int64),
+        group_names=("shadow",),
+        strengths=np.zeros(clients, np.float32),
+        example_strengths=job.strengths[job.members],
+        test=members[:0],
+        test_owner=nobody,
+        nonmembers=data.shadow[:0],
+        nonmember_owner=nobody,
+        # Where the server trains its first model on examples of its own, the shadow's server does so, on others.
+        shadow=data.shadow[unused if len(unused) else job.members],
+    )
+    stream = lambda purpose, *place: np.random.default_rng([job.seed, crc32(purpose.encode()), *place])  # noqa: E731
+    network.load(train_model(run, imitation, network, job.rounds, stream, job.took_part))
+    return job.rounds * run.training.config.epochs
+
+
+def _train_single(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
+    """Train one model until it is accurate enough on ``members``; return its epochs."""
+    from algorithms.engine.backends.loop import passes
+
+    rng = np.random.default_rng(job.seed)
+    network.load(network.initial(rng))
+    epochs = 0
+    for loss in islice(passes(network, members, run.training, rng, data.prepare), job.max_epochs):
+        if not np.isfinite(loss):
+            raise FloatingPointError(f"a shadow model diverged in epoch {epochs + 1}: its training loss is {loss}")
+        epochs += 1
+        if np.mean(network.logits(members.x).argmax(axis=1) == members.y) >= job.target_accuracy:
+            break
+    return epochs
 
 
 Fitted = Callable[[Outputs], Doubles]
@@ -174,36 +314,12 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     null = membership.NAN if np.isnan(rate) else membership.tpr_by_chance(outside, 0.01)
     return Audit(
         published,
-        _list_measures(found, ranges, chosen, target, model.shadows),
-        _table(scores, answers),
+        list_measures(found, ranges, chosen, target, model.shadows),
+        score_table(scores, answers),
         metrics={"mia_auc": found[chosen]["auc"], "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
         measured_risk=measured,
         chosen=chosen,
     )
-
-
-def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
-    """Set examples aside for the published risk.
-
-    Whoever chooses the model with the lower published risk also chooses measurements that are too low by chance. So
-    what is reported is measured on other examples than what was published.
-
-    Args:
-        config: the component's fields; ``auto``, before it is resolved, sets nothing aside.
-        answers: what the model says about all examples.
-        rng: draws the examples.
-
-    Returns:
-        The answers that are reported, and the outputs that are published alone; None: the same examples serve both.
-    """
-    share = 0.0 if config.published_share == "auto" else config.published_share
-    if config.signal == "server_only" or not share:
-        return answers, None
-    aside = np.zeros(len(answers.client), bool)
-    for member in (True, False):
-        own = np.flatnonzero(~answers.left & (answers.outputs.member == member))
-        aside[rng.permutation(own)[: round(share * len(own))]] = True
-    return answers[~aside], answers.outputs[aside]
 
 
 def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generator) -> str:
@@ -233,52 +349,25 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
     return max(known, key=lambda name: known[name]) if known else "gap"
 
 
-def _list_measures(
-    found: dict[str, dict[str, float]],
-    ranges: dict[str, dict[str, tuple[float, float]]],
-    chosen: str,
-    target: Outputs,
-    shadows: Sequence[Shadow],
-) -> tuple[Measure, ...]:
-    """Return all measures, with the model's gap between members and non-members and the training of the shadows.
+def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
+    """Set examples aside for the published risk.
 
-    The subject "risk" is the attack that was chosen, and "maximum" the best of all on the attacked model, which is too
-    high because it is chosen with a look at the result.
+    Whoever chooses the model with the lower published risk also chooses measurements that are too low by chance. So
+    what is reported is measured on other examples than what was published.
+
+    Args:
+        config: the component's fields; ``auto``, before it is resolved, sets nothing aside.
+        answers: what the model says about all examples.
+        rng: draws the examples.
+
+    Returns:
+        The answers that are reported, and the outputs that are published alone; None: the same examples serve both.
     """
-    rows = []
-    members = int(target.member.sum())
-    chance = membership.by_chance(len(target) - members)
-    for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
-        rows += [
-            Measure(attack, metric, value, *ranges[name][metric], chance.get(metric, membership.NAN))
-            for metric, value in found[name].items()
-        ]
-    rows += [Measure("maximum", metric, value) for metric, value in membership.worst_case(list(found.values())).items()]
-    rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in found]
-    for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
-        rows += record_epsilons(attack, found[name], ranges[name], members, len(target) - members)
-    for attack in (*found, "risk", "maximum"):
-        rows += [
-            Measure(attack, "members", float(members)),
-            Measure(attack, "nonmembers", float(len(target) - members)),
-        ]
-    right = target.logits.argmax(axis=1) == target.labels
-    inside, outside = (
-        float(right[part].mean()) if part.any() else membership.NAN for part in (target.member, ~target.member)
-    )
-    rows += [Measure("model", "accuracy_members", inside), Measure("model", "accuracy_nonmembers", outside)]
-    rows += [Measure("model", "gap", inside - outside)]
-    for name in ("accuracy", "epochs"):
-        rows.append(Measure("shadows", name, float(np.mean([getattr(shadow, name) for shadow in shadows]))))
-    return (*rows, Measure("shadows", "members", float(np.mean([shadow.member.sum() for shadow in shadows]))))
-
-
-def _table(scores: dict[str, np.ndarray], answers: Answers) -> Scores:
-    attacks, examples = len(scores), len(answers.client)
-    return Scores(
-        attack=np.repeat(np.array(list(scores)), examples),
-        client=np.tile(answers.client, attacks),
-        member=np.tile(answers.outputs.member, attacks),
-        left=np.tile(answers.left, attacks),
-        score=np.concatenate(list(scores.values())),
-    )
+    share = 0.0 if config.published_share == "auto" else config.published_share
+    if config.signal == "server_only" or not share:
+        return answers, None
+    aside = np.zeros(len(answers.client), bool)
+    for member in (True, False):
+        own = np.flatnonzero(~answers.left & (answers.outputs.member == member))
+        aside[rng.permutation(own)[: round(share * len(own))]] = True
+    return answers[~aside], answers.outputs[aside]

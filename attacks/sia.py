@@ -7,9 +7,19 @@
     disparity: CoV, 1 / (1 + CoV^2) and max - min of SIA_i over clients; CoV of one owner's losses over models
 
 Differences from the paper: none in the attack. The released code draws HAR's targets from all of a client's examples,
-some of which were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``). Max - min is biased
-upwards, and so is the CoV: few targets spread success also over equally exposed clients. What the measures would be
-then is reported as well, as ``eod_null``, ``cov_null`` and ``fi_null``.
+some of which were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``).
+
+Disparities are large even if there is nothing to find: the same few models judge all examples, one that happens to be
+better on everything collects the guesses, and its client alone is "found". So every disparity has its value by chance
+(``eod_null``, ``cov_null``, ``fi_null``, ``mad_null``, ``sen_null``): the mean over permutations of whose the examples
+are, with the same models and as many examples of each client. Only examples of one class are exchanged, because who has
+many examples of the class at which a model happens to be good is found, too, though nothing was learned from them.
+If the owner of an example is independent of the example given its class (all splits but those by natural owner) and
+of the models, a disparity and its value by chance have the same expectation. Two things to know:
+
+* It is chance with nothing to find, not with everybody equally exposed. The CoV divides by the mean, so where the mean
+  is above 1 / clients, a CoV below ``cov_null`` does not say that exposure is more equal than by chance.
+* What the classes of an example tell of its owner counts as chance in the disparities, and as success in the mean.
 
 A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i would be 1, whatever
 the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples were attacked.
@@ -24,30 +34,55 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.metric import MINOR, SOURCE, Column, Metric
+from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Metrics, Outcome, Run
 from attacks._source_scores import calibrated
-from attacks._targets import examples_at as examples_at
 from attacks._targets import target_losses, targets_seen
 from attacks._targets import targets as targets
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import disparity
-from datasets.components import ADDED_LATER
 from datasets.components import Config as SlotConfig
 from datasets.federation import Ints
 
 Doubles = NDArray[np.float64]
 
 KINDS = ("updates",)
-OF_GUESSES = "sia_mean", "sia_chance", "sia_cov", "sia_fi", "sia_mad", "sia_sen", "eod"
-BY_CHANCE = "cov_null", "fi_null", "eod_null"
-OF_LOSSES = "loss_cov", "loss_fi", "loss_mad"
+# Permutations of the owners: as many as take about the time of reading this many losses, but no fewer and no more.
+LOSSES, FEWEST, MOST = 200_000, 20, 200
 
 METRICS = (
-    Metric("sia_mean", SOURCE, "mean SIA accuracy", "lower", live=1, table=Column(1, "SIA\nmean"), chance="sia_chance"),
+    Metric(
+        "sia_mean",
+        SOURCE,
+        "mean SIA accuracy",
+        "lower",
+        live=1,
+        table=Column(1, "SIA\nmean"),
+        chance="sia_chance",
+        risk=Risk("Source inference traces training examples to their owner with accuracy", 40, beside=("eod",)),
+        clients=PerClient(
+            "Source inference against each client, accuracy",
+            "sia_accuracy",
+            "sia_low",
+            "sia_high",
+            "95 % binomial interval of one run's targets",
+        ),
+        reading="SIA: accuracy of source inference; max: in the worst round; CoV, FI, EOD: inequality between clients",
+        over_rounds="source_inference",
+    ),
     Metric("sia_max", SOURCE, "mean SIA accuracy, worst round", "lower", table=Column(3, "SIA\nmax", interval=False)),
     Metric("sia_chance", SOURCE, "SIA by guessing"),
-    Metric("sia_cov", SOURCE, "CoV of SIA", "lower", "", live=2, table=Column(2, "SIA\nCoV", 2), chance="cov_null"),
+    Metric(
+        "sia_cov",
+        SOURCE,
+        "CoV of SIA",
+        "lower",
+        "",
+        live=2,
+        table=Column(2, "SIA\nCoV", 2),
+        chance="cov_null",
+        over_rounds="source_inference",
+    ),
     Metric("cov_null", SOURCE, "CoV of SIA by chance", unit=""),
     Metric(
         "sia_fi",
@@ -58,16 +93,31 @@ METRICS = (
         live=4,
         table=Column(4, "SIA\nFI", 2, interval=False),
         chance="fi_null",
+        over_rounds="source_inference",
     ),
     Metric("fi_null", SOURCE, "FI of SIA by chance", unit=""),
-    Metric("eod", SOURCE, "EOD", "lower", live=2, table=Column(2, "EOD", 2), chance="eod_null"),
+    Metric(
+        "eod",
+        SOURCE,
+        "EOD",
+        "lower",
+        live=2,
+        table=Column(2, "EOD", 2),
+        chance="eod_null",
+        risk=Risk("", None),
+        reading="by chance: EOD with permuted owners",
+        over_rounds="source_inference",
+    ),
     Metric("eod_null", SOURCE, "EOD by chance", live=5, table=Column(4, "EOD by\nchance", 2, interval=False)),
-    Metric("sia_mad", SOURCE, "mean absolute difference of SIA", "lower"),
-    Metric("sia_sen", SOURCE, "Sen welfare of SIA", "higher", ""),
+    Metric("sia_mad", SOURCE, "mean absolute difference of SIA", "lower", chance="mad_null"),
+    Metric("mad_null", SOURCE, "mean absolute difference of SIA by chance"),
+    Metric("sia_sen", SOURCE, "Sen welfare of SIA", "higher", "", chance="sen_null"),
+    Metric("sen_null", SOURCE, "Sen welfare of SIA by chance", unit=""),
     Metric("loss_cov", SOURCE, "CoV of loss", "lower", "", live=5, table=Column(3, "loss\nCoV", 2, interval=False)),
     Metric("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
     Metric("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
 )
+NULLS = {one.name: str(one.chance) for one in METRICS if one.chance}  # a metric's value by chance
 
 
 class Config(SlotConfig):
@@ -86,7 +136,6 @@ class Config(SlotConfig):
     score: Literal["loss", "calibrated"] = Field(
         "loss",
         description="what models are compared by: the loss, or the loss relative to the model's others of the class",
-        json_schema_extra=ADDED_LATER,
     )
     rounded: bool = Field(False, description="round each client's attack accuracy to two decimals, as released")
 
@@ -118,49 +167,83 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     Only their examples are attacked and only they are candidates: an example of an absent client has no source in this
     round.
     """
-    clients, everyone = seen.clients, seen.data.clients
-    losses = seen.observed.reshape(len(clients), everyone, -1)[:, clients]
-    scores = losses
-    if config.score == "calibrated":
-        labels = examples_at(seen.data, targets(config, seen.data, seen.stream)[clients].ravel()).y
-        scores = calibrated(losses, labels.reshape(len(clients), -1))
-    hits = guesses(scores) == np.arange(len(clients))[:, None]
-    n = hits.shape[1]
+    clients, data = seen.clients, seen.data
+    losses = seen.observed.reshape(len(clients), data.clients, -1)[:, clients]
+    labels = np.concatenate([data.train.y, data.test.y])[targets(config, data, seen.stream)[clients]]
+    hits = _hits(guesses(calibrated(losses, labels) if config.score == "calibrated" else losses))
+    exchanged = by_chance(config, losses, labels, seen.stream("exchanged_owners", seen.round))
     found, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
-    low, high = disparity.wilson(hits.sum(axis=1), n)
+    low, high = disparity.wilson(hits.sum(axis=1), hits.shape[1])
     columns = {"sia_accuracy": found, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
+    in_round = (np.round(found, 2), np.round(exchanged, 2)) if config.rounded else (found, exchanged)
     return Exposure(
-        metrics=round_metrics(np.round(found, 2) if config.rounded else found, means, float(hits.mean()), n),
-        clients={name: _spread(values, clients, everyone) for name, values in columns.items()},
+        metrics={"sia_mean": float(hits.mean()), "sia_chance": 1 / len(clients)} | round_metrics(*in_round, means),
+        clients={name: _spread(values, clients, data.clients) for name, values in columns.items()},
         measures=tuple(Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, found, strict=True)),
     )
 
 
-def round_metrics(found: Doubles, means: Doubles, mean: float, n: int) -> dict[str, float]:
-    """Compute the round's metrics over the clients that took part (Zhao et al. 2025, section 5.2).
+def by_chance(config: Config, losses: Doubles, labels: Ints, rng: np.random.Generator) -> Doubles:
+    """Attack the same examples under owners that are permuted among the examples of each class.
+
+    Args:
+        config: what models are compared by.
+        losses: [k, k, n] in nats, of every model on the examples of every owner.
+        labels: [k, n] classes of the examples.
+        rng: draws the permutations.
+
+    Returns:
+        [permutations, k] the attack's success on each owner.
+    """
+    again = config.score == "calibrated"  # such a score depends on whose the other examples are; a loss does not
+    draws = int(np.clip(LOSSES // (losses if again else labels).size, FEWEST, MOST))
+    orders = np.tile(np.arange(labels.size), (draws, 1))
+    for label in np.unique(labels):
+        here = np.flatnonzero(labels == label)
+        orders[:, here] = rng.permuted(orders[:, here], axis=1)
+    if not again:
+        return _hits(guesses(losses).ravel()[orders].reshape(draws, *labels.shape)).mean(axis=2)
+    flat = losses.reshape(len(losses), -1)
+    permuted = (calibrated(flat[:, order].reshape(losses.shape), labels) for order in orders)
+    return np.stack([_hits(guesses(scores)).mean(axis=1) for scores in permuted])
+
+
+def _hits(guessed: Ints) -> NDArray[np.bool_]:
+    """Return which guesses [..., owners, n] are right."""
+    return guessed == np.arange(guessed.shape[-2])[:, None]
+
+
+def round_metrics(found: Doubles, exchanged: Doubles, means: Doubles) -> dict[str, float]:
+    """Compute the round's disparities over the clients that took part (Zhao et al. 2025, section 5.2).
 
     Args:
         found: [clients] the attack's success on each client.
+        exchanged: [permutations, clients] the same under permuted owners.
         means: [models, owners] mean loss of each model on each owner's targets, in nats.
-        mean: share of hits among all targets.
-        n: targets per client.
+
+    Returns:
+        The disparities of success, and by chance, which is their mean over those permutations in which they are
+        defined (the CoV is if an example was traced); and the disparities of losses.
     """
-    targets = np.full(len(found), n)
-    sia_cov, loss_cov = disparity.cov(found), float(np.mean([disparity.cov(own) for own in means.T]))
+    values: dict[str, float] = {}
+    permuted = _disparities(exchanged)
+    for name, value in _disparities(found).items():
+        defined = permuted[name][~np.isnan(permuted[name])]
+        values |= {name: float(value), NULLS[name]: float(defined.mean()) if len(defined) else np.nan}
+    loss_cov = float(np.mean([disparity.cov(own) for own in means.T]))
+    loss_mad = float(np.mean([disparity.mad(own) for own in means.T]))
+    return values | {"loss_cov": loss_cov, "loss_fi": float(disparity.fairness_index(loss_cov)), "loss_mad": loss_mad}
+
+
+def _disparities(found: Doubles) -> dict[str, Doubles]:
+    """Return the disparities of success [..., clients] by name, [...]."""
+    cov = disparity.cov(found)
     return {
-        "sia_mean": mean,
-        "sia_chance": 1 / len(found),
-        "sia_cov": sia_cov,
-        "cov_null": disparity.cov_null(targets, mean),
-        "sia_fi": disparity.fairness_index(sia_cov),
-        "fi_null": disparity.fi_null(targets, mean),
+        "sia_cov": cov,
+        "sia_fi": np.asarray(disparity.fairness_index(cov)),
         "sia_mad": disparity.mad(found),
         "sia_sen": disparity.sen_welfare(1 - found),
         "eod": disparity.eod(found),
-        "eod_null": disparity.eod_null(targets, mean),
-        "loss_cov": loss_cov,
-        "loss_fi": disparity.fairness_index(loss_cov),
-        "loss_mad": float(np.mean([disparity.mad(own) for own in means.T])),
     }
 
 
@@ -177,11 +260,10 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     Rounds in which a metric is undefined (the CoV if no example was traced) do not count; the result is None if no
     round counts.
     """
-    reported: Metrics = {}
-    for name in OF_GUESSES + BY_CHANCE + OF_LOSSES:
-        values = _known(outcome.rows, name)
-        reported[name] = float(np.mean(values)) if values else None
-    return reported | {"sia_max": max(_known(outcome.rows, "sia_mean"), default=None)}
+    names = [one.name for one in METRICS if one.name != "sia_max"]
+    known = {name: _known(outcome.rows, name) for name in names}
+    reported: Metrics = {name: float(np.mean(values)) if values else None for name, values in known.items()}
+    return reported | {"sia_max": max(known["sia_mean"], default=None)}
 
 
 def _known(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:

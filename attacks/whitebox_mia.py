@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, Metric
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._whitebox_examples import attacked_examples
 from attacks._whitebox_examples import data_problems as data_problems
@@ -51,7 +51,6 @@ Bools = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 
 KINDS = ("updates",)
-TIMED_TREES = 200
 AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
 METRICS = (
     Metric(
@@ -62,6 +61,8 @@ METRICS = (
         live=2,
         table=Column(2, "white-box\nMIA"),
         chance=0.5,
+        risk=Risk("A white-box attack tells training examples from others with accuracy", 30),
+        clients=PerClient("White-box membership inference against each client, accuracy"),
     ),
     Metric("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", ""),
     Metric("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower"),
@@ -93,17 +94,6 @@ def problems(config: Config, run: Run) -> Problems:
     if clients < 2:
         return [("", f"whitebox_mia learns on one client and attacks the others; got data.clients {clients}")]
     return []
-
-
-def trainer(config: Config) -> int:
-    """Return the client whose training the attack repeats."""
-    return config.trainer
-
-
-def timed(config: Config) -> tuple[Config, float]:
-    """Return the fields with fewer trees, and how many times as many there are."""
-    few = min(config.trees, TIMED_TREES)
-    return config.model_copy(update={"trees": few}), config.trees / few
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
@@ -241,7 +231,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))
     if len(accuracies):
-        values = float(accuracies.mean()), disparity.cov(accuracies), disparity.eod(accuracies)
+        values = float(accuracies.mean()), float(disparity.cov(accuracies)), float(disparity.eod(accuracies))
         metrics = dict(zip(AVERAGED, values, strict=True))
     return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
 

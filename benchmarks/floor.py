@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).parent / "contenders"))
 
 from fedpriv_trial import federation, flattened, given
 
+from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
-from algorithms.engine.block import Assignment, train
+from algorithms.engine.block import train
 from orchestrator.config.run import resolve
 from orchestrator.trial.client_actors import client_blocks
 from orchestrator.trial.worker_session import Session, keep_freed_memory

@@ -72,10 +72,6 @@ def inherited(parent: type[Config], field: str, **conditions: Any) -> Any:
     return narrowed
 
 
-ADDED_LATER: dict[str, Any] = {"added_later": True}
-"""Declares (as ``json_schema_extra``) that results existed before a field did: its default is no part of a trial's id."""
-
-
 class Config(BaseModel):
     """The base class of every component's fields.
 
@@ -103,10 +99,6 @@ class Config(BaseModel):
         """Return the fields that are read, as plain JSON values."""
         return self.model_dump(mode="json", exclude=set(self.unread_fields()))
 
-    def beside_id(self) -> set[str]:
-        """Return the fields that were added later (`ADDED_LATER`) and have their defaults, so that old ids stay."""
-        return {name for name, default in _added_later(type(self)).items() if getattr(self, name) == default}
-
 
 def readable(config: type[Config], field: str) -> list[str]:
     """Return the conditions under which a field is read, in words; an empty list if it is always read."""
@@ -121,14 +113,6 @@ def _condition(decider: str, allowed: tuple[Any, ...]) -> str:
 def _conditional(config: type[Config]) -> tuple[str, ...]:
     """Return the fields that are not always read."""
     return tuple(name for name in config.model_fields if _conditions(config, name))
-
-
-@lru_cache(maxsize=1024)
-def _added_later(config: type[Config]) -> dict[str, Any]:
-    """Return the defaults of the fields that were added later."""
-    described = {name: field.json_schema_extra for name, field in config.model_fields.items()}
-    later = {name for name, extra in described.items() if isinstance(extra, dict) and extra.get("added_later")}
-    return {name: config.model_fields[name].default for name in later}
 
 
 @lru_cache(maxsize=4096)
@@ -314,8 +298,7 @@ def presets(folder: str) -> dict[str, tuple[str, Preset]]:
 
 
 _forgetters: list[Callable[[], None]] = [
-    one.cache_clear
-    for one in (components, own_components, complete, presets, _described, _conditional, _added_later, _conditions)
+    one.cache_clear for one in (components, own_components, complete, presets, _described, _conditional, _conditions)
 ]
 
 

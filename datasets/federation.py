@@ -4,6 +4,7 @@ Everything is NumPy, so that the arrays lie in shared memory once and the traini
 """
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -52,10 +53,24 @@ def examples_of_both(first: Examples, second: Examples, rows: Ints) -> Examples:
     return Examples(x, y)
 
 
+def joined(parts: Sequence[Examples]) -> Examples:
+    """Return the examples of several sets, one or more, one set after another."""
+    return Examples(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
+
+
 def add_to_digest(digest: Any, array: NDArray[Any]) -> None:
     """Add an array, with its type and shape, to one of the digests of `hashlib`."""
     digest.update(repr((array.dtype.str, array.shape)).encode())
     digest.update(np.ascontiguousarray(array).data)
+
+
+def printable(text: str) -> str:
+    r"""Return the text with an escape for every character that is not printable, such as one that turns the text around.
+
+    >>> printable("a\u202eb")
+    'a\\u202eb'
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +87,13 @@ class Source:
             subtracted.
         std: per channel, by which the result is divided; None: no division.
         subjects: [n train + n test] the person, or client, whom each example comes from; None where nobody says.
-        subject_names: the names of the subjects, which are then numbers into it; empty: they are numbers only.
+        subject_names: the names of the subjects, which are then numbers into it; empty: they are numbers only. They are
+            made printable here, for they come from a file that somebody else may have written; so are those of groups.
         subject_groups: [subjects] index of each named subject's group in ``group_names``; None: there are no groups.
         group_names: names of the groups.
+        fit: returns the data set whose preparation (means, deviations, medians, categories) is that of the training
+            examples with the given numbers [n]; until then, only the shape of its examples and the labels count. None:
+            nothing of the preparation comes from examples, or all of it from all training examples.
     """
 
     name: str
@@ -88,16 +107,34 @@ class Source:
     subject_names: tuple[str, ...] = ()
     subject_groups: Ints | None = None
     group_names: tuple[str, ...] = ()
+    fit: "Callable[[Ints], Source] | None" = None
+
+    def __post_init__(self) -> None:
+        for field_ in ("subject_names", "group_names"):
+            object.__setattr__(self, field_, tuple(map(printable, getattr(self, field_))))
 
     def __len__(self) -> int:
         return len(self.train) + len(self.test)
+
+    def fitted(self, shadow: Ints) -> "Source":
+        """Return the data set as it is prepared with statistics of the server's own examples, if it needs any.
+
+        Args:
+            shadow: [n] example numbers of the shadow set, all of them training examples.
+        """
+        return self if self.fit is None else self.fit(shadow)
 
     def examples(self, rows: Ints) -> Examples:
         """Return the examples with the given numbers.
 
         Args:
             rows: [n] example numbers, which count the training examples first and then the test examples.
+
+        Raises:
+            TypeError: the data set was not `fitted`, so that its examples would be prepared with statistics of all clients.
         """
+        if self.fit is not None:
+            raise TypeError(f"{self.name}: a split takes examples of source.fitted(shadow), not of the source itself")
         return examples_of_both(self.train, self.test, rows)
 
 
@@ -174,6 +211,7 @@ class Federation:
         strangers: whether some non-members of nobody or shadow examples come from people of whom no client has any, so
             that more than training tells them from the clients' examples.
         client_names: [clients] names of the clients, where the data say them, such as hospitals; empty: numbers only.
+        unused: the number of training examples of the data set that serve no purpose here.
     """
 
     name: str
@@ -194,6 +232,7 @@ class Federation:
     validation_owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     strangers: bool = False
     client_names: tuple[str, ...] = ()
+    unused: int = 0
 
     @property
     def clients(self) -> int:

@@ -93,6 +93,11 @@ class SplitContract(BaseContract, Protocol):
         return []
 
     @staticmethod
+    def remark(config: Any, data_config: SourceConfig) -> str | None:
+        """Return what a plan should say of the partition; None if there is nothing to say."""
+        return None
+
+    @staticmethod
     def unread_of_data(config: Any, data_config: SourceConfig) -> dict[str, str]:
         """Return the data set's fields that this split does not read, each with the reason as the end of a sentence."""
         return {}

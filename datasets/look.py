@@ -15,12 +15,14 @@ import numpy as np
 from datasets.federation import DataError
 from datasets.look_division import Division, division
 from datasets.look_table import TableLook, look_at_table
+from datasets.sources import _own_files as own
 from datasets.sources import image_folder
 from datasets.sources._table_files import SUFFIXES as TABLES
 
 ARRAYS = (".npz", ".safetensors")
 LABELS = ("y", "labels", "label", "targets", "target")
 EXAMPLES = ("x", "X", "data", "images", "features", "inputs")
+NEARLY_EMPTY = 0.9  # share of empty cells from which a column is warned of
 COPIES = "a copy of a member among the non-members spoils membership inference"
 SIDE = 32  # pixels of a side to which larger images are resized, so that a first answer takes minutes
 
@@ -57,6 +59,7 @@ def look(
     group: str | None,
     layout: str | None,
     subject: str | None = None,
+    drop_unlabeled: bool = False,
 ) -> Look:
     """Look at a file or folder.
 
@@ -67,31 +70,37 @@ def look(
         group: the column or array with the client's group.
         layout: of a folder of images, what its sub-folders stand for; None if there is one level of them.
         subject: of a table, the column with whom a row is about.
+        drop_unlabeled: of a table, leave out the rows without a label.
 
     Raises:
-        DataError: it cannot be used; the message says why and what to do.
+        DataError: it cannot be used; the message says why and what to do, everything at once, one reason in a line.
     """
     if not path.exists():
         near = sorted(one.name for one in path.parent.glob("*") if one.suffix == path.suffix)[:5]
         there = f"; in that folder: {', '.join(near)}" if near and path.suffix else ""
         raise DataError(f"{path} does not exist{there}")
-    kind = _kind(path)
+    kind, of_tables = _kind(path), {"--subject": subject, "--drop-unlabeled": drop_unlabeled}
+    wrong = [f"{option}: belongs to tables" for option, value in of_tables.items() if value and kind != "table"]
     if kind != "image_folder" and layout:
-        raise DataError("--layout: belongs to folders of images")
+        wrong.append("--layout: belongs to folders of images")
     if group and not client:
-        raise DataError("--group: is the group of a client; say with --client which client")
-    if kind != "table" and subject:
-        raise DataError("--subject: belongs to tables")
-    if kind == "image_folder":
-        if label or client or group:
-            raise DataError(
-                "--label, --client and --group: name columns; in a folder of images, sub-folders are classes and clients "
-                "(--layout client/class or class/client)"
-            )
-        return _images(path, layout)
-    if kind == "arrays":
-        return _arrays(path, label, client, group)
-    return _table(path, label, client, group, subject)
+        wrong.append("--group: is the group of a client; say with --client which client")
+    if kind == "image_folder" and (label or client or group):
+        wrong.append(
+            "--label, --client and --group: name columns; in a folder of images, sub-folders are classes and clients "
+            "(--layout client/class or class/client)"
+        )
+    try:
+        if kind == "image_folder":
+            seen = _images(path, layout)
+        elif kind == "arrays":
+            seen = _arrays(path, label, client, group)
+        else:
+            seen = _table(path, label, client, group, subject, drop_unlabeled)
+    except DataError as error:
+        wrong += str(error).split("\n")
+    own.refuse(wrong)
+    return seen
 
 
 def divided(seen: Look, path: Path) -> Look:
@@ -125,13 +134,19 @@ def _kind(path: Path) -> str:
     raise DataError(f"{path}: unknown kind of file; known are {known}, a folder of images, and one by save_to_disk")
 
 
-def _table(path: Path, label: str | None, client: str | None, group: str | None, subject: str | None) -> Look:
-    seen = look_at_table(path, label, client, group, subject)
+def _table(
+    path: Path, label: str | None, client: str | None, group: str | None, subject: str | None, drop_unlabeled: bool
+) -> Look:
+    seen = look_at_table(path, label, client, group, subject, drop_unlabeled)
     fields: dict[str, Any] = {"label": label}
     remarks: dict[str, str] = {}
     fields |= {name: value for name, value in (("client", client), ("group", group), ("subject", subject)) if value}
     found = [f"{path.name}: {seen.rows} rows, {seen.columns} columns, {len(seen.features)} of them features"]
     found.append(f"label {label}: {counted(seen.counts, 'class', 'classes')}")
+    if seen.unlabeled:
+        fields["unlabeled"] = "drop"
+        remarks["unlabeled"] = f"{seen.unlabeled} rows have no label and are left out"
+        found.append(remarks["unlabeled"])
     if seen.clients:
         grouped = f", in groups by {group}" if group else ""
         found.append(f"client {client}: {counted(seen.clients, 'client', 'clients')}{grouped}")
@@ -158,8 +173,14 @@ def _table(path: Path, label: str | None, client: str | None, group: str | None,
         found.append(f"taken for categories: {remarks['categories']}")
     if seen.missing:
         fields["missing"] = "impute"
-        remarks["missing"] = f"{_missing(seen)}; filled with the training part's median or commonest value"
+        remarks["missing"] = f"{_missing(seen)}; filled with the median or commonest value of the server's examples"
         found.append(f"missing values are imputed ({remarks['missing']})")
+    for name, count in seen.missing.items():
+        if count >= NEARLY_EMPTY * seen.rows:
+            found.append(
+                f"warning: column {name} is empty in {count} of {seen.rows} rows, so that nearly all of it is made up; "
+                "consider data.drop"
+            )
     if seen.repeated:
         one, other = seen.repeated
         fields["duplicates"] = "drop"
@@ -208,7 +229,7 @@ def _arrays(path: Path, label: str | None, client: str | None, group: str | None
     remarks = {}
     if len(shapes[x]) == 2:
         fields["standardize"] = True
-        remarks["standardize"] = "numbers less their mean, by their deviation, of the training part"
+        remarks["standardize"] = "numbers less their mean, by their deviation, of the server's examples"
     found = [f"{path.name}: {len(labels)} examples of shape {list(shapes[x][1:])} in {x!r}"]
     found.append(f"labels in {y!r}: {counted(counts, 'class', 'classes')}")
     found += [f"clients in {client!r}: {counted(clients, 'client', 'clients')}"] if clients else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -20,7 +20,8 @@ import numpy as np
 
 from datasets.federation import DataError
 from datasets.sources import _own_files as own
-from datasets.sources._columns import MOST_LEVELS, firsts, numbers_among_texts, simple
+from datasets.sources._columns import MOST_LEVELS, checked, firsts, numbers_among_texts, simple
+from datasets.sources._table_config import TableConfig
 from datasets.sources._table_files import DELIMITERS, NULLS, TableFile
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class TableLook:
         delimiter: of a .csv, its name in the source `table`.
         decimal: of a .csv, whether its numbers have a point or a comma.
         part: the column whose values are train and test; empty if there is none.
+        unlabeled: the rows without a label, which were left out.
     """
 
     rows: int
@@ -74,10 +76,16 @@ class TableLook:
     delimiter: str = "comma"
     decimal: str = "point"
     part: str = ""
+    unlabeled: int = 0
 
 
 def look_at_table(
-    path: Path, label: str | None, client: str | None, group: str | None, subject: str | None = None
+    path: Path,
+    label: str | None,
+    client: str | None,
+    group: str | None,
+    subject: str | None = None,
+    drop_unlabeled: bool = False,
 ) -> TableLook:
     """Look at a table.
 
@@ -87,37 +95,49 @@ def look_at_table(
         client: the column that says whose row it is; None if there is none.
         group: the column with the client's group; None if there is none.
         subject: the column with whom a row is about; None if there is none.
+        drop_unlabeled: leave out the rows without a label, which are refused otherwise.
 
     Raises:
-        DataError: the file cannot be read, a column is absent, or the label column holds no classes. A sentence about an
-            option begins with its name.
+        DataError: the file cannot be read, a column is absent or unfit, or the label column holds no classes: all that is
+            wrong, a line each. A sentence about an option begins with its name.
     """
+    from pyarrow import compute as pc
+
     delimiter = _delimiter(path)
     decimal = _decimal(path, delimiter)
     file = TableFile(path, delimiter, decimal)
     names = file.names()
     wanted = {"--label": label, "--client": client, "--group": group, "--subject": subject}
+    wrong = []
     if not label:
-        raise DataError(f"--label: is missing; it is the column with the class. {path.name} has {_listed(names)}")
+        wrong.append(f"--label: is missing; it is the column with the class. {path.name} has {_listed(names)}")
     for option, column in wanted.items():
-        if column is not None and column not in names:
+        if column and column not in names:
             near = own.nearest(column, names) or f"; it has {_listed(names)}"
-            raise DataError(f"{option}: {path.name} has no column {column!r}{near}")
+            wrong.append(f"{option}: {path.name} has no column {column!r}{near}")
     roles = [column for column in wanted.values() if column]
     if len(set(roles)) < len(roles):
-        raise DataError(f"--label: label, client, group and subject must be different columns, got {', '.join(roles)}")
-    table = file.read(names, texts=[column for column in roles if column != label])[0]
-    counts = _classes(table, label)
+        wrong.append(f"--label: label, client, group and subject must be different columns, got {', '.join(roles)}")
+    table = file.read(names, texts=[column for column in roles if column != label and column in names])[0]
+    unlabeled = _empty(table.column(label)) if label in names else 0
+    if drop_unlabeled and unlabeled:
+        table = table.filter(pc.invert(pc.is_null(table.column(label), nan_is_null=True)))
+    counts = _tried(wrong, lambda: _classes(table, str(label)), label in names)
+    clients = _tried(wrong, lambda: _clients(table, str(client)), client in names)
     part = next((name for name in names if name not in roles and _is_part(table, name)), "")
     roles += [part] if part else []
     left_out = {name: why for name in names if name not in roles and (why := _no_feature(table, name))}
     features = tuple(name for name in names if name not in roles and name not in left_out)
     if not features:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise DataError(f"{path} has no column that could be a feature{': ' if reasons else ''}{reasons}")
-    arrays = _arrays(table, [*features, label])
+        wrong.append(f"{path} has no column that could be a feature{': ' if reasons else ''}{reasons}")
+    codes = _codes(_arrays(table, features), features)
+    if wrong:  # otherwise the source itself says what is unfit
+        config = TableConfig(label=str(label), categories=tuple(codes), missing="impute")
+        _tried(wrong, lambda: {"": len(checked(config, table.select(features), None))}, bool(features))
+    own.refuse(wrong)
+    arrays = _arrays(table, [*features, str(label)])
     kept, repeated = firsts(arrays)
-    clients = _clients(table, client) if client else {}
     missing = {name: empty for name in features if (empty := _empty(table.column(name)))}
     return TableLook(
         rows=table.num_rows,
@@ -130,11 +150,21 @@ def look_at_table(
         repeats=int((~kept).sum()),
         repeated=repeated,
         left_out=left_out,
-        codes=_codes(arrays, features),
+        codes=codes,
         delimiter=delimiter,
         decimal=decimal,
         part=part,
+        unlabeled=unlabeled,
     )
+
+
+def _tried(wrong: list[str], look: Callable[[], dict[str, int]], possible: bool) -> dict[str, int]:
+    """What ``look`` returns, if it is ``possible``; what it refuses is added to ``wrong``."""
+    try:
+        return look() if possible else {}
+    except DataError as error:
+        wrong += str(error).split("\n")
+        return {}
 
 
 def _delimiter(path: Path) -> str:
@@ -195,7 +225,10 @@ def _classes(table: pa.Table, label: str) -> dict[str, int]:
     column, said = table.column(label), f"column {label!r}"
     if empty := _empty(column):
         row = pc.is_null(column, nan_is_null=True).index(True).as_py() + 1
-        raise DataError(f"--label: {said} is empty in {empty} rows, the first of them row {row}; remove these rows")
+        raise DataError(
+            f"--label: {said} is empty in {empty} rows, the first of them row {row}; "
+            "add --drop-unlabeled to leave them out, or give them a label"
+        )
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_temporal(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise DataError(f"--label: {said} holds {kind}; a label is a text, a whole number or true/false")

@@ -90,8 +90,7 @@ def offer(
 
     Args:
         found: the offers by room.
-        reasons: for files that are no components: by room and name, why, as a sentence; for folders that are no
-            packages, by an empty room.
+        reasons: for files that are no components: by room and name, why, as a sentence.
         places: the files and folders that are own code.
     """
     origins.claim(places)
@@ -152,11 +151,6 @@ def loaded(folder: str) -> dict[str, ModuleType]:
 def why_not(folder: str, name: str) -> str | None:
     """Return why something of this name is no component of the slot, as a sentence; None if nothing is known of it."""
     return _reasons.get((room(folder), name))
-
-
-def no_module(name: str) -> str | None:
-    """Return why own code has no module of this name although it has a folder of it; None if it has no such folder."""
-    return _reasons.get(("", name))
 
 
 def broken(folder: str) -> dict[str, str]:

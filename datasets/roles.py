@@ -62,6 +62,11 @@ class Roles:
         """The client of each training example, in the order of the clients, [n train]."""
         return np.repeat(np.arange(len(self.clients)), self.sizes)
 
+    def unused(self, source: Source) -> int:
+        """Return how many training examples of ``source`` serve no purpose."""
+        parts = (*self.clients, self.test, self.nonmembers, self.shadow, self.validation)
+        return len(source.train) - len(np.unique(np.concatenate([rows[rows < len(source.train)] for rows in parts])))
+
     def strangers(self, source: Source) -> bool:
         """Return whether examples of nobody come from people of whom no client has any; False if no person is known."""
         if source.subjects is None:

@@ -27,6 +27,11 @@ class SourceConfig(Config):
     split_seed: int | None = Field(None, ge=0, description="seed of the partition; null: the run's seed")
 
     @property
+    def pools_clients(self) -> bool:
+        """Whether one client's examples change how those of others are prepared, so that no epsilon holds."""
+        return False
+
+    @property
     def validates(self) -> bool:
         """Whether examples are set aside for validation."""
         return bool(self.VALIDATION and getattr(self, self.VALIDATION))
@@ -76,7 +81,22 @@ class HeldOutConfig(SourceConfig):
         return max(1, round(self.validation_share * held_out)) if self.validates else 0
 
 
-class OwnFilesConfig(SharedTestConfig):
+class StatisticsConfig(SharedTestConfig):
+    """The fields of a data set whose examples are prepared with statistics: means, deviations, medians, categories."""
+
+    # Whatever one client's examples change in the others', no epsilon accounts for.
+    statistics: Literal["server", "all_clients"] = Field(
+        "server",
+        description="whose examples give means, medians, categories: the server's, or all clients', which voids every epsilon",
+    )
+
+    @property
+    def pools_clients(self) -> bool:
+        """Whether examples are prepared with statistics of all clients."""
+        return self.statistics == "all_clients" and "statistics" not in self.unread_fields()
+
+
+class OwnFilesConfig(StatisticsConfig):
     """The fields of a user's own files: where they lie, and how they are divided into a training and a test part.
 
     The test part serves as in any `SharedTestConfig`. With the split `natural` it belongs to the clients themselves.

@@ -24,6 +24,7 @@ def ungrouped_federation(
         group_names: names of the groups.
         client_names: [clients] names of the clients, where the data say them.
     """
+    source = source.fitted(roles.shadow)
     prepare = Preparation("none", source.fill, source.mean, source.std)
     clients = len(roles.clients)
 
@@ -49,4 +50,5 @@ def ungrouped_federation(
         validation_owner=roles.validation_owner,
         strangers=roles.strangers(source),
         client_names=client_names,
+        unused=roles.unused(source),
     )

@@ -13,8 +13,7 @@ from orchestrator.cluster.ray_session import StallError
 from orchestrator.cluster.signals import heeded
 from orchestrator.config.errors import ConfigError
 from orchestrator.exit_codes import INTERRUPTED, REFUSED, SOME_FAILED
-from orchestrator.results.folder import WriteError
-from orchestrator.results.writing import REFUSALS
+from orchestrator.results.writing import REFUSALS, WriteError
 from orchestrator.subcommands import parser
 
 

@@ -15,7 +15,7 @@ from orchestrator.exit_codes import FINISHED
 from orchestrator.preparation import Choices, Work, prepare
 from orchestrator.report import write_page, write_report
 from orchestrator.report.data import NoResultsError
-from orchestrator.results.folder import WriteError
+from orchestrator.results.writing import WriteError
 
 if TYPE_CHECKING:
     from orchestrator.report.figures.formats import Format
@@ -51,7 +51,7 @@ def _show(work: Work) -> int:
     ahead = work.ahead()
     shown = plan(work.sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
     said = work.earlier.sentences(len(work.trials), work.choices.repeat_option)
-    Console(highlight=False).print(*said, *work.earlier.repairs.planned(), shown, sep="\n")
+    Console(highlight=False).print(*said, *work.earlier.planned(), shown, sep="\n")
     return FINISHED
 
 

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import heapq
 import os
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from datasets.federation import DataError
+from algorithms.interfaces import Run
+from datasets.federation import DataError, Federation
 from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.estimates import counts
 from orchestrator.estimates.machine import amount
-from orchestrator.estimates.needs import table_bytes
-from orchestrator.estimates.trial import Estimator, Shares
-from orchestrator.estimates.work import whole_batches
+from orchestrator.estimates.needs import parameters, table_bytes
+from orchestrator.estimates.small_runs import SmallRuns
+from orchestrator.report.data import Repeat, independent, repeat
+from orchestrator.report.estimate import FEWEST
+from orchestrator.report.figures.arrangement import ALGORITHM
+from orchestrator.report.paired import least_significant
+from orchestrator.report.swept import REPEATS
+from orchestrator.report.values import text
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.remaining import duration
 from orchestrator.trial import worker_session
-from orchestrator.trial.federation import federation_key
 
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
-MOST_TRIALS = 200  # whose time is estimated one by one; of more, these stand for the others
+MOST_KINDS = 50  # of trials whose time is estimated; of more, these stand for the others
+MOST_PARAMETERS = 25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
 MOST_LISTED, FEW_LISTED = 100, 20  # trials that are all listed, and those that are listed of more
 LARGE_TABLES = 1e9  # bytes of a trial's tables from which a plan says how many they are
 FEWEST_PERCENT = 1  # smaller shares of the time are not listed
@@ -61,7 +65,13 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         *map(Text, _unlisted(len(trials) - len(listed))),
         Text(f"each trial: {place}; {_at_once(sweep, place)}"),
         *map(Text, _estimate(sweep, missing, place)),
-        *map(Text, filter(None, [unrepeatable(missing), _tables(missing), *_models(missing)])),
+        *map(
+            Text,
+            filter(
+                None,
+                [_power(trials), unrepeatable(missing), _tables(missing), *_models(missing), *_splits(missing)],
+            ),
+        ),
         Text("nothing was started"),
     )
 
@@ -71,10 +81,44 @@ def _unlisted(others: int) -> list[str]:
     return [f"and {others} others, which --print-config shows"] if others else []
 
 
+def _power(trials: list[TrialSpec]) -> str:
+    """What so many repetitions of a setting can show: how wide intervals are, and which differences can be significant."""
+    settings: dict[str, list[tuple[Repeat, float]]] = {}
+    for trial in trials:
+        setting = text({key: value for key, value in trial.values.items() if key not in REPEATS})
+        settings.setdefault(setting, []).append((repeat({"seed": trial.run.seed, **trial.values}), 0.0))
+    count = min((len(independent(values)) for values in settings.values()), default=0)
+    runs = f"{count} {'run' if count == 1 else 'independent runs'} of a setting"
+    if count < FEWEST:
+        return f"{runs}: no interval over runs and no test of differences, which need {FEWEST}"
+    said = f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
+    if not any(
+        slot in trial.values or slot.removesuffix(".name") in trial.values for trial in trials for slot in ALGORITHM
+    ):
+        return said
+    return (
+        f"{said}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "
+        f"between pairs, from {least_significant(count, 2):.1f} where risk and accuracy are tested (Holm)"
+    )
+
+
 def _models(missing: list[TrialSpec]) -> list[str]:
     """What the models have to say of how they train, each sentence once."""
     said = [one.run.model.module.remark(one.run.model.config, one.run) for one in missing]
     return list(dict.fromkeys(filter(None, said)))
+
+
+def _splits(missing: list[TrialSpec]) -> list[str]:
+    """What the splits have to say of how they divide the clients, each sentence once."""
+    said = [one.run.split.module.remark(one.run.split.config, one.run.data.config) for one in missing]
+    return list(dict.fromkeys(filter(None, said)))
+
+
+def unused(run: Run, data: Federation) -> str | None:
+    """How many training examples a split leaves unused, if they are more than the remainder of a division."""
+    if data.unused < data.clients:
+        return None
+    return f"split {run.split.name}: {data.unused} training examples are unused, beside {data.sizes.sum()} of clients"
 
 
 def _tables(missing: list[TrialSpec]) -> str | None:
@@ -99,29 +143,59 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
     if place.gpu:
         return ["no estimate: training on a GPU cannot be timed without starting it"]
     worker_session.keep_freed_memory()  # as in the processes that train
-    estimator, each, remarks = Estimator(sweep.root_of, place), [], dict[str, None]()
-    count = _concurrent(sweep, place)
-    drivers = deque[str](maxlen=count)  # the federations that the drivers hold; trials with the same one do not load it
-    every = -(-len(missing) // MOST_TRIALS)
-    for trial in missing[::every]:
+    small, spent, trials, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, dict[str, None]()
+    kinds = Counter(map(_kind, missing))
+    examples = {_kind(trial): trial.run for trial in missing}
+    every = -(-len(kinds) // MOST_KINDS)
+    # In the order of their data, which are then loaded once.
+    for kind in sorted(kinds, key=lambda kind: repr((examples[kind].data, examples[kind].split)))[::every]:
+        run = examples[kind]
         try:
-            if sentence := estimator.oversized(trial.run):
+            data, loading = small.data(run)
+            if sentence := _oversized(run, data):
                 return [f"no estimate: {sentence}"]
-            shares = estimator.shares(trial.run)
+            counted = counts.of_trial(run, data, place, loading)
+            of_trial = counts.seconds(counted, small.rates(run, data, counted))
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
-        key = federation_key(trial.run, sweep.root_of(trial.run))
-        held = len(drivers) == count and key in drivers
-        each.append(replace(shares, data=0.0) if held else shares)
-        drivers.append(key)
-        if remark := whole_batches(trial.run, estimator.deal(trial.run)):
-            remarks[remark] = None
-    slowdown = max(1.0, min(count, len(missing)) * place.actors * missing[0].run.training.config.threads / local_cpus())
-    totals = [one.total for one in each for _ in range(every)][: len(missing)]
-    seconds = START_SECONDS + makespan(totals, count) * slowdown
-    some = f" for {len(each)} of the trials" if every > 1 else ""
+        spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
+        trials += kinds[kind]
+        remarks |= dict.fromkeys(filter(None, [_whole_batches(run, data), unused(run, data)]))
+    at_once = min(_concurrent(sweep, place), len(missing))
+    slowdown = max(1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus())
+    each = spent.total() / trials
+    seconds = START_SECONDS + -(-len(missing) // at_once) * each * slowdown
+    some = f" for {trials} of the trials" if every > 1 else ""
     first = f"estimate: {duration(seconds)} on this machine, based on steps timed just now{some}"
-    return [first, _spent(each), *_others(), *remarks]
+    named = [
+        f"{part} {100 * s / spent.total():.0f} %"
+        for part, s in spent.most_common()
+        if 100 * s >= FEWEST_PERCENT * spent.total()
+    ]
+    return [first, f"a trial takes {duration(each)}: {', '.join(named)}", *_others(), *remarks]
+
+
+def _kind(trial: TrialSpec) -> str:
+    """What trials have in common that take equally long: all but their seeds."""
+    plain = trial.run.to_dict()
+    return repr({**plain, "seed": None, "data": {**plain["data"], "split_seed": None}})
+
+
+def _oversized(run: Run, data: Federation) -> str | None:
+    """Why steps of the run are not timed, as a sentence; None if they are."""
+    size = parameters(run, data.shape, data.classes)
+    if size is None or size <= MOST_PARAMETERS:
+        return None
+    return f"the model has {size:.2g} parameters, and a step of it would take more than a plan may"
+
+
+def _whole_batches(run: Run, data: Federation) -> str | None:
+    """A sentence if every client's batch is all that it has; None if the batch size limits some client."""
+    size, largest = run.training.config.batch_size, int(data.sizes.max())
+    read = "batch_size" not in run.training.config.unread_fields()
+    if not read or size <= largest:
+        return None
+    return f"training.batch_size {size} is more than the largest client has ({largest}): batches are whole clients"
 
 
 def _others() -> list[str]:
@@ -130,19 +204,3 @@ def _others() -> list[str]:
     if load < 1 + local_cpus() / 2:
         return []
     return [f"other programs were busy here (a load of {load:.1f}); beside them it takes longer"]
-
-
-def makespan(seconds: Sequence[float], count: int) -> float:
-    """The seconds after which jobs are done that are begun in their order, ``count`` at a time."""
-    busy = [0.0] * max(1, min(count, len(seconds)))
-    for one in seconds:
-        heapq.heappush(busy, heapq.heappop(busy) + one)
-    return max(busy)
-
-
-def _spent(each: Sequence[Shares]) -> str:
-    """The line that says what the trials' time is spent on, the largest share first."""
-    total = sum(each, Shares())
-    shares = sorted(total.named().items(), key=lambda item: -item[1])
-    named = [f"{name} {100 * s / total.total:.0f} %" for name, s in shares if 100 * s >= FEWEST_PERCENT * total.total]
-    return f"a trial takes {duration(total.total / len(each))}: {', '.join(named)}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from orchestrator.cluster.address import ClusterError
 from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
-from orchestrator.cluster.left_behind import end_left_behind
 from orchestrator.cluster.nodes import node_problems
+from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.ray_log import ray_log
 from orchestrator.cluster.ray_session import StallError, joined, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
@@ -17,25 +20,28 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.preparation import Work, misfit_problems
 from orchestrator.report import page_path, write_report
+from orchestrator.report.so_far import where_stopped
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.tuned import tuned_sentences
-from orchestrator.results.declared import save_declared
-from orchestrator.results.folder import Claim, Folder, FolderError, WriteError, claim
-from orchestrator.results.provenance import origin
-from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import TrialSpec, planned, tidy, trial_rows, trial_specs, unrepeatable
+from orchestrator.results.claim import Claim
+from orchestrator.results.paths import FolderError
+from orchestrator.results.sweeps import trial_rows, write_sweep
+from orchestrator.results.writing import WriteError
+from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import MlflowListener, TrialEvents
 from orchestrator.tracking.failures import failure_lines
-from orchestrator.tracking.new_store import fill_again, set_aside_sentences
 from orchestrator.tracking.notebook_screen import screen_of
-from orchestrator.tracking.retired import retire
 from orchestrator.tracking.screen import Screen
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.store import set_store_aside
+from orchestrator.tracking.tracker import Tracker, fill
 
 Row = dict[str, Any]
 
-NOT_EVERYTHING = "MLflow does not hold everything yet{}; the next run of this sweep {}"
+NOT_EVERYTHING = (
+    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, {} "
+    "renames it and fills a new one"
+)
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 
 
@@ -49,43 +55,32 @@ def execute(work: Work) -> int:
     missing = work.missing()
     ahead = len(work.ahead())
     screen = screen_of(len(missing) + ahead)
-    for sentence in end_left_behind(os.environ) + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
+    for sentence in end_orphans(os.environ) + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
         screen.say(sentence)
     return _on_ray(work, missing, screen) if missing or ahead else _complete(work, screen)
 
 
 def _complete(work: Work, screen: Screen) -> int:
     """Nothing is left to train: write the report again, and send MLflow what it lacks."""
-    with claim_folder(work.folder, work.sweep):
-        _set_store_aside(work, screen)
-        _mend(work, screen)
-        screen.say(work.earlier.all_complete(len(work.trials)))
+    with claimed(work, screen.say):
+        screen.say(f"all {len(work.trials)} trials are complete; nothing was trained")
         tracker = _tracker(work, screen)
-        rows = _close(work, screen, tracker, trained=False)
-        if work.choices.log_models:
-            count = tracker.without_models
-            models = f"the trained models of {count} {'trial' if count == 1 else 'trials'} are sent to it"
-            screen.say(f"MLflow: {models if count else 'it has the trained models already'}")
-        if tracker.behind or work.choices.new_store:
-            _send_rest(work, tracker, screen)
+        rows = _close(work, screen)
+        _send_rest(work, tracker, screen)
         return _say_end(work, rows, tracker, screen)
-
-
-def _set_store_aside(work: Work, screen: Screen) -> None:
-    """Make room for a new store if that was asked for, and say what was wrong with the old one."""
-    if work.choices.new_store:
-        for sentence in set_aside_sentences(work.folder.path.parent):
-            screen.say(sentence)
 
 
 def _send_rest(work: Work, tracker: Tracker, screen: Screen) -> None:
     """Wait until MLflow has everything, or say that it has not, and why; a new store gets the other sweeps, too."""
-    if not tracker.close(CLOSE_SECONDS):
-        damaged = tracker.store_is_damaged
-        then = f"with {work.choices.new_store_option} fills a new store" if damaged else "sends the rest"
-        screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else "", then))
-    elif work.choices.new_store:
-        for sentence in fill_again(work.folder, CLOSE_SECONDS, work.choices.models_option):
+    if not tracker.finish(CLOSE_SECONDS):
+        screen.say(
+            NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else "", work.choices.new_store_option)
+        )
+        return
+    if tracker.synced and tracker.synced.models:
+        screen.say(f"MLflow holds the trained models of {tracker.synced.models} more trials")
+    if work.choices.new_store:
+        for sentence in fill(work.folder.path.parent, work.folder.name):
             screen.say(sentence)
 
 
@@ -99,12 +94,10 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
                     screen.say(joined(work.target, nodes))
                 for sentence in _ready(work, nodes):
                     screen.say(sentence)
-                with claim_folder(work.folder, work.sweep):
-                    _set_store_aside(work, screen)
-                    _mend(work, screen)
+                with claimed(work, screen.say):
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
-            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file="--address")]) from error
+            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file=work.choices.address_option)]) from error
         except StallError as error:
             raise StallError(f"{error}{log.keep()}") from error
         if code == SOME_FAILED and (where := log.keep()):
@@ -112,16 +105,31 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
         return code
 
 
-def _mend(work: Work, screen: Screen) -> None:
-    """Set damaged results aside, and give up those whose trials run again; their rows in trials.parquet come first."""
-    again = work.earlier.again()
-    if again:
-        write_trials(work.folder, trial_rows(work.folder, work.trials, again))
-    for sentence in work.earlier.mend():
-        screen.say(sentence)
-    retired = work.earlier.set_back(work.folder)
-    if warning := retire(work.folder, work.choices.tracking_uri, retired):
-        screen.say(warning)
+@contextmanager
+def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
+    """Claim the results folder, set back what runs again, and write down what the sweep is.
+
+    Args:
+        work: the checked sweep.
+        say: is given sentences for the user.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
+    try:
+        claim = Claim(work.folder)
+    except FolderError as error:
+        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+    with claim:
+        for sentence in [*work.earlier.set_back(work.folder), *describe(work)]:
+            say(sentence)
+        yield
+
+
+def describe(work: Work) -> list[str]:
+    """Write the manifest of the sweep, with its file, its overrides and its trials; return what was damaged."""
+    text = work.sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in work.sweep.sets) + "\n"
+    return write_sweep(work.folder, work.sweep.name, text, plan(work.trials))
 
 
 def _ready(work: Work, nodes: list[dict[str, float]]) -> list[str]:
@@ -135,7 +143,7 @@ def _ready(work: Work, nodes: list[dict[str, float]]) -> list[str]:
     try:
         notes, problems = memory_check(work.sweep, on_a_gpu(work.sweep))
     except TimeoutError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--address")]) from error
+        raise ConfigError([ConfigProblem(str(error), file=work.choices.address_option)]) from error
     if problems:
         raise ConfigError(problems)
     return notes
@@ -143,19 +151,17 @@ def _ready(work: Work, nodes: list[dict[str, float]]) -> list[str]:
 
 def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
     """Run the missing trials, write all results, and wait until MLflow has them."""
-    folder, trials = work.folder, work.trials
+    trials = work.trials
     if len(missing) < len(trials):
         total = work.search.samples if work.search else len(trials)
         screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
     if remark := unrepeatable(missing):
         screen.say(remark)
     tracker = _tracker(work, screen)
-    tracker.sweep_started(origin(trials[0].run.training.config.device))
-    write_trials(folder, trial_rows(folder, trials))
     screen.stage = "starting the processes of the first trials"
     if not _all_rounds(work, missing, nodes, screen, tracker):
         return INTERRUPTED
-    rows = _close(work, screen, tracker)
+    rows = _close(work, screen)
     _send_rest(work, tracker, screen)
     return _say_end(work, rows, tracker, screen)
 
@@ -165,18 +171,17 @@ def _all_rounds(
 ) -> bool:
     """Run the missing trials. False if the user interrupted them; all that was finished is saved then, too."""
     folder = work.folder
-    progress = TrialEvents(folder, [MlflowListener(tracker, folder), screen])
+    progress = TrialEvents(folder, [MlflowListener(tracker), screen])
     try:
         for sentence in run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search):
             screen.say(sentence)
     except (KeyboardInterrupt, StallError, WriteError) as error:
         with suppress(WriteError):
-            write_trials(folder, trial_rows(folder, work.trials))
-        tracker.sweep_finished([], "unfinished")
+            describe(work)
         interrupted = isinstance(error, KeyboardInterrupt)
         if interrupted:
             screen.say("interrupted; finished work is saved, and the same command resumes from there")
-        tracker.close(CLOSE_SECONDS)
+        tracker.finish(CLOSE_SECONDS)
         if not interrupted:
             raise
         return False
@@ -185,25 +190,21 @@ def _all_rounds(
     return True
 
 
-def _close(work: Work, screen: Screen, tracker: Tracker, trained: bool = True) -> list[Row]:
-    """Write the table of trials and the report, print the result and let MLflow have it; return the rows of the trials.
+def _close(work: Work, screen: Screen) -> list[Row]:
+    """Write the table of trials and the report, and print the result; return the rows of the trials.
 
-    If nothing was trained, MLflow is sent what it lacks, and the report if it has changed. A run that is killed in here is
-    made good by the next one, which does all of it again.
+    A run that is killed in here is made good by the next one, which does all of it again.
     """
     sweep, folder = work.sweep, work.folder
-    tidy(folder, work.trials)
-    rows = trial_rows(folder, work.trials)
-    write_trials(folder, rows)
+    shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+    describe(work)  # a search has drawn further trials
+    rows = trial_rows(folder)
     remarks, width = tuned_sentences(folder.path, rows), screen.console.width
-    screen.console.print(summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks))
-    files = write_report(folder.path)
-    tracker.reconcile(folder.path, planned(work.trials))
-    status = "failed" if _bad(rows) else "finished"
-    if trained:
-        tracker.sweep_finished(files, status)
-    else:
-        tracker.report_written(files, status, origin(work.trials[0].run.training.config.device))
+    shown = where_stopped(folder.path, rows)
+    configs = {trial.id: trial.run.to_dict() for trial in work.trials}
+    table = summary_table(shown, sweep.swept, title=sweep.name, width=width, remarks=remarks, configs=configs)
+    screen.console.print(table)
+    write_report(folder.path)
     return rows
 
 
@@ -213,10 +214,9 @@ def _say_end(work: Work, rows: list[Row], tracker: Tracker, screen: Screen) -> i
     for sentence in _best(work.sweep, work.trials, rows):
         screen.say(sentence)
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
-    link = tracker.link()
-    if tracker.is_local:
-        screen.say(f"fedpriv ui {folder.path.parent}   opens them in MLflow{f', this sweep at {link}' if link else ''}")
-    elif link:
+    if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
+        screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
+    elif link := tracker.link():
         screen.say(f"in MLflow: {link}")
     for sentence in failure_lines(folder, rows, {trial.id: trial.title for trial in work.trials}):
         screen.say(sentence)
@@ -240,20 +240,7 @@ def _best(sweep: Sweep, trials: list[TrialSpec], rows: list[Row]) -> list[str]:
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:
-    choices = work.choices
-    return Tracker(work.folder.path.parent, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)
-
-
-def claim_folder(folder: Folder, sweep: Sweep) -> Claim:
-    """Claim the results folder for this process, with the sweep's file and overrides in it.
-
-    Raises:
-        ConfigError: another process uses the folder, or it holds another sweep.
-    """
-    try:
-        text = sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in sweep.sets) + "\n"
-        held = claim(folder, sweep.name, text, ",".join(sorted(trial.id for trial in trial_specs(sweep))))
-    except FolderError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
-    save_declared(folder)
-    return held
+    choices, results = work.choices, work.folder.path.parent
+    if choices.new_store:
+        screen.say(set_store_aside(results))
+    return Tracker(results, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from algorithms.core.metric import (
@@ -27,7 +27,9 @@ from algorithms.core.metric import (
     Column,
     Kind,
     Metric,
+    PerClient,
     Rank,
+    Risk,
 )
 from datasets.components import Completed, described
 
@@ -52,16 +54,45 @@ PROTECTED: Rank = {"protected": 1}
 SECONDS: Rank = {"groups": 5, "plain": 5, "sources": MINOR, "protected": MINOR}
 # Attacks on models, where no attack on the clients of a group says more.
 MODELS: Rank = {"plain": 1, "protected": 2, "sources": 2}
+MODELS_ATTACKED = "models"  # the kind of attacks that look at models
+ON_MODELS = "MIA: accuracy of the attack on a model"
 MOVED = Column(3, "moved\nmaj. + min.", 1, interval=False, also=("moved_minority",))
 SHARED = Column(5, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",))
 
 RHO = Column({"sources": MINOR}, "rho\nreliability", 2, interval=False)
 ROUND_METRICS = (
-    Metric("accuracy", ACCURACY, "accuracy", "higher", live=OVERALL, table=Column(OVERALL, "accuracy")),
-    Metric("accuracy_majority", ACCURACY, "majority clients", "higher", live=2, table=Column(1, "accuracy\nmajority")),
-    Metric("accuracy_minority", ACCURACY, "minority clients", "higher", live=1, table=Column(1, "accuracy\nminority")),
-    Metric("model_accuracy_majority", ACCURACY, "majority model", "higher"),
-    Metric("model_accuracy_minority", ACCURACY, "minority model", "higher"),
+    Metric(
+        "accuracy",
+        ACCURACY,
+        "accuracy",
+        "higher",
+        live=OVERALL,
+        table=Column(OVERALL, "accuracy"),
+        final="accuracy",
+        over_rounds="convergence",
+    ),
+    Metric(
+        "accuracy_majority",
+        ACCURACY,
+        "majority clients",
+        "higher",
+        live=2,
+        table=Column(1, "accuracy\nmajority"),
+        final="accuracy_by_group",
+        over_rounds="convergence",
+    ),
+    Metric(
+        "accuracy_minority",
+        ACCURACY,
+        "minority clients",
+        "higher",
+        live=1,
+        table=Column(1, "accuracy\nminority"),
+        final="accuracy_by_group",
+        over_rounds="convergence",
+    ),
+    Metric("model_accuracy_majority", ACCURACY, "majority model", "higher", final="accuracy_by_group"),
+    Metric("model_accuracy_minority", ACCURACY, "minority model", "higher", final="accuracy_by_group"),
     # What `tune` selects by; reported beside the accuracy that it must not see.
     Metric(
         "validation_accuracy",
@@ -81,6 +112,7 @@ ROUND_METRICS = (
         "higher",
         live=PROTECTED,
         table=Column(PROTECTED, "accuracy\nclients"),
+        final="accuracy",
     ),
     Metric("accuracy_last5_mean", ACCURACY, "mean of last 5 rounds", "higher"),
     Metric("accuracy_last5_std", ACCURACY, "deviation of last 5 rounds", "lower"),
@@ -91,6 +123,7 @@ ROUND_METRICS = (
         "higher",
         live=PROTECTED,
         table=Column(PROTECTED, "accuracy\nserver"),
+        final="accuracy",
     ),
     Metric("test_loss", ACCURACY, "server test loss", "lower", unit="nats"),
     Metric(
@@ -100,10 +133,21 @@ ROUND_METRICS = (
         "higher",
         live={"protected": 5},
         table=Column({"protected": 3}, "macro\nF1", interval=False),
+        final="accuracy",
     ),
     Metric("precision_macro", ACCURACY, "macro precision", "higher"),
     Metric("auc_micro", ACCURACY, "micro AUC", "higher"),
     Metric("loss", ACCURACY, "training loss", "lower", unit="nats", live=MINOR),
+    Metric(  # of a client, in clients.parquet
+        "risk",
+        MEMBERSHIP,
+        "attack accuracy",
+        "lower",
+        chance=0.5,
+        clients=PerClient(
+            "Membership inference on each client's examples, under the model that it uses", worst="risk_worst_client"
+        ),
+    ),
     Metric(
         "risk_majority",
         MEMBERSHIP,
@@ -112,6 +156,7 @@ ROUND_METRICS = (
         live=2,
         table=Column(1, "risk\nmajority"),
         chance=0.5,
+        risk=Risk("", None, accuracies=("accuracy_majority",)),
     ),
     Metric(
         "risk_minority",
@@ -121,6 +166,13 @@ ROUND_METRICS = (
         live=1,
         table=Column(1, "risk\nminority"),
         chance=0.5,
+        risk=Risk(
+            "Membership inference tells the minority clients' training examples from others with accuracy",
+            12,
+            MODELS_ATTACKED,
+            ("accuracy_minority",),
+            ("risk_majority", "risk_worst_client"),
+        ),
     ),
     Metric(
         "risk_worst_client",
@@ -129,9 +181,20 @@ ROUND_METRICS = (
         "lower",
         table=Column(3, "risk worst\nclient", interval=False),
         chance="risk_worst_client_null",
+        risk=Risk("", None),
     ),
     Metric("risk_worst_client_null", MEMBERSHIP, "risk of the worst client, by chance"),
-    Metric("mia_accuracy", MEMBERSHIP, "MIA accuracy, mean model", "lower", chance=0.5),
+    Metric(
+        "mia_accuracy",
+        MEMBERSHIP,
+        "MIA accuracy, mean model",
+        "lower",
+        chance=0.5,
+        risk=Risk(
+            "Membership inference tells training examples of a model, in the mean over models, with accuracy", None
+        ),
+        final="membership_inference",
+    ),
     Metric(
         "mia_accuracy_worst",
         MEMBERSHIP,
@@ -140,6 +203,15 @@ ROUND_METRICS = (
         live=MODELS,
         table=Column(MODELS, "MIA"),
         chance=0.5,
+        risk=Risk(
+            "Membership inference on the worst model tells training examples with accuracy",
+            14,
+            MODELS_ATTACKED,
+            beside=("mia_auc_worst",),
+            instead=("mia_accuracy_global", "mia_accuracy"),
+        ),
+        reading=ON_MODELS,
+        final="membership_inference",
     ),
     Metric(
         "mia_accuracy_majority",
@@ -148,6 +220,9 @@ ROUND_METRICS = (
         "lower",
         table=Column(4, "MIA maj.\nmodel"),
         chance=0.5,
+        risk=Risk("", None, accuracies=("model_accuracy_majority",)),
+        reading=ON_MODELS,
+        final="membership_inference",
     ),
     Metric(
         "mia_accuracy_minority",
@@ -156,8 +231,27 @@ ROUND_METRICS = (
         "lower",
         table=Column(4, "MIA min.\nmodel"),
         chance=0.5,
+        risk=Risk(
+            "Membership inference on the minority model tells training examples with accuracy",
+            13,
+            MODELS_ATTACKED,
+            ("model_accuracy_minority",),
+            ("mia_accuracy_majority",),
+        ),
+        reading=ON_MODELS,
+        final="membership_inference",
     ),
-    Metric("mia_accuracy_global", MEMBERSHIP, "MIA accuracy, global model", "lower", chance=0.5),
+    Metric(
+        "mia_accuracy_global",
+        MEMBERSHIP,
+        "MIA accuracy, global model",
+        "lower",
+        chance=0.5,
+        risk=Risk(
+            "Membership inference on the global model tells training examples with accuracy", 15, MODELS_ATTACKED
+        ),
+        final="membership_inference",
+    ),
     Metric(
         "violations",
         MEMBERSHIP,
@@ -168,10 +262,20 @@ ROUND_METRICS = (
         live=3,
         table=Column(2, "violations", 1),
         chance="violations_null",
+        final="violations",
     ),
     Metric("violations_null", MEMBERSHIP, "violations, by chance", None, "clients", 1),
-    Metric("violations_majority", MEMBERSHIP, "violations, majority", "lower", "clients", 1, table=SHARED),
-    Metric("violations_minority", MEMBERSHIP, "violations, minority", "lower", "clients", 1),
+    Metric(
+        "violations_majority",
+        MEMBERSHIP,
+        "violations, majority",
+        "lower",
+        "clients",
+        1,
+        table=SHARED,
+        final="violations",
+    ),
+    Metric("violations_minority", MEMBERSHIP, "violations, minority", "lower", "clients", 1, final="violations"),
     Metric("violations_last_half", MEMBERSHIP, "violations, mean of the last half", "lower", "clients", 1),
     Metric("movers_risk", MEMBERSHIP, "risk of those who moved, model they use", "lower", chance=0.5),
     Metric("movers_risk_left", MEMBERSHIP, "risk of those who moved, model they left", "lower", chance=0.5),
@@ -186,15 +290,43 @@ ROUND_METRICS = (
     Metric("own_clients_minority", CLUSTERING, "minority clients that use the minority model", None, "clients", 1),
     Metric("loss_gap", CLUSTERING, "loss gap", unit="nats"),
     Metric("risk_gap", CLUSTERING, "risk gap"),
-    Metric("rho_spearman", CURVATURE, "rank correlation of eigenvalue and trace", "higher", "", chance=0.0),
+    Metric(
+        "rho_spearman",
+        CURVATURE,
+        "rank correlation of eigenvalue and trace",
+        "higher",
+        "",
+        chance=0.0,
+        reading="the top eigenvalue and the trace of the Hessian, of which rho is made, rank the clients alike with a "
+        "correlation (Spearman) of {rho_spearman}; 1 is the same order",
+    ),
     Metric("rho_spearman_all", CURVATURE, "the same over all rounds together", "higher", "", chance=0.0),
     Metric("rho_halves", CURVATURE, "rank correlation of rho from two halves", "higher", "", chance=0.0),
-    Metric("rho_reliability", CURVATURE, "reliability of rho (Spearman-Brown)", "higher", "", table=RHO, chance=0.0),
-    Metric("demographic_parity", FAIRNESS, "demographic parity", "lower", chance="demographic_parity_null"),
+    Metric(
+        "rho_reliability",
+        CURVATURE,
+        "reliability of rho (Spearman-Brown)",
+        "higher",
+        "",
+        table=RHO,
+        chance=0.0,
+        reading="rho of one half of each client's examples and rho of the other half rank the clients alike with a "
+        "correlation (Spearman) of {rho_halves}, which makes {rho_reliability} for rho of all examples (Spearman, Brown)",
+    ),
+    Metric(
+        "demographic_parity",
+        FAIRNESS,
+        "demographic parity",
+        "lower",
+        chance="demographic_parity_null",
+        final="fairness",
+    ),
     Metric("demographic_parity_null", FAIRNESS, "demographic parity, by chance"),
-    Metric("equal_opportunity", FAIRNESS, "equal opportunity", "lower", chance="equal_opportunity_null"),
+    Metric(
+        "equal_opportunity", FAIRNESS, "equal opportunity", "lower", chance="equal_opportunity_null", final="fairness"
+    ),
     Metric("equal_opportunity_null", FAIRNESS, "equal opportunity, by chance"),
-    Metric("equalized_odds", FAIRNESS, "equalized odds", "lower", chance="equalized_odds_null"),
+    Metric("equalized_odds", FAIRNESS, "equalized odds", "lower", chance="equalized_odds_null", final="fairness"),
     Metric("equalized_odds_null", FAIRNESS, "equalized odds, by chance"),
     Metric("demographic_parity_signed", FAIRNESS, "demographic parity, signed"),
     Metric("equal_opportunity_signed", FAIRNESS, "equal opportunity, signed"),
@@ -263,7 +395,16 @@ def metric(name: str) -> Metric:
     whole = declared.get(part["whole"]) if part else None
     if part and whole:
         label = f"{whole.label}, {part['of'].replace('_', ' ')}"
-        return replace(whole, name=name, label=label, live=None, table=None)
+        return Metric(
+            name,
+            whole.family,
+            label,
+            whole.direction,
+            whole.unit,
+            whole.digits,
+            chance=whole.chance,
+            bound=whole.bound,
+        )
     return Metric(name, OTHER, name.replace("_", " "), unit="")
 
 
@@ -317,14 +458,17 @@ def least_important(shown: list[Shown]) -> Shown:
 
 @cache
 def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
-    """Metrics of the engine and of the components, sorted by family. A name's first declaration counts."""
-    found: dict[str, Metric] = {}
+    """Metrics of the engine and of the components, sorted by family. A name's first declaration counts.
+
+    What an attack finds comes before what the engine makes of it for risk and violations.
+    """
+    found, engine = dict[str, Metric](), {one.name for one in ROUND_METRICS}
     for one in (*ROUND_METRICS, *(one for component in components for one in component.METRICS)):
         found.setdefault(one.name, one)
     order = {
         family: place for place, family in enumerate(dict.fromkeys((*FAMILIES, *(m.family for m in found.values()))))
     }
-    return {one.name: one for one in sorted(found.values(), key=lambda one: order[one.family])}
+    return {one.name: one for one in sorted(found.values(), key=lambda one: (order[one.family], one.name in engine))}
 
 
 def _shown(one: Metric, names: Collection[str], about: Kind, live: bool) -> Shown | None:

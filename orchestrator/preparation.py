@@ -16,15 +16,13 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates.machine import LARGEST, this_machine
 from orchestrator.estimates.needs import course_problems, fits
-from orchestrator.results.at_work import at_work
-from orchestrator.results.fingerprints import DataHashes
-from orchestrator.results.folder import Folder, obstacle
-from orchestrator.results.obstacles import in_the_way, store_in_the_way, unreadable
+from orchestrator.results.claim import obstacle
+from orchestrator.results.paths import Folder
+from orchestrator.results.provenance import Hashes
 from orchestrator.scheduling.earlier import Earlier, earlier_results
-from orchestrator.scheduling.trials import TrialSpec, remaining_trials, trial_specs
-from orchestrator.tracking.places import named_server
+from orchestrator.scheduling.trials import TrialSpec, trial_specs
 from orchestrator.tracking.server import server_note, server_problem
-from orchestrator.tracking.store_file import store_trouble
+from orchestrator.tracking.store import named_server
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
@@ -32,7 +30,9 @@ if TYPE_CHECKING:
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 REPEAT = "--repeat-changed"
 NEW_STORE = "--new-store"
-MODELS = "--log-models"
+NO_LOCAL_STORE = (
+    "is for the store beside the results, but an MLflow server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
+)
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 
 
@@ -48,7 +48,7 @@ class Choices:
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send the trained models to MLflow.
         from_python: whether `fedpriv.run` was called, so that messages name its arguments.
-        new_store: set a store aside that MLflow cannot use, and fill a new one from the results.
+        new_store: rename the store beside the results, and fill a new one from them.
     """
 
     results: Path
@@ -61,14 +61,14 @@ class Choices:
     new_store: bool = False
 
     @property
-    def new_store_option(self) -> str:
-        """What the user gives to set a damaged store aside."""
-        return "new_store=True" if self.from_python else NEW_STORE
+    def address_option(self) -> str:
+        """What is wrong where Ray cannot be used: the address that was given, or the run, of which nobody named one."""
+        return "--address" if self.address else "run"
 
     @property
-    def models_option(self) -> str:
-        """What the user gives to send trained models to MLflow."""
-        return "log_models=True" if self.from_python else MODELS
+    def new_store_option(self) -> str:
+        """What the user gives to have a new store filled."""
+        return "new_store=True" if self.from_python else NEW_STORE
 
     @property
     def repeat_option(self) -> str:
@@ -100,11 +100,11 @@ class Work:
     target: Target
     search: Search | None
     earlier: Earlier
-    hashes: DataHashes
+    hashes: Hashes
 
     def missing(self) -> list[TrialSpec]:
         """The trials that still have to run."""
-        return self.earlier.remaining(self.trials, remaining_trials(self.folder, self.trials, self.sweep.tune))
+        return self.earlier.remaining(self.trials)
 
     def ahead(self) -> list[TrialSpec]:
         """Stand-ins for the trials that a search has not drawn yet."""
@@ -120,9 +120,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     folder = _folder(choices.results, sweep)
     place = _common_placement(sweep)
     problems = _folder_problems(folder, sweep, choices)
-    problems += [] if choices.dry else _server_problems(choices.tracking_uri)
-    notes, unusable = store_checked(choices, folder.path.parent) if not (problems or choices.dry) else ([], [])
-    problems += unusable
+    problems += [] if choices.dry else _server_problems(choices)
     target, unreachable = _target(choices)
     problems += unreachable
     if sweep.code and is_connected() and not choices.dry:
@@ -133,8 +131,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     problems += course_problems(sweep, machine)
     if not problems:
         _announce(sweep, target, choices)
-        print(*notes, sep="\n", end="\n" if notes else "", flush=True)
-    hashes = DataHashes()
+    hashes = Hashes()
     download = not problems and not choices.dry
     problems += data_problems(sweep, download, loaded=hashes.add, held=fits(sweep, machine))
     if choices.repeat_changed and sweep.space:
@@ -146,29 +143,6 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     drawing = search is not None and not search.complete
     earlier = earlier_results(folder, trials, hashes, sweep.tune, choices.repeat_changed, drawing)
     return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes)
-
-
-def store_checked(choices: Choices, results: Path) -> tuple[list[str], list[ConfigProblem]]:
-    """Notes on the store beside the results, and why MLflow cannot use it; nothing if a server is used instead.
-
-    Args:
-        choices: how the sweep is run.
-        results: the folder of all sweeps.
-    """
-    option = choices.new_store_option
-    if named_server(choices.tracking_uri):
-        useless = (
-            f"is for the store in {results}, but an MLflow server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
-        )
-        return [], [ConfigProblem(useless, file=NEW_STORE)] if choices.new_store else []
-    trouble = store_trouble(results)
-    if trouble is None or (choices.new_store and trouble.replaceable):
-        return [], []
-    if choices.new_store and trouble.passing:
-        return [], [ConfigProblem(f"{trouble}; end that program, for it may be in order", file=NEW_STORE)]
-    if trouble.passing:
-        return [f"{trouble}; the sweep runs all the same, and what MLflow misses is sent later"], []
-    return [], [ConfigProblem(trouble.refusal(option), file="--results")]
 
 
 def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
@@ -185,7 +159,7 @@ def _target(choices: Choices) -> tuple[Target, list[ConfigProblem]]:
     try:
         return find_target(choices.address, os.environ), []
     except ClusterError as error:
-        return Target(), [ConfigProblem(str(error), file="--address")]
+        return Target(), [ConfigProblem(str(error), file=choices.address_option)]
 
 
 def _elsewhere(choices: Choices) -> bool:
@@ -228,9 +202,12 @@ def _common_placement(sweep: Sweep) -> Placement:
     return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
 
 
-def _server_problems(tracking_uri: str | None) -> list[ConfigProblem]:
-    sentence = server_problem(tracking_uri)
-    return [ConfigProblem(sentence, file="--tracking-uri")] if sentence else []
+def _server_problems(choices: Choices) -> list[ConfigProblem]:
+    sentence = server_problem(choices.tracking_uri)
+    problems = [ConfigProblem(sentence, file="--tracking-uri")] if sentence else []
+    if choices.new_store and named_server(choices.tracking_uri):
+        problems.append(ConfigProblem(NO_LOCAL_STORE, file=NEW_STORE))
+    return problems
 
 
 def _folder(results: Path, sweep: Sweep) -> Folder:
@@ -243,11 +220,5 @@ def _folder(results: Path, sweep: Sweep) -> Folder:
 
 def _folder_problems(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProblem]:
     """Why the results folder cannot be used; a dry run only reads it."""
-    if choices.dry:
-        sentences = unreadable(folder)
-    elif sentence := obstacle(folder, sweep.name) or at_work(folder):
-        sentences = [sentence]
-    else:
-        local = named_server(choices.tracking_uri) is None
-        sentences = [*in_the_way(folder), *(store_in_the_way(folder.path.parent, sweep.name) if local else [])]
-    return [ConfigProblem(sentence, file="--results") for sentence in sentences]
+    sentence = None if choices.dry else obstacle(folder, sweep.name)
+    return [ConfigProblem(sentence, file="--results")] if sentence else []

@@ -7,10 +7,9 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -18,16 +17,14 @@ from algorithms.interfaces import ComponentContract
 from datasets.components import components
 from orchestrator.config.listing import listing
 from orchestrator.config.slots import SLOTS
+from orchestrator.conformance import suite
 from orchestrator.report.vocabulary import component_label
-from tests.conformance import test_components as declared
-from tests.conformance import test_runs as behaved
 from tests.support.page_examples import PAGE, Example, added
 from tests.support.pages import ROOT, code, page
 from tests.test_imports import ROOMS
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 KIND = {"ModelAttack": "models", "UpdateAttack": "updates", "ReplicaAttack": "replicas", "HalvesAttack": "halves"}
-EXISTING = {folder: list(components(folder)) for folder in FOLDERS.values()}
 
 # The map and the table of contracts
 
@@ -113,33 +110,11 @@ def test_the_examples_are_found_and_described(examples: dict[str, Example]) -> N
         assert component_label(example.slot.key, example.name) == example.module.LABEL != example.name
 
 
-def of_every_component(module: ModuleType) -> list[Callable[..., None]]:
-    """The conformance tests of ``module`` that ask something of a component and take nothing else."""
-    tests = [own for own in vars(module).values() if inspect.isfunction(own) and own.__name__.startswith("test_")]
-    return [own for own in tests if list(inspect.signature(own).parameters) == ["slot", "name"]]
-
-
-def of_a_slot(module: ModuleType, folder: str) -> list[Callable[..., None]]:
-    """The conformance tests of ``module`` that ask something of each component of one slot, and take nothing else."""
-    found = []
-    for own in vars(module).values():
-        marks = [mark for mark in getattr(own, "pytestmark", ()) if mark.name == "parametrize"]
-        if any(mark.args[0] == "name" and list(mark.args[1]) == EXISTING[folder] for mark in marks):
-            found += [own] if list(inspect.signature(own).parameters) == ["name"] else []
-    return found
-
-
 @pytest.mark.parametrize("key", ["data", "attacks", "aggregation"])
 def test_the_examples_conform(examples: dict[str, Example], key: str) -> None:
-    example, asked = examples[key], 0
-    for test in of_every_component(declared):
-        test(example.slot, example.name)
-        asked += 1
-    assert asked >= 6
-    own = of_a_slot(behaved, example.slot.folder)
-    for test in own:
-        test(example.name)
-    assert own or key != "aggregation"
+    findings = list(suite.findings(examples[key].slot, examples[key].name))
+    assert {one.check.title: one.problems for one in findings if one.problems} == {}
+    assert len(findings) >= 12 and not any(one.skipped for one in findings)
 
 
 FITS = """

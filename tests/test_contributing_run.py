@@ -24,10 +24,10 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.data import results, rows
 from orchestrator.report.tables.summary import summary_markdown
 from orchestrator.report.tables.terminal import summary_table
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.results.record import TrialIdentity
-from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import trial_rows, trial_specs
+from orchestrator.results.sweeps import write_sweep
+from orchestrator.scheduling.trials import plan, trial_specs
 from orchestrator.tracking.screen import Screen
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
@@ -55,7 +55,7 @@ class Ran:
     swept: list[str]
 
     def read(self, table: str) -> list[dict[str, Any]]:
-        return pq.read_table(self.trial.around.folder.table(table)).to_pylist()
+        return pq.read_table(self.trial.context.folder.table(table)).to_pylist()
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def ran(examples: dict[str, Example], one_thread: None, tmp_path_factory: pytest
     (folder / "x.yaml").write_text(given_by_page)
     (spec,) = trial_specs(load_sweep(folder / "x.yaml"))
     trial = finished(inline_trial(spec.run, folder))
-    record = outcome.finish(trial.around.folder, trial, TrialIdentity("t", spec.run.to_dict(), None), began=0.0)
-    write_trials(Folder(folder), trial_rows(Folder(folder), [replace(spec, id="t")]))
+    record = outcome.finish(trial.context.folder, trial, TrialIdentity("t", spec.run.to_dict()), began=0.0)
+    write_sweep(Folder(folder), "x", given_by_page, plan([replace(spec, id="t")]))
     trials = pq.read_table(Folder(folder).table).to_pylist()
     return Ran(trial, record, trials, ["data.name", "aggregation.name"])
 
@@ -167,7 +167,7 @@ def test_clients_learn_the_bars_and_choose_by_the_risk_of_the_attack(
         "attacks": [{"name": "correctness", "every": 1}],
     }
     trial = finished(inline_trial(run, tmp_path))
-    last = trial.parts.read("rounds").to_pylist()[-1]
+    last = trial.rows("rounds").to_pylist()[-1]
     assert last["accuracy"] > 0.4  # of four classes
     assert all(0 <= risk <= 1 for risk in trial.state.published_risks)
     for metric in ("correctness_gap", "momentum_norm"):  # the mean over models, and each model's own

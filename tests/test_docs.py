@@ -18,10 +18,10 @@ from datasets.components import components
 from orchestrator.config.resources import Resources
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import TrialIdentity
-from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import trial_rows, trial_specs
+from orchestrator.results.sweeps import write_sweep
+from orchestrator.scheduling.trials import plan, trial_specs
 from orchestrator.subcommands import ORDER, parser
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
@@ -163,10 +163,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     (path / "x.yaml").write_text(RUN)
     (spec,) = trial_specs(load_sweep(path / "x.yaml"))
     trial = finished(inline_trial(spec.run, path))
-    folder = trial.around.folder
-    record = outcome.finish(folder, trial, TrialIdentity(folder.id, spec.run.to_dict(), None), began=0.0)
+    folder = trial.context.folder
+    record = outcome.finish(folder, trial, TrialIdentity(folder.id, spec.run.to_dict()), began=0.0)
     assert record["status"] == "finished"
-    write_trials(Folder(path), trial_rows(Folder(path), [replace(spec, id=folder.id)]))
+    write_sweep(Folder(path), "x", RUN, plan([replace(spec, id=folder.id)]))
     return Ran(folder, Folder(path).table)
 
 

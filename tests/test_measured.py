@@ -90,14 +90,27 @@ def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
 
 def test_the_sentences_of_the_readme_follow_from_the_run(quickstart: Callable[[str, float], Rows]) -> None:
     page, ifca, mir = words("README.md"), quickstart("ifca", 0.1), quickstart("ifca_mir", 0.1)
-    between = [float(v) for v in (ifca["risk_minority"] - ifca["risk_majority"])]
-    p = paired_test(between)
-    assert p < 0.05
-    assert f"{shown(ifca['risk_minority'])} (minority) and {shown(ifca['risk_majority'])} (majority)" in page
-    assert f"the difference, {shown(between)}, p = {p:.3f}" in page
-    assert f"{shown(ifca['mia_auc_minority'])} and {shown(ifca['mia_auc_majority'])}" in page
     few = quickstart("ifca", 0.3)
-    assert f"With 30 % minority the risks are {shown(few['risk_minority'])} and {shown(few['risk_majority'])}" in page
+    between = [float(v) for v in (ifca["calibrated_auc_minority"] - ifca["calibrated_auc_majority"])]
+    assert paired_test(between) < 0.001
+    small, large = shown(ifca["calibrated_auc_minority"]), shown(ifca["calibrated_auc_majority"])
+    assert f"an AUC of {small} on the minority's records and {large} on the majority's" in page
+    assert f"the difference, {shown(between)}, p < 0.001" in page
+    worst, chance = (ifca[f"calibrated_auc_worst_client{end}"] for end in ("", "_null"))
+    assert estimate([float(v) for v in worst - chance]).low > 0
+    assert f"it is {shown(worst)}, where {chance.mean():.3f} is expected by chance" in page
+    both = " and ".join(shown(few[f"calibrated_auc_{group}"]) for group in ("minority", "majority"))
+    assert f"With 30 % minority it is {both}" in page
+    own = " and ".join(shown(ifca[f"calibrated_run_auc_{group}"]) for group in ("minority", "majority"))
+    assert f"AUC with 10 % minority is {own}" in page
+    shadow = {group: shown(ifca[f"mia_auc_{group}"]) for group in ("minority", "majority")}
+    risk = {group: shown(ifca[f"risk_{group}"]) for group in shadow}
+    assert f"with an AUC of {shadow['minority']} (risk {risk['minority']}), and hardly the majority" in page
+    assert f"and hardly the majority, {shadow['majority']} (risk {risk['majority']})" in page
+    missed = [ifca["mia_auc_majority"], *(few[f"mia_auc_{group}"] for group in shadow)]
+    assert all(estimate(own.tolist()).low < 0.5 < estimate(own.tolist()).high for own in missed)
+    assert estimate(ifca["mia_auc_minority"].tolist()).low > 0.5
+    assert f"hardly either group, {shown(few['mia_auc_minority'])} and {shown(few['mia_auc_majority'])}" in page
     violated, guessed = estimate(ifca["violations"].tolist()), ifca["violations_null"].mean()
     assert max(0.0, violated.mean - violated.half) < guessed < violated.mean + violated.half
     assert (
@@ -106,9 +119,11 @@ def test_the_sentences_of_the_readme_follow_from_the_run(quickstart: Callable[[s
     assert f"on average {mir['moved_minority'].mean():.1f} of the 4 minority clients have moved" in page
     changed = differences(mir, ifca, "violations")
     assert estimate(changed).half > abs(estimate(changed).mean)
-    assert f"changes the violations by {signed(changed, 1)} (p = {paired_test(changed):.2f})" in page
-    risk, accuracy = (differences(mir, ifca, name) for name in ("risk_minority", "accuracy_minority"))
-    assert f"the minority's risk by {signed(risk, 3)} (p = {paired_test(risk):.2f})" in page
+    assert f"the violations by {signed(changed, 1)} (p = {paired_test(changed):.2f})" in page
+    names = ("calibrated_auc_minority", "risk_minority", "accuracy_minority")
+    auc, risky, accuracy = (differences(mir, ifca, name) for name in names)
+    assert f"AUC on the minority by {signed(auc, 3)} (p = {paired_test(auc):.2f})" in page
+    assert f"its risk by {signed(risky, 3)} (p = {paired_test(risky):.2f})" in page
     assert f"its accuracy by {signed(accuracy, 3)} (p = {paired_test(accuracy):.2f})" in page
     other = differences(quickstart("random_migration", 0.1), ifca, "violations")
     assert f"The control changes the violations by {signed(other, 1)}" in page

@@ -93,6 +93,7 @@ BAD: dict[str, dict[str, Any]] = {
     "the label is always the same": {"text": table(ILL), "fields": DEALT},
     "numbers and texts in one column": {"text": table({(6, "age"): "old"}), "fields": DEALT},
     "a cell is empty (or NA, NaN, null, ?)": {"text": table({(6, "age"): "NA"}), "fields": DEALT},
+    "a row has no label": {"text": table({(6, "outcome"): ""}), "fields": DEALT},
     "a number is infinite": {"text": table({(6, "age"): "inf"}), "fields": DEALT},
     "rows repeat each other": {"text": table(again=(3, 4)), "fields": DEALT},
     "a client with one class": {
@@ -104,7 +105,7 @@ BAD: dict[str, dict[str, Any]] = {
     "the shadow set takes all examples": {"text": table(), "fields": DEALT, "shadow": 100},
     "the file is not there": {"text": table(), "fields": DEALT, "path": "patient.csv"},
 }
-OTHERS = {"no header line", "images of several sizes"}
+OTHERS = {"no header line", "the file is in Latin-1", "images of several sizes"}
 
 
 def rows() -> dict[str, str]:
@@ -126,6 +127,12 @@ def test_a_table_without_a_header_line(tmp_path, capsys) -> None:
     (tmp_path / "t.csv").write_text("20.0,3,4\n20.5,6,7\n")
     assert main(["new", str(tmp_path / "t.csv"), "--label", "x"]) == 2
     assert rows()["no header line"] in capsys.readouterr().err
+
+
+def test_a_file_in_latin_1(tmp_path) -> None:
+    (tmp_path / "patients.csv").write_bytes(table({(6, "hospital"): "nörd"}).encode("latin-1"))
+    data = f"name: table, path: patients.csv, shadow_size: 30, {NATURAL}"
+    assert rows()["the file is in Latin-1"] in checked(tmp_path, data)
 
 
 def test_images_of_several_sizes(tmp_path) -> None:

@@ -24,8 +24,9 @@ METRICS = (
         "",
         2,
         table=Column(2, "epsilon\naudited", 1, interval=False),
+        reading="epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate for one client",
     ),
-    Metric("epsilon_audit_low", NOISE, "audited epsilon of a client, lower end of 95 %", "lower", "", 2),
+    Metric("epsilon_audit_low", NOISE, "audited epsilon of a client, lower end of 95 %", "lower", "", 2, bound="lower"),
     Metric("epsilon_audit_high", NOISE, "audited epsilon of a client, upper end of 95 %", "lower", "", 2),
     Metric(
         "epsilon_audit_certified",
@@ -35,14 +36,21 @@ METRICS = (
         "",
         2,
         table=Column(MINOR, "epsilon\ncertified", 1, interval=False),
+        bound="lower",
     ),
     Metric("audit_mu", NOISE, "separation of canaries", "lower", "deviations", 2),
     Metric("audit_canaries", NOISE, "canaries", None, "canaries", 0),
     Metric("audit_rounds", NOISE, "audited rounds", None, "rounds", 0),
     Metric(
-        "audit_norm", NOISE, "norm of a canary without a clip: that of the median update, mean of rounds", None, "", 3
+        "audit_norm",
+        NOISE,
+        "norm of a canary without a clip: that of the median update, mean of rounds",
+        None,
+        "",
+        3,
+        reading="– without a clip, where canaries are of another length: that of the median update",
     ),
-    Metric("audit_delta", NOISE, "delta of the audit", None, "", 6),
+    Metric("audit_delta", NOISE, "delta of the audit", None, "", 6, bound="upper"),
 )
 
 # A claim that is exact lies below the lower end of its 95 % interval in one run of forty. So many runs must not be called

@@ -6,13 +6,8 @@
                      trains theta_{j_i} on the plain loss and sends it back
                      theta_j <- mean of what the clients of cluster j sent
 
-    where a model must not empty:   c_ij <- cost + leaving_price for all j but the model that client i used last
-                                    at most most_leaving clients leave a model, those with the largest gain in cost
-
-The last two lines are no part of the algorithm but what the paper names as future work: whoever leaves a small model
-makes it smaller, and so riskier for those who stay. They apply as soon as risk counts (the server has measured one or,
-with ``risk_from: own``, a client has found one), not while clients are sorted by loss alone. Without them (the default)
-the algorithm is as printed.
+``most_leaving`` and ``leaving_price`` keep a model from emptying (`algorithms.clustering._leaving`). They are no part of
+the algorithm, but what the paper names as future work; by default, nothing limits leaving.
 
 Differences from the paper: it does not say how a client's beta follows from its tolerance tau, nor on which scale nats
 and accuracies are added. Both are options here; by default, beta falls from 1 at the lowest tau to 0 at the highest, so
@@ -22,27 +17,25 @@ that clients sort themselves by tolerance, and the formula is used as printed.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.clustering import _preference
+from algorithms.clustering._leaving import LeavingConfig, choose_within_limits
 from algorithms.clustering._preference import cheapest, thresholds
 from algorithms.core.choices import Preferences, View
-from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Problems, Run
-from datasets.components import ADDED_LATER, read_when
+from datasets.components import read_when
 
 LABEL = "IFCA-MIR"
 OWN_ATTACK = "client_mia"
 UNKNOWN_RISK = 0.5  # an attack of which nothing is known can only be expected to guess
-ROUNDING = 1e-9  # a share of 0.3 of ten clients are three, although 0.3 * 10 may fall below 3 in floating point
 
 
-class Config(ClusteredConfig):
+class Config(LeavingConfig):
     """Fields of IFCA-MIR."""
 
     preference: Literal["threshold", "constant", "uniform"] = Field(
@@ -64,20 +57,6 @@ class Config(ClusteredConfig):
     risk_from: Literal["server", "own"] = Field(
         "server",
         description="risk that a client weighs: what the server publishes, or what its own client_mia finds",
-        json_schema_extra=ADDED_LATER,
-    )
-    most_leaving: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, le=1)] | Literal["all"] = Field(
-        "all",
-        description="clients that may leave a model per round: a number, a share of its clients (0.25), or all",
-        json_schema_extra=ADDED_LATER,
-    )
-    # In units of the cost; on the raw scale, (1 - beta) nats and beta times a risk that differs by 0.1 at most.
-    leaving_price: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description="added to the cost of every model but the one that the client used last",
-        json_schema_extra=ADDED_LATER,
     )
 
     @property
@@ -137,24 +116,16 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
     With ``beta = 0`` the costs equal the losses, bit for bit, and the choice is that of IFCA.
 
     Returns:
-        The chosen model [clients], and the costs [clients, clusters]. A client that has to stay has no other choice:
-        the other models cost it infinity.
+        The chosen model [clients], and the costs [clients, clusters].
     """
     beta = preferences.beta[:, None]
     f, risk = view.losses, _risks(config, view)
     if config.scale == "normalized":
         f, risk = f / math.log(view.classes), 2 * (risk - 0.5)
     costs = (1 - beta) * f + beta * risk
-    if not view.risk_counts:
-        return cheapest(costs, view.losses, view.previous), costs
-    elsewhere = (np.arange(costs.shape[1]) != view.previous[:, None]) & (view.previous >= 0)[:, None]
-    if config.leaving_price:
-        costs = costs + config.leaving_price * elsewhere
-    chosen = cheapest(costs, view.losses, view.previous)
-    if config.most_leaving == "all":
-        return chosen, costs
-    kept = _kept(config.most_leaving, costs, chosen, view.previous)
-    return np.where(kept, view.previous, chosen), np.where(kept[:, None] & elsewhere, np.inf, costs)
+    if view.risk_counts and config.limits_leaving:
+        return choose_within_limits(config, costs, view)
+    return cheapest(costs, view.losses, view.previous), costs
 
 
 def _risks(config: Config, view: View) -> Doubles:
@@ -164,24 +135,3 @@ def _risks(config: Config, view: View) -> Doubles:
     if view.own_risks is None:
         return np.full(view.losses.shape, UNKNOWN_RISK)
     return np.where(np.isnan(view.own_risks), UNKNOWN_RISK, view.own_risks)
-
-
-def _kept(most: float, costs: Doubles, chosen: Ints, previous: Ints) -> NDArray[np.bool_]:
-    """Return which clients have to stay because others, who gain more, leave the same model [clients].
-
-    A share is rounded down to whole clients; among equal gains the lower number of the client goes first.
-
-    Args:
-        most: how many may leave a model, or (a float) which share of its clients.
-        costs: [clients, clusters].
-        chosen: [clients] the model that each client would choose.
-        previous: [clients] the model used last; nobody leaves -1.
-    """
-    rows, kept = np.arange(len(chosen)), np.zeros(len(chosen), bool)
-    gains = costs[rows, previous] - costs[rows, chosen]
-    for model in np.unique(previous[previous >= 0]):
-        users = previous == model
-        leaving = np.flatnonzero(users & (chosen != model))
-        allowed = most if isinstance(most, int) else math.floor(most * users.sum() + ROUNDING)
-        kept[leaving[np.argsort(-gains[leaving], kind="stable")[allowed:]]] = True
-    return kept

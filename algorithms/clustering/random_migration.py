@@ -52,8 +52,7 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
     by_risk, _ = ifca_mir.choose(config, view, preferences)
     chosen, models = by_loss.copy(), np.arange(view.losses.shape[1])
     order = np.arange(len(by_loss)) if preferences.turn is None else np.argsort(preferences.turn)
-    limited = config.most_leaving != "all" or config.leaving_price > 0
-    alike = view.previous if limited else np.zeros(len(by_loss), np.int64)
+    alike = view.previous if config.limits_leaving else np.zeros(len(by_loss), np.int64)
     for before, a in product(np.unique(alike), models):
         those = (alike == before) & (by_loss == a)
         waiting = order[those[order]]

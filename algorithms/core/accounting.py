@@ -12,12 +12,13 @@ covered.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -68,6 +69,9 @@ class Spending:
     cluster: int
     start: int
     event: PrivacyEvent
+
+
+POOLED = "none: statistics of all clients' examples prepare each one (data.statistics), without noise"
 
 
 def unsupported(sampler: str, neighboring: str) -> str | None:
@@ -152,6 +156,38 @@ def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
     if math.isinf(bound) or not steps or sampling_rate == 1:
         return bound
     return min(bound, _poisson(Counter({(noise_multiplier, sampling_rate): steps}), delta))
+
+
+def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
+    """Write the noisy sums of a trial as text (JSON), equal ones counted, so that `together` can compose several trials."""
+    # The number of clients that came enters no account but that of a fixed number; it would make every round another event.
+    counts = Counter(astuple(event if event.sampler == "fixed" else replace(event, clients=0)) for event in events)
+    return json.dumps(
+        {"neighboring": neighboring, "events": [[count, *event] for event, count in sorted(counts.items())]}
+    )
+
+
+def together(ledgers: Sequence[Mapping[str, Any]], delta: float) -> float | None:
+    """Compute epsilon at ``delta`` for whoever sees the models of several trials on the same clients.
+
+    Every trial must have drawn noise of its own: whoever sees two models under the same noise can subtract it.
+
+    >>> one = json.loads(ledger([PrivacyEvent(1.0)], "replace_one"))
+    >>> round(together([one], 1e-5), 3), round(together([one, one, one, one], 1e-5), 3)
+    (4.377, 9.997)
+
+    Args:
+        ledgers: what `ledger` wrote of each trial, parsed.
+        delta: the delta of the guarantee.
+
+    Returns:
+        Epsilon; None if the trials have no common account, because relations of neighbors or samplers differ.
+    """
+    relations = {held["neighboring"] for held in ledgers}
+    events = [PrivacyEvent(*event) for held in ledgers for count, *event in held["events"] for _ in range(count)]
+    if len(relations) > 1 or len({event.sampler for event in events}) > 1:
+        return None
+    return epsilon(events, delta, relations.pop())
 
 
 def _gaussian(multipliers: Sequence[float], delta: float) -> float:

@@ -88,6 +88,35 @@ def distances(products: Doubles) -> Doubles:
     return np.sqrt(np.where(apart <= ROUNDING * either, 0, apart))
 
 
+def spread(products: Doubles) -> float:
+    """Compute the largest mean distance, over arrays, between two rows.
+
+    >>> spread(gram(np.array([[3, 4, 0], [0, 0, 1]], np.float32), [2, 1]))
+    3.0
+
+    Args:
+        products: [arrays, clients, clients] inner products of the rows.
+    """
+    return float(distances(products).mean(axis=0).max())
+
+
+def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
+    """Add up the inner products of the arrays of each layer, whose names are equal up to the last dot.
+
+    Args:
+        products: [arrays, clients, clients] inner products of the rows.
+        names: the arrays' names.
+
+    Returns:
+        [layers, clients, clients] inner products.
+    """
+    layers: dict[str, Doubles] = {}
+    for name, product in zip(names, products, strict=True):
+        layer = name.rpartition(".")[0]
+        layers[layer] = layers.get(layer, 0.0) + product
+    return np.stack(list(layers.values()))
+
+
 def pairwise(products: Doubles, scales: Doubles) -> Doubles:
     """Compute the `distances` between rows after each has been multiplied by its scale.
 

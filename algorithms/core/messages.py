@@ -31,6 +31,25 @@ class Weights:
     buffers: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """What a block of clients receives in a round besides the models, in the clients' order.
+
+    Attributes:
+        clients: ids of the clients.
+        chosen: [clients] index, among the models that were sent, of the model each client starts from.
+        round: the round, counted from 0.
+        statistics: statistics that the server sends each client about itself, [clients] by name.
+        optimizer_states: their `BlockResult.optimizer_states` of an earlier round; usually empty.
+    """
+
+    clients: Sequence[int]
+    chosen: Ints
+    round: int
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    optimizer_states: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class PartialSum:
     """One block's contribution to one cluster: sums in float64, added in the order of client ids.

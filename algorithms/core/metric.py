@@ -38,6 +38,7 @@ FAMILIES = (
 Kind: TypeAlias = Literal["groups", "sources", "protected", "plain"]
 # On a narrow terminal, columns of the highest rank are dropped first. By kind of sweep, if other kinds lack the column.
 Rank: TypeAlias = int | Mapping[Kind, int]
+Bound: TypeAlias = Literal["upper", "lower"] | None
 MINOR = 7  # columns of this rank are dropped before any others
 
 
@@ -64,6 +65,54 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Risk:
+    """Makes a metric the risk of an attack: figures draw it over accuracy, and the headline may be about it.
+
+    Attributes:
+        words: what the attack does, up to the number: the beginning of the headline's sentence.
+        rank: its place among all attacks, the strongest first, given before any number is looked at; None: it is shown only
+            beside or instead of another metric.
+        kind: of metrics of one kind, the first that was measured stands for all; empty: a kind of its own.
+        accuracies: the metrics of accuracy that belong to it, of which the first that was measured counts.
+        beside: the metrics that are drawn beside it.
+        instead: the metrics that a headline is about instead, the first that was measured: of the worst of several models
+            the mean, because the largest of several values is too high by chance.
+    """
+
+    words: str
+    rank: int | None = 60
+    kind: str = ""
+    accuracies: tuple[str, ...] = ("accuracy", "aggregated_accuracy")
+    beside: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PerClient:
+    """What a metric is for each client: the figure of the clients' exposure.
+
+    Attributes:
+        title: the title of the figure.
+        column: the column of ``clients.parquet``; empty: the metric's name.
+        low: the column of the lower end of an interval within one run; empty: there is none.
+        high: the column of its upper end.
+        interval: what this interval is.
+        worst: the metric of the most exposed client, whose value by chance is a line of its own; empty: there is none.
+        target: the field of a run that names the attacked client, if each run attacks one; the metric is then the run's.
+        two_sided: whether a value far below chance is as much of a success as one above it.
+    """
+
+    title: str
+    column: str = ""
+    low: str = ""
+    high: str = ""
+    interval: str = ""
+    worst: str = ""
+    target: str = ""
+    two_sided: bool = False
+
+
+@dataclass(frozen=True)
 class Metric:
     """A number that a run measures, in each round or at its end.
 
@@ -80,6 +129,14 @@ class Metric:
         live: its rank in the live table; None if it has no column there.
         table: its column in the table at the end of a run; None if it has none.
         chance: the value by chance, or the name of the metric that holds it; None if it is unknown.
+        bound: "upper" if it is proved that the truth is no more, as of an epsilon, which is then rounded up; "lower" if it
+            is no less, which is rounded down; None for measurements.
+        risk: what makes it an attack's risk; None if it is none.
+        clients: how its values for single clients are drawn; None if there are none.
+        final: the name of the figure that shows its final values by setting; empty: none does.
+        over_rounds: the name of the figure that shows it over the rounds; empty: none does.
+        reading: a sentence below the tables that show it, without a full stop. ``{other}`` stands for the values of the
+            metric ``other``; a sweep that lacks one of them has no such sentence.
     """
 
     name: str
@@ -91,3 +148,9 @@ class Metric:
     live: Rank | None = None
     table: Column | None = None
     chance: float | str | None = None
+    bound: Bound = None
+    risk: Risk | None = None
+    clients: PerClient | None = None
+    final: str = ""
+    over_rounds: str = ""
+    reading: str = ""

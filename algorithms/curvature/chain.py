@@ -163,17 +163,22 @@ class Chain:
         return flat
 
     @torch.no_grad()
-    def squared_lengths(self, y: Tensor) -> Tensor:
-        """Compute || grad CE(x_i, y_i) ||^2 for every example i.
+    def squared_lengths(self, d: Tensor) -> Tensor:
+        """Compute || J_i' d_ki ||^2 for every example i, whose logits have the derivative J_i by the weights.
+
+        For d_ki = p_i - e_y it is || grad CE(x_i, y) ||^2.
 
         Args:
-            y: [n] the labels to use, which need not be the true ones.
+            d: [k, n, classes] k gradients with respect to each example's logits.
 
         Returns:
-            [n] squared L2 norms, float64.
+            [k, n] squared L2 norms, float64.
         """
-        gradients = zip(reversed(self.links), self._gradients(self.p - self._certain(y)), strict=True)
-        return torch.stack([affine.squared_lengths(link.layer, d, link.a) for link, d in gradients]).sum(0)
+        found = []
+        for own in d:
+            gradients = zip(reversed(self.links), self._gradients(own), strict=True)
+            found.append(torch.stack([affine.squared_lengths(link.layer, at, link.a) for link, at in gradients]).sum(0))
+        return torch.stack(found)
 
     @torch.no_grad()
     def times(self, vector: Tensor) -> Tensor:

@@ -3,12 +3,16 @@
     H v = d/dw ( g(w) . v )                                                        (Pearlmutter 1994)
     lambda: power iteration, or Lanczos from the gradient
     tr H = E[ v' H v ] over v with entries +-1                                     (Hutchinson 1990)
-    tr H = mean over examples of E[ || grad CE(x, y) ||^2 ] over y drawn from the model's own p(. | x)
+    tr H = mean over examples of tr J' (diag p - p p') J,   J = d logits / d w                 (Gauss-Newton)
+         = mean over examples of E[ || grad CE(x, y) ||^2 ] over y drawn from the model's own p(. | x)
 
-The last is the trace of the Gauss-Newton matrix. It equals that of the Hessian for every network of linear maps
-(including convolutions, and normalization in evaluation mode), ReLUs and poolings: logits are then linear in each
-single weight, so the part of H that Gauss-Newton leaves out has a diagonal of zeros (Schraudolph 2002 has the
-decomposition). With other activations, or with group normalization, it is the trace of the Fisher information instead.
+The Gauss-Newton matrix has rank C - 1 for one example and C classes, so its trace takes C - 1 gradients of an example,
+one for each a_j of diag p - p p' = sum_j a_j a_j'. Where these are too many, labels are drawn instead.
+
+The trace equals that of the Hessian for every network of linear maps (including convolutions, and normalization in
+evaluation mode), ReLUs and poolings: logits are then linear in each single weight, so the part of H that Gauss-Newton
+leaves out has a diagonal of zeros (Schraudolph 2002 has the decomposition). With other activations, or with group
+normalization, it is the trace of the Fisher information instead.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.messages import Floats, Ints
@@ -36,12 +40,15 @@ BATCH = 64  # examples whose autograd graph fits into memory
 ROOM = 1 << 28  # bytes
 # The gradient lies almost in the span of the top eigenvectors, which saves two products; noise covers the other directions.
 NOISE = 0.3
+# Gradients of single examples for the trace: those of all classes, if they are no more, and as many drawn labels otherwise.
+# Drawn labels put the trace off by 5 % on 280 examples, and by up to 80 % on 23.
+GRADIENTS = 2048
 TINY = 1e-6
 
 
 def spectrum(
     network: Network, x: Floats, y: Ints, config: CurvatureConfig, rng: np.random.Generator
-) -> tuple[float, float]:
+) -> tuple[float, float, float]:
     """Compute the top eigenvalue and the trace of the Hessian at the network's current weights.
 
     Args:
@@ -52,13 +59,14 @@ def spectrum(
         rng: draws start vectors, probes and labels.
 
     Returns:
-        The eigenvalue of largest magnitude, with its sign, and the trace; both NaN if the gradient is not finite.
+        The eigenvalue of largest magnitude, with its sign; the trace; and the trace's standard error, which is 0 if
+        nothing was drawn. All are NaN if the gradient is not finite.
     """
     network.module.eval()
     surface = LossSurface(network, network.inputs(x), as_tensor(y).to(network.device))
     gradient = surface.gradient()
     if not gradient.isfinite().all():
-        return float("nan"), float("nan")
+        return float("nan"), float("nan"), float("nan")
     noise = _tensor(rng.standard_normal(len(gradient)), gradient)
     steps, tolerance = config.power_steps, config.tolerance
     if config.solver == "power":
@@ -66,8 +74,8 @@ def spectrum(
     else:
         top = lanczos(surface.times, _unit(gradient) + NOISE * _unit(noise), steps, tolerance)
     if config.trace == "gauss_newton":
-        return top, surface.gauss_newton_trace(rng)
-    return top, hutchinson(surface.times, gradient, config.probes, tolerance, rng)
+        return top, *surface.gauss_newton_trace(rng)
+    return top, *hutchinson(surface.times, gradient, config.probes, tolerance, rng)
 
 
 class LossSurface:
@@ -118,11 +126,22 @@ class LossSurface:
         direction = vector.to(self.network.params.dtype)
         return _add_up(self._of_all(lambda batch: batch.times(direction)))
 
-    def gauss_newton_trace(self, rng: np.random.Generator) -> float:
-        """Average the squared gradient norm over examples, each with one label drawn from the model's own prediction."""
-        drawn = iter(torch.from_numpy(rng.random(len(self.y))).to(self.network.device).split(BATCH))
-        lengths = self._of_all(lambda batch: batch.squared_lengths(_labels(batch.p, next(drawn))))
-        return float(torch.cat(list(lengths)).mean())
+    def gauss_newton_trace(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Compute the trace of the Gauss-Newton matrix, and its standard error.
+
+        The error is 0 if `GRADIENTS` are enough for all classes. Otherwise it is that of the mean over as many labels
+        drawn from the model's own predictions, if examples were drawn, too; for these examples it is somewhat less.
+        """
+        with torch.no_grad():
+            classes = self.network.module(self.x[:1]).shape[1]
+        each = gradients_each(len(self.y), classes)
+        if each == classes - 1:
+            parts = self._of_all(lambda batch: batch.squared_lengths(roots(batch.p)).sum(0))
+            return float(torch.cat(list(parts)).mean()), 0.0
+        drawn = iter(torch.from_numpy(rng.random((len(self.y), each))).to(self.network.device).split(BATCH))
+        lengths = self._of_all(lambda batch: batch.squared_lengths(batch.p - _one_hot(batch.p, next(drawn))))
+        every = torch.cat([part.flatten() for part in lengths])
+        return float(every.mean()), float(every.std() / len(every) ** 0.5)
 
 
 class Graph:
@@ -156,16 +175,18 @@ class Graph:
         """Compute H v [d] for ``vector`` v [d]."""
         return torch.autograd.grad(self._gradient, self.at, vector, retain_graph=True)[0]
 
-    def squared_lengths(self, y: Tensor) -> Tensor:
+    def squared_lengths(self, d: Tensor) -> Tensor:
         """Compute the same as `Chain.squared_lengths`, one example at a time.
 
         On ResNet-56 this is faster than vmap, which uses grouped convolutions.
         """
-        squares = []
-        for example, label in zip(self.x.split(1), y.split(1), strict=True):
-            (gradient,) = torch.autograd.grad(cross_entropy(self._logits(example), label), self.at)
-            squares.append(gradient.double().square().sum())
-        return torch.stack(squares)
+        squares = torch.empty(d.shape[:2], dtype=torch.float64, device=d.device)
+        for i, example in enumerate(self.x.split(1)):
+            logits = self._logits(example)
+            for k, own in enumerate(d[:, i : i + 1]):
+                (gradient,) = torch.autograd.grad(logits, self.at, own, retain_graph=k + 1 < len(d))
+                squares[k, i] = gradient.double().square().sum()
+        return squares
 
 
 def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
@@ -226,7 +247,9 @@ def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> floa
     return value
 
 
-def hutchinson(times: Product, like: Tensor, probes: int, tolerance: float, rng: np.random.Generator) -> float:
+def hutchinson(
+    times: Product, like: Tensor, probes: int, tolerance: float, rng: np.random.Generator
+) -> tuple[float, float]:
     """Estimate the trace as the mean of v' H v over vectors v of random signs.
 
     Args:
@@ -235,22 +258,47 @@ def hutchinson(times: Product, like: Tensor, probes: int, tolerance: float, rng:
         probes: the largest number of vectors.
         tolerance: relative change of the mean at which the estimate stops.
         rng: draws the signs.
+
+    Returns:
+        The mean, and its standard error; NaN for a single probe.
     """
-    mean = float("inf")
-    total = 0.0
-    for drawn in range(1, probes + 1):
+    found, mean = list[float](), float("inf")
+    while len(found) < probes:
         signs = _tensor(2.0 * rng.integers(0, 2, len(like)) - 1, like)
-        total += float(signs @ times(signs))
-        before, mean = mean, total / drawn
+        found.append(float(signs @ times(signs)))
+        before, mean = mean, sum(found) / len(found)
         if abs(mean - before) < tolerance * (abs(mean) + TINY):
             break
-    return mean
+    return mean, float(np.std(found, ddof=1) / len(found) ** 0.5) if len(found) > 1 else float("nan")
 
 
-def _labels(p: Tensor, drawn: Tensor) -> Tensor:
-    """Draw classes [n] from ``p`` [n, classes] with the uniform numbers ``drawn`` [n]."""
-    below = (p.double().cumsum(dim=1) <= drawn[:, None]).sum(dim=1)
-    return below.clamp(max=p.shape[1] - 1)  # the last sum may be rounded to less than one
+def gradients_each(examples: int, classes: int) -> int:
+    """Return of how many gradients of each example the Gauss-Newton trace is made; with ``classes`` - 1 it is exact."""
+    return max(1, min(classes - 1, GRADIENTS // examples))
+
+
+def roots(p: Tensor) -> Tensor:
+    """Return a_j with sum_j a_j a_j' = diag p - p p' for every example.
+
+    With s = sqrt p, which has length 1, diag p - p p' is diag s (1 - s s') diag s. A reflection that maps s to the last
+    axis (Householder's) maps the other axes to vectors that span what is orthogonal to s.
+
+    Args:
+        p: [n, classes] probabilities.
+
+    Returns:
+        [classes - 1, n, classes].
+    """
+    s, axes = p.sqrt(), torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    across = s[:, :-1] / (1 + s[:, -1:])
+    return s * (axes[:-1, None] - across.mT[:, :, None] * (s + axes[-1]))
+
+
+def _one_hot(p: Tensor, drawn: Tensor) -> Tensor:
+    """Draw k classes for each example of ``p`` [n, classes] with the uniform numbers ``drawn`` [n, k]: [k, n, classes]."""
+    below = (p.double().cumsum(dim=1)[:, None] <= drawn[:, :, None]).sum(dim=2)
+    # The last sum may be rounded to less than one.
+    return one_hot(below.clamp(max=p.shape[1] - 1).mT, p.shape[1])
 
 
 def _add_up(parts: Iterable[Tensor]) -> Tensor:

@@ -6,7 +6,7 @@ backends are deterministic, and sums are taken in the order of client ids, in fl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.core.configs import TrainingConfig
-from algorithms.core.messages import Doubles, Evaluation, Ints, PartialSum, Weights, weighted_sum
+from algorithms.core.messages import Assignment, Doubles, Evaluation, Ints, PartialSum, Weights, weighted_sum
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine import clipped_sums
 from algorithms.engine.augmentation import draw_crops
@@ -47,25 +47,6 @@ class TrainedBlock:
     buffers: NDArray[np.float32]
     loss: Doubles
     optimizer_states: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Assignment:
-    """What a block of clients receives in a round besides the models, in the clients' order.
-
-    Attributes:
-        clients: ids of the clients.
-        chosen: [clients] index, among the models that were sent, of the model each client starts from.
-        round: the round, counted from 0.
-        statistics: statistics that the server sends each client about itself, [clients] by name.
-        optimizer_states: `TrainedBlock.optimizer_states` of the previous round; usually empty.
-    """
-
-    clients: Sequence[int]
-    chosen: Ints
-    round: int
-    statistics: Mapping[str, Any] = field(default_factory=dict)
-    optimizer_states: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def selection_examples(run: Run, sizes: Sequence[int], stream: Stream, clients: Sequence[int]) -> Sequence[Ints | None]:

@@ -33,7 +33,8 @@ def measure_curvatures(
         stream: ``stream(purpose, client)`` returns a client's generator.
 
     Returns:
-        ``lambda_max`` and ``hessian_trace``, [clients] each; empty if no component reads rho.
+        ``lambda_max``, ``hessian_trace`` and its standard error, ``hessian_trace_error``, [clients] each; empty if no
+        component reads rho.
     """
     if not run.measures_curvature:
         return {}
@@ -43,8 +44,8 @@ def measure_curvatures(
         mine, rng = data.client(client), stream("curvature_probes", client)
         chosen = np.sort(_drawn(run, len(mine), stream("curvature_examples", client)))
         spectra.append(hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng))
-    lambda_max, trace = np.array(spectra, np.float64).reshape(-1, 2).T
-    return {"lambda_max": lambda_max, "hessian_trace": trace}
+    lambda_max, trace, error = np.array(spectra, np.float64).reshape(-1, 3).T
+    return {"lambda_max": lambda_max, "hessian_trace": trace, "hessian_trace_error": error}
 
 
 def measure_halves(
@@ -82,7 +83,7 @@ def measure_halves(
         drawn = _drawn(run, len(mine), stream("curvature_examples", client))
         for half in range(2) if len(drawn) > 1 else ():
             chosen, rng = np.sort(drawn[half::2]), stream("curvature_probes", client, 1 + half)
-            found[i, half] = hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng)
+            found[i, half] = hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng)[:2]
     return found
 
 

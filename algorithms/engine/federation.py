@@ -1,6 +1,6 @@
-"""Whole federations in one process: the steps of a round, without actors, choice of models, attacks or files.
+"""Whole federations in one process, whose clients train the models that they are given: shadow models and replicas.
 
-Shadow models and replicas of a run are trained this way. `orchestrator.trial.loop` does the same steps for a run.
+The round is that of a run (`algorithms.engine.round`), without choice of models, attacks or files.
 
 Federations that differ only in their examples and random numbers are trained at once, as one federation with the clients
 of all: of R federations with K clients and M models each, client i of federation r is client r K + i, and its model j is
@@ -9,20 +9,19 @@ model r M + j. So the engine trains the clients of one block of all federations 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.messages import Doubles, Ints, PartialSum, Weights, empty_updates, gather
+from algorithms.core.messages import Assignment, BlockResult, Ints, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block as work
-from algorithms.engine import curvatures, server
-from algorithms.interfaces import Run, State
+from algorithms.engine import server
+from algorithms.engine.round import Clients, Draws, LocalStreams, Stream, advance, begin, train_block
+from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
-
-Stream = Callable[..., np.random.Generator]
 
 ABSENT = -1  # in place of the number of its model, for a client that does not take part in a round
 
@@ -89,33 +88,30 @@ def train_models(
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
-    whole, begun = _join(data), list(models) * len(data)
-    state = _State(
-        begun, [server.begin(run, model) for model in begun], server.initial_statistics(run, whole.clients), {}
-    )
+    # Nothing of a federation depends on how well its curvatures are measured.
+    run = replace(run, curvature=run.curvature.model_copy(update={"reliability_every": 0}))
+    whole, each, own = _join(data), data[0].clients, len(models)
+    state = begin(run, list(models) * len(data), whole.clients)
+
+    def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
+        local = lambda purpose, client: streams[client // each](purpose, state.round, client % each)  # noqa: E731
+        fixed = lambda purpose, client: streams[client // each](purpose, client % each)  # noqa: E731
+        return [train_block(run, whole, network, sent, one, LocalStreams(local, fixed)) for one in assigned]
+
+    clients = Clients(_joined_blocks(run, each, len(data)), train, network.layout)
+    first = own * np.arange(len(data))[:, None]  # the number of each federation's first model
     for round_, plan in enumerate(history):
-        _round(run, whole, network, state, plan, round_, streams)
+        state.assignment = np.where(plan == ABSENT, ABSENT, first + plan).ravel()
+        noise = [
+            server.draw_noise(run, network.layout.size, stream("noise", round_, j))
+            for stream in streams
+            for j in range(own)
+        ]
+        visiting = [rng for stream in streams for rng in [stream("participation", round_, 1)] * own]
+        advance(run, clients, state, np.flatnonzero(state.assignment != ABSENT), Draws(noise, visiting))
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
-            raise FloatingPointError(f"a weight is no longer finite in round {round_ + 1}")
-    own = len(models)
+            raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
     return [state.models[own * r : own * (r + 1)] for r in range(len(data))]
-
-
-@dataclass
-class _State:
-    """What the next round depends on; clients and models are those of all federations, one federation after another.
-
-    Attributes:
-        models: the models.
-        servers: the aggregation's own state, of each model.
-        statistics: client statistics, [clients] by name.
-        optimizers: states of the clients' optimizers, [clients, ...] by name.
-    """
-
-    models: list[Weights]
-    servers: list[State]
-    statistics: dict[str, Doubles]
-    optimizers: dict[str, np.ndarray]
 
 
 def _join(data: Sequence[Federation]) -> Federation:
@@ -133,61 +129,7 @@ def _join(data: Sequence[Federation]) -> Federation:
     )
 
 
-def _round(
-    run: Run, whole: Federation, network: Network, state: _State, plan: Ints, round_: int, streams: Sequence[Stream]
-) -> None:
-    """Train the clients that take part and update the models; ``plan`` is the round's row of the history."""
-    own, size = len(state.models) // len(streams), network.layout.size
-    noise = [server.draw_noise(run, size, stream("noise", round_, j)) for stream in streams for j in range(own)]
-    parts = _train(run, whole, network, state, plan, round_, streams)
-    _rank(run, state, plan, round_, streams)
-    weights = np.zeros(whole.clients)
-    for k, model in enumerate(state.models):
-        if mine := [part[k] for part in parts if k in part]:
-            received = gather(mine, network.layout, state.statistics)
-        elif run.privacy.module.covers_empty_rounds(run.privacy.config):
-            received = empty_updates(size, model.buffers, network.layout)
-        else:
-            continue
-        after = server.step(run, state.servers[k], model, received, noise[k])
-        state.models[k], state.servers[k] = after.model, after.state
-        weights[received.clients] = after.weights
-    state.statistics["weight"] = weights
-
-
-def _train(
-    run: Run, whole: Federation, network: Network, state: _State, plan: Ints, round_: int, streams: Sequence[Stream]
-) -> list[Mapping[int, PartialSum]]:
-    """Train the clients that take part, the same block of all federations at a time; return the blocks' sums."""
-    clients, parts = len(plan), list[Mapping[int, PartialSum]]()
-    federations, models = np.arange(len(streams))[:, None], len(state.models) // len(streams)
-    local = lambda purpose, client: streams[client // clients](purpose, round_, client % clients)  # noqa: E731
-    fixed = lambda purpose, client: streams[client // clients](purpose, client % clients)  # noqa: E731
-    size, cohort = run.training.config.block_size, np.flatnonzero(plan != ABSENT)
-    for at in range(0, clients, size):
-        present = cohort[(cohort >= at) & (cohort < at + size)]
-        if not len(present):
-            continue
-        those = (federations * clients + present).ravel()
-        chosen = (federations * models + plan[present]).ravel()
-        sent = {name: values[those] for name, values in state.statistics.items()}
-        states = {name: values[those] for name, values in state.optimizers.items()}
-        assigned = work.Assignment(those.tolist(), chosen, round_, sent, states)
-        trained = work.train(run, whole, network, state.models, assigned, local)
-        measured = curvatures.measure_curvatures(run, whole, network, those.tolist(), trained, fixed)
-        server.keep(state.statistics, whole.clients, those, measured | {"train_loss": trained.loss})
-        server.keep(state.optimizers, whole.clients, those, trained.optimizer_states)
-        parts.append(work.sum_updates(run, trained, those.tolist(), state.models, chosen, whole.sizes[those]))
-    return parts
-
-
-def _rank(run: Run, state: _State, plan: Ints, round_: int, streams: Sequence[Stream]) -> None:
-    """Rank the clients that took part, each among those of its own federation that trained the same model."""
-    cohort, clients = np.flatnonzero(plan != ABSENT), len(plan)
-    if not len(cohort) or not run.measures_curvature:
-        return
-    ranked = []
-    for r, stream in enumerate(streams):
-        own = {name: values[r * clients : (r + 1) * clients] for name, values in state.statistics.items()}
-        ranked.append(server.rank_clients(run, own, cohort, plan, stream("participation", round_, 1)))
-    state.statistics |= {name: np.concatenate([one[name] for one in ranked]) for name in ranked[0]}
+def _joined_blocks(run: Run, clients: int, federations: int) -> list[Ints]:
+    """Return the blocks of federations that are trained at once: the same block of all of them, [clients of all] each."""
+    offsets, size = clients * np.arange(federations)[:, None], run.training.config.block_size
+    return [(offsets + np.arange(at, min(at + size, clients))).ravel() for at in range(0, clients, size)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from algorithms.core.messages import Floats, Weights
+from algorithms.core.messages import Assignment, Floats, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.interfaces import Run
@@ -16,7 +16,7 @@ from datasets.federation import Federation
 Stream = Callable[[str, int], np.random.Generator]
 
 
-def only(assigned: block.Assignment, position: int) -> block.Assignment:
+def only(assigned: Assignment, position: int) -> Assignment:
     """Return what one client of a block receives, given its position in the block."""
     here = slice(position, position + 1)
     return replace(
@@ -33,7 +33,7 @@ def train_again(
     data: Federation,
     network: Network,
     models: Sequence[Weights],
-    assigned: block.Assignment,
+    assigned: Assignment,
     position: int,
     stream: Stream,
 ) -> Floats:

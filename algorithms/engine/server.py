@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +121,11 @@ def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator)
 
 
 def rank_clients(
-    run: Run, statistics: Mapping[str, Doubles], cohort: Ints, assignment: Ints, rng: np.random.Generator
+    run: Run,
+    statistics: Mapping[str, Doubles],
+    cohort: Ints,
+    assignment: Ints,
+    visiting: Sequence[np.random.Generator],
 ) -> dict[str, Doubles]:
     """Compute ``rho`` of every client after a round (Zhao et al. 2025, eq. 1) from the curvatures measured in it.
 
@@ -133,7 +137,7 @@ def rank_clients(
         statistics: client statistics so far, [clients] by name.
         cohort: [cohort] ids of the clients that took part.
         assignment: [clients] the model of each client.
-        rng: draws the order of visiting if rho is aligned by it.
+        visiting: for each model, the generator of the order of visiting, if rho is aligned by it; models may share one.
 
     Returns:
         ``rho`` [clients] by name; empty if no component reads it.
@@ -144,7 +148,7 @@ def rank_clients(
     for cluster in np.unique(assignment[cohort]):
         peers = cohort[assignment[cohort] == cluster]
         curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
-        rho[peers] = ranking.relative_rank(*curvatures, run.curvature, rng)
+        rho[peers] = ranking.relative_rank(*curvatures, run.curvature, visiting[cluster])
     return {"rho": rho}
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from algorithms.core.messages import Weights
-from algorithms.engine.block import Assignment, TrainedBlock
+from algorithms.core.messages import Assignment, Weights
+from algorithms.engine.block import TrainedBlock
 
 
 def silence(

@@ -10,6 +10,17 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 
+def are_probabilities(outputs: Floats) -> bool:
+    """Return whether outputs [n, classes] are those of a softmax: positive, and adding up to one for every example.
+
+    Logits that happen to are no likelier than any other numbers, of which one in infinitely many does.
+
+    >>> are_probabilities(np.float32([[0.2, 0.8], [0.5, 0.5]])), are_probabilities(np.float32([[0.2, 0.7], [0.5, 0.5]]))
+    (True, False)
+    """
+    return bool((outputs >= 0).all() and np.allclose(outputs.sum(axis=1), 1, rtol=0, atol=1e-5))
+
+
 def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[float, float]:
     """Compute the unweighted means over classes of F1 and of precision.
 

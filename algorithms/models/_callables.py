@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 from algorithms.models import _permitted
-from datasets import outside
 
 Shape = tuple[int, ...]
 Built = Callable[..., Any]
@@ -137,8 +136,6 @@ def _module(name: str) -> Any:
         missing = error.name or ""
         if not (name == missing or name.startswith(f"{missing}.")):
             raise CallableError(f"does not import: {said(error)}") from error
-        if taken := outside.no_module(missing):
-            raise CallableError(f"does not import: {taken}") from None
         parent, _, leaf = missing.rpartition(".")
         if parent:
             sentence = f"there is no {leaf} in {parent}{_nearest(leaf, _modules(parent))}"

@@ -153,25 +153,37 @@ def _no_vmap(module: nn.Module, x: torch.Tensor | None, batch_norm: bool, random
     return ""
 
 
-def vmap_failure(module: nn.Module, x: torch.Tensor, allow_slow: bool = False) -> str:
-    """Return why two clients with inputs ``x`` [n, ...] cannot train ``module`` at once; an empty string if they can."""
+def vmap_failure(module: nn.Module, x: torch.Tensor, allow_slow: bool = False, each_example: bool = False) -> str:
+    """Return why gradients of ``module`` cannot be computed at once; an empty string if they can.
+
+    Args:
+        module: the module.
+        x: [n, ...] examples.
+        allow_slow: whether torch may compute a layer in a loop.
+        each_example: the gradients of single examples, as `dp_sgd` needs them, instead of those of two clients.
+    """
     values = {name: array.detach() for name, array in module.named_parameters()}
-    stacked = {name: torch.stack([array, 1.1 * array]) for name, array in values.items()}
-    y = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    if each_example:
+        arrays, second, inputs = values, values, x[:, None]
+    else:
+        second, inputs = {name: 1.1 * array for name, array in values.items()}, torch.stack([x, 0.9 * x])
+        arrays = {name: torch.stack([array, second[name]]) for name, array in values.items()}
+    y = torch.zeros(inputs.shape[1], dtype=torch.int64, device=x.device)
 
-    def loss(arrays: dict[str, torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        return mean_cross_entropy(functional_call(module, arrays, (inputs,)), y)
+    def loss(given: dict[str, torch.Tensor], batch: torch.Tensor) -> torch.Tensor:
+        return mean_cross_entropy(functional_call(module, given, (batch,)), y)
 
+    dims = (None if each_example else 0, 0)
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            together = torch.func.vmap(torch.func.grad(loss), randomness="error")(stacked, torch.stack([x, 0.9 * x]))
-        alone = torch.func.grad(loss)({name: array[1] for name, array in stacked.items()}, 0.9 * x)
+            together = torch.func.vmap(torch.func.grad(loss), in_dims=dims, randomness="error")(arrays, inputs)
+        alone = torch.func.grad(loss)(second, inputs[1])
     except Exception as error:
         return _callables.said(error)
     if not x.is_meta and not all(
         torch.allclose(together[name][1], alone[name], rtol=1e-2, atol=1e-4) for name in alone
     ):
-        return "its gradients are others than those of one client alone"
+        return "vmap gives others than one by one"
     slow = any("batching rule" in str(one.message) for one in warned)
     return SLOW if slow and not allow_slow else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import nn
 from algorithms.core import own_values
 from algorithms.core.cross_entropy import mean_cross_entropy
 from algorithms.core.run_properties import RunProperties
+from algorithms.metrics.classification import are_probabilities
 from algorithms.models import _callables, _facts
 from datasets.components import Component, remembered
 
@@ -56,11 +58,21 @@ class Needs:
         return Needs(private, together, run.measures_curvature, whole, run.objective, told.BATCH_NORM, told.RAW)
 
 
-@dataclass(frozen=True)
 class Misfit(Exception):  # noqa: N818
-    """The first thing that does not fit."""
+    """The first thing that does not fit, as the predicate of a sentence."""
 
-    sentence: str
+
+@contextmanager
+def _tried(sentence: str) -> Iterator[None]:
+    """Turn whatever torch or the module raises into a `Misfit` that begins with ``sentence``."""
+    try:
+        yield
+    except Misfit:
+        raise
+    except _callables.CallableError as error:
+        raise Misfit(str(error)) from error
+    except Exception as error:
+        raise Misfit(f"{sentence}: {_callables.said(error)}") from error
 
 
 @remembered
@@ -80,49 +92,30 @@ def problem(path: str, args: str, shape: tuple[int, ...], classes: int, needs: N
             warnings.simplefilter("ignore")
             _check(path, json.loads(args), shape, classes, needs)
     except Misfit as found:
-        return f"{path} {found.sentence}"
+        return f"{path} {found}"
     finally:
         torch.set_rng_state(state)
     return None
 
 
 def _check(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int, needs: Needs) -> None:
-    if _is_large(path, args, shape, classes):
-        return  # a few copies of it and of its gradients would take the memory that the run needs
-    module = _build(path, args, shape, classes)
+    with _tried(f"cannot be built for examples of shape {shape}"):
+        make = _callables.maker(path, args, shape, classes)
+        if (own_values.elements(make) or 0) > _facts.MOST_TRIED:
+            return  # a few copies of it and of its gradients would take the memory that the run needs
+        module = _build(make, shape)
     _check_declared(module, needs)
     x = torch.rand(EXAMPLES, *shape, generator=torch.Generator().manual_seed(0))
     _check_evaluation(module, x, shape, classes)
     _check_training(module, x, shape, classes, needs)
-    if not any(map(_facts.keeps_statistics, module.modules())):
-        _check_gradients(module, x, needs)
-    elif needs.private:
-        raise Misfit("has batch normalization, but dp_sgd clips the gradient of each example")
-    if needs.curvature:
-        _check_second_derivatives(module, x)
+    _check_gradients(module, x, needs)
     _check_objective(module, x, needs.objective)
 
 
-def _is_large(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int) -> bool:
-    try:
-        size = own_values.elements(_callables.maker(path, args, shape, classes))
-    except _callables.CallableError:
-        return False
-    return size is not None and size > _facts.MOST_TRIED
-
-
-def _build(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build(make: Callable[[], Any], shape: tuple[int, ...]) -> nn.Module:
     """Build the module, twice, and check its arrays."""
-    try:
-        make = _callables.maker(path, args, shape, classes)
-        (first, seeds), (second, _) = (_seeded(make, shape, SEED) for _ in range(2))
-        third = _seeded(make, shape, SEED + 1)[0] if seeds else None
-    except _callables.CallableError as error:
-        raise Misfit(str(error)) from error
-    except Exception as error:
-        if "no torch.nn.Module" in str(error):
-            raise Misfit(str(error)) from error
-        raise Misfit(f"cannot be built for examples of shape {shape}: {_callables.said(error)}") from error
+    (first, seeds), (second, _) = (_seeded(make, shape, SEED) for _ in range(2))
+    third = _seeded(make, shape, SEED + 1)[0] if seeds else None
     again = dict(_arrays(second))
     for name, array in _arrays(first):
         if array.is_sparse or array.is_complex():
@@ -215,11 +208,8 @@ def _check_training(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], 
         )
     if not outputs.requires_grad:
         raise Misfit("gives outputs that do not depend on its parameters by operations that can be differentiated")
-    targets = torch.zeros(len(x), dtype=torch.int64)
-    try:
-        mean_cross_entropy(outputs, targets).backward()
-    except Exception as error:
-        raise Misfit(f"cannot be differentiated: {_callables.said(error)}") from error
+    with _tried("cannot be differentiated"):
+        mean_cross_entropy(outputs, torch.zeros(len(x), dtype=torch.int64)).backward()
     for name, array in module.named_parameters():
         if array.grad is not None and not array.grad.to_dense().isfinite().all():
             raise Misfit(f"has a gradient that is not finite, of its parameter {name}")
@@ -228,55 +218,32 @@ def _check_training(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], 
             _forward(module, x[:1], shape, classes, "in training")
         except Misfit as error:
             raise Misfit(
-                f"{error.sentence}; this was a batch of one example, as the last one of an epoch may be: use "
+                f"{error}; this was a batch of one example, as the last one of an epoch may be: use "
                 "nn.GroupNorm or nn.LayerNorm, or set training.drop_last: true"
             ) from None
     module.zero_grad()
 
 
 def _check_gradients(module: nn.Module, x: torch.Tensor, needs: Needs) -> None:
-    """Check what torch.func.vmap is needed for."""
-    if needs.together and (failure := _facts.vmap_failure(module, x, allow_slow=True)):
+    """Check the gradients of several clients or single examples at once, and second derivatives, where they are needed."""
+    normalizes = any(map(_facts.keeps_statistics, module.modules()))
+    if needs.private and normalizes:
+        raise Misfit("has batch normalization, but dp_sgd clips the gradient of each example")
+    if needs.together and not normalizes and (failure := _facts.vmap_failure(module, x, allow_slow=True)):
         raise Misfit(f"cannot be trained for many clients at once: {failure}. Set training.backend: loop")
-    if needs.private and (failure := _private_failure(module, x)):
+    if needs.private and (failure := _facts.vmap_failure(module.train(), x, allow_slow=True, each_example=True)):
         raise Misfit(
             f"has no gradients of single examples, which dp_sgd clips: {failure}. "
             "torch.func.vmap must be able to compute it"
         )
-
-
-def _private_failure(module: nn.Module, x: torch.Tensor) -> str:
-    """Return why the gradients of single examples cannot be computed as `dp_sgd` does; an empty string if they can."""
-    module.train()
-    arrays, y = (
-        {name: array.detach() for name, array in module.named_parameters()},
-        torch.zeros(len(x), dtype=torch.int64),
-    )
-
-    def loss(given: dict[str, torch.Tensor], one: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        return mean_cross_entropy(torch.func.functional_call(module, given, (one[None],)), label[None])
-
-    try:
-        each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(arrays, x, y)
-        alone = torch.func.grad(loss)(arrays, x[1], y[1])
-    except Exception as error:
-        return _callables.said(error)
-    same = all(torch.allclose(each[name][1], alone[name], rtol=1e-2, atol=1e-4) for name in alone)
-    return "" if same else "vmap gives others than one by one"
-
-
-def _check_second_derivatives(module: nn.Module, x: torch.Tensor) -> None:
-    module.eval()
-    arrays = list(module.parameters())
-    try:
-        loss = mean_cross_entropy(module(x), torch.zeros(len(x), dtype=torch.int64))
-        slopes = torch.autograd.grad(loss, arrays, create_graph=True, allow_unused=True)
-        total = sum((slope.square().sum() for slope in slopes if slope is not None), start=loss.new_zeros(()))
-        torch.autograd.grad(total, arrays, allow_unused=True)
-    except Exception as error:
-        raise Misfit(
-            f"cannot be differentiated twice, which the curvature (rho) needs: {_callables.said(error)}"
-        ) from error
+    if needs.curvature:
+        module.eval()
+        arrays = list(module.parameters())
+        with _tried("cannot be differentiated twice, which the curvature (rho) needs"):
+            loss = mean_cross_entropy(module(x), torch.zeros(len(x), dtype=torch.int64))
+            slopes = torch.autograd.grad(loss, arrays, create_graph=True, allow_unused=True)
+            total = sum((slope.square().sum() for slope in slopes if slope is not None), start=loss.new_zeros(()))
+            torch.autograd.grad(total, arrays, allow_unused=True)
 
 
 def _check_objective(module: nn.Module, x: torch.Tensor, objective: Component[Any, Any]) -> None:
@@ -288,22 +255,18 @@ def _check_objective(module: nn.Module, x: torch.Tensor, objective: Component[An
 
     client: dict[str, Any] = {"rho": torch.tensor(0.5), "sent": {name: one.detach() for name, one in arrays.items()}}
     parts, config = objective.module, objective.config
-    try:
+    with _tried(f"cannot be trained with the objective {objective.name}"):
         with torch.no_grad():
             client["carry"] = parts.carry(config, forward, arrays, tuple(x.shape[1:]), torch.Generator())
             client["carry"] = parts.advance(config, forward, arrays, client["carry"], x)
         loss = parts.loss(config, forward, arrays, x, y, client)
         torch.autograd.grad(loss, list(arrays.values()), allow_unused=True)
-    except Exception as error:
-        raise Misfit(f"cannot be trained with the objective {objective.name}: {_callables.said(error)}") from error
 
 
 def _forward(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], classes: int, when: str) -> torch.Tensor:
     """Compute the outputs, and check their kind, shape and values."""
-    try:
+    with _tried(f"does not take examples of shape {shape} {when}"):
         outputs: Any = module(x)
-    except Exception as error:
-        raise Misfit(f"does not take examples of shape {shape} {when}: {_callables.said(error)}") from error
     if not isinstance(outputs, torch.Tensor):
         kind = type(outputs).__name__
         raise Misfit(f"returns a {kind} {when}; it must return the logits alone, a tensor [examples, classes]")
@@ -319,6 +282,11 @@ def _forward(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], classes
         raise Misfit(f"returns outputs of type {_type(outputs)} {when}; they must be float32")
     if not outputs.isfinite().all():
         raise Misfit(f"returns outputs that are not finite {when}, for examples between 0 and 1")
+    if are_probabilities(outputs.detach().numpy()):
+        raise Misfit(
+            f"returns probabilities {when}: every example's outputs are positive and add up to 1; it must return logits, so "
+            "leave the softmax out, because the loss has one of its own"
+        )
     return outputs
 
 

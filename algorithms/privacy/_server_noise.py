@@ -24,8 +24,18 @@ AuditEvery = Literal["auto"] | Annotated[int, Field(ge=0)]
 AUDIT_EVERY = "rounds from one audit by canaries to the next; 0: never; auto: as few as cost 5 %, none without a mean"
 
 METRICS = (
-    Metric("epsilon", NOISE, "epsilon", "lower", "", 2, table=Column(1, "epsilon", 1, interval=False)),
-    Metric("delta", NOISE, "delta", "lower", "", 5),
+    Metric(
+        "epsilon",
+        NOISE,
+        "epsilon",
+        "lower",
+        "",
+        2,
+        table=Column(1, "epsilon", 1, interval=False),
+        bound="upper",
+        reading="epsilon: for one client and one model at delta {delta}; a dash: there is no guarantee",
+    ),
+    Metric("delta", NOISE, "delta", "lower", "", 5, bound="upper"),
     Metric(
         "noise_std",
         NOISE,
@@ -35,8 +45,9 @@ METRICS = (
         5,
         4,
         Column(4, "noise\nstd", 4, interval=False),
+        over_rounds="noise",
     ),
-    Metric("noise_to_update", NOISE, "noise over mean update", "lower", "", 2),
+    Metric("noise_to_update", NOISE, "noise over mean update", "lower", "", 2, over_rounds="noise"),
     Metric("clip_fraction", NOISE, "clipped updates", live=6, table=Column(MINOR, "clipped", 2, interval=False)),
     Metric("updates_dropped", NOISE, "updates that were not finite", "lower", "updates", 2),
     Metric("update_norm", NOISE, "norm of an update", unit=""),

@@ -156,8 +156,13 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
         return metrics
     if len(spent) < run.rounds:
         return metrics | {"guarantee": "none: no client took part in some round, and the model was sent without noise"}
-    epsilon = _epsilon(config, [one.event for one in spent])
-    return metrics | ({"guarantee": "none: next to no noise is added"} if epsilon is None else {"epsilon": epsilon})
+    events = [one.event for one in spent]
+    epsilon = _epsilon(config, events)
+    if epsilon is None:
+        return metrics | {"guarantee": "none: next to no noise is added"}
+    # Under noise that follows from the seed, trials do not compose.
+    composed = {"guarantee_events": accounting.ledger(events, config.neighboring)} if config.noise == "secret" else {}
+    return metrics | {"epsilon": epsilon} | composed
 
 
 def refusal(config: Config, run: Run) -> str | None:
@@ -166,6 +171,7 @@ def refusal(config: Config, run: Run) -> str | None:
     reasons = (
         (config.noise_multiplier == 0, "none: updates are clipped, but no noise is added"),
         (config.noise_divisor != 1, "none: noise_divisor comes from the updates of another run, without noise"),
+        (run.data.config.pools_clients, accounting.POOLED),
         (not _is_a_mean(run), f"none: {run.aggregation.name} has no known sensitivity; fedavg has"),
         (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are averaged without noise"),
         (

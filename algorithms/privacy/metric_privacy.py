@@ -17,7 +17,6 @@ if all models are equal, d is undefined: 1 is used, which gives the noise of glo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -25,12 +24,12 @@ from pydantic import Field
 
 from algorithms.auditing import finding
 from algorithms.auditing.plan import CanaryPlan
-from algorithms.core.gram import distances, gram, scale_products
+from algorithms.core.gram import gram, join_layers, scale_products, spread
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.metric import NOISE, Metric
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from algorithms.privacy import _server_noise
+from algorithms.privacy import _distance_canaries, _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "updates", True
@@ -38,7 +37,7 @@ UPDATES_FOR = "divides the noise by the largest distance between two clients' mo
 LABEL = "metric privacy"
 METRICS = (
     *_server_noise.METRICS,
-    Metric("distance", NOISE, "distance of models", unit=""),
+    Metric("distance", NOISE, "distance of models", unit="", over_rounds="noise"),
     Metric("distance_mean", NOISE, "distance of models, mean of all rounds", unit=""),
     Metric("distance_pre_clip", NOISE, "distance before clipping", unit=""),
     Metric("distance_post_clip", NOISE, "distance after clipping", unit=""),
@@ -96,7 +95,9 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     Distances of updates are distances of models, because all clients start from one model: u_i - u_j = w_i - w_j.
     """
     assert received.updates is not None and noise is not None  # guaranteed by NEEDS and NOISY
-    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
+    products = gram(received.updates, received.layout.sizes)
+    if config.arrays == "layers":
+        products = join_layers(products, received.layout.names)
     apart = {"pre_clip": spread(products), "post_clip": spread(scale_products(products, received.scales))}
     guarded = not apart[config.order] > 0
     d = 1.0 if guarded else apart[config.order]
@@ -111,84 +112,7 @@ def canaries(config: Config, run: Run) -> CanaryPlan | None:
     return CanaryPlan(config.audit_every, config.clip, alone=True) if config.audit_every else None
 
 
-def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
-    """Return the noise's standard deviation if one more client, of no more weight, sent each of ``others`` [d].
-
-    An update longer than C is not scaled: ``others`` are to be clipped before. Distances follow from inner products:
-    ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c> + ||c||^2, for each array.
-    """
-    assert received.updates is not None  # guaranteed by NEEDS
-    ends, factor, products = (
-        np.cumsum((0, *received.layout.sizes)),
-        _factors(config, received),
-        _products(config, received),
-    )
-    alone, squares, found = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
-    for other in others:
-        pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
-        inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
-        own = np.array([[float(other[at] @ other[at])] for at in pieces])
-        inner, own = (_by_array(config, received, one[..., None])[..., 0] for one in (inner, own))
-        apart = np.sqrt(np.maximum(squares - 2 * inner + own, 0))  # [arrays, clients]
-        found.append(max(alone, float(apart.mean(axis=0).max())))
-    return config.noise_multiplier / np.array(found) * _server_noise.sensitivity(config, received)
-
-
-def noise_without(config: Config, received: ClientUpdates) -> Doubles:
-    """Return the noise's standard deviation [clients] if each client in turn had no part in the distance.
-
-    Only the two clients that lie farthest apart change it. Where no distance is left, d is 1, as in `release`.
-    """
-    apart, found = distances(_products(config, received)).mean(axis=0), []
-    for i in range(len(apart)):
-        others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
-        found.append(float(others.max(initial=0.0)) or 1.0)
-    return config.noise_multiplier / np.array(found) * _server_noise.sensitivity(config, received)
-
-
-def _products(config: Config, received: ClientUpdates) -> Doubles:
-    """Return the inner products [arrays or layers, clients, clients] of which d is computed."""
-    assert received.updates is not None  # guaranteed by NEEDS
-    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
-    return scale_products(products, _factors(config, received))
-
-
-def _factors(config: Config, received: ClientUpdates) -> Doubles:
-    return received.scales if config.order == "post_clip" else np.ones(len(received.clients))
-
-
-def _by_array(config: Config, received: ClientUpdates, products: Doubles) -> Doubles:
-    """Return inner products [arrays, ...] for what d averages over: the arrays, or the layers."""
-    return join_layers(products, received.layout.names) if config.arrays == "layers" else products
-
-
-def spread(products: Doubles) -> float:
-    """Compute d: the largest mean distance, over arrays, between two clients.
-
-    >>> spread(gram(np.array([[3, 4, 0], [0, 0, 1]], np.float32), [2, 1]))
-    3.0
-
-    Args:
-        products: [arrays, clients, clients] inner products of the updates.
-    """
-    return float(distances(products).mean(axis=0).max())
-
-
-def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
-    """Add up the inner products of the arrays of each layer, whose names are equal up to the last dot.
-
-    Args:
-        products: [arrays, clients, clients] inner products of the updates.
-        names: the arrays' names.
-
-    Returns:
-        [layers, clients, clients] inner products.
-    """
-    layers: dict[str, Doubles] = {}
-    for name, product in zip(names, products, strict=True):
-        layer = name.rpartition(".")[0]
-        layers[layer] = layers.get(layer, 0.0) + product
-    return np.stack(list(layers.values()))
+noise_beside, noise_without = _distance_canaries.noise_beside, _distance_canaries.noise_without
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:

@@ -65,9 +65,17 @@ PRIVATE_STEPS = True
 LABEL = "DP-SGD"
 METRICS = (
     Metric(
-        "epsilon_example", NOISE, "epsilon of an example", "lower", "", 2, table=Column(1, "epsilon\nexample", 1, False)
+        "epsilon_example",
+        NOISE,
+        "epsilon of an example",
+        "lower",
+        "",
+        2,
+        table=Column(1, "epsilon\nexample", 1, False),
+        bound="upper",
+        reading="epsilon example: for one example and one model at delta {delta_example}",
     ),
-    Metric("delta_example", NOISE, "delta of an example", None, "", 6),
+    Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )
 FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
 
@@ -207,6 +215,8 @@ def largest_epsilon(config: Config, sizes: Ints, rounds: int) -> float:
 
 def guarantee(config: Config, run: Run) -> str:
     """Return what the epsilon of an example means, a text that begins with ``dp``, or ``none:`` and why none holds."""
+    if run.data.config.pools_clients:
+        return accounting.POOLED
     if run.clustering.config.clusters > 1:
         return "none: models are chosen by losses without noise"
     if run.clustering.module.starts(run.clustering.config).initializations > 1:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.metrics import disparity
+from attacks.metrics import client_auc, disparity
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles
 
 MEASURED = ("balanced_accuracy", "auc")
@@ -79,11 +79,8 @@ def placements(scores: Doubles, member: Bools) -> Doubles:
         member: [n]; members and non-members must both be present.
     """
     found = np.empty(len(scores))
-    inside, outside = np.sort(scores[member]), np.sort(scores[~member])
-    below = [np.searchsorted(outside, scores[member], side) for side in ("left", "right")]
-    found[member] = (below[0] + below[1]) / 2 / len(outside)
-    above = [np.searchsorted(inside, scores[~member], side) for side in ("left", "right")]
-    found[~member] = 1 - (above[0] + above[1]) / 2 / len(inside)
+    above, below = client_auc.placements(scores[member][None], scores[~member][None])
+    found[member], found[~member] = above[0], below[0]
     return found
 
 

@@ -11,8 +11,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attacks.metrics.disparity import binomial, binomial_tail
-
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -25,7 +23,7 @@ TIE = 1e-9  # rates that differ by less are equal; a measured accuracy is rounde
 def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
     """Compute the probability that a coin is measured to have a balanced accuracy strictly above ``limit``.
 
-    It is exact (up to 1e-17) for every number of examples: a sum over the number of members that the coin finds. An
+    It is exact (up to 1e-14) for every number of examples: a sum over the number of members that the coin finds. An
     accuracy that equals the limit does not exceed it.
 
     Args:
@@ -36,9 +34,11 @@ def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
     Returns:
         [...] probabilities; NaN where the limit is, and everywhere without members or non-members.
 
-    >>> float(guessing(1, 1, 0.5)), float(guessing(1, 1, 0.4))
-    (0.25, 0.75)
+    >>> guessing(1, 1, [0.5, 0.4]).round(12).tolist()
+    [0.25, 0.75]
     """
+    from scipy.stats import binom  # takes a second to import
+
     limits = np.asarray(limit, np.float64)
     if min(members, nonmembers) < 1:
         return np.full(limits.shape, NAN)
@@ -47,7 +47,7 @@ def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
     with np.errstate(invalid="ignore"):
         needed = np.floor((2 * limits[..., None] - shares + TIE) * more)  # Y has to be above this
     place = np.clip(np.nan_to_num(needed, nan=0, posinf=more, neginf=-1), -1, more).astype(np.int64)
-    tail = np.append(1.0, binomial_tail(more, 0.5))  # P(Y > k) for k = -1..n
+    tail = binom.sf(np.arange(-1, more + 1), more, 0.5)  # P(Y > k) for k = -1..n
     return np.where(np.isnan(limits), NAN, np.minimum(tail[place + 1] @ chances, 1.0))[()]
 
 
@@ -65,8 +65,8 @@ def worst_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
     Returns:
         The expected maximum over the clients that have both; NaN if there is none. One client gives 0.5.
 
-    >>> round(worst_by_chance([1, 1], [1, 1]), 3)  # 1 with probability 7/16, 0.5 with 8/16
-    0.688
+    >>> round(worst_by_chance([1, 1], [1, 1]), 4)  # 1 with probability 7/16, 0.5 with 8/16
+    0.6875
     """
     pairs = np.stack([np.asarray(members, np.int64), np.asarray(nonmembers, np.int64)], axis=1)
     pairs, clients = np.unique(pairs[(pairs > 0).all(axis=1)], axis=0, return_counts=True)
@@ -89,6 +89,8 @@ def _accuracy_cdf(members: int, nonmembers: int) -> Doubles:
 
 def _coin(examples: int) -> tuple[Doubles, Doubles]:
     """Return the shares of heads that are not all but impossible, and their probabilities."""
+    from scipy.stats import binom
+
     reach = DEVIATIONS * np.sqrt(examples) / 2
     heads = np.arange(max(0, int(examples / 2 - reach)), min(examples, int(examples / 2 + reach) + 1) + 1)
-    return heads / examples, binomial(examples, 0.5)[heads]
+    return heads / examples, binom.pmf(heads, examples, 0.5)

@@ -301,7 +301,8 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
 
     All are NaN if a score is NaN, without members, and with fewer than `FEWEST_NONMEMBERS` non-members. A TPR at a
     small false positive rate needs so many non-members that one of them is no more than this rate: 100 at 1 %, 1 000
-    at 0.1 %. Below it is NaN.
+    at 0.1 %. Below it is NaN, and so it is if more of them share the highest score, so that no threshold passes so few:
+    the gap attack has two scores.
 
     Args:
         scores: [n].
@@ -314,13 +315,16 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
     if np.isnan(scores).any() or nonmembers == len(member) or nonmembers < FEWEST_NONMEMBERS:
         return dict.fromkeys(MEASURES, NAN)
     tpr, tnr = rates(scores >= 0, member)
+    highest = float((scores[~member] == scores.max()).mean())
     return {
         "balanced_accuracy": (tpr + tnr) / 2,
         "tpr": tpr,
         "tnr": tnr,
         "auc": auc(scores, member),
-        "tpr_at_1_fpr": tpr_at_fpr(scores, member, 0.01) if nonmembers >= NONMEMBERS_AT_1_FPR else NAN,
-        "tpr_at_01_fpr": tpr_at_fpr(scores, member, 0.001) if nonmembers >= NONMEMBERS_AT_01_FPR else NAN,
+        **{
+            name: tpr_at_fpr(scores, member, limit) if limit * nonmembers >= 1 and highest <= limit else NAN
+            for name, limit in LIMITS.items()
+        },
     }
 
 

@@ -15,6 +15,11 @@ on a record. For target c, M_k(x) being what the attacker measures of client k's
 small would head the ranking whether they are members or not. Means are not drawn together, because an easy and a hard
 record have nothing in common. It presupposes that records vary alike, as confidences on the logit scale do and losses
 do not.
+
+A model whose client has many records of a label is more confident in all records with it, members or not. So M_k(x) is
+first centered by what model k makes of x's label y, on references z that nobody trained on and who wear x's transform:
+
+    centered    M_k(x) - mean_{z: y(z) = y(x)} M_k(z)
 """
 
 from __future__ import annotations
@@ -48,6 +53,35 @@ class Others:
     count: Ints
     mean: Doubles
     squares: Doubles
+
+
+def centered(values: Doubles, labels: Ints, transforms: Ints, references: Ints) -> Doubles:
+    """Subtract from every value its model's mean over the references with the record's label and transform.
+
+    Records of a label that no reference has are centered by all references.
+
+    Args:
+        values: [c, R + t r] what was measured of each client's update on R records, and then on r references in each of
+            t transforms.
+        labels: [R] of the records.
+        transforms: [R] numbers of the records' transforms.
+        references: [r] labels of the references; if there are none, nothing is subtracted.
+
+    Returns:
+        [c, R].
+
+    >>> centered(np.array([[5.0, 7.0, 4.0, 2.0]]), np.array([0, 1]), np.array([0, 0]), np.array([1, 1]))
+    array([[2., 4.]])
+    """
+    records, measured = np.split(values, [len(labels)], axis=1)
+    if not len(references):
+        return records
+    measured = measured.reshape(len(values), -1, len(references))  # [c, t, r]
+    alike = references[:, None] == np.arange(labels.max() + 1)  # [r, labels]
+    alike[:, ~alike.any(axis=0)] = True
+    means = measured @ alike / alike.sum(axis=0)  # [c, t, labels]
+    centers: Doubles = means[:, transforms, labels]
+    return records - centers
 
 
 def others(values: Doubles, records: Ints, worlds: Ints) -> Others:

@@ -35,17 +35,17 @@ from orchestrator.cluster.placement import placement
 from orchestrator.cluster.ray_session import ray_session
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.scheduling.tuner import tune_environment
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import partition_data
-from orchestrator.trial.loop import Rounds, Surroundings
+from orchestrator.trial.loop import Rounds, TrialContext
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.shadow_tasks import ShadowTasks
 from orchestrator.trial.worker_session import Setup
 
 ENDLESS = 10**9  # rounds of a trial that is only ever asked for one more
-PARTS = ("_attack", "_choose", "_train", "_learn", "_aggregate", "_evaluate", "_record")
+PARTS = ("_attack", "_train", "_spend", "_evaluate", "_record")
 
 
 def given(work: Work, examples: ClientExamples) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         own = partition_data(run, options.data or Path()) if options.run else None
         data = ray.put(own or federation(work, read_examples(options.folder)))
         setup, folder = Setup.of("benchmark", run, data), Folder(scratch).trial("t")
-        trial = Trial(run, Surroundings(setup, ray.get(data), clients, shadows, folder))
+        trial = Trial(run, TrialContext(setup, ray.get(data), clients, shadows, folder))
         if not options.run:
             trial.state.models = [flattened(read_initial(options.folder))]
         clock = Clock(trial.rounds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.federation import DataError, Floats, Source
+from datasets.federation import DataError, Floats, Ints, Source
 from datasets.sources import _own_files as own
 from datasets.sources._own_files import Mask
 from datasets.sources._table_config import TableConfig
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_LEVELS = 100  # of a column of texts; one with more is rather a name than a category
+LARGEST = float(np.finfo(np.float32).max)
 NUMBER, FLAG, TEXT = "number", "flag", "text"
 
 
@@ -51,7 +52,7 @@ def to_source(name: str, config: TableConfig, table: pa.Table, parts: list[str] 
     Raises:
         DataError: a column is unfit; the message names it and its first row that is, counted from 1 without the header.
     """
-    columns = distinct(config, checked(config, table, parts))
+    columns = distinct(config, labeled(config, checked(config, table, parts)))
     y, classes = own.labels(_plain(columns.arrays[config.label]), f"column {own.quoted(config.label)}", "data.label")
     of, said = None, columns.parts
     if config.client:
@@ -62,7 +63,19 @@ def to_source(name: str, config: TableConfig, table: pa.Table, parts: list[str] 
     where = f"column {own.quoted(config.part)}" if config.part else name
     about = own.whose(_texts(columns.arrays[config.subject]), None, "") if config.subject else None
     test = own.test_rows(config, y, of, said, where, about)
-    return own.build(name, encode(config, columns, ~test), y, classes, test, of)
+    _refuse_empty(columns, ~test)
+    if config.standardize or any(kind == TEXT or columns.arrays[one].null_count for one, kind in columns.kinds.items()):
+        own.refuse_lonely(config)
+    source = own.build(name, encode(config, columns, ~test), y, classes, test, of)
+    if config.statistics == "all_clients":
+        return source
+
+    def of_server(shadow: Ints) -> Source:
+        known = np.zeros(len(y), np.bool_)
+        known[np.flatnonzero(~test)[shadow]] = True
+        return own.build(name, encode(config, columns, known), y, classes, test, of)
+
+    return replace(source, fit=of_server)
 
 
 def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Columns:
@@ -81,7 +94,8 @@ def checked(config: TableConfig, table: pa.Table, parts: list[str] | None) -> Co
             array, kind = simple(name, table[name])
             if not role:
                 array, kind = _feature(config, name, array, kind)
-            _complete(name, array, may_miss=not role and config.missing == "impute")
+            may_miss = config.missing == "impute" if not role else role == "label" and config.unlabeled == "drop"
+            _complete(name, array, may_miss, at_label=role == "label")
         except DataError as error:
             found.append(str(error))
             continue
@@ -174,7 +188,7 @@ def numbers_among_texts(array: Any) -> set[str]:
     return numbers if len(numbers) < len(values) else set()
 
 
-def _complete(name: str, array: Any, may_miss: bool) -> None:
+def _complete(name: str, array: Any, may_miss: bool, at_label: bool = False) -> None:
     if array.null_count and not may_miss:
         from pyarrow import compute as pc
 
@@ -184,7 +198,16 @@ def _complete(name: str, array: Any, may_miss: bool) -> None:
             if array.null_count > 1
             else f"a missing value in {row}"
         )
-        raise _unfit(name, f"has {what}; write missing: impute, correct it, or leave the column out (data.drop)")
+        remedy = "write missing: impute, correct it, or leave the column out (data.drop)"
+        if at_label:
+            remedy = "write unlabeled: drop to leave out the rows without a label, or correct it"
+        raise _unfit(name, f"has {what}; {remedy}")
+
+
+def labeled(config: TableConfig, columns: Columns) -> Columns:
+    """Return the columns without the rows that have no label, which `checked` lets pass if they are to be dropped."""
+    valid = columns.arrays[config.label].is_valid().to_numpy(zero_copy_only=False)
+    return columns if valid.all() else _taken(columns, valid)
 
 
 def distinct(config: TableConfig, columns: Columns) -> Columns:
@@ -195,13 +218,17 @@ def distinct(config: TableConfig, columns: Columns) -> Columns:
     """
     if config.duplicates == "keep":
         return columns
-    import pyarrow as pa
-
     kept, pair = firsts({name: columns.arrays[name] for name in (*columns.kinds, config.label)})
     if pair is None:
         return columns
     if config.duplicates == "refuse":
         raise own.duplicates_error(int((~kept).sum()), len(columns), f"row {pair[0]}", f"row {pair[1]}")
+    return _taken(columns, kept)
+
+
+def _taken(columns: Columns, kept: Mask) -> Columns:
+    import pyarrow as pa
+
     rows = np.flatnonzero(kept)
     parts = None if columns.parts is None else [columns.parts[row] for row in rows]
     return Columns({name: array.take(pa.array(rows)) for name, array in columns.arrays.items()}, columns.kinds, parts)
@@ -237,54 +264,63 @@ def _first_equal(arrays: dict[str, Any], row: int) -> int:
     return int(np.flatnonzero(equal)[0]) + 1
 
 
-def encode(config: TableConfig, columns: Columns, train: Mask) -> Floats:
+def _refuse_empty(columns: Columns, train: Mask) -> None:
+    """Raise DataError for columns that have no value in the training part ``train`` [n]."""
+    present = {name: columns.arrays[name].is_valid().to_numpy(zero_copy_only=False) for name in columns.kinds}
+    empty = [name for name, valid in present.items() if not (train & valid).any()]
+    own.refuse(f"{_unfit(name, 'has no value in the training part; leave it out with data.drop')}" for name in empty)
+
+
+def encode(config: TableConfig, columns: Columns, known: Mask) -> Floats:
     """Return the features as numbers, float32 [n, features].
 
     Args:
         config: the component's fields.
         columns: the columns.
-        train: [n] the training part, whose statistics and values are used.
+        known: [n] the examples whose statistics and values are used. A column of numbers in which they do not differ is
+            zero, and a text that they do not have is zero in all columns of its feature.
 
     Raises:
-        DataError: a value is beyond float32, or the training part has none in a column that is imputed.
+        DataError: a value is beyond float32, or no feature is left.
     """
     encoded: list[Floats] = []
     for name, kind in columns.kinds.items():
         array = columns.arrays[name]
         if kind == TEXT:
-            encoded += _one_hot(name, np.array(array.to_pylist(), object), train)
+            encoded += _one_hot(np.array(array.to_pylist(), object), known)
         else:
-            encoded.append(_numbers(config, name, array, kind, train))
+            encoded.append(_numbers(config, name, array, kind, known))
+    if not encoded:
+        raise DataError("data.shadow_size: no feature has a value among the server's examples; raise it")
     return np.stack(encoded, axis=1)
 
 
-def _one_hot(name: str, values: NDArray[Any], train: Mask) -> list[Floats]:
-    known = values[train & (values != None)]  # noqa: E711 - elementwise
-    if not len(known):
-        raise _unfit(name, "has no value in the training part; leave it out with data.drop")
-    levels, counts = np.unique(known.astype(str), return_counts=True)
+def _one_hot(values: NDArray[Any], known: Mask) -> list[Floats]:
+    levels, counts = np.unique(values[known & (values != None)].astype(str), return_counts=True)  # noqa: E711 - elementwise
+    if not len(levels):
+        return []
     values[values == None] = levels[counts.argmax()]  # noqa: E711
     return [(values == level).astype(np.float32) for level in own.ordered(levels.tolist())]
 
 
-def _numbers(config: TableConfig, name: str, array: Any, kind: str, train: Mask) -> Floats:
+def _numbers(config: TableConfig, name: str, array: Any, kind: str, known: Mask) -> Floats:
     import pyarrow as pa
 
     present = array.is_valid().to_numpy(zero_copy_only=False)
-    if not (train & present).any():
-        raise _unfit(name, "has no value in the training part; leave it out with data.drop")
     values = array.cast(pa.float64(), safe=False) if kind == NUMBER else array.cast(pa.int8()).cast(pa.float64())
     column = values.fill_null(0.0).to_numpy(zero_copy_only=False).copy()
-    known = column[train & present]
-    column[~present] = np.median(known) if kind == NUMBER else float(known.mean() > 0.5)
+    there = column[known & present]
+    if not len(there):
+        return np.zeros(len(column), np.float32)
+    column[~present] = np.median(there) if kind == NUMBER else float(there.mean() > 0.5)
     if config.standardize and kind == NUMBER:
-        known = column[train]
-        low, high = known.min(), known.max()
+        there = column[known]
+        low, high = there.min(), there.max()
         if low == high:
             return np.zeros(len(column), np.float32)
         scale = max(abs(low), abs(high))  # so that squares of large numbers stay finite
-        mean, deviation = (known / scale).mean(), (known / scale).std()
-        column = (column / scale - mean) / deviation
+        mean, deviation = (there / scale).mean(), (there / scale).std()
+        column = np.clip((column / scale - mean) / deviation, -LARGEST, LARGEST)  # others' numbers may be of any size
     with np.errstate(over="ignore"):
         narrow = column.astype(np.float32)
     if not np.isfinite(narrow).all():

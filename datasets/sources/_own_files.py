@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from datasets import stratified
 from datasets.federation import DataError, Examples, Ints, Source
-from datasets.source_configs import OwnFilesConfig
+from datasets.source_configs import OwnFilesConfig, StatisticsConfig
 
 Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
+FEWEST_OF_SERVER = 2  # examples without which there is no deviation
 MOST_OF_NAME, MOST_OF_PATH = 60, 300  # letters of a name and of a path that messages repeat
 PARTS = ("train", "test")
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
@@ -294,7 +295,7 @@ def duplicates_error(count: int, total: int, one: str, other: str) -> DataError:
 
 
 def build(
-    name: str, x: NDArray[Any], y: Ints, classes: int, test: Mask, of: Whose | None = None, standardize: bool = False
+    name: str, x: NDArray[Any], y: Ints, classes: int, test: Mask, of: Whose | None = None, statistics: str = "none"
 ) -> Source:
     """Return the source of examples in one array, of which ``test`` [n] are the test part.
 
@@ -305,16 +306,40 @@ def build(
         classes: the number of classes.
         test: [n] which examples are the test part.
         of: whose each example is.
-        standardize: subtract the mean of each channel (axis 1) of the training part and divide by its deviation; a
-            constant channel is only moved to zero.
+        statistics: whose mean of each channel (axis 1) is subtracted, and by whose deviation is divided (a constant
+            channel is only moved to zero): "server", of the shadow set, "all_clients", of the training part, or "none".
     """
     train, held_out = (Examples(_rows(x, rows), y[rows]) for rows in (~test, test))
-    mean, std = channel_statistics(train.x) if standardize else (None, None)
     subjects = None if of is None else np.concatenate([of.subjects[~test], of.subjects[test]])
     names, groups, group_names = ((), None, ()) if of is None else (of.names, of.groups, of.group_names)
-    return Source(
-        name, classes, train, held_out, 0.0, mean, std, subjects, names, groups, group_names
-    )  # fill is 0: black
+    source = Source(
+        name,
+        classes,
+        train,
+        held_out,
+        subjects=subjects,
+        subject_names=names,
+        subject_groups=groups,
+        group_names=group_names,
+    )
+    if statistics == "none":
+        return source
+
+    def standardized(rows: Ints | slice) -> Source:
+        mean, std = channel_statistics(train.x[rows])
+        return replace(source, mean=mean, std=std)
+
+    return replace(source, fit=standardized) if statistics == "server" else standardized(slice(None))
+
+
+def refuse_lonely(config: StatisticsConfig) -> None:
+    """Raise DataError where statistics are asked of a server that has no examples."""
+    if config.statistics == "server" and config.shadow_size < FEWEST_OF_SERVER:
+        raise DataError(
+            f"data.statistics: means, deviations, medians and categories are those of the server's own examples, and "
+            f"data.shadow_size leaves it {config.shadow_size} (at least {FEWEST_OF_SERVER}); raise that, or write "
+            "all_clients, which voids every epsilon"
+        )
 
 
 def _rows(x: NDArray[Any], rows: Mask) -> NDArray[Any]:

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from datasets.components import ADDED_LATER
 from datasets.source_configs import OwnFilesConfig
 
 
@@ -28,18 +27,17 @@ class TableConfig(OwnFilesConfig):
     subject: str | None = Field(
         None,
         description="column with whom or what a row is about: rows of one are never divided between training and test part",
-        json_schema_extra=ADDED_LATER,
     )
     features: Names | None = Field(None, description="columns that the model sees; null: all others but those of drop")
     drop: Names = Field((), description="columns that are left out, such as a number or a name of the row")
     categories: Names = Field((), description="columns of numbers that are categories, such as codes")
     columns: Names | None = Field(None, description="names of all columns of a CSV that has no header line")
     delimiter: Literal["comma", "semicolon", "tab"] = Field("comma", description="what separates the columns of a .csv")
-    decimal: Literal["point", "comma"] = Field(
-        "point", description="what a number in a .csv has before its fraction", json_schema_extra=ADDED_LATER
-    )
+    decimal: Literal["point", "comma"] = Field("point", description="what a number in a .csv has before its fraction")
+    # A model can be trained on labels alone; whoever expects one in every row wants to hear of those without.
+    unlabeled: Literal["refuse", "drop"] = Field("refuse", description="rows without a label")
     # A silent fill would change what is measured.
     missing: Literal["refuse", "impute"] = Field(
-        "refuse", description="missing features: refused, or the training part's median or most frequent value"
+        "refuse", description="missing features: refused, or median or most frequent value (see statistics)"
     )
-    standardize: bool = Field(True, description="numbers less their mean, by their deviation, of the training part")
+    standardize: bool = Field(True, description="numbers less their mean, by their deviation (see statistics)")

@@ -83,9 +83,19 @@ class TableFile:
             return read()
         except DataError:
             raise
+        except UnicodeDecodeError as error:
+            raise self._not_utf8() from error
         except (OSError, ValueError, KeyError, TypeError, NotImplementedError, csv.Error) as error:
             text = " ".join(str(error).split())
+            if "invalid UTF8" in text:
+                raise self._not_utf8() from error
             raise DataError(f"data.path: {self.path} cannot be read: {text[:300]}") from error
+
+    def _not_utf8(self) -> DataError:
+        return DataError(
+            f"data.path: {self.path} is in another encoding than UTF-8, such as Latin-1 (of Windows: CP1252); write it "
+            f"anew: iconv -f LATIN1 -t UTF-8 {self.path.name} > utf8-{self.path.name}"
+        )
 
     def _names(self) -> list[str]:
         import pyarrow.parquet as pq
@@ -139,7 +149,7 @@ class TableFile:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        return arrow_csv.read_csv(
+        table = arrow_csv.read_csv(
             self.path,
             read_options=arrow_csv.ReadOptions(column_names=list(self.header) if self.header else None),
             parse_options=arrow_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
@@ -151,6 +161,9 @@ class TableFile:
                 strings_can_be_null=True,
             ),
         )
+        if any(pa.types.is_binary(column.type) for column in table.columns):  # texts that are no UTF-8
+            raise self._not_utf8()
+        return table
 
     def _arrow_tables(self) -> list[tuple[str, pa.Table]]:
         """Return the mapped tables of an Arrow file, or of a folder of ``save_to_disk``."""

@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datasets.components import inherited
 from datasets.federation import DataError, Source
-from datasets.source_configs import OwnFilesConfig
+from datasets.source_configs import OwnFilesConfig, StatisticsConfig
 from datasets.sources import _own_files as own
 
 LABEL = "own arrays"
@@ -43,9 +44,8 @@ class Config(OwnFilesConfig):
     client: str | None = Field(None, description="array that says whose each example is, for the split natural")
     group: str | None = Field(None, description="array with the client's group, the same for all examples of a client")
     part: str | None = Field(None, description="array of 0 (train) and 1 (test), or texts; null: test_share is drawn")
-    standardize: bool = Field(
-        False, description="less the mean, by the deviation, of each channel of the training part"
-    )
+    standardize: bool = Field(False, description="less the mean, by the deviation, of each channel (see statistics)")
+    statistics: Literal["server", "all_clients"] = inherited(StatisticsConfig, "statistics", standardize=True)
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -81,7 +81,9 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     if config.part:
         said = [{"0": "train", "1": "test"}.get(one, one) for one in _texts(plain["part"])]
     test = own.test_rows(config, y, of, said, f"array {config.part!r}" if config.part else path.name, None)
-    return own.build(path.name, x, y, classes, test, of, config.standardize)
+    if config.standardize:
+        own.refuse_lonely(config)
+    return own.build(path.name, x, y, classes, test, of, config.statistics if config.standardize else "none")
 
 
 def read(path: Path, keys: dict[str, str]) -> dict[str, NDArray[Any]]:

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from datasets import files
-from datasets.federation import Examples, Source
+from datasets.federation import Examples, Source, joined
 from datasets.source_configs import HeldOutConfig
 
 LABEL = "CIFAR-10"
@@ -81,9 +81,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     else:
         batches = [parse_python(files.read(python / name, md5)) for name, md5 in PYTHON.items()]
     *train, test = batches
-    together = Examples(np.concatenate([batch.x for batch in train]), np.concatenate([batch.y for batch in train]))
     mean, std = NORMALISATIONS[config.normalization]
-    return Source("cifar10", 10, together, test, mean=mean, std=std)
+    return Source("cifar10", 10, joined(train), test, mean=mean, std=std)
 
 
 def parse_binary(content: bytes) -> Examples:

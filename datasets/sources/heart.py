@@ -5,8 +5,8 @@
 The files processed.cleveland.data, processed.hungarian.data, processed.switzerland.data and processed.va.data lie in
 ROOT/heart-disease; "?" is a missing value. A patient is sick if the last column, 0 to 4, is above 0. A cholesterol or a
 blood pressure of 0 (all cholesterol in Switzerland) is a missing value, too. Missing values are imputed by median or most
-frequent value of the training part of all hospitals, chest pain, ECG, slope and thal are categories, and the few rows that
-repeat another are left out.
+frequent value of the server's patients (see ``statistics``), chest pain, ECG, slope and thal are categories, and the few
+rows that repeat another are left out.
 
 The same can be written with ``table`` for one file: columns: [age, ...], label: num, missing: impute.
 """
@@ -20,7 +20,7 @@ from pydantic import Field
 
 from datasets import files
 from datasets.federation import Source
-from datasets.source_configs import SharedTestConfig
+from datasets.source_configs import StatisticsConfig
 from datasets.sources import _columns
 from datasets.sources._table_config import TableConfig
 from datasets.sources._table_files import TableFile
@@ -54,7 +54,7 @@ REMEDY = (
 )
 
 
-class Config(SharedTestConfig):
+class Config(StatisticsConfig):
     """The defaults are all four hospitals, each of which tests on three in ten of its patients."""
 
     clients: int = Field(4, ge=1, description="number of clients; with the split natural, each is a hospital")
@@ -79,7 +79,14 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     files.require("UCI Heart Disease", paths, REMEDY)
     tables = [_hospital(path, hospital) for path, hospital in zip(paths, HOSPITALS, strict=True)]
     choice = TableConfig(
-        label=LABELED, client="hospital", categories=CATEGORIES, missing="impute", duplicates="drop", test_share=0.3
+        label=LABELED,
+        client="hospital",
+        categories=CATEGORIES,
+        missing="impute",
+        duplicates="drop",
+        test_share=0.3,
+        shadow_size=config.shadow_size,
+        statistics=config.statistics,
     )
     return _columns.to_source("heart", choice, pa.concat_tables(tables))
 

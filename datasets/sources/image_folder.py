@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datasets.components import inherited
 from datasets.federation import DataError, Source
-from datasets.source_configs import OwnFilesConfig
+from datasets.source_configs import OwnFilesConfig, StatisticsConfig
 from datasets.sources import _own_files as own
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Config(OwnFilesConfig):
         None, description="[height, width] to which images are resized; null: all must have one size"
     )
     color: Literal["rgb", "gray"] = Field("rgb", description="channels: three or one")
-    standardize: bool = Field(True, description="pixels less the mean, by the deviation, of each training channel")
+    standardize: bool = Field(True, description="pixels less the mean, by the deviation, of each channel")
+    statistics: Literal["server", "all_clients"] = inherited(StatisticsConfig, "statistics", standardize=True)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     of = own.whose(clients, groups, f"{config.clients_file}") if all(clients) else None
     said = [one.part for one in images] if images[0].part else None
     test = own.test_rows(config, y, of, said, str(folder), None)
-    return own.build(folder.name, x, y, classes, test, of, config.standardize)
+    if config.standardize:
+        own.refuse_lonely(config)
+    return own.build(folder.name, x, y, classes, test, of, config.statistics if config.standardize else "none")
 
 
 def listed(config: Config, folder: Path) -> list[Found]:

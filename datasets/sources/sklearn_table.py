@@ -3,7 +3,7 @@
     data: breast_cancer          or wine, or iris
 
 Nothing is downloaded and scikit-learn is not imported (which takes seconds): its files are read directly. Features are
-standardized by the training part, repeated rows are left out, and a fixed stratified 30 % is the test part.
+standardized (``statistics``), repeated rows are left out, and a fixed stratified 30 % is the test part.
 
 Sources: W. H. Wolberg et al., "Breast Cancer Wisconsin (Diagnostic)", 1993; S. Aeberhard and M. Forina, "Wine", 1991; R. A.
 Fisher, "Iris", 1936; all from the UCI Machine Learning Repository.
@@ -20,7 +20,7 @@ from pydantic import Field
 from datasets import files, stratified
 from datasets.components import Preset
 from datasets.federation import Source
-from datasets.source_configs import SharedTestConfig
+from datasets.source_configs import StatisticsConfig
 from datasets.sources import _own_files as own
 
 LABEL = "scikit-learn's tables"
@@ -33,7 +33,7 @@ PRESETS = {
 }
 
 
-class Config(SharedTestConfig):
+class Config(StatisticsConfig):
     """The defaults leave 71 training examples of breast cancer for each client, and 13 of iris."""
 
     table: Literal["breast_cancer", "wine", "iris"] = Field("breast_cancer", description="which of the tables")
@@ -57,10 +57,9 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     table = table[np.sort(first)]
     y = table[:, -1].astype(np.int64)
     test = stratified.part(TEST_SHARE, y)
-    features = table[:, :-1]
-    known = features[~test]
-    x = ((features - known.mean(axis=0)) / known.std(axis=0)).astype(np.float32)
-    return own.build(config.table, x, y, int(y.max()) + 1, test)
+    own.refuse_lonely(config)
+    x = table[:, :-1].astype(np.float32)
+    return own.build(config.table, x, y, int(y.max()) + 1, test, None, config.statistics)
 
 
 def read(path: Path) -> np.ndarray:

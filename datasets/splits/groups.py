@@ -1,7 +1,8 @@
 """Two groups of clients that differ by a transform: a majority and a minority (Jung et al. 2025).
 
-Examples are assigned to the clients evenly at random. A share of the clients is the minority; every client draws one
-strength (degrees, brightness factor) uniformly from the range of its group, and all its images get it.
+A run that names no split has this one. Examples are assigned to the clients evenly at random. A share of the clients is the
+minority; every client draws one strength (degrees, brightness factor) uniformly from the range of its group, and all its
+images get it.
 
 Where the data set has a shared test set, the *same* test examples are prepared once for each group, each with the
 strength of one of the group's clients (evenly spread). The groups then have equal label distributions, as the fairness
@@ -101,6 +102,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of two groups, which is deterministic in ``rng_for``; `shortages` must be empty."""
     assigned = roles.assign(data_config, source, rng_for("partition"))
+    source = source.fitted(assigned.shadow)
     groups = _groups(config, data_config.clients, rng_for("groups"))
     strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))
     owning, placing = rng_for("test_owners"), rng_for("test_strengths")
@@ -134,6 +136,18 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         validation=validation,
         validation_owner=validation_owner,
         strangers=assigned.strangers(source),
+        unused=assigned.unused(source),
+    )
+
+
+def remark(config: Config, data_config: SourceConfig) -> str | None:
+    """Return who the groups are: this split is the one of a run that names none."""
+    minority = minority_size(config, data_config.clients)
+    words = {"rotation": "rotated by {:g} to {:g} degrees", "brightness": "of brightness {:g} to {:g}"}
+    how = words.get(config.transform, "as they are")
+    return (
+        f"split groups: two groups, {minority} clients (minority) with images {how.format(*config.minority)}, "
+        f"{data_config.clients - minority} (majority) {how.format(*config.majority)}"
     )
 
 

@@ -150,6 +150,9 @@ class Audit:
         nonmembers = int((~self.member).sum())
         needs = {"1 %": NONMEMBERS_AT_1_FPR, "0.1 %": NONMEMBERS_AT_01_FPR}
         lost = [f"{rate} FPR takes {n} non-members" for rate, n in needs.items() if nonmembers < n]
+        rates = {one.subject: one.value for one in self.found if one.metric == "tpr_at_1_fpr"}
+        tied = [name for name, rate in rates.items() if np.isnan(rate) and nonmembers >= NONMEMBERS_AT_1_FPR]
+        lost += [f"too many non-members share the highest score of {name}" for name in tied]
         size = f"{len(self.member) - nonmembers} members, {nonmembers} non-members."
         return (size, *NOTES, *([f"Empty: {', '.join(lost)}."] if lost else []))
 

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report.data import Results, Setting, repeat
-from orchestrator.report.paired import holm
 from orchestrator.report.swept import DEAL
-from orchestrator.report.tables.differences import Contrast, contrast, headline
+from orchestrator.report.tables.differences import Contrast, contrast, corrected, headline, main_risk
 from orchestrator.report.values import Row, text
 from orchestrator.report.vocabulary import setting_label
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
         For every metric the settings of both sweeps, one row each: ``metric``, ``sweep``, ``setting``, ``mean``, ``low``,
         ``high``, ``seeds``. Where a setting of the second sweep has a partner, its row (one for each partner) also has
         ``against``, the partner, and ``difference`` with its interval, the number of ``pairs``, ``p`` of the paired t
-        test, and ``p_holm``, corrected for all differences of the table (Holm).
+        test, and ``p_holm``, corrected for the tests of its family
+        (`orchestrator.report.tables.differences.corrected`).
 
     Raises:
         ConfigError: a metric was not measured by both sweeps.
@@ -78,11 +78,12 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
             line = _line(other, sweeps[1], setting, name)
             lines += [line | {"paired": paired} for paired in known] or [line]
             found += known
-    corrected = dict(zip(map(id, found), holm([paired.p for paired in found]), strict=True))
+    risk = main_risk(other)
+    p_holm = dict(zip(map(id, found), (one.p_holm for one in corrected(found, risk or ())), strict=True))
     for line in lines:
         if paired := line.pop("paired", None):
             d = paired.difference
-            values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, corrected[id(paired)])
+            values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, p_holm[id(paired)])
             line |= dict(zip(DIFFERENCE, values, strict=True))
     columns = ["metric", "sweep", "setting", "mean", "low", "high", "seeds"]
     return pd.DataFrame(lines, columns=[*columns, *DIFFERENCE] if found else columns)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from orchestrator.report.data import Results, counts
 from orchestrator.report.swept import DEAL
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.results.tables import join_tables, read_table
 
 if TYPE_CHECKING:

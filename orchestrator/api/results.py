@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,7 +46,7 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
 
 def _sweeps_in(path: Path) -> str:
     """A note with the sweeps below ``path``, for those who gave the folder of all sweeps."""
-    found = sorted(one.parent.name for one in path.glob("*/trials.parquet"))
+    found = sorted(one.parent.name for one in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
     return f"; it has the folders of sweeps {', '.join(found)}: give one of them" if found else ""
 
 
@@ -117,10 +118,10 @@ class Results:
     def figures(self) -> tuple[str, ...]:
         """The names of the figures that these results can show."""
         from orchestrator.report.figures.arrangement import arrange
-        from orchestrator.report.figures.catalog import FIGURES
+        from orchestrator.report.figures.catalog import catalog
 
         arr = arrange(self.read)
-        return tuple(name for name, draw in FIGURES.items() if draw(arr) is not None) if arr else ()
+        return tuple(name for name, draw in catalog().items() if draw(arr) is not None) if arr else ()
 
     def figure(self, name: str) -> Figure:
         """Draw a figure of the report, such as "trade_off"; a notebook shows it.
@@ -132,12 +133,13 @@ class Results:
             ConfigError: there is no such figure, or the sweep has no data for it.
         """
         from orchestrator.report.figures.arrangement import arrange
-        from orchestrator.report.figures.catalog import FIGURES
+        from orchestrator.report.figures.catalog import catalog
 
-        arr = arrange(self.read) if name in FIGURES else None
-        figure = FIGURES[name](arr) if arr else None
+        drawings = catalog()
+        arr = arrange(self.read) if name in drawings else None
+        figure = drawings[name](arr) if arr else None
         if figure is None:
-            what = f"{self.name} has no data for the figure {name!r}" if name in FIGURES else f"no figure {name!r}"
+            what = f"{self.name} has no data for the figure {name!r}" if name in drawings else f"no figure {name!r}"
             raise ConfigError([ConfigProblem(unknown_name(what, str(name), self.figures), file="name")])
         return printed.shown_in_notebook(figure)
 

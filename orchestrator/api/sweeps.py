@@ -82,7 +82,7 @@ def run(  # noqa: PLR0913 (the options of the command)
         tracking_uri: an MLflow server; None: MLFLOW_TRACKING_URI, else a store in ``results``.
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send each trial's trained models to MLflow, one for each group.
-        new_store: set a damaged MLflow store in ``results`` aside, and fill a new one from the results of all sweeps.
+        new_store: rename the MLflow store in ``results``, and fill a new one from the results of all sweeps there.
         dry_run: only print the trials, the resources and the estimated time.
 
     Returns:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from datasets.components import Component, components
-from datasets.federation import DataError
-from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name, validate
-from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
+from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report.data import Results
-from orchestrator.results.folder import Folder
-from orchestrator.results.saved_models import Takes, loaded_model, saved_arrays, taken
+from orchestrator.results.paths import Folder
+from orchestrator.results.saved_models import loaded_model, saved_arrays, taken
 
 if TYPE_CHECKING:
     import torch
@@ -39,8 +34,7 @@ def trained_model(read: Results, trial: str | None, group: str | None) -> nn.Mod
         status = next(one["status"] for one in read.trials if one["id"] == folder.id)
         raise _refused(f"trial {folder.id} has no saved model; its status is {status}", "trial")
     arrays = _of_group(saved, group, folder.id)
-    takes = taken(folder) or _of_data(read, read.configs[folder.id]["data"])
-    return loaded_model(folder, takes, arrays)
+    return loaded_model(folder, taken(folder), arrays)
 
 
 def find_trial(read: Results, trial: str | None) -> str:
@@ -66,29 +60,6 @@ def _of_group(saved: Mapping[str, dict[str, torch.Tensor]], group: str | None, t
     if group not in saved:
         raise _refused(unknown_name(f"trial {trial} has no model {group!r}", str(group), saved), "group")
     return saved[group]
-
-
-def _source(held: Mapping[str, Any]) -> Component[Any, Any]:
-    """The data set that the resolved run ``held`` has."""
-    fields = {name: value for name, value in held.items() if name not in ("name", "split")}
-    known = components(SOURCES)
-    if held["name"] not in known:
-        raise _refused(unknown_name(f"the component {held['name']!r} is not here", held["name"], known), "data")
-    config, problems = validate(known[held["name"]].Config, fields)
-    if problems:
-        raise ConfigError(problem.under("data") for problem in problems)
-    return Component(held["name"], config, SOURCES)
-
-
-def _of_data(read: Results, held: Mapping[str, Any]) -> Takes:
-    """What the models of an earlier version's results take, which do not say it, from the data set itself."""
-    data = _source(held)
-    try:
-        source = data.module.load(data.config, Path(os.environ.get(DATA_VARIABLE) or DATA_ROOT).expanduser(), False)
-    except DataError as error:
-        sentence = f"{read.folder} does not say what its models take, and the data to find it out are not here: {error}"
-        raise _refused(sentence, "trial") from error
-    return Takes(tuple(source.train.x.shape[1:]), source.classes)
 
 
 def _refused(sentence: str, argument: str) -> ConfigError:

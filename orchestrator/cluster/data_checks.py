@@ -146,7 +146,7 @@ def _without_content(source: Source) -> Source:
     def hollow(part: Examples) -> Examples:
         return Examples(np.zeros((len(part), *[1] * (part.x.ndim - 1)), part.x.dtype), part.y)
 
-    return replace(source, train=hollow(source.train), test=hollow(source.test), mean=None, std=None)
+    return replace(source, train=hollow(source.train), test=hollow(source.test), mean=None, std=None, fit=None)
 
 
 def _place(config: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from algorithms.interfaces import Run
 from datasets.federation import DataError
@@ -83,7 +83,7 @@ def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:
 
     def measure(run: Run) -> MemoryUse:
         task = ray.remote(measure_memory).options(num_gpus=1, num_cpus=0, max_calls=1, max_retries=1)
-        ref = task.remote(run.to_dict(), str(sweep.root_of(run)))
+        ref = task.remote(run, sweep.root_of(run))
         done, _ = ray.wait([ref], timeout=sweep.resources.timeout_seconds)
         if not done:
             ray.cancel(ref, force=True)
@@ -96,29 +96,25 @@ def on_a_gpu(sweep: Sweep) -> Callable[[Run], MemoryUse]:
     return measure
 
 
-def measure_memory(plain: dict[str, Any], data_root: str) -> MemoryUse:
+def measure_memory(run: Run, data_root: Path) -> MemoryUse:
     """Train and evaluate the block with the largest client in this process, as an actor would, and measure its memory.
 
     A block that does not fit counts as using the whole GPU.
 
     Args:
-        plain: the resolved run as plain values.
+        run: the resolved run.
         data_root: folder of the data sets.
     """
-    from pathlib import Path
-
     import numpy as np
     import torch
 
+    from algorithms.core.messages import Assignment
     from algorithms.engine import server
-    from algorithms.engine.block import Assignment
-    from orchestrator.config.run import resolve
     from orchestrator.trial.client_actors import Job, client_blocks
     from orchestrator.trial.federation import partition_data
     from orchestrator.trial.local_clients import LocalClients, prepare_session
 
-    run = resolve(plain)
-    data = partition_data(run, Path(data_root))
+    data = partition_data(run, data_root)
     blocks = client_blocks(data.clients, run.training.config.block_size)
     block = max(blocks, key=lambda clients: data.sizes[list(clients)].max())
     statistics = {name: values[list(block)] for name, values in server.initial_statistics(run, data.clients).items()}

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.folder import HIDDEN, WriteError, write_atomically
 from orchestrator.results.provenance import versions
+from orchestrator.results.writing import HIDDEN, WriteError, write_atomically
 
 SOFTWARE = "see docs/cluster.md for how nodes get the packages"
 

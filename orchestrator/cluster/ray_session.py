@@ -6,15 +6,16 @@ import importlib
 import logging
 import math
 import os
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from orchestrator.cluster.address import ALONE, ClusterError, Target
 from orchestrator.cluster.connected import ALREADY, connected_nodes, is_connected
-from orchestrator.cluster.left_behind import off_record, on_record
+from orchestrator.cluster.orphans import off_record, on_record
 from orchestrator.cluster.placement import Placement
 from orchestrator.cluster.sent_code import sent_along
 from orchestrator.cluster.signals import own_signals
@@ -31,6 +32,7 @@ LOCAL_RAY = {
     "task_events_report_interval_ms": 0,
     "enable_metrics_collection": False,
 }
+MODE = "RAY_AUTH_MODE"
 ACTORS_PER_CORE = 8  # more processes per core only wait for each other and fill the memory
 
 
@@ -53,6 +55,12 @@ def _gpus() -> int:
     if visible is not None:
         return len([one for one in visible.split(",") if one.strip() not in ("", "-1")])
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+OTHER_MODE = (
+    "Ray answers there, so its head was probably started with another RAY_AUTH_MODE or token than this process has "
+    "(RAY_AUTH_MODE is {} here): set the same for `ray start` and for fedpriv, see docs/cluster.md"
+)
 
 
 class StallError(RuntimeError):
@@ -93,7 +101,7 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
             _connect(target, place)
     except Exception as error:  # Ray also raises plain exceptions, for example if a busy machine is too slow for it
         other = f"; {ALONE}" if target.address and target.origin != "--address" else ""
-        raise ClusterError(f"cannot use Ray ({target}): {_reason(error)}{other}") from error
+        raise ClusterError(f"cannot use Ray ({target}): {_reason(error, target)}{other}") from error
     loading.join()  # two threads must not load the same packages at once
     try:
         yield connected_nodes()
@@ -112,8 +120,35 @@ def _connect(target: Target, place: Placement) -> None:
             ray.init(address=target.address, **code, **quiet)
         return
     cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
-    with on_record():
+    require_token(os.environ)
+    with on_record(), _on_loopback():
         _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Have Ray take 127.0.0.1 as this machine's address, as on macOS; else its processes listen to the network, too."""
+    from ray._private import ray_constants
+
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def require_token(environment: MutableMapping[str, str]) -> None:
+    """Have a Ray that is started here ask everybody for the user's token, unless the user has set RAY_AUTH_MODE.
+
+    Whoever reaches Ray runs code with the user's rights. Ray makes the token, in ``~/.ray/auth_token``, where there is none
+    (from 2.52 on; earlier versions know no tokens, and only the loopback address keeps others out).
+    """
+    import ray
+
+    if MODE not in environment:
+        environment[MODE] = "token"
+        raylet: Any = ray._raylet
+        raylet.Config.initialize("")  # it has read the variables when it was imported
 
 
 def joined(target: Target, nodes: list[dict[str, float]]) -> str:
@@ -141,13 +176,15 @@ def _unasked(target: Target) -> str:
     )
 
 
-def _reason(error: BaseException | None) -> str:
-    """What went wrong, in Ray's words; a refused token is behind other errors."""
+def _reason(error: BaseException | None, target: Target) -> str:
+    """What went wrong, in Ray's words; a refused token is behind other errors, or makes Ray hang up."""
     first, last = error, error
     while last is not None:
         if "authentication" in type(last).__name__.lower():
             return "the cluster asks for another token; see docs/cluster.md for RAY_AUTH_MODE and RAY_AUTH_TOKEN"
         last = last.__cause__ or last.__context__
+    if target.address is not None and re.search("failed to connect|timed out", str(first), re.IGNORECASE):
+        return f"{str(first).rstrip('. ')}; {OTHER_MODE.format(os.environ.get(MODE, 'not set'))}"
     return str(first)
 
 

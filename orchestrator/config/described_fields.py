@@ -17,8 +17,6 @@ from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.sweep_file import Header
 from orchestrator.config.tune_section import KINDS, Goal
 
-OURS = ("read_when", "added_later")  # declarations of ours that are no words of JSON Schema
-
 # Parts of a sweep file that are no components: their headline and the models whose fields they have, by key.
 PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
     "file": ("The top of a sweep file, beside the sections base, sweep, tune and resources.", {"": Header}),
@@ -53,7 +51,9 @@ def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
     shared = schema.get("$defs", {})
     found = {}
     for name, declared in model.model_fields.items():
-        field = _inlined({key: value for key, value in schema["properties"][name].items() if key not in OURS}, shared)
+        field = _inlined(
+            {key: value for key, value in schema["properties"][name].items() if key != "read_when"}, shared
+        )
         field.pop("title", None)
         if declared.is_required():
             field["required"] = True

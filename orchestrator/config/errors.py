@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
+from datasets.federation import printable
 from orchestrator.config.synonyms import synonym
 
 Key = tuple[str | int, ...]
@@ -34,6 +35,9 @@ KINDS = {
     "null": "null",
     "object": "a map",
 }
+
+# Kinds of pydantic's errors whose own words say more than the type and range of the field.
+TOLD_BY_PYDANTIC = ("multiple_of", "string_too_short", "string_too_long", "string_pattern_mismatch")
 
 _ABSENT = object()
 
@@ -66,7 +70,7 @@ class ConfigProblem:
         """The problem as one line of printable characters."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         text = ": ".join(part for part in (place, dotted_key(self.key), self.sentence) if part)
-        return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+        return printable(text)
 
 
 class ConfigError(Exception):  # noqa: N818
@@ -207,6 +211,8 @@ def _sentence(detail: Any, part: Schema, shared: Schema, value: Any) -> str:
         return str(detail["ctx"]["error"])
     if detail["type"] == "extra_forbidden":
         return unknown_name("unknown key", str(detail["loc"][-1]), part.get("properties", ()))
+    if detail["type"] in TOLD_BY_PYDANTIC:
+        return f"{detail['msg'].replace('Input should', 'must').replace('String should', 'must')}, got {format_value(value)}"
     allowed = describe(part, shared)
     must = f"must be {allowed}" if allowed else "is not allowed"
     if value is _ABSENT:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from types import ModuleType
 from typing import Any
 
 from datasets.components import Config, components, presets, readable
 from datasets.outside import broken, offers, why_not
-from orchestrator.config.described_fields import PARTS, sweep_words
+from orchestrator.config.described_fields import PARTS, headline, sweep_words
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.config.slots import SLOTS, Slot
 
@@ -56,17 +55,13 @@ def _part(name: str) -> str:
 
 
 def _slot(slot: Slot) -> str:
-    headlines = {name: _headline(module) for name, module in components(slot.folder).items()}
+    headlines = {name: headline(module) for name, module in components(slot.folder).items()}
     for name, (component, preset) in presets(slot.folder).items():
         fields = ", ".join(f"{field}: {value}" for field, value in preset.fields.items())
         headlines[name] = f"{preset.label}: {component} with {fields}"
     headlines |= {one.name: f"{headlines.get(one.name, '')}  [from {one.origin}]" for one in offers(slot.folder)}
     headlines |= broken(slot.folder)
     return "\n".join([slot.key, *(f"  {name:16} {headlines[name]}" for name in sorted(headlines))])
-
-
-def _headline(module: ModuleType) -> str:
-    return (module.__doc__ or "").strip().split("\n")[0]
 
 
 def _component(key: str, folder: str, name: str) -> str:

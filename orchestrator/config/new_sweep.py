@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from datasets.federation import printable
 from datasets.look import Look
 from datasets.look_division import TEST_SHARE
 from datasets.splits.natural import too_small
@@ -113,6 +114,69 @@ def _shadow(train: int) -> int:
     return min(int(SHADOW_SHARE * train), MOST_CLIENTS * MOST_EACH)
 
 
+TEMPLATE = """\
+# {{ name }}: who is exposed to which attack, with plain training and with DP-SGD?
+#
+{% for line in found %}
+# {{ line }}
+{% endfor %}
+#
+# fedpriv run FILE --dry-run shows what would run; fedpriv list {{ look.source }} explains the fields of data, and
+# docs/own_data.md where test set, non-members and shadow set come from.
+name: {{ name }}
+base:
+  rounds: {{ rounds }}
+  data:
+    name: {{ look.source }}
+    path: {{ path | yaml }} ## relative to this file
+{% for field, value in look.fields.items() %}
+    {{ field }}: {{ value | yaml }} ## {{ look.remarks.get(field, "") | printable }}
+{% endfor %}
+{% if "part" not in look.fields %}
+    test_share: {{ test_share }} ## half of it measures accuracy; the rest are the attacks' non-members
+{% endif %}
+{% if sizes.tests %}
+    test_size: {{ sizes.tests }}
+    nonmember_size: {{ sizes.tests }} ## enough for narrow intervals
+{% endif %}
+    shadow_size: {{ sizes.shadow }} ## what the attacker has of its own, for shadow models
+{% if look.source != "arrays" or look.fields.standardize %}
+    statistics: server ## means, categories, ... of the shadow set; all_clients voids every epsilon
+{% endif %}
+    clients: {{ sizes.clients }} ## {{ why_clients }}
+{% if sizes.each %}
+    examples_per_client: {{ sizes.each }} ## at most, so that it takes minutes; null: all there are
+{% endif %}
+    split: {{ split }}
+{% if convolutions %}
+  model: hu_cnn ## two convolutions; fedpriv list shows others
+{% else %}
+  model: {name: mlp, hidden: [{{ 64 if look.shape | max < 200 else 128 }}]} ## one hidden layer; fedpriv list shows others
+{% endif %}
+  training:
+    optimizer: sgd
+    lr: {{ 0.05 if images else 0.1 }}
+    epochs: {{ 2 if images else 5 }} ## passes over a client's examples in a round
+    batch_size: 10
+    clip: 1.0 ## dp_sgd alone: the largest norm of an example's gradient
+    noise_multiplier: 1.0 ## dp_sgd alone: more noise, smaller epsilon
+  attacks:
+    - {name: shadow_mia, every: {{ rounds }}, shadows: 3} ## was it trained on? quick, by shadow models
+    - {name: calibrated_mia, replicas: {{ 4 if images else 8 }}} ## the same, stronger and slower: trains replicas of the run
+    - {name: sia, targets: {{ targets }}} ## whose example is it? by a server that sees the clients' updates
+sweep:
+  # No defense beside one, whose epsilon the report states.
+  training.name: {grid_search: [local_sgd, dp_sgd]}
+  # Intervals come from repeating: more seeds, narrower intervals.
+  seed: {grid_search: [0, 1, 2]}
+resources: {client_actors: 1}  # two trials at a time on two cores; no result depends on it
+"""
+REMARK = "\x1f"  # stands between a line and its comment, and is in neither: both are printable
+TOP, BASE = ["name", "base", "sweep", "resources"], ["rounds", "data", "model", "training", "attacks"]
+SHARED = {"test_share", "test_size", "nonmember_size", "shadow_size"}
+DIVIDED = SHARED | {"statistics", "clients", "examples_per_client", "split"}  # fields of data
+
+
 def new_sweep(look: Look, path: str, name: str) -> str:
     """The text of a sweep file.
 
@@ -124,38 +188,28 @@ def new_sweep(look: Look, path: str, name: str) -> str:
     Raises:
         ValueError: the data are too few, or the text does not say what was meant; the message is a sentence.
     """
-    chosen = sizes(look)
-    images = len(look.shape) == 3
-    name = NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data"
-    rounds, epochs = (10, 2) if images else (15, 5)
-    lines = [
-        f"# {name}: who is exposed to which attack, with plain training and with DP-SGD?",
-        "#",
-        *(f"# {line}" for sentence in look.found for line in textwrap.wrap(printable(sentence), WIDEST - 2)),
-        "#",
-        f"# fedpriv run FILE --dry-run shows what would run; fedpriv list {look.source} explains the fields of data, and",
-        "# docs/own_data.md where test set, non-members and shadow set come from.",
-        f"name: {name}",
-        "base:",
-        f"  rounds: {rounds}",
-        *_data(look, path, chosen),
-        *_model(look),
-        *_training(images, epochs),
-        *_attacks(look, chosen, rounds),
-        *SWEEP,
-    ]
-    text = "\n".join(lines) + "\n"
+    from jinja2 import Environment
+
+    chosen, images = sizes(look), len(look.shape) == 3
+    environment = Environment(trim_blocks=True)  # noqa: S701 - the text is YAML
+    environment.filters |= {"yaml": _yaml, "printable": printable}
+    filled = environment.from_string(TEMPLATE.replace(" ## ", REMARK)).render(
+        look=look,
+        path=path,
+        name=NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data",
+        found=[line for sentence in look.found for line in textwrap.wrap(printable(sentence), WIDEST - 2)],
+        sizes=chosen,
+        test_share=TEST_SHARE,
+        why_clients=_why_clients(look, chosen),
+        split=_split(look, chosen),
+        images=images,
+        convolutions=images and min(look.shape[1:]) >= 16,
+        rounds=10 if images else 15,
+        targets=max(1, min(TARGETS, chosen.smallest)),
+    )
+    text = "\n".join(map(_line, filled.split("\n"))) + "\n"
     _refuse_surprises(text, look, path)
     return text
-
-
-def printable(text: str) -> str:
-    r"""The text with an escape for every character that is not printable; some of them end a comment of YAML.
-
-    >>> printable("a\u2028b: c")
-    'a\\u2028b: c'
-    """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _refuse_surprises(text: str, look: Look, path: str) -> None:
@@ -168,7 +222,7 @@ def _refuse_surprises(text: str, look: Look, path: str) -> None:
     try:
         tree = read(text, "new").value
         data = tree["base"]["data"]
-        sections = tuple(tree) == TOP and tuple(tree["base"]) == BASE and set(data) <= {*meant, *DIVIDED}
+        sections = list(tree) == TOP and list(tree["base"]) == BASE and set(data) <= meant.keys() | DIVIDED
         surprising = not sections or any(data[field] != value for field, value in meant.items())
     except (ConfigError, KeyError, TypeError):
         surprising = True
@@ -176,60 +230,17 @@ def _refuse_surprises(text: str, look: Look, path: str) -> None:
         raise ValueError("a name in the data cannot be written into a sweep file; rename columns, classes and clients")
 
 
-TOP = ("name", "base", "sweep", "resources")
-BASE = ("rounds", "data", "model", "training", "attacks")
-DIVIDED = (
-    "test_share",
-    "test_size",
-    "nonmember_size",
-    "shadow_size",
-    "clients",
-    "examples_per_client",
-    "split",
-)  # of data
-
-
-SWEEP = (
-    "sweep:",
-    "  # No defense beside one, whose epsilon the report states.",
-    "  training.name: {grid_search: [local_sgd, dp_sgd]}",
-    "  # Intervals come from repeating: more seeds, narrower intervals.",
-    "  seed: {grid_search: [0, 1, 2]}",
-    "resources: {client_actors: 1}  # two trials at a time on two cores; no result depends on it",
-)
-
-
-def _data(look: Look, path: str, chosen: Sizes) -> list[str]:
-    """The section ``data`` with its split."""
-    entries: list[tuple[str, Any, str]] = [("name", look.source, ""), ("path", path, "relative to this file")]
-    entries += [(field, value, look.remarks.get(field, "")) for field, value in look.fields.items()]
-    if "part" not in look.fields:
-        entries.append(
-            ("test_share", TEST_SHARE, "half of it measures accuracy; the rest are the attacks' non-members")
-        )
-    if chosen.tests:
-        entries += [("test_size", chosen.tests, ""), ("nonmember_size", chosen.tests, "enough for narrow intervals")]
-    entries.append(("shadow_size", chosen.shadow, "what the attacker has of its own, for shadow models"))
-    entries.append(("clients", chosen.clients, _why_clients(look, chosen)))
-    if chosen.each:
-        entries.append(("examples_per_client", chosen.each, "at most, so that it takes minutes; null: all there are"))
-    lines = [_line(f"    {field}: {_yaml(value)}", remark) for field, value, remark in entries]
-    return ["  data:", *lines, *_split(look, chosen)]
-
-
 def _why_clients(look: Look, chosen: Sizes) -> str:
     if not look.clients:
         return "nobody says whose an example is, so they are dealt"
-    there = len(look.clients)
-    return "" if chosen.clients == there else f"of {there} that there are"
+    return "" if chosen.clients == len(look.clients) else f"of {len(look.clients)} that there are"
 
 
-def _split(look: Look, chosen: Sizes) -> list[str]:
-    """The split: natural where the data say whose an example is, else unequal shares of the classes."""
+def _split(look: Look, chosen: Sizes) -> str:
+    """The split, with its remark: natural where the data say whose an example is, else unequal shares of the classes."""
     if not look.clients:
-        least = max(2, min(10, chosen.smallest))
-        split = f"    split: {{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {least}}}"
-        return [_line(split, "smaller alpha: clients differ more in their classes")]
+        split = f"{{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {max(2, min(10, chosen.smallest))}}}"
+        return f"{split}{REMARK}smaller alpha: clients differ more in their classes"
     fields, remarks = ["name: natural"], []
     if chosen.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
@@ -238,56 +249,20 @@ def _split(look: Look, chosen: Sizes) -> list[str]:
         fields.append("one_class: keep")
         remarks.append(f"of one class, so that the label tells whose an example is: {_some(alone)}")
     if not remarks:
-        what = "sub-folder" if look.source == "image_folder" else "value of " + str(look.fields["client"])
-        return [_line("    split: natural", f"each client is one {what}")]
-    return [_line(f"    split: {{{', '.join(fields)}}}", "; ".join(remarks))]
+        what = "sub-folder" if look.source == "image_folder" else f"value of {look.fields['client']}"
+        return f"natural{REMARK}each client is one {printable(what)}"
+    return f"{{{', '.join(fields)}}}{REMARK}{printable('; '.join(remarks))}"
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _model(look: Look) -> list[str]:
-    """A network that accepts the shape: convolutions for images that are large enough, else a perceptron."""
-    if len(look.shape) == 3 and min(look.shape[1:]) >= 16:
-        return [_line("  model: hu_cnn", "two convolutions; fedpriv list shows others")]
-    width = 64 if max(look.shape, default=1) < 200 else 128
-    return [_line(f"  model: {{name: mlp, hidden: [{width}]}}", "one hidden layer; fedpriv list shows others")]
-
-
-def _training(images: bool, epochs: int) -> list[str]:
-    """The fields of plain training and of DP-SGD, between which the sweep chooses."""
-    return [
-        "  training:",
-        "    optimizer: sgd",
-        f"    lr: {0.05 if images else 0.1}",
-        _line(f"    epochs: {epochs}", "passes over a client's examples in a round"),
-        "    batch_size: 10",
-        _line("    clip: 1.0", "dp_sgd alone: the largest norm of an example's gradient"),
-        _line("    noise_multiplier: 1.0", "dp_sgd alone: more noise, smaller epsilon"),
-    ]
-
-
-def _attacks(look: Look, chosen: Sizes, rounds: int) -> list[str]:
-    """Membership by shadow models and by replicas of the run, and source inference."""
-    replicas = 4 if len(look.shape) == 3 else 8
-    targets = max(1, min(TARGETS, chosen.smallest))
-    entries = [
-        (f"{{name: shadow_mia, every: {rounds}, shadows: 3}}", "was it trained on? quick, by shadow models"),
-        (
-            f"{{name: calibrated_mia, replicas: {replicas}}}",
-            "the same, stronger and slower: trains replicas of the run",
-        ),
-        (f"{{name: sia, targets: {targets}}}", "whose example is it? by a server that sees the clients' updates"),
-    ]
-    return ["  attacks:", *(_line(f"    - {text}", remark) for text, remark in entries)]
-
-
-def _line(text: str, remark: str) -> str:
-    """A line with a comment, beside it where there is room, else above it."""
+def _line(line: str) -> str:
+    """A line with its comment, beside it where there is room, else above it."""
+    text, _, remark = line.partition(REMARK)
     if not remark:
         return text
-    remark = printable(remark)
     if len(text) <= BESIDE and BESIDE + len(remark) < WIDEST:
         return f"{text:<{BESIDE}} # {remark}"
     indent = " " * (len(text) - len(text.lstrip()))

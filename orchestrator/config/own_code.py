@@ -9,9 +9,9 @@
 
 A component is imported as ``fedpriv_code.<folder>.<file>`` (in a package: by its own name), in every process alike, so
 that what it defines travels between processes. A second folder of the same slot is ``fedpriv_code.<folder>_2`` and so on:
-each has helpers of its own. Nothing is put on Python's path: a finder knows exactly these names.
-Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined, the
-files are sent along (`orchestrator.cluster.sent_code`).
+each has helpers of its own. Nothing is put on Python's path: these packages know their folders, and a finder knows the
+other names. Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is
+joined, the files are sent along (`orchestrator.cluster.sent_code`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -35,7 +35,7 @@ from datasets.outside import Offer, room
 from orchestrator import CHECKOUT
 from orchestrator.config.contracts import owed
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.config.own_files import Found, import_names, look_into, packages_of
+from orchestrator.config.own_files import Found, look_into
 from orchestrator.config.slots import SLOTS
 
 VARIABLE = "FEDPRIV_OWN_CODE"
@@ -49,27 +49,13 @@ SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, s
 
 
 class OwnModules(MetaPathFinder):
-    """Finds own modules by name.
+    """Finds own modules and packages at the top level; ``modules`` has the file, or the package's folder, of each."""
 
-    Attributes:
-        modules: plain modules: file, or a package's folder, by the name at the top level.
-        files: components: file by full name.
-        folders: where the modules of each package of components lie, by the package's full name.
-    """
-
-    def __init__(
-        self, modules: Mapping[str, Path], files: Mapping[str, Path], folders: Mapping[str, Sequence[Path]]
-    ) -> None:
-        self.modules, self.files, self.folders = modules, files, folders
+    def __init__(self, modules: Mapping[str, Path]) -> None:
+        self.modules = modules
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return where the module ``name`` lies; None if it is not own code."""
-        if name in self.files:
-            return spec_from_file_location(name, self.files[name])
-        if name == PACKAGE or name in self.folders:
-            spec = ModuleSpec(name, None, is_package=True)
-            spec.submodule_search_locations = [str(folder) for folder in self.folders.get(name, ())]
-            return spec
         place = self.modules.get(name)
         if place is None or place.is_file():
             return spec_from_file_location(name, place) if place else None
@@ -124,25 +110,27 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     """
     global _now
     wanted = tuple(dict.fromkeys(paths))
-    unusable = [sentence for path in wanted if (sentence := _unusable(path))]
-    found = () if unusable else tuple(look_into(path, SLOT_NAMES) for path in wanted)
+    problems = [sentence for path in wanted if (sentence := _unusable(path))]
+    found = () if problems else tuple(look_into(path, SLOT_NAMES) for path in wanted)
     state = repr((wanted, [one.state for one in found]))
     if wanted and state == _now.state:
         return []
     _remove()
     if not found:
-        return unusable + (_taken() if check else [])
+        return problems + (_taken() if check else [])
     problems = [problem for one in found for problem in one.problems]
-    problems += (_clashes(found) + _shadows(found)) if check else []
+    problems += _clashes(found) if check else ()
     if problems:
         return problems
-    _now = OwnCode(wanted, found, _finder(found), state)
-    assert _now.finder
-    sys.meta_path.append(_now.finder)
+    finder = OwnModules({name: path for one in found for name, path in one.modules.items()})
+    _now = OwnCode(wanted, found, finder, state)
+    sys.meta_path.insert(0, finder)  # first: on a joined cluster Ray puts the working folder on the path, too
     importlib.invalidate_caches()
-    reasons = {(one.room, one.name): one.why_not for part in found for one in part.strangers}
-    reasons |= {("", folder.name): _is_a_slot(room, folder) for part in found for room, folder in part.folders}
-    outside.offer(_offers(found), reasons, [place for one in found for place in one.parts])
+    outside.offer(
+        _offers(found),
+        {(one.room, one.name): one.why_not for part in found for one in part.components if one.why_not},
+        [place for one in found for place in one.parts],
+    )
     forget()
     os.environ[VARIABLE] = json.dumps([str(path) for path in wanted])
     problems = [*_taken(), *_broken(found)] if check else []
@@ -205,53 +193,50 @@ def _unusable(path: Path) -> str:
     return ""
 
 
-def _is_a_slot(room: str, folder: Path) -> str:
-    key = ROOMS[room].key
-    return (
-        f"{folder} is the folder of the slot {key}, which holds components, and no package: the name is taken; rename the "
-        "folder"
-    )
-
-
-def _finder(found: Sequence[Found]) -> OwnModules:
-    modules = {name: path for one in found for name, path in one.modules.items()}
-    files = {name: one.path for one, name in import_names(found, PACKAGE).items() if not one.package}
-    folders: dict[str, list[Path]] = {f"{PACKAGE}.{where}": [] for where in ROOMS}
-    packages = packages_of(found, PACKAGE)
-    folders |= {package: [] for package in packages.values()}
-    for one in dict.fromkeys(one for part in found for one in part.folders):
-        folders[packages[one]].append(one[1])
-    return OwnModules(modules, files, folders)
-
-
 def _offers(found: Sequence[Found]) -> dict[str, tuple[Offer, ...]]:
-    offers: dict[str, tuple[Offer, ...]] = {}
-    for one, name in import_names(found, PACKAGE).items():
-        offers[one.room] = (*offers.get(one.room, ()), Offer(one.name, name, str(one.path)))
+    """The offers of the own components by room; the packages in which they are imported are made."""
+    _make_package(PACKAGE, [])
+    offers: dict[str, tuple[Offer, ...]] = dict.fromkeys(ROOMS, ())
+    packages: dict[tuple[str, Path], str] = {}
+    for part in found:
+        for one in part.components:
+            package = f"{one.package}.{one.folder.name}"
+            if not one.package:
+                number = sum(where == one.room for where, _ in packages)
+                new = f"{PACKAGE}.{one.room}" + (f"_{number + 1}" if number else "")
+                package = packages.setdefault((one.room, one.folder), new)
+                _make_package(package, [one.folder, one.path.parent])
+            if not one.why_not:
+                offers[one.room] += (Offer(one.name, f"{package}.{one.name}", str(one.path)),)
     return offers
 
 
-def _clashes(found: Sequence[Found]) -> list[str]:
-    """Two own files that claim the same name."""
+def _make_package(name: str, folders: Iterable[Path]) -> None:
+    """Make a package whose modules lie in ``folders``, beside those that it has."""
+    if name not in sys.modules:
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = []
+        sys.modules[name] = module_from_spec(spec)
+    places = sys.modules[name].__path__
+    places += [str(folder) for folder in dict.fromkeys(folders) if str(folder) not in places]
+
+
+def _clashes(found: Sequence[Found]) -> Iterator[str]:
+    """Yield own files that claim the name of another, or of another module that can be imported."""
     seen: dict[tuple[str, str], Path] = {}
-    named = [(("component", f"{one.room}/{one.name}"), one.path) for part in found for one in part.components]
+    named = [
+        (("component", f"{one.room}/{one.name}"), one.path)
+        for part in found
+        for one in part.components
+        if not one.why_not
+    ]
     named += [(("module", name), path) for part in found for name, path in part.modules.items()]
-    problems = []
     for (kind, name), path in named:
         first = seen.setdefault((kind, name), path)
         if first != path:
-            problems.append(f"{path} and {first} are both the {kind} {name}; rename one of them")
-    return problems
-
-
-def _shadows(found: Sequence[Found]) -> list[str]:
-    """Own modules that have the name of another module that can be imported."""
-    problems = []
-    for name, path in ((name, path) for part in found for name, path in part.modules.items()):
-        other = _elsewhere(name, path)
-        if other:
-            problems.append(f"{path} has the name of the module {name} of {other}; give it another name")
-    return problems
+            yield f"{path} and {first} are both the {kind} {name}; rename one of them"
+        elif kind == "module" and (other := _elsewhere(name, path)):
+            yield f"{path} has the name of the module {name} of {other}; give it another name"
 
 
 def _elsewhere(name: str, path: Path) -> str:
@@ -291,7 +276,7 @@ def _taken() -> list[str]:
 def _broken(found: Sequence[Found]) -> list[str]:
     """Own components that cannot be imported or lack what their slot requires."""
     problems = []
-    for one in (one for part in found for one in part.components):
+    for one in (one for part in found for one in part.components if not one.why_not):
         folder = ROOMS[one.room].folder
         module = components(folder).get(one.name)
         if module is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+import symtable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import decode_source
 from pathlib import Path
 
-CONSTANT = "SLOT"
+SLOT = re.compile(r"^SLOT\b[^=\n]*=[ \t]*([^#\n]*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -20,15 +21,15 @@ class FoundComponent:
         room: the folder of ours to which its components belong, such as ``aggregation``.
         name: its name, that of the file.
         path: the file.
-        folder: the sub-folder in which it lies; empty if its constant SLOT says what it is.
-        package: the package around that sub-folder; empty if there is none.
+        folder: the slot's sub-folder in which its helpers lie; without one, the folder of the file.
+        package: the package around the sub-folder; empty if there is none.
         why_not: why it is no component, as a sentence; empty if it is one.
     """
 
     room: str
     name: str
     path: Path
-    folder: str = ""
+    folder: Path
     package: str = ""
     why_not: str = ""
 
@@ -38,26 +39,18 @@ class Found:
     """What lies in an own file or folder.
 
     Attributes:
-        components: files that are components.
-        strangers: files in a slot's folder that are none.
+        components: files that are components, and files in a slot's folder that are none, with the reason.
         modules: modules and packages that can be imported, by name.
-        folders: the sub-folders of slots, each with its room.
+        parts: the files and folders that make up the own code, without what else lies beside them.
         problems: what is wrong, as sentences.
         state: a hash of all names and contents, the same wherever the files lie.
     """
 
     components: list[FoundComponent] = field(default_factory=list)
-    strangers: list[FoundComponent] = field(default_factory=list)
     modules: dict[str, Path] = field(default_factory=dict)
-    folders: list[tuple[str, Path]] = field(default_factory=list)
+    parts: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     state: str = ""
-
-    @property
-    def parts(self) -> list[Path]:
-        """The files and folders that make up the own code, without what else lies beside them."""
-        single = [one.path for one in self.components if not one.folder]
-        return sorted({*single, *self.modules.values(), *(folder for _, folder in self.folders)})
 
 
 def look_into(path: Path, slots: Mapping[str, str]) -> Found:
@@ -68,165 +61,87 @@ def look_into(path: Path, slots: Mapping[str, str]) -> Found:
         slots: the rooms of components, by every name that a sub-folder or the constant SLOT may have.
     """
     found = Found()
-    if path.is_file():
-        _file(path, slots, found)
-    elif path.name in slots:
-        _folder(path, "", slots, found)
-    else:
-        package = path.name if (path / "__init__.py").is_file() else ""
+    try:
+        single = path.is_file() or path.name in slots
+        package = path.name if not single and (path / "__init__.py").is_file() else ""
+        entries = [path] if single else sorted(path.iterdir())
+        rooms = {slots[one.name]: one for one in reversed(entries) if one.name in slots and one.is_dir()}
         if package:
             found.modules[package] = path
-        for entry in _entries(path, found):
-            if entry.is_dir():
-                _folder(entry, package, slots, found)
-            elif entry.suffix == ".py" and not package:
-                _file(entry, slots, found)
+        for entry in entries:
+            if entry.name in slots and entry.is_dir():
+                found.parts += [] if package else [entry]
+                found.components += _folder(entry, slots[entry.name], package, found)
+            elif package:
+                continue
+            elif (entry / "__init__.py").is_file():
+                found.modules[entry.name] = entry
+            elif entry.suffix == ".py" and not entry.is_dir():
+                _file(entry, slots, rooms, found)
+    except OSError as error:
+        found.problems.append(_unreadable(path, error))
+    named = [*found.modules.items(), *((one.name, one.path) for one in found.components)]
     found.problems += [
-        f"{path} is no name that Python can import; use letters, digits and '_'"
-        for name, path in [*found.modules.items(), *((one.name, one.path) for one in found.components)]
+        f"{place} is no name that Python can import; use letters, digits and '_'"
+        for name, place in named
         if not name.isidentifier()
     ]
+    found.parts = sorted({*found.parts, *found.modules.values()})
     digest = hashlib.blake2b(digest_size=16)
-    for file in python_files(found.parts):
+    files = {file for part in found.parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
+    for file in sorted(file for file in files if "__pycache__" not in file.parts):
         try:
             digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
         except OSError as error:
             found.problems.append(_unreadable(file, error))
+    found.problems = list(dict.fromkeys(found.problems))
     found.state = digest.hexdigest()
     return found
 
 
-def _entries(folder: Path, found: Found) -> list[Path]:
-    """What lies in a folder, sorted."""
-    try:
-        return sorted(folder.iterdir())
-    except OSError as error:
-        found.problems.append(_unreadable(folder, error))
-        return []
-
-
-def _folder(folder: Path, package: str, slots: Mapping[str, str], found: Found) -> None:
-    """Add the components of a slot's sub-folder, or a package."""
-    if folder.name not in slots:
-        if not package and (folder / "__init__.py").is_file():
-            found.modules[folder.name] = folder
-        return
-    room = slots[folder.name]
-    if not package:
-        found.folders.append((room, folder))
+def _folder(folder: Path, room: str, package: str, found: Found) -> Iterator[FoundComponent]:
+    """Yield the files of a slot's sub-folder."""
     for file in sorted(folder.glob("[!_]*.py")):
-        one = FoundComponent(room, file.stem, file, folder.name, package)
-        names, problem = _top(file)
-        if problem:
-            found.problems.append(problem)
-        elif "Config" in names:
-            found.components.append(one)
-        else:
-            why = f"{file} defines no class Config, so it is no component"
-            found.strangers.append(FoundComponent(room, file.stem, file, folder.name, package, why))
+        text = _top(file, found)
+        if text is not None:
+            why = "" if "Config" in text[1] else f"{file} defines no class Config, so it is no component"
+            yield FoundComponent(room, file.stem, file, folder, package, why)
 
 
-def _file(file: Path, slots: Mapping[str, str], found: Found) -> None:
+def _file(file: Path, slots: Mapping[str, str], rooms: Mapping[str, Path], found: Found) -> None:
     """Add a file at the top: a component if its constant SLOT says so, else a module."""
-    names, problem = _top(file)
-    slot = names.get(CONSTANT, "")
-    if problem:
-        found.problems.append(problem)
-    elif CONSTANT not in names:
+    top = _top(file, found)
+    if top is None:
+        return
+    text, names = top
+    if "SLOT" not in names:
         found.modules[file.stem] = file
-    elif slot not in slots:
-        known = ", ".join(sorted(slots))
-        found.problems.append(f"{file}: {CONSTANT} must be one of {known}, got {slot or 'something else'!r}")
+        return
+    slot = next((one.strip().strip("\"'") for one in SLOT.findall(text)), "")
+    if slot not in slots:
+        found.problems.append(f"{file}: SLOT must be one of {', '.join(sorted(slots))}, got {slot!r}")
     elif "Config" not in names:
-        found.problems.append(f"{file} has a {CONSTANT} and defines no class Config, so it is no component")
+        found.problems.append(f"{file} has a SLOT and defines no class Config, so it is no component")
     else:
-        found.components.append(FoundComponent(slots[slot], file.stem, file))
+        folder = rooms.get(slots[slot], file.parent)
+        found.components.append(FoundComponent(slots[slot], file.stem, file, folder))
+        found.parts.append(file)
 
 
-def _top(file: Path) -> tuple[dict[str, str], str]:
-    """The names that a file binds at its top, with the text of those that are texts; and what is wrong with the file."""
+def _top(file: Path, found: Found) -> tuple[str, set[str]] | None:
+    """The text of a file, and the names that it binds at its top; None, and a problem, if it is no Python file."""
     try:
-        tree = ast.parse(file.read_bytes(), filename=str(file))
+        text = decode_source(file.read_bytes())
+        table = symtable.symtable(text, str(file), "exec")
+        return text, {one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
     except OSError as error:
-        return {}, _unreadable(file, error)
+        found.problems.append(_unreadable(file, error))
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        text = error.msg if isinstance(error, SyntaxError) else error
-        return {}, f"{file}{line}: {type(error).__name__}: {text}"
-    return dict(_bound(tree)), ""
+        words = error.msg if isinstance(error, SyntaxError) else error
+        found.problems.append(f"{file}{line}: {type(error).__name__}: {words}")
+    return None
 
 
 def _unreadable(path: Path, error: OSError) -> str:
     return f"{path} cannot be read: {(error.strerror or str(error)).lower()}"
-
-
-def _bound(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            yield node.name, ""
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from ((alias.asname or alias.name, "") for alias in node.names)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            value = node.value.value if isinstance(node.value, ast.Constant) else ""
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from ((one.id, str(value)) for one in targets if isinstance(one, ast.Name))
-
-
-def packages_of(found: Sequence[Found], prefix: str) -> dict[tuple[str, Path], str]:
-    """Return the package of each folder of components, by room and folder; each has helpers of its own.
-
-    A file that says its slot belongs to the folder of that slot beside it, or else has a package of its own.
-
-    Args:
-        found: what lies in the own code.
-        prefix: the package above.
-    """
-    folders = [one for part in found for one in part.folders]
-    folders += [(one.room, one.path.parent) for part in found for one in part.components if not one.folder]
-    packages: dict[tuple[str, Path], str] = {}
-    for room, folder in dict.fromkeys(folders):
-        place = sum(other == room for other, _ in packages)
-        packages[room, folder] = f"{prefix}.{room}" + (f"_{place + 1}" if place else "")
-    for part in found:
-        beside = {room: packages[room, folder] for room, folder in reversed(part.folders)}
-        for one in part.components:
-            if not one.folder and one.room in beside:
-                packages[one.room, one.path.parent] = beside[one.room]
-    return packages
-
-
-def import_names(found: Sequence[Found], prefix: str) -> dict[FoundComponent, str]:
-    """Return the names under which every process imports the own components: in a package, their own."""
-    packages = packages_of(found, prefix)
-    return {
-        one: f"{one.package}.{one.folder}.{one.name}"
-        if one.package
-        else f"{packages[one.room, one.path.parent]}.{one.name}"
-        for part in found
-        for one in part.components
-    }
-
-
-def said(file: Path, paths: Iterable[Path]) -> str | None:
-    """Return what a file of the own code is called wherever it lies; None if it is none.
-
-    That is its path from the folder of what ``code:`` names, or, of several with the same last name, from the folder
-    above all of them.
-
-    >>> said(Path("/home/a/attacks/b.py"), [Path("/home/a")])
-    'a/attacks/b.py'
-    >>> said(Path("/home/x/a/b.py"), [Path("/home/x/a"), Path("/home/y/a")])
-    'x/a/b.py'
-    """
-    paths = tuple(paths)
-    for path in paths:
-        if file.is_relative_to(path):
-            above = os.path.commonpath([one.parent for one in paths if one.name == path.name])
-            return file.relative_to(above).as_posix()
-    return None
-
-
-def python_files(parts: list[Path]) -> list[Path]:
-    """Return all Python files in the given files and folders, sorted."""
-    found = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
-    return sorted(file for file in found if "__pycache__" not in file.parts)

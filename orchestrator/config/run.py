@@ -35,20 +35,8 @@ AnyComponent = Component[Any, Any]
 
 
 def trial_id(run: Run) -> str:
-    """The id of a run: ten hexadecimal digits, equal for equal runs, however the sweep file writes them.
-
-    Defaults of fields that were added later are no part of it, so that older results are found.
-    """
-    plain = run.to_dict()
-    if run.server_sees == RunFields.model_fields["server_sees"].default:
-        del plain["server_sees"]
-    for key, component in chosen_components(run):
-        held: Any = plain
-        for part in key:
-            held = held[part]
-        for field in component.config.beside_id():
-            del held[field]
-    canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    """The id of a run: ten hexadecimal digits, equal for equal runs, however the sweep file writes them."""
+    canonical = json.dumps(run.to_dict(), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
 

@@ -2,21 +2,19 @@
 
 Only the unsurprising part of YAML is accepted: the core schema of YAML 1.2 (``1e-3`` is a number, ``no`` and
 ``2024-01-01`` are texts, ``010`` is ten), one document, text keys, each key once. Tags that would build objects, merge
-keys, NaN and infinity are refused. Aliases (``*name``) are allowed as long as they stay small. Values are made from the
-parser's events and never by YAML's constructors, so no input can run code, or recurse or grow without bound.
+keys, NaN and infinity are refused. Aliases (``*name``) are allowed as long as they stay small. PyYAML composes nodes, and
+values are made of them here and never by YAML's constructors, so no input can run code, or grow without bound.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml import events
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, dotted_key, format_value, suggest
 
@@ -26,22 +24,23 @@ MOST_VALUES = 50_000
 DEEPEST = 20
 LARGEST_INTEGER = 2**63 - 1
 
-NULL = re.compile(r"~|null|Null|NULL|")
-TRUE = re.compile(r"true|True|TRUE")
-FALSE = re.compile(r"false|False|FALSE")
-INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-
-CORE_TAGS = {
-    "tag:yaml.org,2002:str": str,
-    "tag:yaml.org,2002:int": int,
-    "tag:yaml.org,2002:float": float,
-    "tag:yaml.org,2002:bool": bool,
-    "tag:yaml.org,2002:null": type(None),
-    "tag:yaml.org,2002:seq": list,
-    "tag:yaml.org,2002:map": dict,
+TAG = "tag:yaml.org,2002:"
+PATTERNS = {  # of plain scalars, by the end of their tag
+    "null": re.compile(r"(~|null|Null|NULL|)$"),
+    "bool": re.compile(r"(true|True|TRUE|false|False|FALSE)$"),
+    "int": re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+    "float": re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
 }
+
+
+class CoreLoader(yaml.SafeLoader):
+    """Tags plain scalars by the core schema of YAML 1.2, where PyYAML's own loaders know that of YAML 1.1."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's
+
+
+for _kind, _pattern in PATTERNS.items():
+    CoreLoader.add_implicit_resolver(TAG + _kind, _pattern, None)
 
 
 @dataclass(frozen=True)
@@ -112,26 +111,28 @@ def read(text: str, file: str) -> Document:
     """
     reader = _Reader(file)
     try:
-        value = reader.document(yaml.parse(text, Loader=yaml.SafeLoader))
+        root = yaml.compose(text, Loader=CoreLoader)
+        return Document(reader.value((), root) if root is not None else None, reader.lines, tuple(reader.problems))
     except _Stop as stop:
-        raise ConfigError([*reader.problems, stop.problem]) from None
+        problem = stop.problem
+    except RecursionError:
+        problem = ConfigProblem(f"is nested more than {DEEPEST} levels deep", file=file)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise ConfigError(
-            [ConfigProblem(f"contains a character that is not text: U+{code:04X}", file=file, line=line)]
-        ) from None
+        problem = ConfigProblem(f"contains a character that is not text: U+{code:04X}", file=file, line=line)
     except yaml.MarkedYAMLError as error:
-        raise ConfigError([*reader.problems, _syntax(error, file)]) from None
+        problem = _syntax(error, file)
     except (yaml.YAMLError, ValueError, OverflowError):  # PyYAML's scanner lets the ValueError of chr() escape
-        sentence = "is not valid YAML: a \\U escape names no character"
-        raise ConfigError([*reader.problems, ConfigProblem(sentence, file=file)]) from None
-    return Document(value, reader.lines, tuple(reader.problems))
+        problem = ConfigProblem("is not valid YAML: a \\U escape names no character", file=file)
+    raise ConfigError([*reader.problems, problem]) from None
 
 
 def _syntax(error: yaml.MarkedYAMLError, file: str) -> ConfigProblem:
     mark = error.problem_mark or error.context_mark
     problem = error.problem or error.context or "it cannot be parsed"
+    if problem == "but found another document":
+        problem = "a second document starts here; a file may have only one"
     if r"'\t'" in problem:
         problem = "a tab where only spaces are allowed"
     if mark is None:
@@ -148,183 +149,85 @@ class _Stop(Exception):  # noqa: N818
         self.problem = problem
 
 
-@dataclass(frozen=True)
-class _Anchor:
-    """What an alias refers to: the value, its size (number of values) and depth; ``closed`` once it is complete."""
-
-    value: Any = None
-    size: int = 0
-    depth: int = 0
-    closed: bool = False
-
-
 class _Reader:
-    """Makes values in one pass over the parser's events. ``DEEPEST`` bounds the recursion, ``MOST_VALUES`` the work."""
+    """Makes values of PyYAML's nodes. ``DEEPEST`` bounds the recursion, also of aliases, and ``MOST_VALUES`` the work."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.lines: dict[Key, int] = {}
         self.problems: list[ConfigProblem] = []
-        self.anchors: dict[str, _Anchor] = {}
         self.values = 0
 
-    def document(self, stream: Iterator[events.Event]) -> Any:
-        """The value of the only document in ``stream``; None if there is no document."""
-        self.stream = stream
-        value = None
-        documents = 0
-        for event in stream:
-            if isinstance(event, events.DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    raise self.stop((), event, "a second document starts here; a file may have only one")
-                value = self.node((), next(stream))
-        return value
+    def problem(self, key: Key, node: yaml.Node, sentence: str) -> ConfigProblem:
+        return ConfigProblem(sentence, key, self.file, node.start_mark.line + 1)
 
-    def problem(self, key: Key, event: events.Event, sentence: str) -> ConfigProblem:
-        return ConfigProblem(sentence, key, self.file, _line(event))
+    def complain(self, key: Key, node: yaml.Node, sentence: str) -> Any:
+        """Add a problem; return None, which stands for the value."""
+        self.problems.append(self.problem(key, node, sentence))
 
-    def stop(self, key: Key, event: events.Event, sentence: str) -> _Stop:
-        return _Stop(self.problem(key, event, sentence))
-
-    def complain(self, key: Key, event: events.Event, sentence: str) -> None:
-        self.problems.append(self.problem(key, event, sentence))
-
-    def node(self, key: Key, event: events.Event) -> Any:
-        """The value that starts with ``event``."""
-        self.lines.setdefault(key, _line(event))
-        self.count(key, event, 1)
-        if len(key) > DEEPEST:
-            raise self.stop(key[:3], event, f"is nested more than {DEEPEST} levels deep")
-        if isinstance(event, events.AliasEvent):
-            return self.alias(key, event)
-        anchor, size = getattr(event, "anchor", None), self.values
-        if anchor is not None:
-            self.anchors[anchor] = _Anchor()
-        value: Any
-        if isinstance(event, events.SequenceStartEvent):
-            value = self.sequence(key)
-        elif isinstance(event, events.MappingStartEvent):
-            value = self.mapping(key)
-        else:
-            value = self.scalar(key, event)
-        value = self.tagged(key, event, value)
-        if anchor is not None:
-            self.anchors[anchor] = _Anchor(value, self.values - size + 1, _depth(value), closed=True)
-        return value
-
-    def count(self, key: Key, event: events.Event, more: int) -> None:
-        self.values += more
+    def value(self, key: Key, node: yaml.Node) -> Any:
+        """The plain value of ``node``; None, and a problem, where it has none."""
+        self.lines.setdefault(key, node.start_mark.line + 1)
+        self.values += 1
         if self.values > MOST_VALUES:
-            raise self.stop(key, event, f"the file has more than {MOST_VALUES} values, with aliases expanded")
+            sentence = f"the file has more than {MOST_VALUES} values, with aliases expanded"
+            raise _Stop(self.problem(key, node, sentence))
+        if len(key) > DEEPEST:
+            raise _Stop(self.problem(key[:3], node, f"is nested more than {DEEPEST} levels deep"))
+        if node.tag.removeprefix(TAG) not in (*PATTERNS, "str", "seq", "map"):
+            tag = dotted_key((node.tag.replace(TAG, "!!"),))
+            return self.complain(key, node, f"the tag {tag} is not allowed; a file may contain plain values only")
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(key, node)
+        assert isinstance(node, yaml.CollectionNode)
+        wanted, what = ("seq", "a list") if isinstance(node, yaml.SequenceNode) else ("map", "a map")
+        if node.tag != TAG + wanted:
+            return self.complain(key, node, f"is tagged !!{node.tag.removeprefix(TAG)}, got {what}")
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value((*key, place), entry) for place, entry in enumerate(node.value)]
+        return self.mapping(key, node)
 
-    def alias(self, key: Key, event: events.AliasEvent) -> Any:
-        anchor = self.anchors.get(str(event.anchor))
-        if anchor is None:
-            self.complain(key, event, f"*{event.anchor} refers to &{event.anchor}, which is not defined before it")
-            return None
-        if not anchor.closed:
-            self.complain(key, event, f"*{event.anchor} contains itself")
-            return None
-        self.count(key, event, anchor.size)
-        if len(key) + anchor.depth > DEEPEST:
-            raise self.stop(key[:3], event, f"is nested more than {DEEPEST} levels deep")
-        return anchor.value
-
-    def sequence(self, key: Key) -> list[Any]:
-        values: list[Any] = []
-        while not isinstance(event := next(self.stream), events.SequenceEndEvent):
-            values.append(self.node((*key, len(values)), event))
-        return values
-
-    def mapping(self, key: Key) -> dict[str, Any]:
+    def mapping(self, key: Key, node: yaml.CollectionNode) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        while not isinstance(event := next(self.stream), events.MappingEndEvent):
-            name = self.name(key, event)
-            if name is None:
-                self.node((*key, "?"), next(self.stream))
+        for written, entry in node.value:
+            problems = len(self.problems)
+            name = self.value((*key, "?"), written)
+            if len(self.problems) > problems:
+                self.value((*key, "?"), entry)
+            elif not isinstance(name, str):
+                quotes = "" if isinstance(name, (dict, list)) else "; put it in quotes"
+                self.complain(key, written, f"a key must be a text, got {format_value(name)}{quotes}")
+            elif name == "<<" and written.style is None:
+                self.complain(key, written, "merge keys (<<) are not supported; write the fields out")
             elif name in values:
-                first = self.lines[*key, name]
-                self.complain((*key, name), event, f"is given twice, first on line {first}")
-                self.node((*key, name, "?"), next(self.stream))
+                self.complain((*key, name), written, f"is given twice, first on line {self.lines[*key, name]}")
+                self.value((*key, name, "?"), entry)
             else:
-                self.lines[*key, name] = _line(event)
-                values[name] = None
-                values[name] = self.node((*key, name), next(self.stream))
+                self.lines[*key, name] = written.start_mark.line + 1
+                values[name] = self.value((*key, name), entry)
         return values
 
-    def name(self, key: Key, event: events.Event) -> str | None:
-        """The key of a map that starts with ``event``; None (and a problem) if it is not a valid key."""
-        found = len(self.problems)
-        name = self.node((*key, "?"), event)
-        if len(self.problems) > found:
-            return None
-        if name == "<<" and getattr(event, "style", None) is None:
-            self.complain(key, event, "merge keys (<<) are not supported; write the fields out")
-        elif isinstance(name, str):
-            return name
-        elif isinstance(name, (dict, list)):
-            self.complain(key, event, f"a key must be a text, got {format_value(name)}")
-        else:
-            self.complain(key, event, f"a key must be a text, got {format_value(name)}; put it in quotes")
-        return None
-
-    def tagged(self, key: Key, event: Any, value: Any) -> Any:
-        """``value`` if it has no explicit tag or the tag agrees with it; otherwise None (and a problem)."""
-        if event.tag is None:
-            return value
-        if event.tag not in CORE_TAGS:
-            tag = dotted_key((event.tag.replace("tag:yaml.org,2002:", "!!"),))
-            self.complain(key, event, f"the tag {tag} is not allowed; a file may contain plain values only")
-            return None
-        wanted = CORE_TAGS[event.tag]
-        if wanted is str and isinstance(event, events.ScalarEvent):
-            return event.value
-        if wanted is float and type(value) is int:
-            return float(value)
-        if type(value) is not wanted:
-            self.complain(key, event, f"is tagged !!{event.tag[18:]}, got {format_value(value)}")
-            return None
-        return value
-
-    def scalar(self, key: Key, event: Any) -> Any:
-        text = event.value
-        if event.style is not None or event.tag == "tag:yaml.org,2002:str":
+    def scalar(self, key: Key, node: yaml.ScalarNode) -> Any:
+        kind, text = node.tag.removeprefix(TAG), node.value
+        if kind == "str":
             if any("\ud800" <= character <= "\udfff" for character in text):
-                self.complain(key, event, "contains half a character (a lone surrogate)")
-                return None
+                return self.complain(key, node, "contains half a character (a lone surrogate)")
             return text
-        if NOT_FINITE.fullmatch(text):
-            self.complain(key, event, f"must be a finite number, got {text}")
+        if kind not in PATTERNS or not PATTERNS[kind].match(text):
+            return self.complain(key, node, f"is tagged !!{kind}, got {format_value(text)}")
+        if kind == "null":
             return None
-        return self.plain(key, event, text)
-
-    def plain(self, key: Key, event: Any, text: str) -> Any:
-        if NULL.fullmatch(text):
-            return None
-        if TRUE.fullmatch(text) or FALSE.fullmatch(text):
+        if kind == "bool":
             return text.lower() == "true"
-        if INTEGER.fullmatch(text):
-            base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-            number: int | float = int(text, base) if len(text) <= 40 else math.inf
+        if kind == "int":
+            number: int | float = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) <= 40 else math.inf
             if abs(number) <= LARGEST_INTEGER:
                 return number
-            self.complain(key, event, f"must be an integer of at most 2^63 - 1 in size, got {format_value(text)[1:-1]}")
-            return None
-        if FLOAT.fullmatch(text):
-            number = float(text) + 0.0  # minus zero becomes zero, so that both give the same trial
+            what = "an integer of at most 2^63 - 1 in size"
+        else:
+            # Minus zero becomes zero, so that both give the same trial.
+            number = math.nan if text[-1] in "fFnN" else float(text) + 0.0
             if math.isfinite(number):
                 return number
-            self.complain(key, event, f"must be a finite number, got {format_value(text)[1:-1]}")
-            return None
-        return text
-
-
-def _line(event: events.Event) -> int:
-    return event.start_mark.line + 1 if event.start_mark is not None else 1
-
-
-def _depth(value: Any) -> int:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
+            what = "a finite number"
+        return self.complain(key, node, f"must be {what}, got {format_value(text)[1:-1]}")

@@ -19,10 +19,12 @@ import numpy as np
 from algorithms.core.choices import View
 from algorithms.core.layout import Layout
 from algorithms.core.messages import ClientUpdates, reweight
-from algorithms.core.noise import Normals
+from algorithms.core.noise import Normals, Zeros
 from algorithms.interfaces import Outcome
+from algorithms.metrics.classification import are_probabilities
 from datasets.components import Component
 from datasets.federation import Federation
+from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
 from orchestrator.conformance.example_runs import (
     NotChecked,
@@ -30,8 +32,8 @@ from orchestrator.conformance.example_runs import (
     described,
     example_data,
     finished,
-    left_behind,
     module_of,
+    outputs,
 )
 from orchestrator.conformance.inline import inline_trial
 from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
@@ -41,6 +43,8 @@ from orchestrator.trial.restarts import Trial
 ROUNDS, CLIENTS = 2, 6
 # Of examples: images, series, and rows of tables.
 SHAPES = ((3, 32, 32), (1, 28, 28), (9, 128), (16,), (64,), (600,), (3, 224, 224))
+FAR = 1e6  # norm of an update that any clipping shortens
+ROUNDING = 1e-4  # relative, of noise in float32
 PADDED = 1e-6  # relative difference of a loss with and without padding
 
 
@@ -53,7 +57,7 @@ def digits() -> Federation:
 def ran(run: dict[str, Any], folder: Path) -> tuple[Trial, dict[str, Any]]:
     """Run a short run to its end; return the trial and all that it leaves."""
     trial = finished(inline_trial(run, folder, digits()))
-    return trial, left_behind(trial, folder)
+    return trial, outputs(trial)
 
 
 def training_problems(slot: Slot, name: str, backend: str = "auto") -> Iterator[str]:
@@ -86,7 +90,7 @@ def training_problems(slot: Slot, name: str, backend: str = "auto") -> Iterator[
 
 def undeclared_metrics(trial: Trial) -> Iterator[str]:
     """Yield the metrics of a run that no component declares."""
-    table = trial.parts.read("rounds").to_pylist()
+    table = trial.rows("rounds").to_pylist()
     found: dict[str, Any] = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
     found |= {name: value for row in table for name, value in row.items()}
     for name, value in found.items():
@@ -114,7 +118,7 @@ def attack_problems(slot: Slot, name: str, repeat: bool = True) -> Iterator[str]
     with TemporaryDirectory(prefix="fedpriv-") as made:
         trial, kept = ran(run, Path(made) / "first")
         again = ran(run, Path(made) / "again")[1] if repeat else kept
-        rows = trial.parts.read("attacks").to_pydict() if "attacks" in kept else {"attack": []}
+        rows = trial.rows("attacks").to_pydict() if "attacks" in kept else {"attack": []}
         undeclared = list(undeclared_metrics(trial))
     own = [i for i, by in enumerate(rows["attack"]) if by == name]
     kinds = module_of(slot.key, name).KINDS
@@ -158,9 +162,11 @@ def model_problems(slot: Slot, name: str) -> Iterator[str]:
         if there != getattr(module, constant):
             yield f"{constant} is {getattr(module, constant)}, but it {'has' if there else 'has not'} such layers"
     network.load(network.initial(rng))
-    outputs = network.logits(rng.random((2, *shape), dtype=np.float32)).shape
-    if outputs != (2, 7):
-        yield f"the outputs for 2 examples of 7 classes have shape {outputs} and must have (2, 7)"
+    outputs = network.logits(rng.random((2, *shape), dtype=np.float32))
+    if outputs.shape != (2, 7):
+        yield f"the outputs for 2 examples of 7 classes have shape {outputs.shape} and must have (2, 7)"
+    elif are_probabilities(outputs):
+        yield "the outputs of every example are positive and add up to 1; they must be logits, so leave the softmax out"
 
 
 def clustering_problems(slot: Slot, name: str) -> Iterator[str]:
@@ -291,3 +297,37 @@ def privacy_problems(slot: Slot, name: str) -> Iterator[str]:
         yield f"release must return parameters [d] in float32, got {found.dtype} {list(found.shape)} for d = 6"
     if released[0].tobytes() != released[1].tobytes():
         yield "release gave other bytes for the same arguments and the same stream of noise"
+
+
+def noise_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield where a protection adds less noise than it says, or none: the account of epsilon rests on both."""
+    module = module_of(slot.key, name)
+    run = resolve(described(slot, name))
+    config = run.privacy.config
+    updates, normals = (
+        np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32),
+        Normals(6, np.random.default_rng(5)),
+    )
+    scales = np.asarray(module.bound(config, norms := np.linalg.norm(updates, axis=1)))
+    received = received_updates(updates * scales[:, None].astype(np.float32), np.full(3, 1 / 3))
+    received = replace(received, norms=norms, scales=scales)
+    event, sd = module.event(config, received, run), 0.0
+    if module.NOISY:
+        drawn = Normals(6, np.random.default_rng(5)).take()
+        noisy, bare = (
+            module.release(config, np.zeros(6, np.float32), received, noise)[0] for noise in (normals, Zeros(6))
+        )
+        sd = float(np.min((noisy - bare) / drawn))
+        if not sd > 0:
+            yield "NOISY is True, and release does not add the noise that it is given to every parameter"
+    if event is None or not event.noise_multiplier > 0:
+        return
+    if np.asarray(module.bound(config, np.array([np.nan, np.inf]))).any():
+        yield "event keeps an account, and bound does not return 0 for a norm that is NaN or infinite"
+    longest = FAR * float(np.asarray(module.bound(config, np.array([FAR])))[0])  # what is left of a long update
+    least = event.noise_multiplier * longest / 3
+    if sd < least * (1 - ROUNDING):
+        yield (
+            f"event states noise of {event.noise_multiplier:g} times what one client can move; an update of norm {FAR:g} "
+            f"moves the mean of three by {longest / 3:g}, so the standard deviation must be {least:g}, and it is {sd:g}"
+        )

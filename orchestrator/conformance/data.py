@@ -17,7 +17,7 @@ from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
 from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
 from orchestrator.conformance.example_runs import DIGITS, NotChecked, described, module_of
-from orchestrator.results.fingerprints import data_hash
+from orchestrator.results.provenance import data_hash
 from orchestrator.trial.random_streams import stream
 
 SUBJECTS = 8  # people in the data for splits by person

@@ -28,18 +28,24 @@ CLOSE = 0.8  # share of letters (difflib) from which a name is taken for another
 
 
 def contract_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what the component lacks of its contract, and what it does not document."""
+    """Yield what the component lacks of its contract."""
     module = components(slot.folder)[name]
-    if not (module.__doc__ or "").strip():
-        yield "the module has no docstring, whose first line `fedpriv list` shows"
     if module.Config.__module__ != module.__name__:
         yield f"Config is that of {module.Config.__module__}; a component defines its own"
-    if not module.Config.__doc__ or module.Config.__doc__ == Config.__doc__:
-        yield "Config has no docstring"
     for one in owed(slot.folder, module):
         if not hasattr(module, one.name):
             yield f"{one.described} is missing, which every component of {slot.key} must have"
-        elif one.function and not inspect.getdoc(getattr(module, one.name)):
+
+
+def documentation_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield what the component does not document."""
+    module = components(slot.folder)[name]
+    if not (module.__doc__ or "").strip():
+        yield "the module has no docstring, whose first line `fedpriv list` shows"
+    if not module.Config.__doc__ or module.Config.__doc__ == Config.__doc__:
+        yield "Config has no docstring"
+    for one in owed(slot.folder, module):
+        if one.function and not inspect.getdoc(getattr(module, one.name)):
             yield f"{one.name} has no docstring"
 
 
@@ -86,6 +92,16 @@ def misspelled_names(slot: Slot, name: str) -> Iterator[str]:
                 f"nothing reads {own}; the contract knows {known[near[0]].described}: rename it if that is meant, "
                 f"else begin its name with an underscore"
             )
+
+
+def unshown(slot: Slot, name: str) -> Iterator[str]:
+    """Yield that no table shows what an attack finds, unless one of its metrics has a column, or it is clients' risk."""
+    module = components(slot.folder)[name]
+    if not getattr(module, "RISK", False) and not any(one.table for one in getattr(module, "METRICS", ())):
+        yield (
+            "what it finds is in attacks.parquet and in no table: declare in METRICS a metric with table=Column(...), and "
+            "return its value among the metrics of the result"
+        )
 
 
 def _constants(module: ModuleType) -> set[str]:

@@ -11,7 +11,6 @@ from datasets.components import Component, complete, components
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import SLOTS, Slot
-from orchestrator.results.tables import read_table
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.restarts import Trial
 
@@ -88,18 +87,11 @@ def finished(trial: Trial) -> Trial:
     return trial
 
 
-def left_behind(trial: Trial, folder: Path) -> dict[str, Any]:
-    """Return all that a finished trial leaves, in bytes: its tables without clocks, its arrays, its assignment.
-
-    Args:
-        trial: the trial.
-        folder: where to write its tables.
-    """
+def outputs(trial: Trial) -> dict[str, Any]:
+    """Return all that a finished trial gives, in bytes: its tables without clocks, its arrays, its assignment."""
     kept: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
     for name in ("rounds", "clients", "attacks", "scores"):
-        path = folder / f"{name}.parquet"
-        trial.parts.merge(name, path)
-        if path.exists():
-            columns = read_table(path)
+        columns = trial.rows(name)
+        if len(columns):
             kept[name] = columns.drop_columns([clock for clock in CLOCKS if clock in columns.column_names])
     return kept | {"names": list(trial.state.names), "assignment": trial.state.assignment.tolist()}

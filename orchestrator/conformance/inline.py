@@ -10,12 +10,12 @@ from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
-from orchestrator.results.folder import Folder
-from orchestrator.trial.attack_round import ClusterModels, Past
+from orchestrator.results.paths import Folder
+from orchestrator.trial.attack_round import ClusterModels, FinishedRun
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.halves_tasks import judge_halves
 from orchestrator.trial.local_clients import LocalClients, prepare_session
-from orchestrator.trial.loop import Surroundings
+from orchestrator.trial.loop import TrialContext
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
 from orchestrator.trial.restarts import Trial
@@ -52,9 +52,9 @@ class InlineShadows:
         """Return the result of an attack by replicas."""
         return run_replicas(self.gathered, self.cache, setup, run, attack)
 
-    def halve(self, setup: Setup, run: Run, attack: Any, data: Federation, past: Past) -> Any:
+    def halve(self, setup: Setup, run: Run, attack: Any, data: Federation, original: FinishedRun) -> Any:
         """Return the result of an attack by halves."""
-        return judge_halves(self.gathered, self.cache, setup, run, attack, data, past)
+        return judge_halves(self.gathered, self.cache, setup, run, attack, data, original)
 
     def gathered(self, function: Any, _: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return the results of the calls, each from the session that it finds, as in a worker process of its own."""
@@ -83,4 +83,4 @@ def inline_trial(
     data = data or partition_data(run, root)
     setup = prepare_session(str(folder), run, data)
     files = Folder(folder).trial("t")
-    return Trial(run, Surroundings(setup, data, LocalClients(), InlineShadows(folder / "shadows"), files))
+    return Trial(run, TrialContext(setup, data, LocalClients(), InlineShadows(folder / "cache"), files))

@@ -6,28 +6,28 @@ bytes. The summary table on the terminal at the end of a run is also made here.
 
 from __future__ import annotations
 
-import errno
+import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.report.data import NoResultsError, Results, read_results, read_trials
+from orchestrator.metric_names import metrics
+from orchestrator.report.data import NoResultsError, Results, read_results
 from orchestrator.report.tables.terminal import summary_table
-from orchestrator.results.folder import Folder, WriteError, write_atomically
-from orchestrator.results.obstacles import report_in_the_way
-from orchestrator.results.writing import refusals, remove
+from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
+from orchestrator.results.paths import Folder
+from orchestrator.results.writing import refusals, remove, sweep_up, write_atomically
 
 if TYPE_CHECKING:
     from orchestrator.report.figures.formats import Format
     from orchestrator.report.tables.comparison import Comparison
     from orchestrator.report.tables.differences import Contrast
 
-# Tables that a report has only if there is something to compare.
-OPTIONAL = ("attacks.md", "differences.csv", "differences.md", "published.csv", "published.md")
+CODE = (".py", ".jinja", ".css", ".yaml")  # files of this package that a report depends on
 
-__all__ = ["NoResultsError", "page_path", "read_trials", "summary_table", "write_page", "write_report"]
+__all__ = ["NoResultsError", "page_path", "summary_table", "write_page", "write_report"]
 
 
 def page_path(folder: Path) -> Path:
@@ -36,11 +36,11 @@ def page_path(folder: Path) -> Path:
 
 
 def write_report(folder: Path, published: bool = True, formats: Sequence[Format] = ("png",)) -> list[Path]:
-    """Write the report of a sweep to ``folder``/report/.
+    """Write the report of a sweep to ``folder``/report/, unless it is there and nothing has changed.
 
     Trials that did not finish are counted and listed. A figure is written only if its data exist, a table of differences
     only if there are any, and the comparison with published numbers only if one of them has a counterpart in the sweep;
-    what an earlier report had is removed.
+    what an earlier report had is removed. The report's manifest has a digest of all that it was made from.
 
     Args:
         folder: the results folder of the sweep.
@@ -55,58 +55,74 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
         WriteError: the report cannot be written.
     """
     with _below(Path(folder)) as target:
-        return _write_files(read_results(Path(folder)), target, published, formats)
+        results = read_results(Path(folder))
+        formats = sorted(formats)
+        inputs = {"inputs": _digest(results), "published": published, "formats": formats}
+        try:
+            earlier = read_manifest(target, results.name)
+            if earlier.facts == inputs and damage_of(target) is None:
+                return [target / name for name in earlier.parts]
+        except (FileNotFoundError, DamageError):
+            earlier = None
+        log = Log(target, results.name)
+        _write_files(results, log, published, formats)
+        log.finish(inputs)
+        for stale in () if earlier is None else earlier.parts.keys() - log.parts.keys():
+            remove(target / stale)
+        return [target / name for name in log.parts]
 
 
 @contextmanager
 def _below(folder: Path) -> Iterator[Path]:
     """The folder of a sweep's report, and WriteError for whatever the system refuses there."""
-    if problems := report_in_the_way(Folder(folder)):
-        raise WriteError(errno.EEXIST, "; ".join(problems))
+    sweep_up(Folder(folder).report)
     with refusals(Folder(folder).report, "could not be written"):
         yield Folder(folder).report
 
 
-def _write_files(results: Results, target: Path, published: bool, formats: Sequence[Format]) -> list[Path]:
-    from orchestrator.report.figures.catalog import FIGURES, FORMER, figures
-    from orchestrator.report.figures.formats import FORMATS, save, svg
-    from orchestrator.report.page import page
-    from orchestrator.report.page_figures import READINGS
+def _digest(results: Results) -> str:
+    """A digest of all that a report is made from: the sweep, its trials, declared metrics, and the report's own code."""
+    found = hashlib.blake2b(repr((results.name, results.trials, metrics())).encode(), digest_size=DIGEST_BYTES)
+    for folder in (results.folder, *(Folder(results.folder).trial(trial["id"]).path for trial in results.trials)):
+        with suppress(FileNotFoundError, DamageError):
+            found.update(read_manifest(folder).digest.encode())
+    for file in sorted(one for one in Path(__file__).parent.rglob("*.*") if one.suffix in CODE):
+        found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def _write_files(results: Results, log: Log, published: bool, formats: Sequence[Format]) -> None:
+    from orchestrator.report.figures.catalog import figures
+    from orchestrator.report.figures.formats import save, svg
+    from orchestrator.report.page import is_shown, page
     from orchestrator.report.tables.comparison import Comparison, compare
     from orchestrator.report.tables.differences import contrasts
 
     paired = contrasts(results)
     comparison = compare(results) if published else Comparison((), ())
-    texts = _tables(results, paired, comparison)
-    for name, content in texts.items():
-        write_atomically(target / name, content.encode())
-    written, drawings = [target / name for name in texts], {}
+    for name, content in _tables(results, paired, comparison).items():
+        log.append(name, content.encode())
+    drawings = {}
     for name, figure in figures(results):
         for form in formats:
-            written.append(target / f"{name}.{form}")
-            write_atomically(written[-1], partial(save, figure, form=form))
-        if name in READINGS:
+            save(figure, buffer := BytesIO(), form=form)
+            log.append(f"{name}.{form}", buffer.getvalue())
+        if is_shown(name):
             drawings[name] = svg(figure)
-    write_atomically(page_path(results.folder), page(results, drawings, paired, comparison).encode())
-    figure_files = (f"{name}.{form}" for name in (*FIGURES, *FORMER) for form in FORMATS)
-    for stale in {target / name for name in (*OPTIONAL, *figure_files)}:
-        if stale not in written:
-            remove(stale)
-    return [*written, page_path(results.folder)]
+    log.append(page_path(results.folder).name, page(results, drawings, paired, comparison).encode())
 
 
 def write_page(folder: Path) -> Path:
     """Write only the page of a sweep, and return its file. Raises like `write_report`."""
-    from orchestrator.report.figures.catalog import figures
+    from orchestrator.report.figures.catalog import catalog, figures
     from orchestrator.report.figures.formats import svg
-    from orchestrator.report.page import page
-    from orchestrator.report.page_figures import READINGS
+    from orchestrator.report.page import is_shown, page
     from orchestrator.report.tables.comparison import compare
     from orchestrator.report.tables.differences import contrasts
 
     with _below(Path(folder)):
         results = read_results(Path(folder))
-        drawings = {name: svg(figure) for name, figure in figures(results, READINGS)}
+        drawings = {name: svg(figure) for name, figure in figures(results, set(filter(is_shown, catalog())))}
         content = page(results, drawings, contrasts(results), compare(results))
         write_atomically(page_path(folder), content.encode())
     return page_path(folder)
@@ -114,16 +130,21 @@ def write_page(folder: Path) -> Path:
 
 def _tables(results: Results, paired: list[Contrast], comparison: Comparison) -> dict[str, str]:
     """The contents of the tables by file name; those without a line are left out, except for the summary."""
+    from orchestrator.report.frame import tidy
     from orchestrator.report.tables.attacks import attacks_markdown
     from orchestrator.report.tables.comparison import published_csv, published_markdown
-    from orchestrator.report.tables.differences import differences_csv, differences_markdown
-    from orchestrator.report.tables.summary import summary_csv, summary_markdown
+    from orchestrator.report.tables.differences import differences_markdown
+    from orchestrator.report.tables.summary import csv_text, summary_markdown
 
-    texts = {"summary.csv": summary_csv(results), "summary.md": summary_markdown(results, bool(paired))}
+    frame = tidy(results, paired)
+    texts = {
+        "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
+        "summary.md": summary_markdown(results, bool(paired)),
+    }
     if attacks := attacks_markdown(results):
         texts["attacks.md"] = attacks
     if paired:
-        texts |= {"differences.csv": differences_csv(paired), "differences.md": differences_markdown(results, paired)}
+        texts["differences.md"] = differences_markdown(results, paired)
     if comparison.lines:
         texts |= {"published.csv": published_csv(comparison), "published.md": published_markdown(results, comparison)}
     return texts

@@ -7,7 +7,7 @@ without a table has no curve.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,16 +16,14 @@ import yaml
 
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.metric_names import metric, metrics, ordered
-from orchestrator.report.estimate import CLAIMS, Estimate, claims, estimate, limits
-from orchestrator.report.so_far import so_far
+from orchestrator.report.estimate import Estimate, claims, estimate, limits
 from orchestrator.report.swept import DEAL, SLOT_NAMES, swept_settings
 from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
-from orchestrator.report.verified import REPAIRED, damage_sentences, used_damages
-from orchestrator.results.declared import read_declared
-from orchestrator.results.folder import Folder
-from orchestrator.results.integrity import DamageError
-from orchestrator.results.obstacles import unreadable
-from orchestrator.results.sweep_files import read_trials_table
+from orchestrator.results.declared import believe
+from orchestrator.results.log import DamageError, damage_of, in_parallel
+from orchestrator.results.paths import TABLES, Folder, FolderError, TrialFolder
+from orchestrator.results.sweeps import read_sweep, trial_rows
+from orchestrator.results.tables import read_table, too_large
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +35,8 @@ Floats: TypeAlias = "NDArray[np.float64]"
 Configs: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 Repeat: TypeAlias = tuple[str, str]  # the deal and the seed of a trial, as texts
 
+REPAIRED = "; the same `fedpriv run` repairs it"
+NAMED = 10  # damaged files that have a sentence each
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
 BOOKKEEPING = {
@@ -80,8 +80,10 @@ class Setting:
 
     def estimate(self, name: str) -> Estimate:
         """The mean and interval of the metric ``name``; of a guarantee, its range."""
-        values = self.measured(name)
-        return claims(values) if name in CLAIMS else estimate(values, limits(metric(name)))
+        values, described = self.measured(name), metric(name)
+        if described.bound == "upper":
+            return claims(values)
+        return replace(estimate(values, limits(described)), bound=described.bound)
 
     @property
     def unfinished(self) -> str:
@@ -127,11 +129,9 @@ class Results:
 
     def table(self, trial: Row, name: str) -> list[Row]:
         """The rows of ``trials/<id>/<name>.parquet``; empty if the trial has no readable table of that name."""
-        import pandas as pd
-
         path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
         try:
-            return rows(pd.read_parquet(path))
+            return rows(read_table(path).to_pandas())
         except (OSError, ValueError):
             return []
 
@@ -146,13 +146,11 @@ class Results:
         Returns:
             Arrays [rows] by column, NaN for empty cells; None if the table or one of the columns is missing.
         """
-        import pandas as pd
-
         path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
         try:
-            frame = pd.read_parquet(path, columns=list(wanted))
+            frame = read_table(path).to_pandas()[list(wanted)]
             return {column: frame[column].to_numpy("float64", na_value=float("nan")) for column in wanted}
-        except (OSError, ValueError):
+        except (OSError, ValueError, KeyError):
             return None
 
     def value(self, trial: Row, path: str) -> Value:
@@ -162,44 +160,39 @@ class Results:
         return lookup(self.configs.get(trial["id"]), path)
 
 
-def read_trials(folder: Path) -> pd.DataFrame:
-    """The table of all trials of a sweep, one row each.
-
-    Raises:
-        NoResultsError: the folder or its ``trials.parquet`` is missing, damaged or empty.
-    """
-    import pandas as pd
-
-    path = Path(folder) / "trials.parquet"
-    if not path.is_file():
-        raise NoResultsError(f"{folder} contains no results: there is no {path.name} in it (run the sweep first)")
-    try:
-        read_trials_table(path)
-        trials = pd.read_parquet(path)
-    except DamageError as error:
-        raise NoResultsError(f"{error}{REPAIRED}") from error
-    if trials.empty:
-        raise NoResultsError(f"{path} lists no trial (run the sweep first)")
-    return so_far(Path(folder), trials)
-
-
 def read_results(folder: Path) -> Results:
-    """Read ``RESULTS/<sweep>``, after checking that its files are what the run wrote.
+    """Read ``RESULTS/<sweep>``, after checking that its files, but for the models, are what the run wrote.
 
     Raises:
-        NoResultsError: like `read_trials`.
+        NoResultsError: the folder holds no results.
         ConfigError: files are damaged; it names them.
     """
-    folder = Path(folder)
-    if problems := unreadable(Folder(folder)):
-        raise NoResultsError("; ".join(problems))
-    table = rows(read_trials(folder))
-    if found := used_damages(folder):
-        raise ConfigError(ConfigProblem(sentence) for sentence in damage_sentences(found))
-    read_declared(folder)
-    declared = _mapping(folder / "sweep.yaml").get("sweep")
-    configs = {row["id"]: _mapping(folder / "trials" / row["id"] / "config.yaml") for row in table}
-    return results(folder, table, declared if isinstance(declared, Mapping) else (), configs)
+    sweep = Folder(Path(folder))
+    try:
+        facts = read_sweep(sweep).facts
+        table = rows(trial_rows(sweep))
+    except FileNotFoundError as error:
+        raise NoResultsError(f"{folder} contains no results (run the sweep first)") from error
+    except (DamageError, FolderError) as error:
+        raise NoResultsError(f"{error}{REPAIRED}") from error
+    if not table:
+        raise NoResultsError(f"{folder} lists no trial (run the sweep first)")
+    trials = [sweep.trial(row["id"]) for row in table]
+    damages = in_parallel(_damage, trials)
+    if found := [damage for damage in damages if damage]:
+        raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in found[:NAMED])
+    believe(facts["declared"])
+    declared = _mapping(facts["file"]).get("sweep")
+    configs = {one.id: _mapping(one.config.read_text()) if one.config.is_file() else {} for one in trials}
+    return results(sweep.path, table, declared if isinstance(declared, Mapping) else (), configs)
+
+
+def _damage(trial: TrialFolder) -> DamageError | None:
+    """What is damaged of a trial, its models aside, or cannot be read because somebody made it too large for this machine."""
+    if damage := damage_of(trial.path, trial.id, skip=(trial.model.name,)):
+        return damage
+    sizes = ((path, too_large(path)) for path in map(trial.table, TABLES) if path.is_file())
+    return next((DamageError(path, problem) for path, problem in sizes if problem), None)
 
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:
@@ -280,9 +273,6 @@ def _is_numeric(column: str, table: list[Row]) -> bool:
     return bool(numbers) and all(numbers)
 
 
-def _mapping(path: Path) -> Mapping[str, Any]:
-    try:
-        loaded = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, UnicodeError, yaml.YAMLError):
-        return {}
+def _mapping(text: str) -> Mapping[str, Any]:
+    loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return loaded if isinstance(loaded, Mapping) else {}

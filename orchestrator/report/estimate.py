@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from algorithms.core.metric import Metric
+from algorithms.core.metric import Bound, Metric
 
 CONFIDENCE = 0.95
 NAN = float("nan")
@@ -24,8 +25,8 @@ COUNTS = ("clients", "federations", "round", "seconds")
 DIFFERENCES = ("_gap", "_signed", "_difference")
 SHARES = ("fi", "sen")
 MAGNITUDES = ("cov", "epsilon", "mad", "norm", "distance", "loss", "delta", "step", "noise")
-# Guarantees: upper bounds that are proved, of which the largest holds for all runs. They are no sample of anything.
-CLAIMS = ("epsilon", "epsilon_example")
+DECIMALS = Context(prec=400)  # digits enough for every float
+SMALL = 6  # decimals from which a number is written with an exponent
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Estimate:
         values: the values themselves, which are shown if there are too few for an interval.
         lowest: the smallest possible value, at which the interval ends.
         highest: the largest possible value.
-        claim: whether the values are guarantees, which have a largest one and no interval.
+        bound: "upper" if the values are guarantees, bounds that are proved: the largest holds for all runs, they are no
+            sample of anything and have no interval. "lower" if they are rounded down.
     """
 
     mean: float
@@ -48,7 +50,12 @@ class Estimate:
     values: tuple[float, ...] = ()
     lowest: float = -INFINITY
     highest: float = INFINITY
-    claim: bool = False
+    bound: Bound = None
+
+    @property
+    def claim(self) -> bool:
+        """Whether the values are guarantees."""
+        return self.bound == "upper"
 
     @property
     def low(self) -> float:
@@ -64,7 +71,7 @@ class Estimate:
         """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text. Claims have their range."""
         if self.claim:
             return self.range(digits), ""
-        return number(self.mean, digits), number(self.half, digits)
+        return number(self.mean, digits, self.bound), number(self.half, digits)
 
     def shown(self, digits: int) -> tuple[str, str]:
         """What a table shows, in two parts: the mean and its interval, or the values and nothing.
@@ -77,17 +84,18 @@ class Estimate:
         if self.claim:
             return self.range(digits), ""
         if self.n < FEWEST:
-            return ", ".join(number(value, digits) for value in self.values) or number(self.mean, digits), ""
-        return number(self.mean, digits), spread(self.mean, self.low, self.high, digits)
+            shown = [number(value, digits, self.bound) for value in self.values]
+            return ", ".join(shown) or number(self.mean, digits), ""
+        return number(self.mean, digits, self.bound), spread(self.mean, self.low, self.high, digits)
 
     def range(self, digits: int) -> str:
-        """The smallest and the largest value.
+        """The smallest and the largest value, rounded up.
 
         >>> claims([18.76, 18.76, 22.51]).range(1)
-        '18.8 to 22.5'
+        '18.8 to 22.6'
         """
         ends = (min(self.values), max(self.values)) if self.values else ()
-        return " to ".join(dict.fromkeys(number(value, digits) for value in ends))
+        return " to ".join(dict.fromkeys(number(value, digits, self.bound) for value in ends))
 
 
 def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
@@ -117,7 +125,7 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
 
 def claims(values: Sequence[float]) -> Estimate:
     """Guarantees of several runs: an estimate without an interval, whose texts are the smallest and the largest value."""
-    return replace(estimate(values), half=NAN, claim=True)
+    return replace(estimate(values), half=NAN, bound="upper")
 
 
 def claim_words(found: Estimate, shown: Callable[[float], str]) -> str:
@@ -150,11 +158,11 @@ def deviation(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def quantile(degrees: int) -> float:
-    """Student's t for the two-sided 95 % interval: 4.3027 for 2 degrees of freedom."""
+def quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """Student's t for the two-sided interval: 4.3027 for 95 % and 2 degrees of freedom."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 def spread(mean: float, low: float, high: float, digits: int) -> str:
@@ -166,8 +174,38 @@ def spread(mean: float, low: float, high: float, digits: int) -> str:
     return f"({number(low, digits)} to {number(high, digits)})"
 
 
-def number(value: float, digits: int) -> str:
-    """A number as text; NaN gives an empty text, and -0.0 is 0.0."""
+def number(value: float, digits: int, bound: Bound = None) -> str:
+    """A number as text; NaN gives an empty text, and -0.0 is 0.0.
+
+    Bounds are rounded to the side on which they hold. An upper bound keeps two significant digits, so that a small one is
+    not printed as many times what was proved.
+
+    >>> number(3.035, 1), number(3.035, 1, "upper"), number(0.926, 1, "upper"), number(0.3, 1, "upper")
+    ('3.0', '3.1', '0.93', '0.3')
+    >>> number(0.57, 1, "lower"), number(2.5e-9, 5, "upper")
+    ('0.5', '2.5e-9')
+    """
     if math.isnan(value):
         return ""
-    return str(value).replace("inf", "∞") if math.isinf(value) else f"{round(value, digits) + 0.0:.{digits}f}"
+    if math.isinf(value):
+        return str(value).replace("inf", "∞")
+    if bound is None:
+        return f"{round(value, digits) + 0.0:.{digits}f}"
+    exact, rounding = Decimal(repr(float(value))), ROUND_CEILING if bound == "upper" else ROUND_FLOOR
+    shown = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
+    if bound == "upper" and shown != exact:
+        digits = max(digits, 1 - exact.adjusted())
+        shown = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
+    return f"{shown.normalize(DECIMALS):g}" if digits > SMALL else f"{shown:f}"
+
+
+def short(value: float, bound: Bound = None) -> str:
+    """Two decimals, and fewer of a large number: an epsilon of 12163.13 is no more exact than one of 12200.
+
+    >>> short(12163.13), short(12123.0, "upper"), short(4.404, "upper")
+    ('12200', '12200', '4.41')
+    """
+    if not math.isfinite(value) or abs(value) < 100:
+        return number(value, 2, bound)
+    unit = 10 ** (math.floor(math.log10(abs(value))) - 2)
+    return f"{float(number(value / unit, 0, bound)) * unit:.0f}"

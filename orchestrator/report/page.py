@@ -6,6 +6,7 @@ of a sweep are escaped by the template.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,39 +14,52 @@ from typing import Any
 
 from markupsafe import Markup
 
-from algorithms.core.metric import ACCURACY
 from attacks.interfaces import adversary
 from datasets.components import described
-from orchestrator.metric_names import metric
+from orchestrator.metric_names import metric, metrics
 from orchestrator.report.data import Results, Setting
 from orchestrator.report.figures.arrangement import arrange
-from orchestrator.report.figures.trade_off import risks
-from orchestrator.report.findings import AUDIT, EPSILON, epsilon_words
-from orchestrator.report.headline import headline_risk
-from orchestrator.report.page_figures import CLIENTS, PageFigure, page_figures
-from orchestrator.report.story import Story, story
+from orchestrator.report.figures.catalog import CLIENTS
+from orchestrator.report.figures.trade_off import accuracies, risks
+from orchestrator.report.story import AUDIT, EPSILON, Story, epsilon_words, headline_risk, story
 from orchestrator.report.tables import comparison as published
 from orchestrator.report.tables import differences
 from orchestrator.report.tables.adversaries import FOLDER
 from orchestrator.report.tables.comparison import Comparison
-from orchestrator.report.tables.context import DASH, attack_names, guessing
+from orchestrator.report.tables.context import DASH, attack_names, chance_metric, full_label, guessing, readings
 from orchestrator.report.tables.differences import Contrast
 from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated
 from orchestrator.report.tables.summary import fixed_line, metric_cell, metric_heading, seeds_cell, state_line
 from orchestrator.report.values import text
 from orchestrator.report.vocabulary import component_label, key_labels, value_label
-from orchestrator.results.folder import Folder, TrialFolder
+from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "page.html.jinja", "page.css"
-WORST = ("calibrated_auc_worst_client", "risk_worst_client")
+READINGS = {  # of the figures that the page shows, besides those of single clients
+    "trade_off": "Risk against accuracy: one point for each setting, with intervals; good settings are below, on the right.",
+    "audit": "Claimed and audited epsilon of a client: an interval above the dashed line puts the claim in doubt.",
+    "audit_example": "Claimed epsilon of an example, and that of an attack: an interval above the line puts it in doubt.",
+}
+BY_CLIENT = "One point for each client, most exposed first."
+OUTSIDE = (  # of an SVG file, what has no place inside a page: its head, remarks, and style for the whole page
+    re.compile(r"^.*?(?=<svg)", re.DOTALL),
+    re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"<metadata>.*?</metadata>", re.DOTALL),
+    re.compile(r"<style.*?</style>", re.DOTALL),
+    re.compile(r'\s+xmlns(?::\w+)?="[^"]*"'),
+)
+SIZE = re.compile(r'<svg width="([\d.]+)pt" height="[\d.]+pt"')
 READING = (
     "Means over the finished runs of a setting ± half the width of the 95 % interval (Student's t); with one or two runs "
-    "their values; a dash means not measured. A claimed epsilon is no mean: where runs differ, the largest is the claim. Rates "
-    "are fractions of one. In parentheses: the value by chance, where it "
-    "differs between settings."
+    "their values; a dash means not measured. Rates are fractions of one."
 )
+CLAIMED = (
+    "A claimed epsilon is no mean: where runs differ, the largest is the claim. It is rounded up and holds for the model of "
+    "one run alone."
+)
+BESIDE = "In parentheses: the value by chance, where it differs between settings."
 CLIENTS_NOTE = "Clients differ: a mean risk says nothing of the client that is hit hardest."
 AUDIT_NOTE = (
     "A claim is an upper bound that rests on a proof; an audit is what one attacker found. What is certified above the claim "
@@ -66,6 +80,15 @@ class Grid:
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
     numbers: Collection[int] = ()
+
+
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure as the page shows it: its name in the report, how to read it, and its drawing as an element of the page."""
+
+    name: str
+    reading: str
+    svg: Markup
 
 
 @dataclass(frozen=True)
@@ -104,7 +127,7 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
     # Everything is escaped: a sweep's texts are its user's, and the page is sent to others.
     templates = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     told = story(results, comparison)
-    groups, attackers = _groups(results, page_figures(drawings)), _attackers(results)
+    groups, attackers = _groups(results, drawings), _attackers(results)
     return templates.get_template(TEMPLATE).render(
         name=results.name,
         style=Markup((HERE / STYLE).read_text(encoding="utf-8")),  # noqa: S704  our own, not a sweep's
@@ -113,7 +136,7 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
         shared=fixed_line(results).replace("\\", ""),
         sections=_sections(told, groups),
         settings=_settings(results),
-        reading=READING,
+        reading=_reading(results),
         by_chance=_by_chance(results),
         groups=groups,
         details=_details(paired, comparison),
@@ -127,14 +150,21 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
 def shown_metrics(results: Results) -> list[str]:
     """The metrics of the page's table: accuracies and risks of the trade-off, then the risk of the worst client."""
     arr = arrange(results)
-    names = [name for row in (risks(arr) if arr else ()) for risk in row for name in (*risk.accuracies, risk.name)]
+    names = [name for row in (risks(arr) if arr else ()) for risk in row for name in (*accuracies(risk), risk)]
     found = headline_risk(results)
-    worst = next((name for name in WORST if any(s.measured(name) for s in results.settings)), "")
+    of_clients = [one.clients.worst for one in metrics().values() if one.clients]
+    worst = next((name for name in of_clients if name and any(s.measured(name) for s in results.settings)), "")
     names = ["accuracy", *([found.accuracy, found.name] if found else []), *names, worst, EPSILON]
     measured = [name for name in dict.fromkeys(names) if name and any(s.measured(name) for s in results.settings)]
-    # Accuracies first, in the order of the trade-off; the mean over clients twice under two names is one too many.
+    # The same twice under two names is one too many: the mean over clients; with one model, that of the worst and of all.
     same = {"aggregated_accuracy"} if "accuracy" in measured else set()
-    return sorted((name for name in measured if name not in same), key=lambda name: metric(name).direction != "higher")
+    first = {
+        tuple(trial.get(name) for trial in results.trials): name for name in reversed(measured) if name not in same
+    }
+    # Accuracies come first, in the order of the trade-off.
+    return sorted(
+        (name for name in measured if name in first.values()), key=lambda name: metric(name).direction != "higher"
+    )
 
 
 def _settings(results: Results) -> Grid:
@@ -170,7 +200,15 @@ def _guarantee(setting: Setting, column: str) -> str:
 def _heading(results: Results, name: str) -> str:
     """The heading of a metric; what only names clients or a model is the accuracy of them."""
     words = metric_heading(metric(name), results)
-    return f"accuracy, {words}" if metric(name).family == ACCURACY and "accuracy" not in words else words
+    return words.replace(metric(name).label, full_label(name))
+
+
+def _reading(results: Results) -> str:
+    """How to read the table of settings, as far as it has claims and values by chance."""
+    names = shown_metrics(results)
+    beside = any(chance_metric(metric(name), results) for name in names)
+    own = [f"{line[:1].upper()}{line[1:]}." for line in readings(results, names)]
+    return " ".join(filter(None, (READING, CLAIMED if EPSILON in names else "", BESIDE if beside else "", *own)))
 
 
 def _by_chance(results: Results) -> str:
@@ -179,17 +217,42 @@ def _by_chance(results: Results) -> str:
     return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
-def _groups(results: Results, figures: Sequence[PageFigure]) -> list[Group]:
+def is_shown(name: str) -> bool:
+    """Whether the page shows a figure of the report."""
+    return name in READINGS or name.startswith(CLIENTS)
+
+
+def _groups(results: Results, drawings: Mapping[str, str]) -> list[Group]:
+    shown = {name: READINGS.get(name, BY_CLIENT) for name in drawings if is_shown(name)}
+    figures = [PageFigure(name, reading, element(drawings[name], name, reading)) for name, reading in shown.items()]
     clients = [figure for figure in figures if figure.name.startswith(CLIENTS)]
     trade_off = [figure for figure in figures if figure.name == "trade_off"]
     audits = [figure for figure in figures if figure not in (*clients, *trade_off)]
-    table = _audits(results)
     groups = [
         Group("trade-off", "Risk against accuracy", trade_off),
         Group("clients", "Exposure by client", clients, CLIENTS_NOTE),
-        Group("audit", "Claimed beside audited epsilon", audits, AUDIT_NOTE, table),
+        Group("audit", "Claimed beside audited epsilon", audits, AUDIT_NOTE, _audits(results)),
     ]
     return [group for group in groups if group.figures or group.table]
+
+
+def element(svg: str, name: str, description: str) -> Markup:
+    """An SVG file as an element of a page, with ids of its own and a description for those who do not see it.
+
+    Args:
+        svg: the text of a file that Matplotlib wrote, in which labels are escaped.
+        name: the prefix of its ids.
+        description: the text that stands for the picture.
+    """
+    for outside in OUTSIDE:
+        svg = outside.sub("", svg)
+    svg = svg.replace("xlink:href=", "href=")
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'url\(#|href="#', lambda found: f"{found.group()}{name}-", svg)
+    attributes = Markup('<svg role="img" aria-label="{}" style="width: {}pt"')
+    found = SIZE.search(svg)
+    head = attributes.format(description, found.group(1) if found else "600")
+    return Markup(SIZE.sub(lambda _: str(head), svg, count=1).strip())  # noqa: S704  labels are escaped in it
 
 
 def _audits(results: Results) -> Grid | None:
@@ -214,7 +277,7 @@ def _details(paired: Sequence[Contrast], comparison: Comparison) -> list[tuple[s
         found.append(
             (
                 f"All {len(lines)} comparisons of methods",
-                Grid([*differences.HEAD, "p", "p (Holm)"], lines, range(5, 11)),
+                Grid(differences.HEAD, lines, differences.NUMBERS),
             )
         )
     if comparison.lines:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from orchestrator.report.estimate import FEWEST, INFINITY, NAN, UNLIMITED, Estimate, deviation, estimate, quantile
 
+SIGNIFICANT = 0.05  # of p values, after Holm's correction
 ROUNDING = 1e-12  # smaller differences come from adding in another order
 
 
@@ -85,6 +86,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
         reached = max(reached, min(1.0, (len(order) - rank) * p_values[at]))
         adjusted[at] = reached
     return adjusted
+
+
+def least_significant(pairs: int, tests: int = 1) -> float:
+    """How many times its standard deviation over pairs a mean difference must be for the first test of Holm's to reject.
+
+    >>> [round(least_significant(pairs, tests), 1) for pairs in (3, 10) for tests in (1, 2)]
+    [2.5, 3.6, 0.7, 0.8]
+
+    Args:
+        pairs: the number of independent pairs, two or more.
+        tests: the number of tests in the family.
+    """
+    return quantile(pairs - 1, 1 - SIGNIFICANT / tests) / math.sqrt(pairs)
 
 
 def quotient(dividends: Sequence[float], divisors: Sequence[float]) -> Quotient:

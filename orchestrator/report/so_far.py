@@ -1,39 +1,34 @@
-"""The trials of a sweep that is at work, or that was killed: its table says how it stood when it was written."""
+"""Trials without final metrics: those that a scheduler stopped have the values of their last round."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from orchestrator.results.folder import Folder
-from orchestrator.results.record import read_record
-from orchestrator.results.sweep_files import SETTLED
+from orchestrator.metric_names import BOOKKEEPING
+from orchestrator.results.paths import Folder
+from orchestrator.results.tables import read_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-UNFINISHED = "unfinished"
+STOPPED = "stopped"
 
 
-def so_far(folder: Path, trials: pd.DataFrame) -> pd.DataFrame:
-    """The table of trials with what those have come to that have ended since it was written.
-
-    A run writes ``trials.parquet`` when it starts and when it ends. Nothing is written here, since it may be at work.
+def where_stopped(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of trials, those of stopped ones with the last value of each metric before a scheduler stopped them.
 
     Args:
         folder: the results folder of the sweep.
-        trials: its table, with the columns id and status.
+        trials: the rows of ``trials.parquet``.
     """
+    return [{**trial, **(_last_values(folder, trial["id"]) if trial["status"] == STOPPED else {})} for trial in trials]
+
+
+def _last_values(folder: Path, trial: str) -> dict[str, Any]:
     import pandas as pd
 
-    open_ = [str(trial) for trial in trials.loc[~trials["status"].isin(SETTLED), "id"]]
-    records = {trial: record for trial in open_ if (record := read_record(Folder(folder).trial(trial)))}
-    if not records:
-        return trials
-    rows = trials.to_dict("records")
-    for row in rows:
-        if record := records.get(row["id"]):
-            row |= {"status": record.get("status", UNFINISHED), "reason": record.get("reason")}
-            row |= {"notes": "; ".join(notes)} if (notes := record.get("notes")) else {}
-            row |= record.get("metrics", {})
-    return pd.DataFrame.from_records(rows)
+    try:
+        rounds = read_table(Folder(folder).trial(trial).table("rounds")).to_pandas()
+    except (OSError, ValueError):
+        return {}
+    last = rounds.sort_values("round").ffill().tail(1).drop(columns=list(BOOKKEEPING), errors="ignore")
+    return {name: value for name, value in last.iloc[0].items() if pd.notna(value)} if len(last) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.report.values import Row, Value, lookup, text
@@ -41,9 +42,13 @@ def swept_settings(
 
 
 def _held_value(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
-    """The value in the row; if it is missing, or only a name while the resolved run has a mapping, that of the run."""
+    """The value in the row; if it is missing, a number as text, or a name where the run has a mapping, that of the run."""
     own, resolved = row.get(key), lookup(configs.get(row["id"]), key)
-    if own is None or (isinstance(resolved, list | dict) and not isinstance(own, list | dict)):
+    if (
+        own is None
+        or own == json.dumps(resolved)
+        or (isinstance(resolved, list | dict) and not isinstance(own, list | dict))
+    ):
         return resolved
     return own
 

@@ -1,25 +1,33 @@
 """The paths of a results folder.
 
-    RESULTS/<sweep>/               `Folder`
-    RESULTS/<sweep>/trials/<id>/   `TrialFolder`
-
-The tables in these folders are written by `orchestrator.results.tables`.
+RESULTS/<sweep>/               `Folder`
+RESULTS/<sweep>/trials/<id>/   `TrialFolder`
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from orchestrator.results.integrity import ASIDE
-from orchestrator.results.mark import read_mark
+from orchestrator.results.log import DAMAGED, MANIFEST, read_manifest
+
+TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
 
 class FolderError(ValueError):
     """A results folder cannot be used. The message says which folder, why, and what to do."""
+
+
+def is_trial_id(value: Any) -> bool:
+    """Whether a value can be the id of a trial, and so the name of its folder; ``../x`` would lead elsewhere.
+
+    >>> is_trial_id("3fa2c1b0de"), is_trial_id("../../etc"), is_trial_id("..")
+    (True, False, False)
+    """
+    return isinstance(value, str) and re.fullmatch(r"[\w-]{1,100}", value) is not None
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,11 @@ class TrialFolder:
         return self.path.name
 
     @property
+    def manifest(self) -> Path:
+        """``manifest.json``: how the trial ended; a trial without it has not ended."""
+        return self.path / MANIFEST
+
+    @property
     def config(self) -> Path:
         """``config.yaml``: the resolved run."""
         return self.path / "config.yaml"
@@ -44,27 +57,17 @@ class TrialFolder:
         return self.path / "model.safetensors"
 
     @property
-    def tracking(self) -> Path:
-        """``tracking.json``: what to send to MLflow besides the tables, and whether it has been sent."""
-        return self.path / "tracking.json"
-
-    @property
-    def result(self) -> Path:
-        """``result.json``: how the trial ended, with its status, final metrics, duration and provenance."""
-        return self.path / "result.json"
-
-    @property
     def error(self) -> Path:
         """``error.txt``: the traceback of a trial that failed."""
         return self.path / "error.txt"
 
     @property
     def state(self) -> Path:
-        """The folder that only an unfinished trial needs: its checkpoint and the parts of its tables by round."""
+        """The folder that only an unfinished trial needs: its state, and the rows of its tables by round."""
         return self.path / "state"
 
     def table(self, name: str) -> Path:
-        """The file of one of the trial's tables, such as rounds, clients, attacks, scores or roc."""
+        """The file of one of `TABLES`."""
         return self.path / f"{name}.parquet"
 
 
@@ -80,13 +83,18 @@ class Folder:
         return self.path.name
 
     @property
+    def manifest(self) -> Path:
+        """``manifest.json``: the sweep's name, id, file and trials."""
+        return self.path / MANIFEST
+
+    @property
     def sweep(self) -> Path:
-        """``sweep.yaml``: the sweep file, with the overrides as comments."""
+        """``sweep.yaml``: the sweep file, with the overrides as comments; for people, the manifest has it, too."""
         return self.path / "sweep.yaml"
 
     @property
     def table(self) -> Path:
-        """``trials.parquet``: one row per trial."""
+        """``trials.parquet``: one row per trial; for people, it follows from the manifests."""
         return self.path / "trials.parquet"
 
     @property
@@ -95,36 +103,36 @@ class Folder:
         return self.path / "report"
 
     @property
+    def cache(self) -> Path:
+        """The folder of shadow models and replicas, which all trials of the sweep share."""
+        return self.path / "cache"
+
+    @property
     def tracking(self) -> Path:
-        """``tracking.json``: what to send to MLflow for the sweep as a whole, and whether it has been sent."""
+        """``tracking.json``: which MLflow has been given these results."""
         return self.path / "tracking.json"
 
-    @property
-    def shadows(self) -> Path:
-        """The folder of the shadow models, which all trials of the sweep share."""
-        return self.path / "shadows"
+    def identity(self) -> str:
+        """The id of the sweep, which stays the same if the folder is moved and differs for a new folder at the same path.
 
-    @property
-    def record(self) -> Path:
-        """``.fedpriv.json``: marks the folder as fedpriv's, with the id, name and digest of the sweep."""
-        return self.path / ".fedpriv.json"
+        Raises:
+            FileNotFoundError: the folder holds no sweep.
+            DamageError: its manifest is not what was saved.
+        """
+        return str(read_manifest(self.path).facts["id"])
 
     def trial(self, trial_id: str) -> TrialFolder:
-        """The folder of one trial; it need not exist."""
+        """The folder of one trial; it need not exist. Raises FolderError if the id is none."""
+        if not is_trial_id(trial_id):
+            raise FolderError(f"{trial_id[:60]!a} is not the id of a trial")
         return TrialFolder(self.path / "trials" / trial_id)
 
     def trials(self) -> list[TrialFolder]:
         """The folders of trials that exist, sorted by id; none that was set aside."""
         with suppress(FileNotFoundError, NotADirectoryError):
-            found = sorted(path for path in (self.path / "trials").iterdir() if ASIDE not in path.name)
-            return [TrialFolder(path) for path in found if path.is_dir()]
+            names = (path for path in (self.path / "trials").iterdir() if is_trial_id(path.name))
+            return [TrialFolder(path) for path in sorted(names) if path.is_dir()]
         return []
 
-    def identity(self) -> str:
-        """A hexadecimal id that stays the same if the folder is moved and differs for a new folder at the same path.
 
-        `claim` draws it. A folder without a claim gets an id from its absolute path.
-        """
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            return str(read_mark(self.record)["id"])
-        return hashlib.sha256(os.path.abspath(self.path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+__all__ = ["DAMAGED", "TABLES", "Folder", "FolderError", "TrialFolder"]

@@ -1,15 +1,29 @@
-"""The provenance of a result: commit, package versions, host and device."""
+"""The provenance of a result: commit, code, data, package versions, host and device."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
+import sys
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
+from algorithms.interfaces import Run
+from datasets.components import Component
+from datasets.federation import Source, add_to_digest
 from orchestrator import CHECKOUT
+from orchestrator.config import own_code
+from orchestrator.config.slots import chosen_components
+
+ROOMS = ("datasets", "algorithms", "attacks")
 
 
 @cache
@@ -54,3 +68,82 @@ def origin(device: str) -> dict[str, str]:
     """The whole provenance as texts, for tags and records."""
     named = {f"version.{name}": number for name, number in versions().items()}
     return named | {"commit": commit() or "unknown", "host": host(), "device": device}
+
+
+def own_code_hash() -> str:
+    """The hash of all own code in this process; empty if there is none. Caches of trained models depend on it."""
+    return "".join(one.state for one in own_code.installed().found)
+
+
+def _hash(files: Iterable[Path], start: str = "") -> str:
+    digest = hashlib.blake2b(start.encode(), digest_size=8)
+    for path in files:
+        with suppress(OSError):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _model_files(run: Run) -> Iterator[Path]:
+    """The files of the package of a model that is named by a dotted path, unless it is one of the installed libraries."""
+    for _, component in chosen_components(run):
+        name = str(getattr(component.config, "callable", "")).partition(":")[0].partition(".")[0]
+        if not name or name in sys.stdlib_module_names:
+            continue
+        with suppress(ImportError, ValueError, AttributeError):
+            spec = find_spec(name)
+            if spec and spec.origin and "site-packages" not in spec.origin:
+                file = Path(spec.origin)
+                yield from sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else (file,)
+
+
+class Hashes:
+    """The hashes of what a sweep's numbers depend on besides its configuration, of which alone a trial's id is made.
+
+    They are those of the code in datasets/, algorithms/ and attacks/, of own code, and of the data sets that are loaded.
+    For the orchestrator, the commit stands.
+    """
+
+    def __init__(self) -> None:
+        files = [file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))]
+        self._code = _hash(files, own_code_hash())
+        self._hashes: dict[str, str] = {}
+
+    def add(self, data: Component[Any, Any], source: Source) -> None:
+        """Hash what the component ``data`` has loaded."""
+        key = self._key(data)
+        if key not in self._hashes:
+            self._hashes[key] = data_hash(source)
+
+    def origin(self, run: Run) -> dict[str, str]:
+        """The commit, and the hashes of a run's code and of its data if they were loaded here."""
+        data, model = self._hashes.get(self._key(run.data)), list(_model_files(run))
+        code = _hash(model, self._code) if model else self._code
+        return {"commit": commit() or "unknown", "code": code} | ({"data": data} if data else {})
+
+    def _key(self, data: Component[Any, Any]) -> str:
+        """What decides what is read: all fields but the number of clients and the seed of the split."""
+        return repr((data.name, data.config.model_copy(update={"clients": 1, "split_seed": None})))
+
+
+def data_hash(source: Source) -> str:
+    """The hash of a loaded data set: of its examples and labels, and of all else that it says of them."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, value in sorted(vars(source).items()):
+        if callable(value):  # what it makes follows from the examples and the configuration
+            continue
+        digest.update(name.encode())
+        for part in (value.x, value.y) if hasattr(value, "x") else (value,):
+            if hasattr(part, "dtype") and part.dtype != object:
+                add_to_digest(digest, part)
+            else:
+                digest.update(repr(part.tolist() if hasattr(part, "dtype") else part).encode())
+    return digest.hexdigest()
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
+    """Which of "code" and "data" have other hashes than ``before``; what was not hashed then or now differs in nothing.
+
+    >>> differences({"code": "a", "data": "b"}, {"code": "c"})
+    ['code']
+    """
+    return [kind for kind in ("code", "data") if kind in before and kind in now and before[kind] != now[kind]]

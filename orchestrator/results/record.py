@@ -1,27 +1,19 @@
-"""The record of an ended trial, ``result.json``."""
+"""The record of an ended trial: the facts in its manifest."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from orchestrator.config.tune_section import Tune
-from orchestrator.results.folder import TrialFolder, write_atomically
-from orchestrator.results.integrity import Damage, DamageError, file_checksum, read_mapping, read_sealed, sealed
-from orchestrator.results.record_values import wrong_value
-from orchestrator.results.stamped import require_regular
-from orchestrator.results.writing import read_plain
+from orchestrator.results.log import DamageError, Log, read_manifest
+from orchestrator.results.paths import TrialFolder
+from orchestrator.results.writing import read_plain, remove_folder
 
-BEGUN = "origin.json"  # beside a trial's state: the code and data that it began with
-STATE = "state.safetensors"
-TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 SECRET_NOISE = "not repeatable: the noise was secret, so another run of this trial gives other numbers"  # a note
-CHECKSUMS = "checksums"  # the key of a record with the checksums of the trial's other files
 
 
 @dataclass(frozen=True)
@@ -31,140 +23,58 @@ class TrialIdentity:
     Attributes:
         id: the hash of its resolved configuration.
         run: that configuration, as plain JSON values.
-        commit: the code that it ran with; None where that is not known.
-        files: its source files, path and hash (`orchestrator.results.fingerprints`); pairs, for Tune forbids "/" in keys.
-        hashes: the hashes of its code and its data.
+        hashes: the hashes of its code and its data, see `orchestrator.results.provenance`.
     """
 
     id: str
     run: dict[str, Any]
-    commit: str | None
-    files: tuple[tuple[str, str], ...] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
 
 
-def result_files(folder: TrialFolder) -> list[Path]:
-    """The files that a trial may leave besides its record, whether they exist or not: its run, its models, its tables."""
-    return [folder.config, folder.model, *map(folder.table, TABLES)]
-
-
-def config_bytes(run: Mapping[str, Any]) -> bytes:
-    """The content of ``config.yaml``.
-
-    Args:
-        run: the resolved run as plain values.
-    """
-    return yaml.safe_dump(dict(run), sort_keys=False).encode()
-
-
-def save_record(folder: TrialFolder, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Write ``result.json``, sealed, with the checksums of the trial's other files as they are now.
+def write_record(
+    folder: TrialFolder, record: Mapping[str, Any], run: Mapping[str, Any], files: Mapping[str, bytes]
+) -> dict[str, Any]:
+    """Write the files of an ended trial and, last, the manifest that vouches for them.
 
     Args:
         folder: the trial's folder.
-        record: the record without checksums.
+        record: status, reason, metrics, seconds, origin, and what else is known of the trial.
+        run: the resolved run as plain values, for ``config.yaml``.
+        files: the content of the other files by name.
 
     Returns:
-        The record with them.
+        The record as it is read again, with the checksum of the folder as ``manifest``.
 
     Raises:
-        WriteError: the file could not be written.
+        WriteError: a file could not be written.
     """
-    there = [path for path in result_files(folder) if path.is_file()]
-    kept = {**record, CHECKSUMS: {path.name: file_checksum(path) for path in there}}
-    write_atomically(folder.result, json.dumps(sealed(kept), indent=1).encode())
-    return kept
+    log = Log(folder.path, folder.id)
+    log.append(folder.config.name, yaml.safe_dump(dict(run), sort_keys=False).encode())
+    for name, content in files.items():
+        log.append(name, content)
+    log.finish(record)
+    if record["status"] not in ("failed", "stopped"):  # those may be resumed
+        remove_folder(folder.state)
+    return read_record(folder) or {}
 
 
 def read_record(folder: TrialFolder) -> dict[str, Any] | None:
-    """The record of an ended trial; None if there is none, or if it cannot be believed (see `checked_record`)."""
+    """The record of an ended trial, with the checksum of its folder as ``manifest``; None if it has none, or a damaged one."""
     try:
-        return checked_record(folder)
+        manifest = read_manifest(folder.path, folder.id)
     except (FileNotFoundError, DamageError):
         return None
+    return {**manifest.facts, "manifest": manifest.digest}
 
 
-def checked_record(folder: TrialFolder) -> dict[str, Any]:
-    """Read the record of an ended trial.
-
-    A record of an earlier version has no seal: its values are checked, and so they are in a sealed one.
-
-    Args:
-        folder: the trial's folder.
-
-    Raises:
-        FileNotFoundError: there is no record.
-        DamageError: it is not what was saved, is that of another trial, or has values that no trial has.
-    """
-    record, whole = read_mapping(folder.result)
-    if problem := wrong_value(record, folder.id, whole):
-        raise DamageError(Damage(folder.result, f"is not what was saved: {problem}"))
-    return record
-
-
-def write_begun(folder: TrialFolder, identity: TrialIdentity) -> None:
-    """Write the code and data of a trial that begins beside its state; one that is resumed keeps what it began with.
-
-    Args:
-        folder: the trial's folder.
-        identity: what the trial is.
-
-    Raises:
-        WriteError: the file could not be written.
-    """
-    if not (folder.state / STATE).exists():
-        begun = sealed({"id": identity.id, "files": dict(identity.files), "origin": dict(identity.hashes)})
-        write_atomically(folder.state / BEGUN, json.dumps(begun, indent=1).encode())
-
-
-def read_begun(folder: TrialFolder) -> dict[str, Any]:
-    """The code and data that a trial with a saved state began with, as in its record; empty if that is not known."""
-    try:
-        return _begun(folder) if (folder.state / STATE).exists() else {}
-    except (OSError, DamageError):
-        return {}
-
-
-def begun_damage(folder: TrialFolder) -> Damage | None:
-    """What is wrong with the file that says what a trial began with; None also where an earlier version wrote none."""
-    try:
-        _begun(folder)
-    except FileNotFoundError:
-        return None
-    except DamageError as error:
-        return error.damage
-    return None
-
-
-def _begun(folder: TrialFolder) -> dict[str, Any]:
-    """Read what `write_begun` wrote, in this version or an older one. Raises FileNotFoundError, DamageError."""
-    path = folder.state / BEGUN
-    require_regular(path)
-    begun = read_sealed(path)
-    if begun.pop("id", folder.id) != folder.id:
-        raise DamageError(Damage(path, "is of another trial"))
-    if begun.keys() != {"files", "origin"} or not all(_is_texts(one) for one in begun.values()):
-        raise DamageError(Damage(path, "does not say what code and data the trial began with"))
-    return begun
-
-
-def _is_texts(values: Any) -> bool:
-    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
-
-
-def drew_secret_noise(folder: TrialFolder, record: Mapping[str, Any] | None) -> bool | None:
-    """Whether a trial drew secret noise, as its record or its configuration says; None if neither can be believed.
-
-    Args:
-        folder: the trial's folder.
-        record: the trial's record; None if it is damaged or missing.
-    """
-    if record is not None and CHECKSUMS in record:
+def drew_secret_noise(folder: TrialFolder) -> bool:
+    """Whether a damaged trial may have drawn secret noise: its configuration says so, or cannot be read."""
+    if record := read_record(folder):
         return SECRET_NOISE in (record.get("notes") or ())
     try:
         return bool(yaml.safe_load(read_plain(folder.config))["privacy"].get("noise") == "secret")
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, yaml.YAMLError):
-        return None
+        return True
 
 
 def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from algorithms.interfaces import ModelContract
 from datasets.components import Component, components
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name, validate
-from orchestrator.results.folder import TrialFolder
+from orchestrator.results.log import DamageError, read_manifest
+from orchestrator.results.paths import TrialFolder
 from orchestrator.results.record import read_record
-from orchestrator.results.trial_files import check_trial
 
 if TYPE_CHECKING:
     import torch
@@ -39,42 +39,41 @@ class Takes:
     classes: int
 
 
-def taken(folder: TrialFolder) -> Takes | None:
-    """Return what the models of a trial take, from its record; None where an earlier version wrote it."""
-    held = (read_record(folder) or {}).get("model")
-    return Takes(tuple(held["shape"]), held["classes"]) if held else None
+def taken(folder: TrialFolder) -> Takes:
+    """What the models of a trial take, from its record."""
+    model = (read_record(folder) or {})["model"]
+    return Takes(tuple(model["shape"]), model["classes"])
 
 
 def saved_arrays(folder: TrialFolder) -> dict[str, dict[str, torch.Tensor]]:
-    """Return the saved arrays of each model of a trial by their names in the module; empty if it has saved none.
+    """The saved arrays of each model of a trial by their names in the module; empty if it has saved none.
 
     Raises:
-        ConfigError: the trial's models, or what is needed to build them, are not what the trial saved.
+        ConfigError: the trial's models are not what the trial saved.
     """
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
-    needed = (folder.result, folder.config, folder.model)
-    if found := [one for one in check_trial(folder).damages if one.path in needed]:
-        raise ConfigError(ConfigProblem(f"{one}; the same `fedpriv run` repairs it") for one in found)
+    try:
+        manifest = read_manifest(folder.path, folder.id)
+        content = manifest.read(folder.model.name) if folder.model.name in manifest.parts else None
+    except FileNotFoundError:
+        content = None
+    except DamageError as error:
+        raise _refused(f"{error}; the same `fedpriv run` runs the trial again") from error
     arrays: dict[str, dict[str, torch.Tensor]] = {}
-    for key, array in load_file(folder.model).items() if folder.model.is_file() else ():
+    for key, array in load(content).items() if content is not None else ():
         group, _, name = key.partition(".")
         arrays.setdefault(group, {})[name] = array
     return arrays
 
 
 def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
-    """Return the trained models of a trial by group; empty if it has saved none.
+    """The trained models of a trial by group; empty if it has saved none.
 
     Raises:
         ConfigError: they cannot be built again; the sentence says why.
     """
-    arrays = saved_arrays(folder)
-    if not arrays:
-        return {}
-    if (takes := taken(folder)) is None:
-        raise _refused(f"trial {folder.id} does not say what its models take: an earlier version has written it")
-    return {group: loaded_model(folder, takes, held) for group, held in arrays.items()}
+    return {group: loaded_model(folder, taken(folder), arrays) for group, arrays in saved_arrays(folder).items()}
 
 
 def loaded_model(folder: TrialFolder, takes: Takes, arrays: dict[str, torch.Tensor]) -> nn.Module:

@@ -9,7 +9,7 @@ A table is given as rows (mappings of column to value), as columns (arrays or li
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -22,14 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from orchestrator.results.folder import Folder, write_atomically
-from orchestrator.results.integrity import checksum
+from orchestrator.results.writing import open_plain, write_atomically
 
 Rows: TypeAlias = "pa.Table | Mapping[str, Any] | Iterable[Mapping[str, Any]]"
 
-ROWS = "fedpriv.rows"  # the key of a file's metadata that holds the checksum of its rows
 # The types of a column of numbers; a column with values of several of these types gets the last of them.
 NUMBERS = (pa.bool_(), pa.int64(), pa.float64())
+CELL = 100  # bytes that a cell takes as a value of Python, roughly
 # Python's own types, which Arrow converts without our help.
 PLAIN = {type(None), int, float, str}
 
@@ -153,19 +152,8 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def write_table(path: Path, rows: Rows, with_checksum: bool = False) -> None:
-    """Write ``rows`` to a Parquet file atomically.
-
-    Args:
-        path: the file.
-        rows: the rows.
-        with_checksum: keep `rows_checksum` in the file's metadata.
-
-    Raises:
-        TypeError: like `as_table`.
-        ValueError: like `as_table`.
-        WriteError: the file could not be written.
-    """
+def table_bytes(rows: Rows) -> bytes:
+    """``rows`` as the content of a Parquet file. Raises TypeError and ValueError like `as_table`."""
     table = as_table(rows)
     # Other readers do not know the type of a column without values, so it becomes float, like our metrics.
     kinds = [(field.name, pa.float64() if pa.types.is_null(field.type) else field.type) for field in table.schema]
@@ -174,23 +162,31 @@ def write_table(path: Path, rows: Rows, with_checksum: bool = False) -> None:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression="zstd", store_schema=False) as writer:
         writer.write_table(table, row_group_size=max(len(table), 1))
-        if with_checksum:
-            writer.add_key_value_metadata({ROWS: rows_checksum(table)})
-    write_atomically(path, sink.getvalue().to_pybytes())
+    return sink.getvalue().to_pybytes()
+
+
+def write_table(path: Path, rows: Rows) -> None:
+    """Write ``rows`` to a Parquet file atomically. Raises like `table_bytes`, and WriteError."""
+    write_atomically(path, table_bytes(rows))
+
+
+def too_large(path: Path) -> str:
+    """Why a Parquet file cannot be read here, after its path; empty where it fits, or where it cannot be read anyway.
+
+    Equal values take no room in a file, so a few megabytes can state billions of rows.
+    """
+    try:
+        with open_plain(path) as file:
+            stated = pq.read_metadata(file)
+    except (OSError, pa.ArrowException):
+        return ""
+    if stated.num_rows * stated.num_columns * CELL <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        return ""
+    return f"states {stated.num_rows} rows of {stated.num_columns} columns, more than the memory of this machine holds"
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a Parquet file. Raises FileNotFoundError, or pyarrow's ArrowInvalid if it is not a Parquet file."""
+    """Read a Parquet file. Raises FileNotFoundError, or pyarrow's ArrowInvalid if it is none or does not fit in memory."""
+    if problem := too_large(path):
+        raise pa.ArrowInvalid(f"{path} {problem}")
     return pq.read_table(pa.BufferReader(path.read_bytes()))
-
-
-def write_trials(folder: Folder, trials: Iterable[Mapping[str, Any]]) -> None:
-    """Write trials.parquet, one row per trial: id and status first, then the other columns as in the rows."""
-    first = dict.fromkeys(("id", "status"))
-    write_table(folder.table, [{**first, **trial} for trial in trials], with_checksum=True)
-
-
-def rows_checksum(table: pa.Table) -> str:
-    """The checksum of a table's columns and rows, however a file holds them."""
-    held = [[name, table[name].to_pylist()] for name in table.column_names]
-    return checksum(json.dumps(held, separators=(",", ":")).encode())

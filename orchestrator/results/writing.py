@@ -17,6 +17,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 # Prefix of our hidden files; a folder that contains nothing else counts as empty.
 HIDDEN = ".fedpriv"
 
@@ -120,6 +122,20 @@ def hold(folder: Path) -> None:
 def let_go(folder: Path) -> None:
     """Forget what `hold` remembers."""
     _held.discard(folder)
+
+
+def sweep_up(folder: Path, alone: bool = False) -> None:
+    """Remove unfinished files of killed processes, as `write_atomically` names them.
+
+    Args:
+        folder: where they lie.
+        alone: whether nobody else writes there; otherwise those of processes that live here stay.
+    """
+    for path in folder.rglob(f"{HIDDEN}-*.tmp"):
+        writer = path.stem.split("-")[-2]
+        if alone or not (writer.isdecimal() and int(writer) != os.getpid() and psutil.pid_exists(int(writer))):
+            with suppress(OSError):
+                path.unlink()
 
 
 def _make_parents(path: Path) -> None:

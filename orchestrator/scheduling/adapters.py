@@ -13,7 +13,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, MedianSt
 from ray.tune.search import Searcher
 
 from orchestrator.config.tune_section import Asha, Tune
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended, read_record
 from orchestrator.results.tables import read_table
 from orchestrator.scheduling.search import Search

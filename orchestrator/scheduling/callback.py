@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ray import tune
 
 from orchestrator.cluster.ray_session import StallError
-from orchestrator.results.folder import WriteError
+from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.adapters import StoppingScheduler
 from orchestrator.scheduling.trials import TrialConfig, tune_trial_id
 from orchestrator.tracking.events import TrialEvents
@@ -42,8 +45,9 @@ class TuneCallback(tune.Callback):
         self.progress, self.stopping = progress, stopping
         self.needs, self.patience = needs, patience
         self.began: dict[str, float] = {}
+        self.processes: dict[str, int | None] = {}
         self.idle_since: float | None = None
-        self.said = False
+        self.said = ""  # the trial of which it was said that there is no room
         self.dropped: set[str] = set()
         self.drops: Counter[str] = Counter()
 
@@ -67,6 +71,7 @@ class TuneCallback(tune.Callback):
             raise WriteError(*result["unwritable"])
         if result.get("repaired"):
             self.progress.on_repaired(tune_trial_id(trial), result["repaired"])
+        self.processes[tune_trial_id(trial)] = result.get("pid")
         self.progress.on_rounds(tune_trial_id(trial), result.get("rows", []))
         if result.get("note"):
             self.progress.on_note(tune_trial_id(trial), result["note"])
@@ -90,7 +95,9 @@ class TuneCallback(tune.Callback):
     def _watch(self, statuses: Iterable[tuple[str, str]], now: float) -> None:
         waiting = [trial for trial, status in statuses if status == "PENDING"]
         if not waiting or any(status == "RUNNING" for _, status in statuses):
-            self.idle_since, self.said = None, False
+            if self.said:
+                self.progress.on_note(self.said, "")
+            self.idle_since, self.said = None, ""
             return
         self.idle_since = now if self.idle_since is None else self.idle_since
         waited = now - self.idle_since
@@ -100,14 +107,34 @@ class TuneCallback(tune.Callback):
                 "no longer has these resources, or others use them; the same command resumes from the saved results"
             )
         if waited > WORTH_SAYING and not self.said:
-            self.said = True
+            self.said = waiting[0]
             self.progress.on_note(waiting[0], f"waiting for resources on the cluster: {self.needs}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Mark a trial whose process died as dropped if it may be retried, otherwise as failed."""
-        lost = tune_trial_id(trial)
-        if trial.should_recover() and self.drops[lost] < trial.max_failures:
+        lost, text = tune_trial_id(trial), ""
+        with suppress(OSError):  # a file of Tune's, which may be gone
+            text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
+        self._drop(lost, trial.should_recover() and self.drops[lost] < trial.max_failures, text)
+
+    def drop_running(self, retries: int, text: str) -> None:
+        """Drop the trials that were running when Tune ended itself; it counts for those whose process was killed.
+
+        Args:
+            retries: how often the process of a trial may die.
+            text: what Ray says of the processes that it has killed, with their numbers.
+        """
+        running = self.began.keys() - self.progress.statuses.keys()
+        killed = {one for one in running if re.search(rf"pid={self.processes.get(one)}\b", text)} or running
+        for lost in running:
+            if lost in killed:
+                self._drop(lost, self.drops[lost] < retries, text)
+            else:
+                self.dropped.add(lost)
+
+    def _drop(self, lost: str, again: bool, text: str) -> None:
+        if again:
             self.dropped.add(lost)
             self.drops[lost] += 1
         else:
-            self.progress.on_lost(lost, trial.error_file)
+            self.progress.on_lost(lost, text)

@@ -15,19 +15,18 @@ from ray import tune
 from ray.util import get_current_placement_group
 
 from orchestrator.config.run import resolve
-from orchestrator.results.folder import Folder, WriteError, write_atomically
-from orchestrator.results.integrity import DamageError
-from orchestrator.results.record import STATE, has_ended, read_record, write_begun
-from orchestrator.results.writing import hold, remove
+from orchestrator.results.log import DamageError
+from orchestrator.results.paths import Folder
+from orchestrator.results.record import has_ended, read_record
+from orchestrator.results.writing import WriteError, hold, remove, write_atomically
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
 from orchestrator.trial.arithmetic import multiply_with_one_thread
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import federation_key, partition_data
-from orchestrator.trial.loop import DivergenceError, Surroundings
+from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.shadow_tasks import ShadowTasks
-from orchestrator.trial.state import save_state
 from orchestrator.trial.worker_session import Setup
 
 # Short rounds are reported to the head process in groups, because a report costs more than a very short round.
@@ -44,7 +43,7 @@ class Driver(tune.Trainable):
         hold(Path(trial.sweep))
         place, group, timeout = trial.placement, get_current_placement_group(), trial.timeout
         self.clients = ClientPool(place.actor_options(group), timeout, Path(trial.sweep).name)
-        self.shadows = ShadowTasks(Folder(Path(trial.sweep)).shadows, place.shadow_options(group), timeout)
+        self.shadows = ShadowTasks(Folder(Path(trial.sweep)).cache, place.shadow_options(group), timeout)
         self._data: tuple[str, Any] = ("", None)
         self._take(trial)
 
@@ -71,7 +70,7 @@ class Driver(tune.Trainable):
         """The current trial with its partitioned data, which are kept if the trial before had the same."""
         if self.trial is None:
             # Remove the record of an earlier attempt only now: Tune also sets up drivers for trials that have ended meanwhile.
-            remove(self.folder.result)
+            remove(self.folder.manifest)
             run = resolve(self.trial_config.identity.run)
             root = Path(self.trial_config.data_root)
             wanted = federation_key(run, root)
@@ -79,9 +78,10 @@ class Driver(tune.Trainable):
                 self._data = (wanted, ray.put(partition_data(run, root)))
             setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
             data = ray.get(self._data[1])
-            self.trial = Trial(run, Surroundings(setup, data, self.clients, self.shadows, self.folder))
+            origin = self.trial_config.identity.hashes
+            context = TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin)
+            self.trial = Trial(run, context)
             self.repaired = self.trial.repaired
-            write_begun(self.folder, self.trial_config.identity)
         return self.trial
 
     def step(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Driver(tune.Trainable):
 
     def _give_up(self, error: Exception) -> dict[str, Any]:
         cause = _cause(error)
-        if isinstance(cause, WriteError):
+        if isinstance(cause, WriteError | ray.exceptions.OutOfMemoryError):  # of the latter, Tune tries the trial again
             raise cause
         diverged = isinstance(cause, DivergenceError | FloatingPointError)
         told = diverged or isinstance(cause, DamageError)
@@ -125,12 +125,11 @@ class Driver(tune.Trainable):
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Save the state for Tune, which asks when it pauses a trial; we save it in the trial's folder after each round."""
-        if self.trial is not None:
-            save_state(self.trial.state, Path(checkpoint_dir) / STATE, self.folder.id)
+        """Write next to nothing when Tune pauses a trial: every round is in the trial's own folder already."""
+        (Path(checkpoint_dir) / "trial").write_text(self.folder.id)
 
     def load_checkpoint(self, checkpoint: Any) -> None:  # noqa: ARG002
-        """Resume from the trial's own folder, whose state is never older than what `save_checkpoint` wrote, and checked."""
+        """Resume from the trial's own folder."""
         self._open()
 
     def cleanup(self) -> None:

@@ -1,63 +1,59 @@
-"""The results that a sweep's folder holds already: which ran with other code or data, and which are left aside."""
+"""The results that a sweep's folder holds already: what is complete, what ran with other code or data, what is damaged."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.tune_section import Tune
-from orchestrator.results.fingerprints import Changed, DataHashes, begun_sentence, changed_sentences, fingerprint
-from orchestrator.results.folder import Folder
-from orchestrator.results.record import has_ended, read_begun, read_record
-from orchestrator.results.writing import remove, remove_folder
-from orchestrator.scheduling.repairs import Repairs, find_repairs
+from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
+from orchestrator.results.paths import Folder, TrialFolder
+from orchestrator.results.provenance import Hashes, differences
+from orchestrator.results.record import drew_secret_noise, has_ended, read_record
+from orchestrator.results.writing import remove_folder
 from orchestrator.scheduling.trials import TrialSpec
-from orchestrator.tracking.labels import flatten, trial_name
+from orchestrator.trial.saved import begun_with
 
-NAMED = 3  # trials that a sentence names
 REPEAT = "--repeat-changed"
+NAMED = 5  # damaged trials that have a sentence each
+SECRET = (
+    "; the trial's noise was secret, so it cannot be repeated: restore the file from a copy, or delete the folder {} to "
+    "draw new noise"
+)
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """The trials of a sweep before this run: complete ones, and those that were interrupted or failed.
+    """The trials of a sweep before this run.
 
     Attributes:
-        complete: their number.
-        changed: those that were run with other code or data than today's.
-        aside: a sentence on trials in the folder that are no longer of the sweep; empty if there are none.
+        complete: the ids of those that have a result.
+        changed: the ids of those among them that ran with other code or data than today's, with what differs.
+        begun: the ids of unfinished trials that began with other code or data: they begin anew.
+        damaged: what is damaged of trials that run again.
+        former: what is damaged of trials that are no longer of the sweep.
+        others: the number of trials with results that are no longer of the sweep.
         repeat: whether the changed trials are to run again.
-        begun: those that have a saved state, and began with other code or data than today's: they begin anew.
-        repairs: what is done about damaged results; trials run again because of them.
     """
 
-    complete: int
-    changed: tuple[Changed, ...]
-    aside: str
-    repeat: bool
-    begun: tuple[Changed, ...] = ()
-    repairs: Repairs = field(default_factory=Repairs)
+    complete: frozenset[str]
+    changed: Mapping[str, Sequence[str]]
+    begun: Mapping[str, Sequence[str]]
+    damaged: Mapping[str, DamageError]
+    former: Sequence[DamageError] = ()
+    others: int = 0
+    repeat: bool = False
 
-    def remaining(self, trials: Sequence[TrialSpec], missing: Sequence[TrialSpec]) -> list[TrialSpec]:
-        """Return the trials to run, in the order of the sweep: those that are ``missing``, and those that run again."""
-        wanted = {one.id for one in missing} | set(self.again())
-        return [trial for trial in trials if trial.id in wanted]
+    def again(self) -> set[str]:
+        """The ids of the trials whose results are given up."""
+        return {*self.begun, *self.damaged, *(self.changed if self.repeat else ())}
 
-    def again(self) -> list[str]:
-        """The ids of the trials whose results are given up, so that they run again or begin anew."""
-        return [*dict.fromkeys([*self._given_up(), *self.repairs.again])]
-
-    def _given_up(self) -> list[str]:
-        """The ids of the trials that run again with other code or data."""
-        return [one.trial for one in (*(self.changed if self.repeat else ()), *self.begun)]
-
-    def mend(self) -> list[str]:
-        """Do what is done about damaged results, and say so; what `set_back` deletes is only named. Raises WriteError."""
-        return self.repairs.mend(self._given_up())
+    def remaining(self, trials: Sequence[TrialSpec]) -> list[TrialSpec]:
+        """The trials to run, in the order of the sweep."""
+        over = self.complete - self.again()
+        return [trial for trial in trials if trial.id not in over]
 
     def sentences(self, total: int, option: str = REPEAT) -> list[str]:
         """Say what the earlier results are, before anything runs.
@@ -66,52 +62,48 @@ class Earlier:
             total: the number of the sweep's trials.
             option: what the user gives to run changed trials again.
         """
-        damaged = () if self.repeat else self.repairs.again  # they run again in any case
-        changed = [one for one in self.changed if one.trial not in damaged]
-        found = changed_sentences(changed, self.complete)
-        if found:
-            count = len(changed)
-            kept = f"their results stand; {option} runs {'it' if count == 1 else 'them'} again"
-            found.append(f"{count} of {total} trials {'runs' if count == 1 else 'run'} again" if self.repeat else kept)
-        return [*found, *filter(None, (begun_sentence(self.begun), self.aside))]
-
-    def all_complete(self, total: int) -> str:
-        """Say that there is nothing to run; of unchanged code alone it is said that the trials are complete."""
+        said = []
         if self.changed:
-            return f"all {total} trials have results, not all from today's code and data; nothing was trained"
-        return f"all {total} trials are complete; nothing was trained"
+            then = "and run again" if self.repeat else f"and their results stand; {option} runs them again"
+            said.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
+        if self.begun:
+            said.append(f"{len(self.begun)} unfinished trials were begun with {_other(self.begun)}, and begin anew")
+        if self.others:
+            said.append(f"{self.others} earlier trials are not of this sweep any more and left aside")
+        return said
+
+    def planned(self) -> list[str]:
+        """Say what a run would do about damaged results."""
+        return _shortened([f"{one}: a run would set its trial aside and run it again" for one in self.damaged.values()])
 
     def set_back(self, folder: Folder) -> list[str]:
-        """Delete the results of the trials that run again with other code or data, and attacks' cached models.
-
-        Returns:
-            The ids of the trials whose MLflow runs hold other numbers than they will have; those that were damaged and have
-            the same code and data get the same numbers again, and keep their runs.
+        """Set damaged trials aside, delete what runs again with other code or data, and say so. The folder is claimed.
 
         Raises:
-            WriteError: something could not be deleted.
+            WriteError: something could not be renamed or deleted.
         """
-        again = self._given_up()
-        for trial in again:
-            remove(folder.trial(trial).result)  # first: what has a record is taken as a whole
+        said = []
+        for trial, damage in self.damaged.items():
+            aside = quarantine(folder.trial(trial).path)
+            said.append(f"{damage}: its folder is set aside as {aside.name}, and the trial runs again")
+        others = self.again() - self.damaged.keys()
+        for trial in others:
             remove_folder(folder.trial(trial).path)
-        if again:  # cached models of attacks may have been trained by the code that has changed
-            remove_folder(folder.shadows)
-        other = [one.trial for one in self.changed if one.trial in self.repairs.again and one.trial not in again]
-        for trial in other:
-            remove(folder.trial(trial).tracking)
-        return again + other
+        if others:  # cached models of attacks may have been trained by the code that has changed
+            remove_folder(folder.cache)
+        said += [f"{one}: left as it is, for the trial is not of this sweep any more" for one in self.former]
+        return _shortened(said)
 
 
 def earlier_results(
     folder: Folder,
     trials: Sequence[TrialSpec],
-    hashes: DataHashes,
+    hashes: Hashes,
     tune: Tune | None = None,
     repeat: bool = False,
     drawing: bool = False,
 ) -> Earlier:
-    """Compare the records in a results folder with the trials, the code and the data of today.
+    """Compare what a results folder holds with the trials, the code and the data of today.
 
     Args:
         folder: the results folder; it need not exist.
@@ -122,47 +114,55 @@ def earlier_results(
         drawing: whether a search may still draw further trials.
 
     Raises:
-        ConfigError: results are damaged that cannot be restored by running their trials again.
+        ConfigError: a damaged trial drew secret noise, so running it again would give other results.
     """
-    repairs = find_repairs(folder, trials, tune, drawing)
-    records = {trial.id: read_record(folder.trial(trial.id)) or {} for trial in trials}
-    complete = [trial for trial in trials if has_ended(records[trial.id], tune)]
-    unfinished = [trial for trial in trials if not has_ended(records[trial.id], tune)]
-    begun = {trial.id: read_begun(folder.trial(trial.id)) for trial in unfinished}
-    changed, anew = _changed(complete, records, hashes), _changed(unfinished, begun, hashes)
-    searched = tune is not None and tune.search is not None
-    return Earlier(len(complete), changed, "" if searched else _aside(folder, trials), repeat, anew, repairs)
+    specs = {trial.id: trial for trial in trials}
+    present = folder.trials()
+    damages = dict(zip((one.id for one in present), in_parallel(_damage, present), strict=True))
+    records = {one.id: read_record(one) or {} for one in present}
+    damaged = {
+        trial: damage
+        for trial, damage in damages.items()
+        if damage and (trial in specs or drawing) and (not records[trial] or has_ended(records[trial], tune))
+    }
+    if lost := [trial for trial in damaged if _is_lost(folder.trial(trial), specs.get(trial))]:
+        raise ConfigError(
+            ConfigProblem(f"{damaged[trial]}{SECRET.format(folder.trial(trial).path)}", file="--results")
+            for trial in lost
+        )
+    complete = frozenset(trial for trial in specs if has_ended(records.get(trial, {}), tune)) - damaged.keys()
+    now = {trial: hashes.origin(spec.run) for trial, spec in specs.items() if trial in records}
+    recorded = {trial: records[trial]["origin"] for trial in complete}
+    begun = {trial: begun_with(folder.trial(trial)) for trial in now if trial not in complete}
+    others = [trial for trial in records if trial not in specs]
+    return Earlier(
+        complete,
+        _changed(recorded, now),
+        _changed(begun, now),
+        damaged,
+        [damage for trial, damage in damages.items() if damage and trial in others and trial not in damaged],
+        0 if drawing else sum(bool(records[trial]) for trial in others),
+        repeat,
+    )
 
 
-def _changed(
-    trials: Sequence[TrialSpec], records: Mapping[str, Mapping[str, Any]], hashes: DataHashes
-) -> tuple[Changed, ...]:
-    """Those trials whose code or data differ from what is recorded of them, by id."""
-    recorded = [(trial, record) for trial in trials if (record := records[trial.id])]
-    found = [(trial.id, fingerprint(trial.run, hashes.of(trial.run)).differences(record)) for trial, record in recorded]
-    return tuple(Changed(trial, tuple(names)) for trial, names in found if names)
+def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    found = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
+    return {trial: names for trial, names in found.items() if names}
 
 
-def _aside(folder: Folder, trials: Sequence[TrialSpec]) -> str:
-    """A sentence on trials with results that are no longer of the sweep; empty if there are none."""
-    known = {trial.id for trial in trials}
-    others = [one for one in folder.trials() if one.id not in known and read_record(one)]
-    if not others:
-        return ""
-    runs = [flatten(json.loads(json.dumps(trial.run.to_dict()))) for trial in trials]
-    swept = list(dict.fromkeys(key.removeprefix("base.") for trial in trials for key in trial.values))
-    titles = []
-    for one in others[:NAMED]:
-        try:
-            titles.append(_title(flatten(yaml.safe_load(one.config.read_text())), runs, swept) or one.id)
-        except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError, AttributeError):
-            titles.append(one.id)
-    more = ", ..." if len(others) > NAMED else ""
-    count = "1 earlier trial is" if len(others) == 1 else f"{len(others)} earlier trials are"
-    return f"{count} not of this sweep any more and left aside: {', '.join(titles)}{more}"
+def _damage(folder: TrialFolder) -> DamageError | None:
+    return damage_of(folder.path, folder.id)
 
 
-def _title(run: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> str:
-    """A run's values of the keys that are swept today, and what else tells it from the most similar one of ``runs``."""
-    differing = [{key: value for key, value in run.items() if other.get(key) != value} for other in runs]
-    return trial_name({key: run[key] for key in swept if key in run} | min(differing, key=len, default={}))
+def _is_lost(folder: TrialFolder, spec: TrialSpec | None) -> bool:
+    return drew_secret_noise(folder) if spec is None else not spec.run.repeatable
+
+
+def _other(changed: Mapping[str, Sequence[str]]) -> str:
+    return "other " + " and ".join(sorted({name for names in changed.values() for name in names}))
+
+
+def _shortened(sentences: list[str]) -> list[str]:
+    more = len(sentences) - NAMED
+    return sentences if more <= 1 else [*sentences[:NAMED], f"... and {more} more of these"]

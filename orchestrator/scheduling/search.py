@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator.config.run import trial_id
 from orchestrator.config.search_space import Axis
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended, read_record
 from orchestrator.scheduling.trials import TrialSpec
 

@@ -1,10 +1,9 @@
-"""The trials of a sweep, those that still have to run, and their rows in ``trials.parquet``."""
+"""The trials of a sweep, and what Tune and the results folder are told of them."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,11 +12,8 @@ from orchestrator.cluster.placement import Placement
 from orchestrator.config.run import trial_id
 from orchestrator.config.slots import chosen_components
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.config.tune_section import Tune
-from orchestrator.results.folder import Folder
-from orchestrator.results.record import TrialIdentity, has_ended, read_record
+from orchestrator.results.record import TrialIdentity
 from orchestrator.tracking.labels import trial_name
-from orchestrator.tracking.restored import Planned
 
 TUNE_FOLDER = ".fedpriv-tune"
 
@@ -73,8 +69,7 @@ class TrialConfig:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> TrialConfig:
         """The configuration that `to_dict` made ``plain`` of."""
-        files = tuple((path, own) for path, own in plain["identity"]["files"])
-        identity, placement = TrialIdentity(**{**plain["identity"], "files": files}), Placement(**plain["placement"])
+        identity, placement = TrialIdentity(**plain["identity"]), Placement(**plain["placement"])
         return cls(**{**plain, "identity": identity, "placement": placement})
 
 
@@ -103,48 +98,40 @@ def unrepeatable(trials: list[TrialSpec]) -> str | None:
     return f"{count} of {len(trials)} trials draw secret noise: running them again would give other numbers"
 
 
-def remaining_trials(folder: Folder, trials: list[TrialSpec], tune: Tune | None = None) -> list[TrialSpec]:
-    """The trials that do not have a result yet, see `has_ended`."""
-    return [trial for trial in trials if not has_ended(read_record(folder.trial(trial.id)) or {}, tune)]
-
-
-def planned(trials: list[TrialSpec]) -> dict[str, Planned]:
-    """How the trials are named in MLflow, by id."""
-    return {
-        trial.id: Planned.of(trial.title, json.loads(json.dumps(trial.run.to_dict())), trial.values) for trial in trials
-    }
-
-
-def tidy(folder: Folder, trials: list[TrialSpec]) -> None:
-    """Remove what a killed run has left besides results: Tune's files, and the states of trials that have a result."""
-    shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
-    for trial in trials:
-        files = folder.trial(trial.id)
-        if files.state.exists() and (read_record(files) or {}).get("status") in ("finished", "diverged"):
-            shutil.rmtree(files.state, ignore_errors=True)
-
-
-def trial_rows(folder: Folder, trials: list[TrialSpec], again: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The rows of ``trials.parquet``: id, status, component of every slot, seed, swept keys, final metrics.
-
-    Args:
-        folder: the sweep's folder.
-        trials: the trials.
-        again: the ids of trials whose results are given up.
-    """
+def plan(trials: list[TrialSpec]) -> list[dict[str, Any]]:
+    """What is known of every trial before it runs: id, component of every slot, attacks, seed, rounds, swept keys."""
     rows = []
-    for trial in trials:
-        record = (read_record(folder.trial(trial.id)) if trial.id not in again else None) or {}
+    for trial, swept in zip(trials, _cells(trials), strict=True):
         slots = {
             ".".join((*map(str, key), "name")): component.name
             for key, component in chosen_components(trial.run)
             if key[0] != "attacks"
         }
         attacks = ",".join(attack.name for attack in trial.run.attacks)
-        swept = {key: json.dumps(v) if isinstance(v, dict | list) else v for key, v in trial.values.items()}
-        row = {"id": trial.id, "status": record.get("status", "unfinished")} | slots
-        row |= {"attacks": attacks or None, "seed": trial.run.seed, "rounds": trial.run.rounds} | swept
-        row |= {"reason": record.get("reason")}
-        row |= {"notes": "; ".join(notes)} if (notes := record.get("notes")) else {}
-        rows.append(row | record.get("metrics", {}))
+        row = (
+            {"id": trial.id} | slots | {"attacks": attacks or None, "seed": trial.run.seed, "rounds": trial.run.rounds}
+        )
+        rows.append(json.loads(json.dumps(row | swept)))
     return rows
+
+
+def _cells(trials: list[TrialSpec]) -> list[dict[str, Any]]:
+    """The swept values of each trial as cells: lists and maps are JSON, and so are numbers beside texts (``all`` and 1)."""
+    rows = [
+        {
+            key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
+            for key, value in trial.values.items()
+        }
+        for trial in trials
+    ]
+    kinds: dict[str, set[type]] = {}
+    for key, value in (pair for row in rows for pair in row.items() if pair[1] is not None):
+        kinds.setdefault(key, set()).add(type(value) if isinstance(value, bool | str) else float)
+    mixed = {key for key, found in kinds.items() if len(found) > 1}
+    return [
+        {
+            key: json.dumps(value) if key in mixed and not isinstance(value, str | None) else value
+            for key, value in row.items()
+        }
+        for row in rows
+    ]

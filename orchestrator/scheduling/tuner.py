@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.results.fingerprints import DataHashes, identity
-from orchestrator.results.folder import Folder, WriteError
-from orchestrator.results.writing import REFUSALS, write_error
+from orchestrator.results.paths import Folder
+from orchestrator.results.provenance import Hashes
+from orchestrator.results.record import TrialIdentity
+from orchestrator.results.writing import REFUSALS, WriteError, write_error
 from orchestrator.scheduling.trials import (
     TUNE_FOLDER,
     TrialConfig,
@@ -35,7 +36,7 @@ def run_trials(
     place: Placement,
     nodes: list[dict[str, float]],
     progress: TrialEvents,
-    hashes: DataHashes,
+    hashes: Hashes,
     search: Search | None = None,
 ) -> list[str]:
     """Run trials until all have ended, as many at a time as fit.
@@ -68,18 +69,26 @@ def run_trials(
     while True:
         space, order = _trials(sweep, folder, trials, place, progress, hashes, search)
         order |= {"max_concurrent_trials": concurrent, "scheduler": stopping}
-        _fit(folder, place, space, order, resources.trial_retries, hearing)
-        if not hearing.dropped:
+        if killed := _fit(folder, place, space, order, resources.trial_retries, hearing):
+            hearing.drop_running(resources.trial_retries, killed)
+            trials = [trial for trial in trials if trial.id not in progress.statuses]
+        else:
+            trials = [trial for trial in trials if trial.id in hearing.dropped]
+        if not (trials or hearing.dropped or (killed and search)):
             return stopping.complaint() if stopping else []
-        trials = [trial for trial in trials if trial.id in hearing.dropped]
         hearing.dropped.clear()
 
 
 def _fit(
     folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], retries: int, hearing: TuneCallback
-) -> None:
-    """Run Tune once over the trials of ``space``; ``order`` has the further options of TuneConfig."""
+) -> str:
+    """Run Tune once over the trials of ``space``; ``order`` has the further options of TuneConfig.
+
+    Returns:
+        What Ray says of a process that it has ended for lack of memory, if Tune has ended itself over that; else nothing.
+    """
     from ray import tune
+    from ray.exceptions import OutOfMemoryError
     from ray.tune.error import TuneError
 
     from orchestrator.scheduling.driver import Driver
@@ -103,24 +112,35 @@ def _fit(
     )
     try:
         tuner.fit()
-    except (TuneError, OSError) as error:
+    except (TuneError, OSError, RuntimeError) as error:
         if refused := _refused(error, folder):
             raise refused from None
-        raise
+        # Tune knows the error of an actor that has died, and ends itself at this one.
+        killed = next((str(one) for one in _causes(error) if isinstance(one, OutOfMemoryError)), "")
+        if not killed:
+            raise
+        return killed
     finally:
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+    return ""
 
 
 def _refused(error: BaseException, folder: Folder) -> WriteError | None:
     """What the disk has refused, to `TuneCallback` or to Tune, which wraps it; None if it was something else."""
-    at: BaseException | None = error
-    while at is not None:
+    for at in _causes(error):
         if isinstance(at, WriteError):
             return at
         if isinstance(at, OSError) and at.errno in REFUSALS:
             return write_error(Path(at.filename or folder.path / TUNE_FOLDER), "could not be written", at)
-        at = at.__cause__ or at.__context__
     return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised from, one after another."""
+    at: BaseException | None = error
+    while at is not None:
+        yield at
+        at = at.__cause__ or at.__context__
 
 
 def _scheduler(sweep: Sweep, folder: Folder, search: Search | None) -> StoppingScheduler | None:
@@ -140,13 +160,13 @@ def _trials(
     trials: list[TrialSpec],
     place: Placement,
     progress: TrialEvents,
-    hashes: DataHashes,
+    hashes: Hashes,
     search: Search | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tune's search space and the options that go with it: a fixed list of trials, or trials as a search draws them."""
 
     def configured(trial: TrialSpec) -> TrialConfig:
-        own = identity(trial.id, trial.run, hashes)
+        own = TrialIdentity(trial.id, trial.run.to_dict(), hashes.origin(trial.run))
         progress.on_planned(trial.id, trial.title, own.run, trial.values)
         return TrialConfig(
             identity=own,

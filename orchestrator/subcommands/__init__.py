@@ -8,7 +8,10 @@ what it needs in ``execute``, so that ``fedpriv --help`` answers at once.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import os
+from pathlib import Path
 from types import ModuleType
 
 from orchestrator.subcommands._version import Version
@@ -19,6 +22,24 @@ ORDER = ("new", "run", "report", "list", "check", "ui", "clean", "completion")
 def subcommands() -> dict[str, ModuleType]:
     """The subcommands by name, in the order of the help."""
     return {name: importlib.import_module(f"{__name__}.{name}") for name in ORDER}
+
+
+def file_name(text: str) -> str:
+    """The name of a file or folder, as the type of an argument: one that the system cannot have is refused."""
+    try:
+        os.lstat(text)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            shown = f"{text[:20]}..."
+            raise argparse.ArgumentTypeError(
+                f"{shown} has {len(text)} letters, longer than a name may be here"
+            ) from None
+    return text
+
+
+def path(text: str) -> Path:
+    """The path of a file or folder, as the type of an argument."""
+    return Path(file_name(text))
 
 
 def parser() -> argparse.ArgumentParser:

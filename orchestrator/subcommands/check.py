@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from orchestrator.subcommands import file_name
+
 HELP = "check that a component does what its slot requires, or that no file of results is damaged"
 
 
@@ -11,6 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "what",
+        type=file_name,
         metavar="NAME|RESULTS[/SWEEP]",
         help="a component, your own or ours; SLOT/NAME, such as model/mlp, if several slots have one of that name; or a "
         "folder with results, whose files are all compared with what was written",

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.exit_codes import FINISHED, SOME_FAILED
+from orchestrator.subcommands import path
 
 if TYPE_CHECKING:
-    from orchestrator.results.caches import Cache
+    from orchestrator.results.cache import Cache
 
 HELP = (
     "end the processes that killed runs left behind, and delete shadow models and replicas, which can be trained "
@@ -25,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder",
         nargs="?",
-        type=Path,
+        type=path,
         metavar="RESULTS[/SWEEP]",
         help="the folder of all sweeps, or of one sweep; without it only processes are ended",
     )
@@ -34,10 +35,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """End processes; list the caches, ask and delete them; return the exit code."""
-    from orchestrator.cluster.left_behind import end_left_behind
+    from orchestrator.cluster.orphans import end_orphans
 
     found = None if options.folder is None else _caches(options.folder)
-    sentences = end_left_behind(os.environ)
+    sentences = end_orphans(os.environ)
     if found is None:
         print("\n".join(sentences or ["no killed run has left processes behind"]))
         return FINISHED
@@ -48,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
         return FINISHED
     width = max(len(cache.sweep.name) for cache in found)
     for cache in found:
-        print(f"{cache.sweep.name:{width}}  {cache.files:>6} files  {_megabytes(cache.size):>10}")
+        print(f"{cache.sweep.name:{width}}  {cache.entries:>6} entries  {_megabytes(cache.size):>10}")
     if options.yes or _agreed(found):
         return _delete(found)
     print("nothing was deleted; --yes deletes without asking")
@@ -58,11 +59,12 @@ def execute(options: argparse.Namespace) -> int:
 def _caches(folder: Path) -> list[Cache]:
     """The caches below a folder. Raises ConfigError if it holds no results."""
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.results.caches import caches
-    from orchestrator.results.folder import FolderError
+    from orchestrator.results.cache import Cache
+    from orchestrator.results.paths import FolderError
+    from orchestrator.results.sweeps import sweeps_in
 
     try:
-        return caches(folder)
+        return [cache for sweep in sweeps_in(folder) if (cache := Cache.of(sweep)).entries]
     except FolderError as error:
         raise ConfigError([ConfigProblem(str(error), file="clean")]) from error
 
@@ -71,22 +73,21 @@ def _agreed(found: Sequence[Cache]) -> bool:
     """Whether the user, if there is one, wants the files to be deleted."""
     if not sys.stdin.isatty():
         return False
-    files, size = sum(cache.files for cache in found), sum(cache.size for cache in found)
+    entries, size = sum(cache.entries for cache in found), sum(cache.size for cache in found)
     print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
     try:
-        return input(f"Delete {files} files ({_megabytes(size)})? [y/N] ").strip().lower() in ("y", "yes")
+        return input(f"Delete {entries} entries ({_megabytes(size)})? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
 
 
 def _delete(found: Sequence[Cache]) -> int:
-    from orchestrator.results.caches import remove
-    from orchestrator.results.folder import FolderError
+    from orchestrator.results.paths import FolderError
 
     freed, kept = 0, 0
     for cache in found:
         try:
-            remove(cache)
+            cache.remove()
             freed += cache.size
         except (FolderError, OSError) as error:
             kept += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.exit_codes import FINISHED
+from orchestrator.subcommands import path
 
 if TYPE_CHECKING:
     from datasets.look import Look
@@ -22,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "file",
-        type=Path,
+        type=path,
         metavar="DATA",
         help="a table (.csv, .tsv, .parquet, .arrow, a folder by save_to_disk), arrays (.npz, .safetensors) or a folder "
         "of images",
@@ -35,10 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient"
     )
+    parser.add_argument("--drop-unlabeled", action="store_true", help="of a table, leave out the rows without a label")
     parser.add_argument(
         "--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for"
     )
-    parser.add_argument("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
+    parser.add_argument("--output", type=path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
     parser.add_argument("--force", action="store_true", help="replace the sweep file if there is one")
 
 
@@ -50,16 +52,18 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.config.new_sweep import new_sweep
 
     output: Path = options.output
-    if problem := _unwritable(output, options.force):
-        raise ConfigError([ConfigProblem(problem, file="--output")])
+    problems = [ConfigProblem(one, file="--output") for one in [_unwritable(output, options.force)] if one]
     source: Path = options.file.expanduser()
     try:
-        found = look(source, options.label, options.client, options.group, options.layout, options.subject)
+        columns = (options.label, options.client, options.group, options.layout, options.subject)
+        found = look(source, *columns, options.drop_unlabeled)
         found = divided(found, source)
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
         text = new_sweep(found, relative, source.resolve().stem)
     except (DataError, ValueError) as error:
-        raise ConfigError([_problem(line) for line in str(error).split("\n")]) from error
+        raise ConfigError([*problems, *(_problem(line) for line in str(error).split("\n"))]) from error
+    if problems:
+        raise ConfigError(problems)
     sweep = _write(text, output)
     _say(found, sweep, output)
     return FINISHED
@@ -119,7 +123,7 @@ def _write(text: str, output: Path) -> Sweep:
 
 
 def _say(found: Look, sweep: Sweep, output: Path) -> None:
-    from orchestrator.config.new_sweep import printable
+    from datasets.federation import printable
 
     run = sweep.runs[0]
     print("\n".join(map(printable, found.found)))

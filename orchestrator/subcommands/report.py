@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from orchestrator.subcommands import path
 
 if TYPE_CHECKING:
     from orchestrator.report.figures.formats import Format
@@ -14,7 +15,7 @@ HELP = "write the page, the tables and the figures of a sweep, with the publishe
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("folder", type=Path, help="RESULTS/<sweep>")
+    parser.add_argument("folder", type=path, help="RESULTS/<sweep>")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--html", action="store_true", help="write only the page, one HTML file to read, print or send")
     what.add_argument(

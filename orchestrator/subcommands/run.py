@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--new-store",
         action="store_true",
-        help="set a damaged mlflow.db beside the results aside, and fill a new one from the results of all sweeps",
+        help="rename the mlflow.db beside the results, and fill a new one from the results of all sweeps there",
     )
 
 

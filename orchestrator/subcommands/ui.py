@@ -3,45 +3,92 @@
 from __future__ import annotations
 
 import argparse
-import os
+import json
+import socket
+import subprocess
+import time
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from orchestrator.exit_codes import FINISHED
+from orchestrator.subcommands import path
 
 HELP = "open the results in the MLflow UI"
-NEW_STORE = "`fedpriv run SWEEP.yaml --new-store`"
+REMEDY = "`fedpriv run SWEEP.yaml --new-store` renames mlflow.db and fills a new one"
+LOOK_SECONDS = 0.5  # from one question to the server whether it answers to the next
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "results", nargs="?", type=Path, default=Path("results"), help="the results folder (default: results)"
+        "results", nargs="?", type=path, default=Path("results"), help="the results folder (default: results)"
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Become the MLflow server; return only if it cannot be started."""
+    """Fill the store with the sweeps that it lacks, start the MLflow server, and say what to open once it answers."""
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.results.obstacles import store_in_the_way
-    from orchestrator.tracking.places import TrackingError, named_server, ui
-    from orchestrator.tracking.recorded import views
-    from orchestrator.tracking.store_file import store_trouble
+    from orchestrator.results.paths import FolderError
+    from orchestrator.results.sweeps import sweeps_in
+    from orchestrator.tracking.store import named_server, reason, server
+    from orchestrator.tracking.tracker import fill
 
-    problems = store_in_the_way(options.results, "") if named_server(None) is None else []
-    if problems:
-        raise ConfigError(ConfigProblem(sentence, file="ui") for sentence in problems)
-    trouble = None if named_server(None) else store_trouble(options.results, writing=False)
-    if trouble:
-        helps = f"{trouble}; wait until that has ended" if trouble.passing else trouble.refusal(NEW_STORE)
-        raise ConfigError([ConfigProblem(helps, file="ui")])
+    if named := named_server(None):
+        raise ConfigError(
+            [ConfigProblem(f"the MLflow server at {named} has pages of its own: open that address", file="ui")]
+        )
     try:
-        argv, environment = ui(options.results, options.port, options.host)
-    except TrackingError as error:
+        sweeps_in(options.results)
+    except FolderError as error:
         raise ConfigError([ConfigProblem(str(error), file="ui")]) from error
-    server = f"http://{options.host}:{options.port}"
-    # The first line is the one to open: the view of the latest sweep, or else the list of experiments.
-    for name, link in views(options.results, server):
-        print(f"open {link}   {name}")
-    # MLflow's start page shows its features for language models; this address opens the list of experiments.
-    print(f"open {server}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
-    os.execvpe(argv[0], argv, environment)
+    try:
+        argv, environment = server(options.results, options.port, options.host)
+        print("starting MLflow", flush=True)
+        for sentence in fill(options.results):
+            print(sentence, flush=True)
+    except Exception as error:  # in MLflow's own words, whatever they are
+        raise ConfigError([ConfigProblem(f"{reason(error)}; {REMEDY}", file="ui")]) from error
+    if taken := _taken(options.host, options.port):
+        raise ConfigError([ConfigProblem(taken, file="ui")])
+    with subprocess.Popen(argv, env=environment) as process:
+        try:
+            _say_addresses(process, f"http://{options.host}:{options.port}")
+            return process.wait()
+        except KeyboardInterrupt:
+            return FINISHED
+        finally:
+            process.terminate()
+
+
+def _taken(host: str, port: int) -> str:
+    """A sentence if nobody can listen at this address, such as "127.0.0.1:5000: Address already in use"; else empty."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except (OSError, OverflowError) as error:
+            return f"{host}:{port}: {getattr(error, 'strerror', None) or error}; --port takes another one"
+    return ""
+
+
+def _say_addresses(process: subprocess.Popen[bytes], address: str) -> None:
+    """Wait until the server answers; then print the view of each sweep, the latest first."""
+    from orchestrator.tracking import view
+    from orchestrator.tracking.sync import SWEEP
+
+    while process.poll() is None:
+        try:
+            with urlopen(f"{address}/ajax-api/2.0/mlflow/experiments/search?max_results=1000") as answer:  # noqa: S310
+                experiments = json.load(answer).get("experiments", [])
+        except (URLError, ConnectionError, ValueError):
+            time.sleep(LOOK_SECONDS)
+            continue
+        ours = [one for one in experiments if any(tag["key"] == SWEEP for tag in one.get("tags", ()))]
+        for one in sorted(ours, key=lambda one: -int(one["last_update_time"])):
+            print(f"open {view.link(address, one['experiment_id'])}   {one['name']}")
+        # MLflow's start page shows its features for language models; this address opens the list of experiments.
+        print(f"open {address}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
+        return

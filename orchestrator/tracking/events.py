@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.results.folder import Folder, write_atomically
-from orchestrator.results.provenance import origin
-from orchestrator.results.record import save_record
-from orchestrator.tracking.labels import component_tags
-from orchestrator.tracking.restored import Planned, ended_values
+from orchestrator.results.paths import Folder
+from orchestrator.results.record import write_record
+from orchestrator.results.writing import write_atomically
+from orchestrator.tracking.failures import killed_for_memory
 from orchestrator.tracking.tracker import Tracker
 
 
@@ -40,19 +37,17 @@ class Listener(Protocol):
 class MlflowListener:
     """The listener that passes events on to MLflow."""
 
-    def __init__(self, tracker: Tracker, folder: Folder) -> None:
-        self.tracker, self.folder = tracker, folder
-        self.described: dict[str, Planned] = {}
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
+        self.planned: dict[str, tuple[dict[str, Any], Mapping[str, Any]]] = {}
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
-        """Remember the name, the run and the swept parameters until the trial starts."""
-        self.described[trial] = Planned.of(title, run, swept or {})
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
+        """Remember the run and its swept values until the trial starts."""
+        self.planned[trial] = run, swept or {}
 
     def on_started(self, trial: str) -> None:
         """Open the trial's run in MLflow."""
-        one = self.described[trial]
-        tags = component_tags(one.run) | origin(one.run["training"]["device"])
-        self.tracker.trial_started(trial, one.params, tags, one.name)
+        self.tracker.started(trial, *self.planned[trial])
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         """Send the metrics of rounds."""
@@ -64,9 +59,9 @@ class MlflowListener:
     def on_repaired(self, trial: str, sentence: str) -> None:
         """Do nothing: the results are those of a trial that was never disturbed."""
 
-    def on_ended(self, trial: str, record: dict[str, Any]) -> None:
-        """Send the final metrics and tables."""
-        self.tracker.trial_finished(trial, record["status"], ended_values(record), self.folder.trial(trial).path)
+    def on_ended(self, trial: str, record: dict[str, Any]) -> None:  # noqa: ARG002
+        """Make MLflow's run of the trial what its folder says."""
+        self.tracker.ended(trial)
 
 
 class TrialEvents:
@@ -79,9 +74,11 @@ class TrialEvents:
     def __init__(self, folder: Folder, listeners: list[Listener]) -> None:
         self.folder, self.listeners = folder, listeners
         self.statuses: dict[str, str] = {}
+        self.runs: dict[str, dict[str, Any]] = {}
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
         """Announce a trial that will run."""
+        self.runs[trial] = run
         for listener in self.listeners:
             listener.on_planned(trial, title, run, swept)
 
@@ -111,16 +108,18 @@ class TrialEvents:
         for listener in self.listeners:
             listener.on_ended(trial, record)
 
-    def on_lost(self, trial: str, error_file: str | None) -> None:
-        """The trial's process died more often than allowed: record it as failed. The next run of the sweep resumes it."""
+    def on_lost(self, trial: str, text: str) -> None:
+        """The trial's process died more often than allowed: record it as failed. The next run of the sweep resumes it.
+
+        Args:
+            trial: its id.
+            text: what Ray said of it.
+        """
         if trial in self.statuses:
             return
-        text = ""
-        with suppress(OSError):  # a file of Tune's, which may be gone
-            text = Path(error_file).read_text(errors="replace") if error_file else ""
-        last = [line for line in text.splitlines() if line.strip()][-1:]
-        reason = "its process died: " + (last[0].strip() if last else "the reason is unknown")
-        record = {"id": trial, "status": "failed", "reason": reason, "metrics": {}, "seconds": 0.0}
+        last = [line.strip() for line in text.splitlines() if line.strip()][-1:] or ["the reason is unknown"]
+        reason = f"its process died: {killed_for_memory(text) or last[0]}"
+        record = {"status": "failed", "reason": reason, "metrics": {}, "seconds": 0.0, "origin": {}}
         if text:
             write_atomically(self.folder.trial(trial).error, text.encode())
-        self.on_ended(trial, save_record(self.folder.trial(trial), record))
+        self.on_ended(trial, write_record(self.folder.trial(trial), record, self.runs.get(trial, {}), {}))

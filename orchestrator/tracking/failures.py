@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
 
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 
 MOST_LINES = 5  # trials that fail together mostly fail for one reason
+MOST_NAMED = 3  # of the largest processes
 MOST_LETTERS = 200  # of a reason; error.txt has all of it
 LESS_AT_ONCE = "lower resources.client_actors or resources.concurrent_trials"
 
@@ -38,6 +40,23 @@ def advice(reason: str) -> str:
     "the GPU's memory is full: lower resources.clients_per_gpu"
     """
     return next((helps for pattern, helps in CAUSES if re.search(pattern, reason)), "")
+
+
+def killed_for_memory(text: str) -> str:
+    """Why a process is gone that Ray ended because memory was short, with the largest processes; empty for another reason.
+
+    Args:
+        text: what Ray says of it, some forty lines.
+    """
+    if not re.search(r"running low on memory|OutOfMemoryError", text):
+        return ""
+    used = re.search(r"was (\S+) used / (\S+) limit", text)
+    amount = f" ({used[1]} of {used[2]} used)" if used else ""
+    _, _, listed = text.partition("memory users:")
+    users = re.findall(r"^\d+\t([\d.]+)\t(\S.*)$", listed, re.MULTILINE)[:MOST_NAMED]
+    largest = [f"{' '.join(PurePath(word).name for word in what.split()[:2])} {size} GB" for size, what in users]
+    named = f"; the largest: {', '.join(largest)}" if largest else ""
+    return f"Ray ended it, for the node was out of memory{amount}{named}"
 
 
 def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import math
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from algorithms.core.metric import (
@@ -39,8 +36,7 @@ SECTIONS = {
     AGGREGATION: "aggregation",
     TIME: "run",
 }
-# Tags by which a run is found: the identity of the results folder, and the trial (absent for the sweep's own run).
-SWEEP_TAG, TRIAL_TAG, SENT_TAG = "fedpriv.sweep", "fedpriv.trial", "fedpriv.sent"
+SETTING = "setting"  # the tag by which runs are grouped: the swept values without the seeds
 RUN = SECTIONS[TIME]  # the section of metrics that are no results: rounds and seconds
 # Fields whose values are shares and are shown in percent.
 SHARES = ("ratio", "share", "fraction", "participation")
@@ -72,7 +68,7 @@ def short_name(swept: Mapping[str, Any]) -> str:
         if isinstance(value, str | Mapping):
             words.append(_brief(value) if isinstance(value, Mapping) else value)
         elif key in shares:
-            percent = f"{100 * value:.4g} %"
+            percent = f"{100 * value:.10g} %"
             words.append(percent if len(shares) == 1 else f"{field} {percent}")
         else:
             words.append(f"{field} {json.dumps(value, default=str)}")
@@ -168,53 +164,3 @@ def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
             if math.isfinite(value):
                 numbers[name] = float(value)
     return numbers
-
-
-def texts(row: Mapping[str, Any]) -> dict[str, str]:
-    """The entries of ``row`` that are texts, such as the reason why no privacy guarantee holds.
-
-    >>> texts({"accuracy": 0.5, "guarantee": "none: no noise is added"})
-    {'guarantee': 'none: no noise is added'}
-    """
-    return {name: value for name, value in row.items() if isinstance(value, str)}
-
-
-def status_in_mlflow(status: str) -> str:
-    """MLflow's status of a run for the status of a trial or sweep; one that was stopped or diverged has ended as well.
-
-    >>> status_in_mlflow("diverged")
-    'FINISHED'
-    """
-    return {"failed": "FAILED", "unfinished": "KILLED"}.get(status, "FINISHED")
-
-
-def run_tags(tags: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """``tags`` as texts, plus the tags that MLflow's pages show for every run: source, commit, user and folder."""
-    shown = {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", "fedpriv.folder": str(folder)}
-    if "commit" in tags:
-        shown["mlflow.source.git.commit"] = tags["commit"]
-    with suppress(Exception):  # a user without a name, as containers have
-        shown["mlflow.user"] = getpass.getuser()
-    return {name: str(value) for name, value in (shown | dict(tags)).items()}
-
-
-def without_password(text: str) -> str:
-    """``text`` without user names and passwords in addresses.
-
-    >>> without_password("http://me:secret@host:5000")
-    'http://host:5000'
-    """
-    return re.sub(r"//[^/@\s]*@", "//", text)
-
-
-def reason(error: BaseException) -> str:
-    """A short reason for an error.
-
-    >>> reason(OSError("POST http://host/api: [Errno 111] Connection refused')"))
-    'connection refused'
-    """
-    text = without_password(" ".join(str(error).split())) or type(error).__name__
-    if "timed out" in text:
-        return "it does not answer in time"
-    system = re.search(r"\[Errno -?\d+\] ([\w ]+)", text)
-    return system[1].lower() if system else text[:200]

@@ -37,7 +37,7 @@ class Left:
     Attributes:
         seconds: the estimate.
         at_least: whether only rounds could be counted, because no trial has shown what comes after them, such as attacks
-            that train models of their own.
+            that train models of their own, or because a trial takes longer than those that have finished.
     """
 
     seconds: float
@@ -48,10 +48,11 @@ class Left:
 
 
 def time_left(trials: Iterable[Pace], total: int) -> Left | None:
-    """The time until all trials have ended; None before a second round is done.
+    """The time until all trials have ended; None before a second round is done, and where it is not known.
 
     Trials that wait begin as others end, so that as many run at the same time as do now. A trial takes as long as the
-    median of those that have finished; before one has, at least its rounds are counted.
+    median of those that have finished; before one has, at least its rounds are counted. What is left of a trial that has
+    taken longer is not known, nor is its last round, at whose end come attacks on the final models.
 
     Args:
         trials: the trials known so far; a search adds its own one after another.
@@ -68,15 +69,16 @@ def time_left(trials: Iterable[Pace], total: int) -> Left | None:
     round_seconds = fmean(steady) if steady else 0.0
     each = median_low(whole) if whole else round_seconds
     running = [one for one in known if one.running]
-    left = [
-        max(each * one.rounds - (one.seconds or 0.0) if whole else 0.0, round_seconds * (one.rounds - one.done))
-        for one in running
-    ]
+    usual = [each * one.rounds - (one.seconds or 0.0) if whole else 0.0 for one in running]
+    left = [max(by, round_seconds * (one.rounds - one.done)) for by, one in zip(usual, running, strict=True)]
+    last = [by <= 0 and one.done >= one.rounds - 1 for by, one in zip(usual, running, strict=True)]
     waiting = [one.rounds for one in known if one.seconds is None and not one.running]
     typical = fmean(one.rounds for one in known)
     unstarted = each * (sum(waiting) + typical * max(0, total - len(known)))
+    if last and all(last) and not unstarted:
+        return None
     seconds = max(left, default=0.0) if not unstarted else (sum(left) + unstarted) / max(1, len(left))
-    return Left(seconds, at_least=not whole)
+    return Left(seconds, at_least=not whole or any(last))
 
 
 def duration(seconds: float) -> str:

@@ -146,7 +146,7 @@ class Screen:
         """Show a short message about a trial."""
         shown = self.trials[trial]
         shown.note = note
-        if not self.console.is_terminal or shown.status == "waiting":
+        if note and (not self.console.is_terminal or shown.status == "waiting"):
             self.say(f"{self._done()}  {shown.title}  {note}")
 
     def on_repaired(self, trial: str, sentence: str) -> None:  # noqa: ARG002

@@ -8,8 +8,7 @@ import socket
 from importlib.metadata import entry_points
 from urllib.parse import SplitResult, urlsplit
 
-from orchestrator.tracking.labels import without_password
-from orchestrator.tracking.places import named_server
+from orchestrator.tracking.store import named_server, without_password
 
 HTTP = {"http": 80, "https": 443}
 # What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.

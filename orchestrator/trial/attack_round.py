@@ -94,7 +94,7 @@ class ClusterModels:
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
+class FinishedRun:
     """What replicas of a run replay of it, and what it came to.
 
     Attributes:
@@ -141,7 +141,7 @@ class AttackTasks(Protocol):
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         ...
 
-    def halve(self, setup: Any, run: Run, attack: AttackComponent, data: Federation, past: Past) -> Exposure:
+    def halve(self, setup: Any, run: Run, attack: AttackComponent, data: Federation, original: FinishedRun) -> Exposure:
         """Return the result of ``attack`` from replicas of the run on random halves of the clients' records."""
         ...
 
@@ -162,9 +162,9 @@ def replicate(
     Returns:
         For each attack: its name, the rounds that the models were trained for, and the result.
     """
-    past = Past(state.models, tuple(names), state.assignment, state.history, state.start)
+    original = FinishedRun(state.models, tuple(names), state.assignment, state.history, state.start)
     found = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
-    found += [(one.name, tasks.halve(setup, run, one, data, past)) for one in of_kind(run, "halves")]
+    found += [(one.name, tasks.halve(setup, run, one, data, original)) for one in of_kind(run, "halves")]
     return [(name, run.rounds, exposure) for name, exposure in found if exposure is not None]
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import ray
 
 from algorithms.core.layout import Layout
-from algorithms.core.messages import BlockResult, Evaluation, Weights
+from algorithms.core.messages import Assignment, BlockResult, Evaluation, Weights
+from algorithms.engine.round import LocalStreams, train_block
 from attacks.interfaces import SeenUpdates
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Setup, session
 
 if TYPE_CHECKING:
-    from algorithms.engine.block import Assignment
+    from algorithms.engine.block import TrainedBlock
 
 SMALL = 1 << 16  # bytes that may travel with every job; on a cluster, Ray puts up to 100 kB into the call itself
 PREDICTED = 2000  # examples of a prediction job; fixed, because it determines the batches and thereby the bytes
@@ -81,29 +82,22 @@ class ClientActor:
         Returns:
             The block's sums, client statistics, the attacks' observations and the optimizer states.
         """
-        from algorithms.engine import block as work
-        from algorithms.engine import curvatures
         from algorithms.engine.repetition import train_again
-        from algorithms.engine.silence import silence
 
         worker = session(setup)
-        run, data, network, clients = worker.run, worker.data, worker.network, assigned.clients
-        trained = work.train(run, data, network, models, assigned, worker.streams(assigned.round))
-        measured = (run, data, network, clients, trained, worker.fixed)
-        statistics = curvatures.measure_curvatures(*measured)
-        halves = curvatures.measure_halves(*measured, assigned.round)
-        seen = SeenUpdates(
-            data, network, models, assigned.chosen, trained.params, trained.buffers, clients, stream=worker.fixed,
-            round=assigned.round, train_again=partial(train_again, run, data, network, models, assigned),
-        )  # fmt: skip
-        observed = {
-            attack.name: attack.module.observe(attack.config, seen) for attack in run.attacks if attack.name in attacks
-        }
-        if worker.silent:
-            trained = silence(trained, assigned, models, worker.silent)
-        parts = work.sum_updates(run, trained, clients, models, assigned.chosen, data.sizes[list(clients)])
-        statistics |= {"train_loss": trained.loss}
-        return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states, halves)
+        run, data, network = worker.run, worker.data, worker.network
+        again = partial(train_again, run, data, network, models, assigned)
+
+        def observe(trained: TrainedBlock) -> dict[str, Any]:
+            seen = SeenUpdates(
+                data, network, models, assigned.chosen, trained.params, trained.buffers, assigned.clients,
+                stream=worker.fixed, round=assigned.round, train_again=again,
+            )  # fmt: skip
+            due = [attack for attack in run.attacks if attack.name in attacks]
+            return {attack.name: attack.module.observe(attack.config, seen) for attack in due}
+
+        streams = LocalStreams(worker.streams(assigned.round), worker.fixed)
+        return train_block(run, data, network, models, assigned, streams, observe, worker.silent)
 
     def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:
         """Evaluate every model on the block's training examples, as the choice of models in round ``round_`` needs it."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,11 @@ from attacks import _halves
 from attacks.interfaces import Answers, Exposure, HalvesAttack, Pool
 from datasets.components import Component
 from datasets.federation import Federation, add_to_digest
-from orchestrator.results.cached_files import read_arrays, write_arrays
-from orchestrator.results.fingerprints import own_code_hash
-from orchestrator.trial.attack_round import Past, attack_named
+from orchestrator.results.cache import cached
+from orchestrator.results.provenance import own_code_hash
+from orchestrator.trial.attack_round import FinishedRun, attack_named
 from orchestrator.trial.client_actors import ClientActor
-from orchestrator.trial.random_streams import integer, stream
+from orchestrator.trial.random_streams import Stream, integer, of_start, stream
 from orchestrator.trial.replica_tasks import GatherTasks, with_shared_noise
 from orchestrator.trial.worker_session import Session, Setup, session
 
@@ -47,7 +48,7 @@ def judge_halves(
     run: Run,
     attack: Component[HalvesAttack, Any],
     data: Federation,
-    past: Past,
+    original: FinishedRun,
 ) -> Exposure:
     """Train the replicas of a run that an attack compares, and compute the attack's result.
 
@@ -58,22 +59,22 @@ def judge_halves(
         run: the run.
         attack: the attack.
         data: the federation.
-        past: what the replicas replay.
+        original: what the replicas replay.
     """
     fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
     pool = attack.module.pool(attack.config, data, fixed)
     inside = attack.module.halves(attack.config, pool, fixed)
-    size = together(run, pool, len(past.models[0].params))
-    calls = [(setup, attack.name, numbers, past, str(cache)) for numbers in groups(len(inside), size)]
-    (own,) = gathered(_own_confidence, attack.name, [(setup, attack.name, past)])
+    size = together(run, pool, len(original.models[0].params))
+    calls = [(setup, attack.name, numbers, original, str(cache)) for numbers in groups(len(inside), size)]
+    (own,) = gathered(_own_confidence, attack.name, [(setup, attack.name, original)])
     confidence: Doubles = np.concatenate(gathered(_replicas, attack.name, calls))
     answers = Answers(
         pool,
         inside,
         confidence,
         own,
-        past.assignment[pool.owner],
-        past.names,
+        original.assignment[pool.owner],
+        original.names,
         data.groups[pool.owner],
         data.group_names,
     )
@@ -110,36 +111,36 @@ class _Records:
     model: Ints
 
     @staticmethod
-    def of(worker: Session, name: str, past: Past) -> _Records:
+    def of(worker: Session, name: str, original: FinishedRun) -> _Records:
         attack = attack_named(worker.run, name)
         pool = attack.module.pool(attack.config, worker.data, worker.fixed)
         inside = attack.module.halves(attack.config, pool, worker.fixed)
-        return _Records(pool, inside, past.assignment[pool.owner])
+        return _Records(pool, inside, original.assignment[pool.owner])
 
 
-def _own_confidence(setup: Setup, attack: str, past: Past) -> Doubles:
+def _own_confidence(setup: Setup, attack: str, original: FinishedRun) -> Doubles:
     """Return the confidence of the run's own models in every record, [n]."""
     worker = session(setup)
-    records = _Records.of(worker, attack, past)
-    return _halves.confidence(worker.network, past.models, records.pool, records.model)
+    records = _Records.of(worker, attack, original)
+    return _halves.confidence(worker.network, original.models, records.pool, records.model)
 
 
-def _replicas(setup: Setup, attack: str, numbers: Sequence[int], past: Past, cache: str) -> Doubles:
+def _replicas(setup: Setup, attack: str, numbers: Sequence[int], original: FinishedRun, cache: str) -> Doubles:
     """Train some replicas, or read from the cache, their confidence in every record, [replicas, n]; NaN if diverged."""
     worker = session(setup)
-    records = _Records.of(worker, attack, past)
+    records = _Records.of(worker, attack, original)
     data = [records.pool.federation(worker.data, records.inside[number]) for number in numbers]
-    path = Path(cache) / f"halves-{_digest(worker, data, records, numbers, past)}.npy"
-    if (content := read_arrays(path)) is not None:
-        kept: Doubles = np.load(io.BytesIO(content))
-        return kept
-    # The models that the run began with.
-    models = ClientActor().initial(setup, past.start, worker.run.clustering.config.clusters)
-    found = np.stack(_answers(worker, data, records, numbers, past, models))
-    buffer = io.BytesIO()
-    np.save(buffer, found)
-    write_arrays(path, buffer.getvalue())
-    return found
+
+    def answered() -> bytes:
+        # The models that the run began with.
+        models = ClientActor().initial(setup, original.start, worker.run.clustering.config.clusters)
+        buffer = io.BytesIO()
+        np.save(buffer, np.stack(_answers(worker, data, records, numbers, original, models)))
+        return buffer.getvalue()
+
+    key = f"halves-{_digest(worker, data, records, numbers, original)}"
+    confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), key, answered)))
+    return confidence
 
 
 def _answers(
@@ -147,25 +148,25 @@ def _answers(
     data: Sequence[Federation],
     records: _Records,
     numbers: Sequence[int],
-    past: Past,
+    original: FinishedRun,
     models: list[Weights],
 ) -> list[Doubles]:
     """Train replicas together; if one diverges, each by itself."""
     from algorithms.engine.federation import train_models
 
-    run, history = with_shared_noise(worker.run), past.history.astype(np.int64)
-    streams = [replica_stream(run, number, past.start) for number in numbers]
+    run, history = with_shared_noise(worker.run), original.history.astype(np.int64)
+    streams = [replica_stream(run, number, original.start) for number in numbers]
     try:
         trained = train_models(run, data, worker.network, models, history, streams)
     except FloatingPointError:
         if len(numbers) == 1:
             return [np.full(len(records.model), np.nan)]
         alone = [([one], [number]) for one, number in zip(data, numbers, strict=True)]
-        return [_answers(worker, one, records, number, past, models)[0] for one, number in alone]
+        return [_answers(worker, one, records, number, original, models)[0] for one, number in alone]
     return [_halves.confidence(worker.network, own, records.pool, records.model) for own in trained]
 
 
-def replica_stream(run: Run, number: int, start: int, seed: int | None = None) -> Callable[..., np.random.Generator]:
+def replica_stream(run: Run, number: int, start: int, seed: int | None = None) -> Stream:
     """Return the streams of a replica: those that a run with the replica's seed has.
 
     Args:
@@ -175,28 +176,29 @@ def replica_stream(run: Run, number: int, start: int, seed: int | None = None) -
         seed: the seed, if it is not to be the replica's own.
     """
     own = integer(run.seed, "replicas", number, SEED) if seed is None else seed
-
-    def numbered(purpose: str, *place: int) -> np.random.Generator:
-        if purpose == "noise":
-            place = (*place, start)
-        elif purpose == "participation":
-            place = (place[0], start, *place[1:])
-        return stream(own, purpose, *place)
-
-    return numbered
+    return of_start(partial(stream, own), start)
 
 
-def _digest(worker: Session, data: Sequence[Federation], records: _Records, numbers: Sequence[int], past: Past) -> str:
+def _digest(
+    worker: Session, data: Sequence[Federation], records: _Records, numbers: Sequence[int], original: FinishedRun
+) -> str:
     """Return a hexadecimal digest of all that the answers of some replicas depend on."""
     run = with_shared_noise(worker.run).to_dict()
     for name in ("rounds", "evaluate_every", "server_sees", "data", "clustering", "attacks"):
         run.pop(name, None)
     chosen_with = worker.run.clustering.module.selection_size(worker.run.clustering.config)
-    plain = [run, chosen_with, worker.run.clustering.config.clusters, worker.data.digest(), past.start, list(numbers)]
+    plain = [
+        run,
+        chosen_with,
+        worker.run.clustering.config.clusters,
+        worker.data.digest(),
+        original.start,
+        list(numbers),
+    ]
     plain += filter(None, [own_code_hash()])
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
     arrays: list[NDArray[Any]] = [
-        past.history,
+        original.history,
         worker.data.example_strengths,
         records.pool.examples.x,
         records.pool.examples.y,

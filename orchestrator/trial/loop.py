@@ -1,11 +1,15 @@
-"""The round loop, which every algorithm uses. It handles actors, tasks and files, and contains no mathematics."""
+"""The loop over rounds, which every algorithm uses: jobs for actors, attacks, and the rows of the tables.
+
+The mathematics of a round is in `algorithms.engine.round`.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,22 +17,22 @@ import numpy as np
 from algorithms.core.accounting import Spending
 from algorithms.core.choices import Preferences, View
 from algorithms.core.layout import Layout
-from algorithms.core.messages import BlockResult, Doubles, Evaluation, Ints, empty_updates, gather
+from algorithms.core.messages import Assignment, BlockResult, ClientUpdates, Doubles, Evaluation, Ints, Weights
 from algorithms.core.noise import Normals
 from algorithms.engine import canary_audit, server
+from algorithms.engine import round as engine
 from algorithms.interfaces import Metrics, Run
 from attacks.interfaces import Audit
 from datasets.federation import Federation
-from orchestrator.results.folder import TrialFolder
-from orchestrator.results.parts import Parts
+from orchestrator.results.paths import TrialFolder
 from orchestrator.trial import attack_round, metric_rows, risk_rows
 from orchestrator.trial.attack_round import AttackTasks, Findings
 from orchestrator.trial.client_actors import ClientPool, Job, client_blocks, prediction_jobs
 from orchestrator.trial.local_clients import LocalClients
-from orchestrator.trial.random_streams import run_stream, stream
+from orchestrator.trial.random_streams import of_start, run_stream, stream
 from orchestrator.trial.release_audit import ReleaseAudit
 from orchestrator.trial.risk_rows import ClientExposure
-from orchestrator.trial.saved import table_parts
+from orchestrator.trial.saved import Saved
 from orchestrator.trial.state import RunState
 from orchestrator.trial.validation import validation_metrics
 from orchestrator.trial.worker_session import Setup
@@ -44,7 +48,7 @@ class DivergenceError(Exception):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TrialContext:
     """What a run works with.
 
     Attributes:
@@ -54,6 +58,7 @@ class Surroundings:
         tasks: runs the attacks with shadow models or replicas.
         folder: the trial's folder.
         noisy: whether the server adds its noise; not so in a replica that serves as a reference.
+        origin: the hashes of the code and the data.
     """
 
     setup: Setup
@@ -62,6 +67,7 @@ class Surroundings:
     tasks: AttackTasks
     folder: TrialFolder
     noisy: bool = True
+    origin: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rounds:
@@ -71,29 +77,31 @@ class Rounds:
     """
 
     def __init__(
-        self, run: Run, around: Surroundings, preferences: Preferences, choose: Choice, start: int | RunState = 0
+        self,
+        run: Run,
+        context: TrialContext,
+        saved: Saved,
+        preferences: Preferences,
+        choose: Choice,
+        start: int | RunState = 0,
     ) -> None:
         """Begin from an initialization, or resume from a state.
 
         Args:
             run: the run.
-            around: what the run works with.
+            context: what the run works with.
+            saved: the trial's log, to which the rows are added.
             preferences: the clients' risk preferences.
             choose: how clients choose their model in a round.
             start: the number of the initialization, or a saved state.
         """
-        self.run, self.around, self.preferences, self.choose = run, around, preferences, choose
-        self.data, self.clients, self.setup = around.data, around.clients, around.setup
-        self.blocks = client_blocks(self.data.clients, run.training.config.block_size)
+        self.run, self.context, self.saved, self.preferences, self.choose = run, context, saved, preferences, choose
+        self.data, self.clients, self.setup = context.data, context.clients, context.setup
         self.outputs, self.costs = np.empty((0, 0, self.data.classes), np.float32), np.empty((0, 0))
+        self.blocks = client_blocks(self.data.clients, run.training.config.block_size)
         self.layout: Layout = self.clients.run(self.setup, [Job("layout", ())])[0]
         self.audit = ReleaseAudit(run, self.layout.size, self.data.sizes)
         self.state = start if isinstance(start, RunState) else self._begin(start)
-
-    @property
-    def parts(self) -> Parts:
-        """The rows written so far; every initialization has its own."""
-        return table_parts(self.around.folder, self.state.start)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return every model's arrays by name, ``<model>.<array>``, for a torch module of the same shape."""
@@ -110,32 +118,28 @@ class Rounds:
         Raises:
             DivergenceError: a loss or a weight is NaN or infinite.
         """
-        state, started = self.state, time.monotonic()
+        state, started, round_ = self.state, time.monotonic(), self.state.round
         # 1. The server attacks its own models, and publishes the risk with them.
-        found = self._attack(state.round)
-        # 2. Every client chooses a model,
-        self._choose(state.round)
-        # 3. those that take part train it on their own examples, and their updates are attacked, too.
-        noise = self._noise()
-        forked = self._noise("canaries") if self.audit.due(state.round) else None
-        results = self._train(state.round)
+        findings = self._attack(round_)
+        # 2. Every client chooses a model, those of the cohort train it, and the server updates it.
+        self._choose(round_)
+        draws = engine.Draws(self._noise(), [self._stream("participation", round_, 1)] * len(state.models))
+        clients = engine.Clients(self.blocks, self._train, self.layout)
+        results, steps = engine.advance(self.run, clients, state, self._cohort(), draws, self._fork())
+        metrics = self._spend(steps, results)
+        # 3. The updates that the server received are attacked, too.
         state.history = attack_round.with_round(state.history, state.assignment, results)
         state.users = attack_round.last_users(state.users, state.history)
         state.trained_rounds = attack_round.last_rounds(state.trained_rounds, state.history)
         if results:
-            found.exposures += attack_round.conclude_updates(self.run, self.data, results, state.round, state.attacks)
-        # 4. The server records the client statistics, and updates each model with what its clients sent.
-        compared = self._learn(results)
-        metrics = self._aggregate(results, noise, forked)
-        metrics = {j: compared.get(j, {}) | metrics.get(j, {}) for j in sorted({*compared, *metrics})}
-        # 5. All models are evaluated on every client's examples and on the test examples.
-        self._evaluate(state.round + 1)
-        state.round += 1
+            findings.exposures += attack_round.conclude_updates(self.run, self.data, results, round_, state.attacks)
+        # 4. All models are evaluated on every client's examples and on the test examples.
+        self._evaluate(state.round)
         seconds = time.monotonic() - started
         if state.round == self.run.rounds:  # the models that would be deployed are attacked, too
-            found += self._attack(state.round)
-            found.exposures += self._replicate()
-        self._record(found, metrics, seconds)
+            findings += self._attack(state.round)
+            findings.exposures += self._replicate()
+        self._record(findings, metrics, seconds)
 
     def _begin(self, start: int) -> RunState:
         self.state = self.fresh(start)
@@ -148,12 +152,10 @@ class Rounds:
         (models,) = self.clients.run(self.setup, [Job("initial", (start, clusters))])
         empty = np.zeros((clients, clusters))
         return RunState(
-            models=models,
-            servers=[server.begin(self.run, model) for model in models],
+            **vars(engine.begin(self.run, models, clients)),
             losses=empty,
             accuracies=empty,
             selection=empty,
-            assignment=np.full(clients, -1, np.int64),
             reference=np.full(clients, -1, np.int64),
             users=np.zeros((clusters, clients), bool),
             trained_rounds=np.zeros(clusters, np.int64),
@@ -162,27 +164,26 @@ class Rounds:
             queried=np.zeros((clusters, 2), np.int64),
             names=[],
             start=start,
-            statistics=server.initial_statistics(self.run, clients),
             canaries=self.audit.begin(),
         )
 
     def _attack(self, round_: int) -> Findings:
         """Make the attacks on models that are due before round ``round_``, and publish the risks."""
         state, signal = self.state, attack_round.risk_signal(self.run)
-        found = Findings(attack_round.trained_last(state.history, self.data.clients))
+        findings = Findings(attack_round.trained_last(state.history, self.data.clients))
         for attack in attack_round.models_due(self.run, round_):
             accuracies = metric_rows.cluster_accuracies(state.accuracies, state.users)
             left = attack_round.clients_that_left(state.reference, state.assignment, state.history, len(state.models))
             models = attack_round.ClusterModels(
                 state.models, state.users, left, accuracies, state.trained_rounds, round_, state.history
             )
-            audits = self.around.tasks.audit(self.setup, self.run, attack, self.data, models)
+            audits = self.context.tasks.audit(self.setup, self.run, attack, self.data, models)
             for cluster, audit in audits.items():
-                found.audits.append((attack.name, round_, cluster, audit))
+                findings.audits.append((attack.name, round_, cluster, audit))
                 if attack.name == signal:
                     self._publish(cluster, audit)
-        state.own_risks = attack_round.own_risks(state.own_risks, found, len(state.models))
-        return found
+        state.own_risks = attack_round.own_risks(state.own_risks, findings, len(state.models))
+        return findings
 
     def _publish(self, cluster: int, audit: Audit) -> None:
         """Keep a model's risk; one that could not be determined is published like that of an untrained model."""
@@ -197,7 +198,7 @@ class Rounds:
         """Make the attacks that compare whole federations."""
         shot = metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
         names = metric_rows.name_models(shot)
-        return attack_round.replicate(self.around.tasks, self.setup, self.run, self.data, self.state, names)
+        return attack_round.replicate(self.context.tasks, self.setup, self.run, self.data, self.state, names)
 
     def _choose(self, round_: int) -> None:
         """Let every client choose its model."""
@@ -206,89 +207,51 @@ class Rounds:
         view = View(*known, self.data.classes, state.own_risks if state.own_risks.size else None)
         state.assignment, self.costs = self.choose(round_, view)
 
-    def _train(self, round_: int) -> list[BlockResult]:
-        """Train the cohort, block by block; the states of their optimizers are kept."""
-        from algorithms.engine.block import Assignment
-
-        state, run = self.state, self.run
-        rng = run_stream(run, "participation", round_, state.start)
-        cohort = set(server.sample_cohort(run.participation, run.participation_rate, self.data.clients, rng).tolist())
-        attacks = tuple(attack.name for attack in attack_round.updates_due(run, round_))
-        models, jobs = self.clients.share(state.models), []
-        for block in self.blocks:
-            participants = [client for client in block if client in cohort]
-            if participants:
-                statistics = {name: values[participants] for name, values in state.statistics.items()}
-                optimizers = {name: values[participants] for name, values in state.optimizer_states.items()}
-                assigned = Assignment(
-                    tuple(participants), state.assignment[participants], round_, statistics, optimizers
-                )
-                jobs.append(Job("train", (models, assigned, attacks)))
-        results: list[BlockResult] = self.clients.run(self.setup, jobs)
-        for result in results:
-            server.keep(state.optimizer_states, self.data.clients, result.clients, result.optimizer_states)
+    def _train(self, models: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
+        """Train the blocks of the cohort on the actors."""
+        attacks = tuple(attack.name for attack in attack_round.updates_due(self.run, self.state.round))
+        sent = self.clients.share(models)
+        results: list[BlockResult] = self.clients.run(
+            self.setup, [Job("train", (sent, block, attacks)) for block in assigned]
+        )
         return results
+
+    def _stream(self, purpose: str, *place: int) -> np.random.Generator:
+        """Return the generator of one of the server's own draws; the place begins with the round."""
+        return of_start(partial(run_stream, self.run), self.state.start)(purpose, *place)
+
+    def _cohort(self) -> Ints:
+        """Sample the clients that take part in the round."""
+        run, rng = self.run, self._stream("participation", self.state.round)
+        return server.sample_cohort(run.participation, run.participation_rate, self.data.clients, rng)
 
     def _noise(self, purpose: str = "noise") -> list[Normals | None]:
         """Draw the noise for each model while the clients train: that of the round, or that of the audit's fork."""
-        state, run = self.state, self.run
-        if not self.around.noisy:
-            return [server.no_noise(run, self.layout.size) for _ in state.models]
-        return [
-            server.draw_noise(run, self.layout.size, run_stream(run, purpose, state.round, j, state.start))
-            for j in range(len(state.models))
-        ]
+        run, size, round_ = self.run, self.layout.size, self.state.round
+        if not self.context.noisy:
+            return [server.no_noise(run, size) for _ in self.state.models]
+        return [server.draw_noise(run, size, self._stream(purpose, round_, j)) for j in range(len(self.state.models))]
 
-    def _learn(self, results: list[BlockResult]) -> dict[int, Metrics]:
-        """Record the measured client statistics and the ranks that follow from them.
+    def _fork(self) -> engine.Fork:
+        """Return what lets canaries audit the releases of this round, if they are due, and counts the releases."""
+        state, noise = self.state, self._noise("canaries") if self.audit.due(self.state.round) else None
 
-        Returns:
-            How well the ranks were measured, by cluster.
-        """
-        state, halves = self.state, dict[str, np.ndarray]()
-        for result in results:
-            server.keep(state.statistics, self.data.clients, result.clients, result.statistics)
-            if result.halves is not None:
-                server.keep(halves, self.data.clients, result.clients, {"halves": result.halves})
-        if not results:
-            return {}
-        cohort = np.concatenate([result.clients for result in results])
-        rng = stream(self.run.seed, "participation", state.round, state.start, 1)
-        state.statistics |= server.rank_clients(self.run, state.statistics, cohort, state.assignment, rng)
-        return server.compare_curvatures(self.run, state.statistics, halves.get("halves"), cohort, state.assignment)
-
-    def _aggregate(
-        self, results: list[BlockResult], noise: list[Normals | None], forked: list[Normals | None] | None
-    ) -> dict[int, Metrics]:
-        """Update every model that has clients.
-
-        An empty cluster keeps its model, unless the privacy component must hide that it is empty.
-
-        Returns:
-            The metrics that each cluster's components report.
-        """
-        state, privacy = self.state, self.run.privacy
-        metrics: dict[int, Metrics] = {}
-        weights = np.zeros(self.data.clients)
-        for j, model in enumerate(state.models):
-            parts = [result.parts[j] for result in results if j in result.parts]
-            if parts:
-                received = gather(parts, self.layout, state.statistics)
-            elif privacy.module.covers_empty_rounds(privacy.config):
-                received = empty_updates(self.layout.size, model.buffers, self.layout)
-            else:
-                continue
-            if forked is not None:
-                before = canary_audit.Round(state.servers[j], model, received, self.data.sizes)
-                state.canaries = self.audit.observe(state, j, before, forked[j])
+        def fork(j: int, received: ClientUpdates) -> None:
+            if noise is not None:
+                before = canary_audit.Round(state.servers[j], state.models[j], received, self.data.sizes)
+                state.canaries = self.audit.observe(state, j, before, noise[j])
             state.canaries = canary_audit.released(state.canaries, j)
-            after = server.step(self.run, state.servers[j], model, received, noise[j])
-            state.models[j], state.servers[j], metrics[j] = after.model, after.state, after.metrics
-            weights[received.clients] = after.weights
-            if after.event is not None:
-                state.spent.append(Spending(state.round, j, state.start, after.event))
-        state.statistics["weight"] = weights
-        return metrics
+
+        return fork
+
+    def _spend(self, steps: dict[int, server.Step], results: list[BlockResult]) -> dict[int, Metrics]:
+        """Book the privacy that the round's releases spent; return the metrics of the components, by model."""
+        state = self.state
+        state.spent += [
+            Spending(state.round - 1, j, state.start, step.event) for j, step in steps.items() if step.event is not None
+        ]
+        measured = engine.compare_curvatures(self.run, state, results)
+        return {j: measured.get(j, {}) | (steps[j].metrics if j in steps else {}) for j in sorted({*measured, *steps})}
 
     def _evaluate(self, round_: int) -> None:
         """Compute losses and predictions of the current models, for the choice of models in round ``round_``.
@@ -319,27 +282,26 @@ class Rounds:
         if not np.isfinite(state.losses).all():
             raise DivergenceError(f"a training loss is no longer finite in round {state.round}")
 
-    def _record(self, found: Findings, metrics: dict[int, Metrics], seconds: float) -> None:
+    def _record(self, findings: Findings, metrics: dict[int, Metrics], seconds: float) -> None:
         """Write the round's rows to the tables."""
         snapshot = metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
         state, last = self.state, self.state.round == self.run.rounds
         names = state.names = metric_rows.name_models(snapshot)
-        risk = ClientExposure(found, attack_round.risk_signal(self.run), self.data)
+        risk = ClientExposure(findings, attack_round.risk_signal(self.run), self.data)
         row = {"round": state.round - 1} | metric_rows.round_row(snapshot)
-        row |= metric_rows.slot_columns(metrics, names) | metric_rows.attack_columns(found, names) | risk.columns()
-        row |= {"attacked": bool(found), "seconds": seconds}
+        row |= metric_rows.slot_columns(metrics, names) | metric_rows.attack_columns(findings, names) | risk.columns()
+        row |= {"attacked": bool(findings), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:
             row |= validation_metrics(self.clients, self.setup, self.data, self.state)
-            tables["clients"] = metric_rows.client_rows(snapshot, found, risk)
+            tables["clients"] = metric_rows.client_rows(snapshot, findings, risk)
         if snapshot.evaluated and last:
             tables["roc"], row["auc_micro"] = metric_rows.roc_rows(snapshot)
             row |= metric_rows.fairness_by_chance(snapshot, stream(self.run.seed, "resampling", state.round))
-        if found:
+        if findings:
             rng = stream(self.run.seed, "resampling", state.round, 1)
-            tables["attacks"] = metric_rows.attack_rows(found, names) + risk.group_rows(rng)
-        if scores := risk_rows.score_columns(found, names):
+            tables["attacks"] = metric_rows.attack_rows(findings, names) + risk.group_rows(rng)
+        if scores := risk_rows.score_columns(findings, names):
             tables["scores"] = scores
         for table, rows in tables.items():
-            self.parts.append(table, state.round - 1, rows)
-            state.parts[table] = state.parts.get(table, 0) + 1
+            self.saved.append(state.start, table, state.round - 1, rows)

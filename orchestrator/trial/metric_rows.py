@@ -254,14 +254,14 @@ def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[s
 def attack_columns(found: Findings, names: list[str]) -> dict[str, Any]:
     """Return what attacks contribute to a round's row.
 
-    Of results on models there is the mean over models, the largest value, and that of each model.
+    Of results on models there is the mean over the models that clients use, the largest value, and that of each.
     """
     row: dict[str, Any] = {}
     for _, _, exposure in found.exposures:
         row |= exposure.metrics
     of_models: dict[str, dict[int, float]] = {}
     for _, _, cluster, audit in found.audits:
-        for metric, value in audit.metrics.items():
+        for metric, value in audit.metrics.items() if cluster in found.assignment else ():
             of_models.setdefault(metric, {})[cluster] = value
     for metric, values in of_models.items():
         known = [value for value in values.values() if not math.isnan(value)] or [math.nan]

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 from safetensors.numpy import save
 
 from algorithms.interfaces import Outcome
-from orchestrator.results.folder import TrialFolder, write_atomically
-from orchestrator.results.integrity import DamageError
-from orchestrator.results.parts import EVERY_ROUND, Parts
+from orchestrator.results.log import DamageError
+from orchestrator.results.paths import TABLES, TrialFolder
 from orchestrator.results.provenance import origin
-from orchestrator.results.record import SECRET_NOISE, STATE, TABLES, TrialIdentity, config_bytes, save_record
+from orchestrator.results.record import SECRET_NOISE, TrialIdentity, write_record
+from orchestrator.results.tables import table_bytes
 from orchestrator.trial import metric_rows
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.saved import table_parts
-from orchestrator.trial.state import RunState, load_state
+from orchestrator.trial.saved import Saved
 
 
 def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: float) -> dict[str, Any]:
@@ -38,31 +36,12 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     Raises:
         DamageError: rows of the trial were damaged or deleted while it ran.
     """
-    written = _merge(folder, trial.parts, trial.state)
-    write_atomically(folder.model, save(trial.arrays()))
-    rows = written["rounds"].to_pylist()
-    over = Outcome(rows, trial.state.spent, trial.data.sizes, trial.state.canaries)
-    metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(written["clients"])
+    tables = {name: trial.rows(name) for name in TABLES}
+    over = Outcome(tables["rounds"].to_pylist(), trial.state.spent, trial.data.sizes, trial.state.canaries)
+    metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(tables["clients"])
     model = {"shape": list(trial.data.shape), "classes": trial.data.classes}
-    return write_record(
-        folder, "finished", identity, began, metrics, resumed=trial.state.resumed, more={"model": model}
-    )
-
-
-def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
-    """Return what must be known of a trial whose noise is secret; nothing for the others, which can be repeated.
-
-    Args:
-        run: the trial's resolved run as plain values.
-        resumed: the numbers of rounds after which the trial was resumed.
-    """
-    if run["privacy"].get("noise") != "secret":
-        return []
-    again = [
-        f"resumed after round {round_}: the noise until then is in the saved models, the noise since then is fresh"
-        for round_ in dict.fromkeys(resumed)
-    ]
-    return [SECRET_NOISE, *again]
+    record = _record("finished", identity, began, metrics, resumed=trial.state.resumed) | {"model": model}
+    return write_record(folder, record, identity.run, _files(tables) | {folder.model.name: save(trial.arrays())})
 
 
 def give_up(
@@ -81,13 +60,14 @@ def give_up(
     Returns:
         The record.
     """
+    files: dict[str, bytes] = {}
     if trial is not None:
         try:
-            _merge(folder, trial.parts, trial.state)
+            files = _tables(trial.rows)
         except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
             status, reason = "failed", str(error)
     resumed = trial.state.resumed if trial is not None else ()
-    return write_record(folder, status, identity, began, reason=reason, resumed=resumed)
+    return write_record(folder, _record(status, identity, began, reason=reason, resumed=resumed), identity.run, files)
 
 
 def stop(
@@ -109,67 +89,59 @@ def stop(
     """
     round_, value = last
     try:
-        state = load_state(folder.state / STATE, folder.id)
-        _merge(folder, table_parts(folder, state.start), state)
+        saved = Saved.of(folder, {})
+        state = saved.load(saved.state or "")
+        files = _tables(lambda name: saved.rows(state.start, name))
     except DamageError as error:
-        return write_record(folder, "failed", identity, began, reason=str(error))
+        return write_record(folder, _record("failed", identity, began, reason=str(error)), identity.run, {})
     reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
+    record = _record("stopped", identity, began, reason=reason, resumed=state.resumed)
     stopped = {"by": by, "round": round_ + 1, "value": value}
-    return write_record(
-        folder, "stopped", identity, began, reason=reason, resumed=state.resumed, more={"stopped": stopped}
-    )
+    return write_record(folder, record | {"stopped": stopped}, identity.run, files)
 
 
-def _merge(folder: TrialFolder, parts: Parts, state: RunState) -> dict[str, pa.Table]:
-    """Write a trial's tables and return them. Raises DamageError if rows are missing or damaged."""
-    parts.require(state.parts.get(EVERY_ROUND, 0), state.parts)
-    return {table: parts.merge(table, folder.table(table)) for table in TABLES}
+def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
+    """Return what must be known of a trial whose noise is secret; nothing for the others, which can be repeated.
+
+    Args:
+        run: the trial's resolved run as plain values.
+        resumed: the numbers of rounds after which the trial was resumed.
+    """
+    if run["privacy"].get("noise") != "secret":
+        return []
+    again = [
+        f"resumed after round {round_}: the noise until then is in the saved models, the noise since then is fresh"
+        for round_ in dict.fromkeys(resumed)
+    ]
+    return [SECRET_NOISE, *again]
 
 
-def write_record(
-    folder: TrialFolder,
+def _tables(read: Callable[[str], pa.Table]) -> dict[str, bytes]:
+    return _files({name: read(name) for name in TABLES})
+
+
+def _files(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
+    """The files of the tables that have rows."""
+    return {f"{name}.parquet": table_bytes(rows) for name, rows in tables.items() if len(rows)}
+
+
+def _record(
     status: str,
     identity: TrialIdentity,
     began: float,
-    metrics: dict[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
     reason: str | None = None,
     resumed: Iterable[int] = (),
-    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write ``config.yaml`` and ``result.json``, and delete the state unless the trial may be resumed.
-
-    Args:
-        folder: the trial's folder.
-        status: how the trial ended.
-        identity: what the trial is.
-        began: when the trial began, in seconds since the epoch.
-        metrics: final metrics; NaN values are left out.
-        reason: why the trial did not finish, as text.
-        resumed: the numbers of rounds after which the trial was resumed.
-        more: further entries: ``model`` says what the saved models take and give, ``stopped`` which scheduler stopped the
-            trial, in which round and at which value.
-
-    Returns:
-        The record, the content of ``result.json``, with the checksums of the trial's other files.
-    """
-    write_atomically(folder.config, config_bytes(identity.run))
+    """What is recorded of a trial; metrics that are NaN are left out."""
     measured = {
         name: value for name, value in (metrics or {}).items() if not (isinstance(value, float) and math.isnan(value))
     }
     record: dict[str, Any] = {
-        "id": identity.id,
         "status": status,
         "reason": reason,
         "metrics": measured,
         "seconds": max(time.time() - began, 0.0),  # clocks are set back now and then
-        "origin": origin(identity.run["training"]["device"])
-        | {"commit": identity.commit or "unknown"}
-        | dict(identity.hashes),
+        "origin": origin(identity.run["training"]["device"]) | dict(identity.hashes),
     }
-    record |= more or {}
-    record |= {"files": dict(identity.files)} if identity.files else {}
-    record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}
-    record = save_record(folder, record)
-    if status not in ("failed", "stopped"):
-        shutil.rmtree(folder.state, ignore_errors=True)
-    return record
+    return record | ({"notes": notes} if (notes := secrecy(identity.run, resumed)) else {})

@@ -7,9 +7,13 @@ secret`` draws what a guarantee rests on from the system's entropy instead. (It 
 cryptographic generator.)
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from algorithms.interfaces import Run
+
+Stream = Callable[..., np.random.Generator]
 
 # A purpose keeps its number forever: changing it changes every published result that used it.
 PURPOSES = {
@@ -44,6 +48,7 @@ PURPOSES = {
             "validation",
             "resampling",
             "canaries",
+            "exchanged_owners",
         )
     )
 }
@@ -87,6 +92,24 @@ def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
     if not run.repeatable and purpose in _protecting(run):
         return np.random.default_rng()
     return stream(run.seed, purpose, *place)
+
+
+def of_start(stream_of: Stream, start: int) -> Stream:
+    """Return the streams of one initialization, of which the server's own draws depend on its number.
+
+    Args:
+        stream_of: ``stream_of(purpose, *place)`` returns a generator; the place begins with the round.
+        start: the number of the initialization.
+    """
+
+    def stream_of_start(purpose: str, *place: int) -> np.random.Generator:
+        if purpose in ("noise", "canaries"):
+            place = (*place, start)
+        elif purpose == "participation":
+            place = (place[0], start, *place[1:])
+        return stream_of(purpose, *place)
+
+    return stream_of_start
 
 
 def _protecting(run: Run) -> set[str]:

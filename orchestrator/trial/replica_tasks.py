@@ -15,12 +15,12 @@ from attacks.interfaces import Exposure, ReplicaAttack, World
 from datasets.components import Component
 from datasets.federation import Federation, add_to_digest
 from orchestrator.config.run import trial_id
-from orchestrator.results.cached_files import read_values, write_values
-from orchestrator.results.fingerprints import own_code_hash
-from orchestrator.results.folder import Folder
+from orchestrator.results.cache import cached
+from orchestrator.results.paths import Folder
+from orchestrator.results.provenance import own_code_hash
 from orchestrator.trial.attack_round import AttackTasks, attack_named
 from orchestrator.trial.local_clients import LocalClients, prepare_session
-from orchestrator.trial.loop import DivergenceError, Surroundings
+from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup, session
@@ -62,13 +62,14 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     dependencies = json.dumps(
         [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), *own], sort_keys=True
     )
-    path = Path(cache) / f"replica-{hashlib.sha256(dependencies.encode()).hexdigest()[:16]}.json"
-    if (kept := read_values(path)) is not None:
-        return {int(round_): values for round_, values in kept.items()}
-    world = component.module.world(component.config, worker.data, replica, worker.fixed)
-    measured = _measure(worker.data, world, run, component)
-    write_values(path, {str(round_): values for round_, values in measured.items()})
-    return measured
+
+    def measured() -> bytes:
+        world = component.module.world(component.config, worker.data, replica, worker.fixed)
+        return json.dumps(_measure(worker.data, world, run, component)).encode()
+
+    key = f"replica-{hashlib.sha256(dependencies.encode()).hexdigest()[:16]}"
+    values = json.loads(cached(Path(cache), key, measured))
+    return {int(round_): found for round_, found in values.items()}
 
 
 def own_content(run: Run, data: Federation) -> list[str]:
@@ -99,7 +100,7 @@ def _measure(
         setup = prepare_session(f"replica of {run.seed}", run, world.data, world.silent)
         files = Folder(Path(folder)).trial("replica")
         tasks = cast(AttackTasks, None)
-        trial = Trial(run, Surroundings(setup, world.data, LocalClients(), tasks, files, world.noisy))
+        trial = Trial(run, TrialContext(setup, world.data, LocalClients(), tasks, files, world.noisy))
         while not trial.done:
             try:
                 trial.advance()

@@ -1,184 +1,132 @@
-"""What an unfinished trial has saved, examined before it is believed, and set aside if it is damaged.
+"""What an unfinished trial has saved, in TRIAL/state/: a log to which every round adds, so that the trial can resume.
 
-It is in TRIAL/state/: ``origin.json`` says with which code and data the trial began, ``state.safetensors`` has the state
-after the last round, ``best.safetensors`` that of the best initialization while these are compared, and ``start-0/`` and
-so on have the rows of the tables by round (`orchestrator.results.parts`).
+    start-<start>/<table>-<round>.arrow    the rows of a table
+    state-<start>-<round>.safetensors      the state after the last round
+    best-<start>.safetensors               that of the best initialization so far, while initializations are compared
+
+A process that is killed leaves the manifest of the last complete round; what it had begun to write is not there.
 """
 
 from __future__ import annotations
 
-import errno
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-from orchestrator.results.folder import TrialFolder, WriteError
-from orchestrator.results.integrity import Damage, DamageError, set_aside
-from orchestrator.results.parts import EVERY_ROUND, Parts
-from orchestrator.results.record import STATE, begun_damage
-from orchestrator.trial.state import RunState, read_state
-from orchestrator.trial.state_checks import own_problem
+import pyarrow as pa
 
-BEST = "best.safetensors"
+from orchestrator.results.log import DamageError, Log, quarantine, read_manifest, verify
+from orchestrator.results.paths import TrialFolder
+from orchestrator.results.tables import Rows, as_table, join_tables
+from orchestrator.trial.state import RunState, load_state, state_bytes
 
 
 @dataclass
 class Saved:
-    """What was found in a trial's folder ``state``.
+    """The log of an unfinished trial.
 
     Attributes:
-        state: the state after the last round; None if there is none, or it is damaged.
-        has_checksum: whether it is known to be what was saved.
-        best: the best initialization so far, if the state needs it.
-        sent: whether models of this trial were sent out in a round after which something was saved.
-        damages: what is damaged.
+        log: the log.
+        begun: the hashes of the code and the data that the trial began with.
+        state: the name of the part with the state; None before the first round.
+        best: the name of the part with the best initialization; None unless initializations are compared.
     """
 
-    state: RunState | None = None
-    has_checksum: bool = False
-    best: RunState | None = None
-    sent: bool = True
-    damages: list[Damage] = field(default_factory=list)
+    log: Log
+    begun: Mapping[str, str] = field(default_factory=dict)
+    state: str | None = None
+    best: str | None = None
 
+    @classmethod
+    def of(cls, folder: TrialFolder, begun: Mapping[str, str]) -> Saved:
+        """Take up what a trial has saved; a new log if it has saved nothing.
 
-def state_damages(folder: TrialFolder) -> list[Damage]:
-    """Return what is damaged of an unfinished trial's state, as far as it shows without the trial's data.
+        Args:
+            folder: the trial's folder.
+            begun: the hashes of code and data, for a trial that begins.
 
-    Args:
-        folder: the trial's folder.
-    """
-    return examine(folder).damages
-
-
-def examine(folder: TrialFolder, thorough: bool = True) -> Saved:
-    """Read what a trial has saved, and list what is damaged.
-
-    Args:
-        folder: the trial's folder.
-        thorough: whether to look for all that is damaged; otherwise only for the first.
-    """
-    saved = Saved()
-    if not os.path.lexists(folder.state):
-        return saved
-    saved.damages += _misplaced(folder.state)
-    if saved.damages:
-        return saved
-    if damage := begun_damage(folder):
-        saved.damages.append(damage)
-    path = folder.state / STATE
-    if not os.path.lexists(path):
+        Raises:
+            DamageError: what it saved is damaged.
+        """
         try:
-            saved.sent = _has_rounds(folder.state)
-        except DamageError as error:
-            saved.damages.append(error.damage)
-        if saved.sent:
-            saved.damages.append(Damage(path, "is missing"))
-        return saved
-    try:
-        saved.state, saved.has_checksum = _read(path, folder.id)
-    except DamageError as error:
-        saved.damages.append(error.damage)
-        return saved
-    saved.damages += _of_comparison(folder, saved)
-    if thorough or not saved.damages:
-        saved.damages += table_parts(folder, saved.state.start).damages(saved.state.round, saved.state.parts)
-    return saved
+            manifest = verify(folder.state, folder.id)
+        except FileNotFoundError as error:
+            later = sorted(folder.state.glob("state-*")) if folder.state.is_dir() else []
+            if len(later) > 1 or any(not one.stem.endswith("-00000001") for one in later):
+                raise DamageError(folder.state / "manifest.json", "is missing") from error
+            return cls(Log(folder.state, folder.id), begun)
+        log = Log(folder.state, folder.id, dict(manifest.parts))
+        return cls(log, manifest.facts["begun"], manifest.facts["state"], manifest.facts["best"])
+
+    def append(self, start: int, table: str, round_: int, rows: Rows) -> None:
+        """Save the rows of a table for one round of an initialization; the next `commit` makes them count."""
+        content, sink = as_table(rows), pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, content.schema) as file:
+            file.write_table(content)
+        self.log.append(f"{_prefix(start, table)}{round_:08d}.arrow", memoryview(sink.getvalue()))
+
+    def rows(self, start: int, table: str, first: int = 0) -> pa.Table:
+        """The rows of a table from the round ``first`` on, in order.
+
+        Raises:
+            DamageError: a part is not what was saved.
+        """
+        prefix = _prefix(start, table)
+        names = sorted(name for name in self.log.parts if name.startswith(prefix))
+        wanted = [name for name in names if int(name.removeprefix(prefix).removesuffix(".arrow")) >= first]
+        return join_tables([pa.ipc.open_file(pa.py_buffer(self.log.read(name))).read_all() for name in wanted])
+
+    def load(self, name: str) -> RunState:
+        """The state in a part. Raises DamageError if it is not what was saved."""
+        return load_state(self.log.read(name))
+
+    def keep_best(self, state: RunState) -> None:
+        """Save an initialization as the best one so far; the next `commit` makes it count."""
+        self._replace("best", f"best-{state.start:08d}.safetensors", state)
+
+    def commit(self, state: RunState) -> None:
+        """Save the state after a round; it and all that was saved before it are there from now on. Raises WriteError."""
+        self._replace("state", f"state-{state.start:04d}-{state.round:08d}.safetensors", state)
+        self.log.finish({"begun": dict(self.begun), "state": self.state, "best": self.best})
+
+    def _replace(self, kind: str, name: str, state: RunState) -> None:
+        former: str | None = getattr(self, kind)
+        if former and former != name:
+            self.log.drop(former)
+        self.log.append(name, state_bytes(state))
+        setattr(self, kind, name)
 
 
-def table_parts(folder: TrialFolder, start: int) -> Parts:
-    """Return the rows that a trial has written so far from initialization number ``start``."""
-    return Parts(folder.state / f"start-{start}", f"{folder.id}/start-{start}")
-
-
-def best_of(folder: TrialFolder, *starts: int) -> RunState:
-    """Return the best initialization so far of a trial that compares them.
+def set_aside(folder: TrialFolder, damage: DamageError, repeatable: bool) -> str:
+    """Set aside what a trial has saved, because part of it is damaged; return a sentence for the user.
 
     Args:
         folder: the trial's folder.
-        starts: the numbers of those that it may be.
-
-    Raises:
-        DamageError: it is damaged, or another one.
-    """
-    path = folder.state / BEST
-    best, _ = _read(path, folder.id)
-    if best.start not in starts:
-        raise DamageError(Damage(path, f"is of initialization {best.start}, not {starts[0]}"))
-    return best
-
-
-def begin_anew(folder: TrialFolder, saved: Saved, repeatable: bool) -> str:
-    """Set aside all that a trial has saved, because part of it is damaged.
-
-    Args:
-        folder: the trial's folder.
-        saved: what was found there, of which something is damaged.
+        damage: what is damaged.
         repeatable: whether the trial gives the same again. Noise that is secret is spent with every model that was sent
             out, and how much that was stood in what is damaged.
-
-    Returns:
-        A sentence for the user.
 
     Raises:
         DamageError: the trial is not repeatable. Nothing is changed.
         WriteError: the folder could not be renamed.
     """
-    damage = saved.damages[0]
-    if saved.sent and not repeatable:
+    if not repeatable:
         problem = (
             f"{damage.problem}; the trial's noise is secret, so it cannot be repeated: restore {folder.state} from a copy, "
             "or delete that folder to begin anew with fresh noise, which the guarantee will count alone, although models "
             "were sent out before"
         )
-        raise DamageError(Damage(damage.path, problem))
+        raise DamageError(damage.path, problem)
+    return f"{damage}: {folder.state} is set aside as {quarantine(folder.state).name}, and the trial begins anew"
+
+
+def begun_with(folder: TrialFolder) -> Mapping[str, Any]:
+    """The hashes of code and data that a trial with a saved state began with; empty if it has none, or a damaged one."""
     try:
-        aside = set_aside(folder.state)
-    except OSError as error:
-        text = f"{damage}, and could not be set aside: {(error.strerror or str(error)).lower()}"
-        raise WriteError(error.errno or errno.EIO, text) from error
-    return f"{damage}: {folder.state} is set aside as {aside.name}, and the trial begins anew"
+        return dict(read_manifest(folder.state, folder.id).facts["begun"])
+    except (FileNotFoundError, DamageError):
+        return {}
 
 
-def _read(path: Path, trial: str) -> tuple[RunState, bool]:
-    state, has_checksum = read_state(path, trial)
-    if problem := own_problem(state, has_checksum):
-        raise DamageError(Damage(path, problem))
-    return state, has_checksum
-
-
-def _of_comparison(folder: TrialFolder, saved: Saved) -> list[Damage]:
-    state = saved.state
-    if state is None or not state.outer.get("best") or state.outer.get("settled"):
-        return []
-    try:
-        # The process may have been killed after it had saved a better one, and before it had saved the state.
-        saved.best = best_of(folder, state.outer["best"][1], state.start)
-    except DamageError as error:
-        return [error.damage]
-    if saved.best.start == state.start:  # whose rounds are done again
-        return []
-    return table_parts(folder, saved.best.start).damages(saved.best.round, saved.best.parts)
-
-
-def _misplaced(state: Path) -> list[Damage]:
-    """Links, and what is no folder where one belongs: through them we would write elsewhere, or not at all."""
-    if state.is_symlink():
-        return [Damage(state, "is a link where a folder belongs")]
-    if not state.is_dir():
-        return [Damage(state, "is a file where a folder belongs")]
-    try:
-        inside = sorted(state.iterdir())
-    except OSError as error:
-        return [Damage(state, f"cannot be read: {(error.strerror or str(error)).lower()}")]
-    found = [Damage(one, "is a link") for one in inside if one.is_symlink()]
-    starts = [one for one in inside if one.name.startswith("start-") and not one.is_symlink()]
-    return found + [Damage(one, "is a file where a folder belongs") for one in starts if not one.is_dir()]
-
-
-def _has_rounds(state: Path) -> bool:
-    """Whether a round was done after which the state was saved: the first may have been killed before that."""
-    try:
-        starts = [one for one in state.iterdir() if one.name.startswith("start-")]
-        return len(starts) > 1 or any(round for one in starts for round in Parts(one).rounds(EVERY_ROUND))
-    except FileNotFoundError:  # the trial has just ended
-        return False
+def _prefix(start: int, table: str) -> str:
+    return f"start-{start}/{table}-"

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Audit, Exposure, HalvesAttack, ModelAttack, ReplicaAttack, ShadowJob
 from datasets.components import Component
 from datasets.federation import Federation
-from orchestrator.results.cached_files import read_arrays, write_arrays
-from orchestrator.results.fingerprints import own_code_hash
-from orchestrator.trial.attack_round import ClusterModels, Past, attack_named
+from orchestrator.results.cache import cached
+from orchestrator.results.provenance import own_code_hash
+from orchestrator.trial.attack_round import ClusterModels, FinishedRun, attack_named
 from orchestrator.trial.halves_tasks import judge_halves
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.replica_tasks import run_replicas
@@ -84,10 +85,10 @@ class ShadowTasks:
         return run_replicas(self.gathered, self.cache, setup, run, attack)
 
     def halve(
-        self, setup: Setup, run: Run, attack: Component[HalvesAttack, Any], data: Federation, past: Past
+        self, setup: Setup, run: Run, attack: Component[HalvesAttack, Any], data: Federation, original: FinishedRun
     ) -> Exposure:
         """Return the result of ``attack`` from replicas of the run on random halves of the clients' records."""
-        return judge_halves(self.gathered, self.cache, setup, run, attack, data, past)
+        return judge_halves(self.gathered, self.cache, setup, run, attack, data, original)
 
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run one function with several arguments as parallel tasks.
@@ -125,15 +126,18 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     worker = session(setup)
     module = attack_named(worker.run, attack).module
     extra = hashlib.sha256(json.dumps(_circumstances(worker), sort_keys=True).encode()).hexdigest()
-    path = Path(cache) / f"{job.key(extra)}.npz"
-    if module.Shadow is not None and (content := read_arrays(path)) is not None:
-        with np.load(io.BytesIO(content)) as file:
-            return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
-    shadow = module.train_shadow(job, worker.data, worker.network, worker.run)
+    train = partial(module.train_shadow, job, worker.data, worker.network, worker.run)
+    if module.Shadow is None:
+        return train()
+    content = cached(Path(cache), job.key(extra), lambda: _packed(dataclasses.asdict(train())))
+    with np.load(io.BytesIO(content)) as file:
+        return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
+
+
+def _packed(arrays: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, **dataclasses.asdict(shadow))
-    write_arrays(path, buffer.getvalue())
-    return shadow
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
 
 
 def _circumstances(worker: Session) -> list[Any]:

@@ -16,6 +16,7 @@ from attacks.interfaces import World
 from attacks.metrics import paired
 from datasets.federation import DataError, Federation
 from orchestrator.config.run import resolve
+from orchestrator.results.cache import PART
 from orchestrator.trial import replica_tasks
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
@@ -229,21 +230,21 @@ def test_records_of_nobody_tell_a_removed_client_but_not_its_stand_in():
 
 def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
     """Each world of each pair has a file; another run's worlds have others, and the same run finds its own again."""
-    folder = tmp_path / "shadows"
+    folder = tmp_path / "cache"
     folder.mkdir()
 
     def again(name: str, privacy: Any = "none", **fields: Any) -> dict[str, float]:
         (tmp_path / name).mkdir()
-        (tmp_path / name / "shadows").symlink_to(folder)
+        (tmp_path / name / "cache").symlink_to(folder)
         return attacked(odd(), tmp_path / name, privacy, rounds=[1], replicas=2, interval=False, **fields)
 
     def kept() -> dict[str, int]:
-        return {path.name: path.stat().st_mtime_ns for path in folder.glob("replica-*.json")}
+        return {path.name: (path / PART).stat().st_mtime_ns for path in folder.glob("replica-*")}
 
     first = again("first")
     names = kept()
     assert len(names) == 8
-    assert {"target", "nobody", "distinct"} == set(json.loads(next(iter(folder.iterdir())).read_text())["values"]["1"])
+    assert {"target", "nobody", "distinct"} == set(json.loads((next(iter(folder.iterdir())) / PART).read_text())["1"])
     assert again("same") == first
     assert kept() == names
     again("half", shadow_share=0.5)

@@ -89,6 +89,18 @@ def test_a_rate_at_few_false_positives_needs_as_many_nonmembers_as_show_it():
     assert np.isnan(found(999)["tpr_at_01_fpr"]) and found(1000)["tpr_at_01_fpr"] == 1.0
 
 
+def test_scores_that_many_nonmembers_share_show_no_rate_at_few_false_positives():
+    """The gap attack's scores are 0.5 and -0.5: either nobody passes, or everybody whom the model classifies rightly."""
+    member = np.arange(2000) < 1000
+
+    def found(passing):
+        return membership.measure(np.where(member | (np.arange(2000) < 1000 + passing), 0.5, -0.5), member)
+
+    assert np.isnan([found(11)["tpr_at_1_fpr"], found(2)["tpr_at_01_fpr"]]).all()
+    assert (found(10)["tpr_at_1_fpr"], found(1)["tpr_at_01_fpr"]) == (1.0, 1.0)
+    assert found(11)["auc"] == pytest.approx(1 - 0.011 / 2)
+
+
 def test_fewer_than_ten_nonmembers_measure_nothing_but_few_members_do():
     scores = np.append([1.0], np.full(10, -1.0))
     assert np.isnan(list(membership.measure(scores[:10], np.arange(10) < 1).values())).all()

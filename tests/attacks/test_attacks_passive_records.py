@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from attacks import _passive_records, _targets, sia
-from attacks.fedmia import Config
+from attacks.fedmia import Config, data_problems
 from datasets.federation import Examples
 from orchestrator.trial.random_streams import stream
 from tests.support.passive import EVERYONE, concluded, fixed
@@ -54,11 +55,46 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
         nonmembers=Examples(noise.nonmembers.x, noise.nonmembers.y % 3),
     )
     config = Config(targets=n, compared=NONMEMBERS)
-    places = _passive_records.places(config, skewed, fixed)
-    labels = _passive_records.labels(config, skewed, fixed, places)
-    of_records = np.zeros(CLIENTS * n + NONMEMBERS, int)
-    of_records[places.records.ravel()] = labels.ravel()
-    values = 4.0 * (of_records == EVERYONE[:, None] % 3) + rng.normal(size=(CLIENTS, len(of_records)))
-    observed = {"assignment": np.zeros(CLIENTS, int), "confidences": values.astype(np.float32)}
-    found = concluded(config, skewed, observed).metrics
-    assert found["fedmia_auc_low"] < 0.5 < found["fedmia_auc_high"]
+    labels = _passive_records.labels(config, skewed, fixed)
+    evaluated = np.concatenate([labels.records, labels.references])
+    plain = rng.normal(size=(CLIENTS, len(evaluated)))
+    own = 4.0 * (evaluated == EVERYONE[:, None] % 3)
+    trained = np.arange(len(evaluated)) // n == EVERYONE[:, None]  # members come first, client by client
+
+    def found(values, center):
+        one = config.model_copy(update={"center": center})
+        values = values if center == "label" else values[:, : len(labels.records)]
+        observed = {"assignment": np.zeros(CLIENTS, int), "confidences": values.astype(np.float32)}
+        return concluded(one, skewed, observed).metrics
+
+    for center in ("label", "none"):
+        control = found(plain + own, center)
+        assert control["fedmia_auc_low"] < 0.5 < control["fedmia_auc_high"]
+    without, centered, published = (
+        found(values + trained, center)["fedmia_auc"]
+        for values, center in ((plain, "label"), (plain + own, "label"), (plain + own, "none"))
+    )
+    assert centered == pytest.approx(without, abs=1e-6) and centered > published + 0.05
+
+
+def test_references_wear_what_the_records_wear_and_are_none_of_them(images):
+    config = Config(targets=5, compared=30, references=20)
+    stored, labels = images.shadow, _passive_records.labels(config, images, fixed)
+    references = _passive_records.references(config, images, fixed)
+    assert len(references) == CLIENTS * 20 and len(labels.references) == 20
+    assert labels.transforms.tolist() == [*np.repeat(EVERYONE, 5), *np.repeat(EVERYONE, 30)]
+    first = images.prepare(stored.x, np.full(len(stored), images.strengths[0]))
+    rows = [next(i for i, one in enumerate(first) if (one == x).all()) for x in references.x[:20]]
+    assert len(set(rows)) == 20
+    dressed = images.prepare(stored.x[np.tile(rows, CLIENTS)], np.repeat(images.strengths, 20))
+    np.testing.assert_array_equal(references.x, dressed)
+
+
+def test_without_a_shadow_set_references_are_nonmembers_that_are_not_compared(noise):
+    bare, config = replace(noise, shadow=noise.shadow[:0]), Config(targets=5, compared=NONMEMBERS - 40)
+    references = _passive_records.references(config, bare, fixed)
+    outside = _passive_records.outside(config, bare, fixed)
+    together = np.concatenate([outside.x, references.x])
+    assert len(references) == 40 and len(np.unique(together, axis=0)) == NONMEMBERS
+    assert [field for field, _ in data_problems(Config(compared=NONMEMBERS - 9), bare)] == ["center"]
+    assert not data_problems(Config(compared=NONMEMBERS - 9, center="none"), bare)

@@ -1,6 +1,7 @@
 """Source inference: whose example it is, by hand, by a slow loop, and on models that know their examples by heart."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
 from attacks import sia
-from attacks.interfaces import Measure, SeenUpdates
-from attacks.sia import Config, observe
+from attacks._targets import examples_at
+from attacks.interfaces import Measure, SeenRound, SeenUpdates
+from attacks.sia import Config, conclude, observe
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
 from tests.support.source_inference import concluded, dealt, fixed
@@ -87,25 +89,76 @@ def test_the_slow_loop_finds_the_same():
 def test_targets_unrelated_to_their_owners_are_traced_at_exactly_one_in_k(clients, n, seed):
     """Over all rotations of the owners, each example is once the example of the client it is traced to."""
     losses = np.random.default_rng(seed).integers(0, 4, (clients, clients, n)).astype(float)
-    data = dealt([4] * clients)
+    data = dealt([n] * clients)
     means = [concluded(np.roll(losses, turn, axis=1), data=data).metrics["sia_mean"] for turn in range(clients)]
     assert np.mean(means) == pytest.approx(1 / clients, abs=1e-12)
 
 
-def test_unrelated_targets_spread_as_much_as_chance_says():
-    """Ten clients whose models know nothing: the measures of disparity are what they are by chance, far from 0 and 1."""
-    rng, data = np.random.default_rng(0), dealt([4] * 10)
-    rounds = [concluded(rng.random((10, 10, 30)), data=data).metrics for _ in range(300)]
-    for name, null in {one.name: one.chance for one in sia.METRICS if one.name in ("sia_cov", "sia_fi", "eod")}.items():
-        difference = np.array([one[name] - one[null] for one in rounds])
-        assert difference.mean() == pytest.approx(0, abs=4 * difference.std() / 300**0.5)
-    assert rounds[0]["cov_null"] > 0.4 and rounds[0]["fi_null"] < 0.85
+def lucky(by_class, labels, rng):
+    """Losses of models that know nobody's examples, but of which some happen to be better at a class, or at all."""
+    clients = len(labels)
+    luck = rng.normal(size=(clients, int(labels.max()) + 1)) if by_class else np.tile(rng.normal(size=(clients, 1)), 10)
+    return np.exp(luck[:, labels] + rng.normal(size=(clients, *labels.shape)))
+
+
+@pytest.mark.parametrize("score", ["loss", "calibrated"])
+@pytest.mark.parametrize("deal", ["alike", "skewed"])
+def test_with_nothing_to_find_every_disparity_is_what_it_is_by_chance(deal, score, monkeypatch):
+    """One model that is luckier than the others collects the guesses; in a skewed deal, those of a class.
+
+    Binomial numbers of hits would have 0.49 for CoV and 0.16 for max - min.
+    """
+    monkeypatch.setattr(sia, "MOST", 20)
+    rng, rounds = np.random.default_rng(0), []
+    for _ in range(60 if score == "loss" else 30):
+        shares = rng.dirichlet([0.1] * 4, 10) if deal == "skewed" else np.full((10, 4), 0.25)
+        labels = np.stack([rng.choice(4, 30, p=own) for own in shares])
+        data = dealt([30] * 10, tests=0)
+        data = replace(data, train=Examples(data.train.x, labels.ravel()))
+        found = concluded(lucky(deal == "skewed", labels, rng), Config(score=score), data).metrics
+        rounds.append([[found[name], found[null]] for name, null in sia.NULLS.items()])
+    differences = np.diff(rounds, axis=2)[..., 0]
+    spread = differences.std(axis=0) / len(rounds) ** 0.5
+    assert (np.abs(differences.mean(axis=0)) < 4 * spread).all()
+    by_chance = dict(zip(sia.NULLS.values(), np.mean(rounds, axis=0)[:, 1].tolist(), strict=True))
+    if score == "loss":
+        assert by_chance["cov_null"] > 0.9 and by_chance["eod_null"] > 0.3 and by_chance["fi_null"] < 0.6
+
+
+def test_values_by_chance_are_means_over_all_permutations_within_a_class(monkeypatch):
+    """Three clients with two examples each; those of class 0 are permuted in 4! ways, of class 1 in 2!."""
+    losses = np.random.default_rng(3).random((3, 3, 2))
+    labels = np.array([[0, 0], [0, 1], [1, 0]])
+    guessed, of = sia.guesses(losses).ravel(), [np.flatnonzero(labels == label) for label in (0, 1)]
+    found = []
+    for zeros in permutations(of[0]):
+        for ones in permutations(of[1]):
+            order = np.empty(6, int)
+            order[of[0]], order[of[1]] = zeros, ones
+            found.append((guessed[order].reshape(3, 2) == np.arange(3)[:, None]).mean(axis=1))
+    monkeypatch.setattr(sia, "MOST", 20_000)
+    monkeypatch.setattr(sia, "LOSSES", 20_000 * 6)
+    drawn = sia.by_chance(Config(), losses, labels, np.random.default_rng(0))
+    values, expected = (sia.round_metrics(drawn[0], one, losses.mean(axis=2)) for one in (drawn, np.array(found)))
+    for null in set(sia.NULLS.values()) - {"sia_chance"}:
+        assert values[null] == pytest.approx(expected[null], abs=4 * 0.5 / 20_000**0.5)
+    assert set(map(tuple, drawn)) == set(map(tuple, found))
 
 
 def test_each_value_by_chance_is_a_metric_that_is_measured():
-    named = {one.chance for one in sia.METRICS if one.chance}
-    assert named == {"sia_chance", "cov_null", "fi_null", "eod_null"}
-    assert named <= set(concluded(np.ones((2, 2, 2))).metrics) & {one.name for one in sia.METRICS}
+    nulls = set(sia.NULLS.values())
+    assert nulls == {"sia_chance", "cov_null", "fi_null", "mad_null", "sen_null", "eod_null"}
+    assert nulls <= set(concluded(np.ones((2, 2, 2))).metrics) & {one.name for one in sia.METRICS}
+
+
+def test_values_by_chance_are_drawn_anew_in_every_round_and_the_same_again():
+    losses, data = np.random.default_rng(0).random((4, 4, 20)), dealt([20] * 4)
+    found = [
+        conclude(Config(), SeenRound(data, losses.reshape(4, -1), np.arange(4), round_, fixed)) for round_ in (0, 0, 1)
+    ]
+    assert found[0].metrics == found[1].metrics
+    assert found[0].metrics["sia_cov"] == found[2].metrics["sia_cov"]
+    assert found[0].metrics["cov_null"] != found[2].metrics["cov_null"]
 
 
 def test_rounding_is_to_two_decimals_and_leaves_the_mean_alone():
@@ -236,7 +289,7 @@ def test_blocks_see_what_all_clients_see_together(noise):
 def test_test_examples_among_the_targets_come_from_their_place():
     data = dealt([6] * 3)
     places = np.array([20, 0, 17, 18, 5, 41])
-    chosen = sia.examples_at(data, places)
+    chosen = examples_at(data, places)
     x, y = np.concatenate([data.train.x, data.test.x]), np.concatenate([data.train.y, data.test.y])
     np.testing.assert_array_equal(chosen.x, x[places])
     np.testing.assert_array_equal(chosen.y, y[places])

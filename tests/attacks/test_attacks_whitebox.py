@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from algorithms.core.messages import Assignment
 from algorithms.engine import block
 from algorithms.engine.repetition import train_again
 from algorithms.interfaces import Outcome
@@ -59,7 +60,7 @@ def later(held, wide):
 
 def seen_by(data, network, start, clients=EVERYONE, round_=0, run=RUN, trained_on=None):
     """What the server sees of clients who were trained by the engine, on the examples of ``trained_on``."""
-    assigned = block.Assignment(list(clients), np.zeros(len(clients), int), round_)
+    assigned = Assignment(list(clients), np.zeros(len(clients), int), round_)
     trained = block.train(run, trained_on or data, network, [start], assigned, of_round(round_))
     again = partial(train_again, run, data, network, [start], assigned)
     return SeenUpdates(
@@ -163,7 +164,7 @@ def test_a_mock_update_is_that_of_a_client_bit_for_bit(held, narrow, training):
     """With the generators of the round the repetition is the client's own update, moments and decay included."""
     run, start = a_run(**training), first(narrow)
     clients = [3] if training.get("backend") == "vmap" else [2, 3, 5]
-    assigned = block.Assignment(clients, np.zeros(len(clients), int), 0)
+    assigned = Assignment(clients, np.zeros(len(clients), int), 0)
     before = block.train(run, held, narrow, [start], assigned, of_round(0))
     assert bool(before.optimizer_states) == ("optimizer_state" in training)
     assigned = replace(assigned, round=1, optimizer_states=before.optimizer_states)
@@ -180,7 +181,7 @@ def test_the_trainer_trains_from_the_model_and_with_the_statistics_that_it_was_s
         RUN, objective=resolve({"rounds": 1, "data": "digits", "model": "mlp", "objective": "finp"}).objective
     )
     models = [narrow.initial(np.random.default_rng(seed)) for seed in (0, 1)]
-    assigned = block.Assignment([1, 4], np.array([0, 1]), 0, {"rho": np.array([0.0, 3.0])})
+    assigned = Assignment([1, 4], np.array([0, 1]), 0, {"rho": np.array([0.0, 3.0])})
     real = block.train(run, held, narrow, models, assigned, of_round(0)).params
     assert train_again(run, held, narrow, models, assigned, 1, of_round(0)).tobytes() == real[1].tobytes()
     without = replace(assigned, statistics={"rho": np.zeros(2)})

@@ -22,7 +22,7 @@ from orchestrator.trial.local_clients import LocalClients
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, _sessions
 from tests.support.inline import inline_trial
-from tests.support.planted import finished, left_behind, served_by
+from tests.support.planted import finished, outputs, served_by
 from tests.support.slot_components import EVERY, described, module_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -116,7 +116,7 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, slot, na
     for actors in (1, 5):
         trial = inline_trial(run, tmp_path / str(actors), data)
         clients = Actors(actors, trial.run, data)
-        kept.append(left_behind(finished(served_by(trial, clients)), tmp_path / str(actors)))
+        kept.append(outputs(finished(served_by(trial, clients))))
         assert clients.served == set(range(actors))
     assert kept[1] == kept[0]
     assert len(kept[0]) > 2

@@ -1,7 +1,7 @@
-"""What every component of every slot declares, and that all of it counts in a trial's identity.
+"""Every component of every slot passes the conformance suite, and all of a run counts in a trial's identity.
 
-Components are found, so a new file is tested without an edit here. What they owe is read off their contracts, whose signatures
-are checked in test_contracts.py; what components do is in test_runs.py.
+Components are found, so a new file is tested without an edit here. Signatures are checked in test_contracts.py, and in
+test_actors.py that the bytes do not depend on who does the work.
 """
 
 from __future__ import annotations
@@ -14,45 +14,20 @@ from pathlib import Path
 import pytest
 
 from datasets.components import components
-from orchestrator.config.contracts import owed
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import SLOTS
-from orchestrator.conformance import declared
+from orchestrator.conformance import declared, suite
 from tests.support.slot_components import FOLDERS, described, every_component
 
-# What every component declares
 
-
+@pytest.mark.usefixtures("one_thread")
 @every_component
-def test_a_component_has_what_its_contract_asks_for_and_documents_it(slot, name):
-    assert owed(slot.folder, components(slot.folder)[name])
-    assert list(declared.contract_problems(slot, name)) == []
-
-
-@every_component
-def test_no_public_name_is_almost_one_of_the_contract(slot, name):
-    assert list(declared.misspelled_names(slot, name)) == []
-
-
-@every_component
-def test_every_field_is_described_in_one_line_with_an_allowed_default(slot, name):
-    assert list(declared.description_problems(slot, name)) == []
-
-
-@every_component
-def test_a_config_is_frozen_and_knows_its_fields(slot, name):
-    assert list(declared.freezing_problems(slot, name)) == []
-
-
-@every_component
-def test_numbers_have_a_range(slot, name):
-    """Checked where the schema can tell it; a tuple may be checked by a validator."""
-    assert list(declared.range_problems(slot, name)) == []
-
-
-@every_component
-def test_what_is_no_number_is_refused(slot, name):
-    assert list(declared.number_problems(slot, name)) == []
+def test_a_component_passes_the_suite(slot, name):
+    """What it declares and does, by every check of ``fedpriv check``; that they find mistakes is in test_mistakes.py."""
+    findings = list(suite.findings(slot, name))
+    assert {one.check.title: one.problems for one in findings if one.problems} == {}
+    made = {one.check.title for one in findings if not one.skipped}
+    assert suite.FIRST in made and len(made) >= len(findings) - 1
 
 
 def test_finding_every_component_imports_no_slow_package():
@@ -69,11 +44,6 @@ def test_finding_every_component_imports_no_slow_package():
 
 
 # Identity
-
-
-@every_component
-def test_every_field_that_is_read_is_part_of_the_trials_identity(slot, name):
-    assert list(declared.identity_problems(slot, name)) == []
 
 
 @pytest.mark.parametrize(
@@ -102,8 +72,3 @@ def test_the_fields_beside_the_slots_are_part_of_the_trials_identity():
 def test_which_component_fills_a_slot_is_part_of_the_trials_identity(slot):
     names = list(components(slot.folder))
     assert len({trial_id(resolve(described(slot, name))) for name in names}) == len(names)
-
-
-@every_component
-def test_a_run_is_read_back_as_it_was_written(slot, name):
-    assert list(declared.reading_problems(slot, name)) == []

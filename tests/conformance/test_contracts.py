@@ -20,7 +20,7 @@ import pytest
 from attacks.interfaces import Attack
 from datasets.components import components
 from orchestrator.config.contracts import Declared, contracts, declared, owed
-from orchestrator.conformance.declared import conforms, constant_problems
+from orchestrator.conformance.declared import conforms
 from tests.support.slot_components import EVERY, FOLDERS, every_component
 
 ROOT = Path(__file__).parents[2]
@@ -109,11 +109,6 @@ def test_functions_have_the_signatures_of_the_contract(complaints, slot, name):
     module = components(slot.folder)[name]
     assert any(one.owed for one in functions(slot.folder, module)) or contracts(slot.folder, module) == (Attack,)
     assert complaints[module.__name__] == {}
-
-
-@every_component
-def test_constants_have_the_types_of_the_contract(slot, name):
-    assert list(constant_problems(slot, name)) == []
 
 
 # That the checks find something

@@ -9,8 +9,16 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.config.own_code import install
-from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
+from tests.support.own_code import AGGREGATION, HELPER, written
+from tests.support.own_code import ATTACK as UNSHOWN
 
+METRICS = """
+from algorithms.core.metric import Column, Metric
+METRICS = (Metric("least_norm", "Norms", "shortest update", table=Column(2, "least", 2)),)
+"""
+ATTACK = UNSHOWN.replace('LABEL = "norm attack"\n', 'LABEL = "norm attack"\n' + METRICS).replace(
+    "metrics={}", 'metrics={"least_norm": float(norm.min())}'
+)
 COUNTING = "calls = [0]\n\n\nclass Config"
 MODEL = '''"""A linear model."""
 
@@ -33,6 +41,44 @@ def build(config, shape, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
 '''
 
+PRIVACY = '''"""Noise on the mean of clipped updates."""
+
+import numpy as np
+from pydantic import Field
+
+from algorithms.core.accounting import PrivacyEvent
+from algorithms.core.configs import PrivacyConfig
+
+NEEDS = "mean"
+NOISY = True
+
+
+class Config(PrivacyConfig):
+    """Clip and noise."""
+
+    clip: float = Field(1.0, gt=0, description="largest norm of an update")
+    multiplier: float = Field(1.5, gt=0, description="noise over what one client can move")
+
+
+def bound(config, norms):
+    """Factors [clients]; 0 for a norm that is not finite."""
+    finite = np.isfinite(norms)
+    return np.where(finite, config.clip / np.maximum(np.where(finite, norms, 1.0), config.clip), 0.0)
+
+
+def release(config, params, received, noise):
+    """Parameters [d] with noise."""
+    sd = config.multiplier * config.clip * received.weights.max()
+    return (params + sd * noise.take()).astype(np.float32), {}
+
+
+def event(config, received, run):
+    """The round's event."""
+    return PrivacyEvent(config.multiplier, run.participation, 1.0, len(received.clients))
+'''
+
+CONTENTS = {"aggregation": AGGREGATION, "attacks": ATTACK, "model": MODEL, "privacy": PRIVACY}
+
 
 @pytest.fixture(autouse=True)
 def nothing_stays(one_thread) -> Iterator[None]:
@@ -48,7 +94,9 @@ def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, con
     return code, printed.out + printed.err
 
 
-@pytest.mark.parametrize(("folder", "content"), {"aggregation": AGGREGATION, "attacks": ATTACK, "model": MODEL}.items())
+@pytest.mark.parametrize(
+    ("folder", "content"), {"aggregation": AGGREGATION, "attacks": ATTACK, "model": MODEL, "privacy": PRIVACY}.items()
+)
 def test_a_component_without_mistakes_passes(tmp_path, capsys, folder, content):
     code, printed = checked(tmp_path, capsys, folder, content)
     assert code == 0, printed
@@ -159,6 +207,43 @@ MISTAKES = {
         ", classes + 1))",
         "the outputs for 2 examples of 7 classes have shape (2, 8) and must have (2, 7)",
     ),
+    "a model ends in a softmax": (
+        "model",
+        "prod(shape), classes))",
+        "prod(shape), classes), nn.Softmax(1))",
+        "the outputs of every example are positive and add up to 1",
+    ),
+    "noise is ignored": (
+        "privacy",
+        "sd * noise.take()",
+        "sd * 0 * noise.take()",
+        "release does not add the noise that it is given",
+    ),
+    "noise of another stream": (
+        "privacy",
+        "sd * noise.take()",
+        "sd * np.random.default_rng(0).normal(size=len(params))",
+        "release does not add the noise that it is given",
+    ),
+    "one parameter without noise": (
+        "privacy",
+        "sd * noise.take()",
+        "sd * noise.take() * (np.arange(len(params)) > 0)",
+        "release does not add the noise that it is given to every parameter",
+    ),
+    "less noise than is stated": (
+        "privacy",
+        "received.weights.max()\n",
+        "received.weights.max() / 2\n",
+        "event states noise of 1.5 times what one client can move",
+    ),
+    "an account without noise": ("privacy", "NOISY = True", "NOISY = False", "must be 0.5, and it is 0"),
+    "an account without a bound": (
+        "privacy",
+        "return np.where(finite, config.clip",
+        "return np.ones(len(norms))\n    return np.where(finite, config.clip",
+        "bound does not return 0 for a norm that is NaN or infinite",
+    ),
     "a model has convolutions": (
         "model",
         "CONVOLUTIONAL = False",
@@ -170,7 +255,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("folder", "right", "wrong", "sentence"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_found(tmp_path, capsys, folder, right, wrong, sentence):
-    content = {"aggregation": AGGREGATION, "attacks": ATTACK, "model": MODEL}[folder]
+    content = CONTENTS[folder]
     assert right in content
     code, printed = checked(
         tmp_path, capsys, folder, content.replace(right, wrong).replace("class Config", COUNTING, 1)
@@ -178,6 +263,14 @@ def test_a_mistake_is_found(tmp_path, capsys, folder, right, wrong, sentence):
     assert code in (1, 2)  # what lacks a function is refused before it is checked
     assert sentence in printed
     assert "Traceback" not in printed
+
+
+def test_a_missing_docstring_does_not_hide_what_matters(tmp_path, capsys):
+    content = PRIVACY.replace('    """Clip and noise."""\n\n', "").replace("sd * noise.take()", "0 * noise.take()")
+    code, printed = checked(tmp_path, capsys, "privacy", content)
+    assert code == 1
+    assert "Config has no docstring" in printed
+    assert "release does not add the noise that it is given" in printed
 
 
 @pytest.mark.parametrize(

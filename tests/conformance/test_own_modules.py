@@ -14,7 +14,7 @@ from orchestrator.trial.random_streams import stream
 from tests.conformance.test_actors import Actors, pictures
 from tests.support.inline import inline_trial
 from tests.support.own_modules import FITTING
-from tests.support.planted import finished, left_behind, served_by
+from tests.support.planted import finished, outputs, served_by
 from tests.support.slot_components import attack, described, of_slot
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
@@ -33,7 +33,7 @@ def run_of(name: str, **training: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FITTING)
 def test_the_loss_falls(tmp_path, digits, name):
     run = run_of(name, lr=0.01, optimizer="adam", epochs=4) | {"rounds": 3, "attacks": []}
-    losses = left_behind(finished(inline_trial(run, tmp_path, digits)), tmp_path)["rounds"].to_pydict()["loss"]
+    losses = outputs(finished(inline_trial(run, tmp_path, digits)))["rounds"].to_pydict()["loss"]
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0]
 
@@ -57,7 +57,7 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, name):
     run, kept = run_of(name, clients_per_job=1), []
     for actors in (1, 2):
         trial = inline_trial(run, tmp_path / str(actors), digits)
-        kept.append(left_behind(finished(served_by(trial, Actors(actors, trial.run, digits))), tmp_path / str(actors)))
+        kept.append(outputs(finished(served_by(trial, Actors(actors, trial.run, digits)))))
     assert kept[0] == kept[1]
 
 

@@ -53,13 +53,19 @@ def test_pixels_stay_bytes_and_other_numbers_become_float32(tmp_path: Path) -> N
 
 
 def test_channels_are_standardized_by_the_training_part_if_asked(tmp_path: Path) -> None:
-    source = read(tmp_path, standardize=True)
+    source = read(tmp_path, standardize=True, statistics="all_clients")
+    assert read(tmp_path, standardize=True, shadow_size=2).fit is not None
     np.testing.assert_allclose(source.mean, X[:4].mean(axis=(0, 2)))
     np.testing.assert_allclose(source.std, X[:4].std(axis=(0, 2)))
-    constant = read(tmp_path, change={"x": np.stack([X[:, 0], np.full((6, 2), 5)], axis=1)}, standardize=True)
+    constant = read(
+        tmp_path,
+        change={"x": np.stack([X[:, 0], np.full((6, 2), 5)], axis=1)},
+        standardize=True,
+        statistics="all_clients",
+    )
     assert constant.mean is not None and constant.std is not None and (constant.mean[1], constant.std[1]) == (5, 1)
     images = np.arange(24, dtype=np.uint8).reshape(6, 1, 2, 2)
-    pixels = read(tmp_path, change={"x": images}, standardize=True)
+    pixels = read(tmp_path, change={"x": images}, standardize=True, statistics="all_clients")
     np.testing.assert_allclose(pixels.mean, images[:4].mean() / 255)
     np.testing.assert_allclose(pixels.std, images[:4].std() / 255)
 

@@ -23,18 +23,22 @@ def streams(purpose: str) -> np.random.Generator:
 @pytest.mark.parametrize(
     ("table", "rows", "features", "classes"), [("breast_cancer", 569, 30, 2), ("wine", 178, 13, 3), ("iris", 149, 4, 3)]
 )
-def test_tables_of_scikit_learn_are_standardized_by_their_training_part(
+def test_tables_of_scikit_learn_are_standardized_by_the_servers_examples(
     table: Any, rows: int, features: int, classes: int
 ) -> None:
     source = sklearn_table.load(sklearn_table.Config(table=table), Path())
     assert source_problems(source) == []
     assert (len(source), source.train.x.shape[1], source.classes) == (rows, features, classes)
-    np.testing.assert_allclose(source.train.x.mean(axis=0), 0, atol=1e-5)
-    np.testing.assert_allclose(source.train.x.std(axis=0), 1, atol=1e-5)
     assert abs(len(source.test) / rows - 0.3) < 0.01
     assert len(np.unique(np.concatenate([source.train.x, source.test.x]), axis=0)) == rows, "no repetition"
     run = resolve({"rounds": 1, "model": "mlp", "data": {"name": table, "split": {"name": "dirichlet", "alpha": 5.0}}})
     assert run.data.name == "sklearn_table" and run.data.config.table == table
+    for statistics in ("server", "all_clients"):
+        config = run.data.config.model_copy(update={"statistics": statistics})
+        data = run.split.module.partition(run.split.config, config, sklearn_table.load(config, Path()), streams)
+        whose = data.prepare(data.shadow.x, np.zeros(len(data.shadow))) if statistics == "server" else data.train.x
+        np.testing.assert_allclose(whose.mean(axis=0), 0, atol=1e-4 if statistics == "server" else 0.3)
+        np.testing.assert_allclose(whose.std(axis=0), 1, atol=1e-4 if statistics == "server" else 0.3)
 
 
 def test_a_table_that_is_not_there_or_damaged_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

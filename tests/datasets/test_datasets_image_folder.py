@@ -49,7 +49,9 @@ def test_a_sub_folder_is_a_class(tmp_path: Path) -> None:
         assert ((part.x[:, 0, 0, 0] > 5) == part.y).all()
         assert (part.x[:, 1] == 2 * part.x[:, 0]).all() and not part.x[:, 2].any()
     assert source.subjects is None
-    np.testing.assert_allclose(source.mean, source.train.x.mean(axis=(0, 2, 3)) / 255)
+    np.testing.assert_allclose(source.fitted(np.array([4, 1])).mean, source.train.x[[1, 4]].mean(axis=(0, 2, 3)) / 255)
+    pooled = read(tmp_path, test_share=0.4, statistics="all_clients")
+    np.testing.assert_allclose(pooled.mean, source.train.x.mean(axis=(0, 2, 3)) / 255)
     assert read(tmp_path, standardize=False).mean is None
     assert read(tmp_path, color="gray", duplicates="keep").train.x.shape == (7, 1, 3, 2)
 

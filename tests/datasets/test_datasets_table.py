@@ -193,10 +193,6 @@ def test_a_single_subject_cannot_be_divided(tmp_path: Path) -> None:
     assert "data.subject: t.csv has one subject alone; two are needed at least, one for each part" in said
 
 
-def test_the_subject_left_out_changes_no_id() -> None:
-    assert "subject" in table.Config(label="a").beside_id()
-
-
 def test_the_training_parts_statistics_alone_are_used(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(tmp_path).train.x, read(tmp_path, SMALL.replace("p5,50", "p5,5e6")).train.x)
 
@@ -342,3 +338,29 @@ def test_a_long_path_is_not_repeated_whole(tmp_path: Path, path: str) -> None:
     with pytest.raises(DataError) as error:
         table.load(table.Config(path=path, **FIELDS), tmp_path)
     assert "data.path: " in str(error.value) and len(str(error.value)) < 400
+
+
+def test_rows_without_a_label_are_left_out_if_asked(tmp_path: Path) -> None:
+    text = SMALL.replace("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,")
+    assert "write unlabeled: drop" in refused(tmp_path, text)
+    assert same(read(tmp_path, text, unlabeled="drop"), read(tmp_path, SMALL.replace("p3,30,m,true,b,train,yes\n", "")))
+
+
+def test_the_servers_examples_alone_prepare_the_others(tmp_path: Path) -> None:
+    """Its ages are 10 and 20, its words f and m; the median of 10 and 20 stands for a gap, and x is no word that it has."""
+    text = SMALL.replace("p4,40", "p4,").replace("p3,30,m", "p3,30,x")
+    source = read(tmp_path, text, missing="impute", shadow_size=2).fitted(np.array([1, 0]))
+    assert source.train.x[:, 0].tolist() == [-1, 1, 3, 0]
+    assert source.train.x[:, 1:3].tolist() == [[0, 1], [1, 0], [0, 0], [0, 1]]
+    wild = text.replace("p3,30,x", "p3,1e300,new").replace("p4,,m", "p4,-1,q")
+    other = read(tmp_path, wild, missing="impute", shadow_size=2).fitted(np.array([1, 0]))
+    np.testing.assert_array_equal(other.train.x[:2], source.train.x[:2])
+    assert np.isfinite(other.train.x).all()
+
+
+def test_the_server_needs_examples_for_statistics_and_a_split_must_use_them(tmp_path: Path) -> None:
+    assert "data.statistics: " in refused(tmp_path, shadow_size=1)
+    assert read(tmp_path, shadow_size=0, statistics="all_clients").fit is None
+    read(tmp_path, shadow_size=0, standardize=False, features=("age", "smokes"))
+    with pytest.raises(TypeError, match="fitted"):
+        read(tmp_path).examples(np.array([0]))

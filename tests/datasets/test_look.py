@@ -87,7 +87,7 @@ def test_a_comma_in_numbers_is_noticed_and_the_source_reads_the_same_numbers(tmp
     assert (found.fields["delimiter"], found.fields["decimal"]) == ("semicolon", "comma")
     assert "numbers have a comma before their fraction, as in 1,5" in found.found
     assert "decimal" not in seen(tmp_path / "point.csv").fields
-    given = {"label": "outcome", "drop": ["patient_id"], "duplicates": "keep", "shadow_size": 1}
+    given = {"label": "outcome", "drop": ["patient_id"], "duplicates": "keep", "shadow_size": 2}
     point = table_source.load(table_source.Config(path="point.csv", **given), tmp_path)
     comma = {"delimiter": "semicolon", "decimal": "comma"}
     own = table_source.load(table_source.Config(path="comma.csv", **given, **comma), tmp_path)
@@ -199,7 +199,11 @@ def test_hidden_folders_hold_no_images(tmp_path):
         ({}, {"label": "age"}, "--label: column 'age' is continuous: row 1 has 20.5"),
         ({}, {"label": "patient_id"}, "--label: column 'patient_id' has 48 distinct values"),
         ({"outcome": ["ill"] * ROWS}, {}, "--label: column 'outcome' has one value alone, ill"),
-        ({"outcome": [None, "ill", "well"] * 16}, {}, "--label: column 'outcome' is empty in 16 rows, .* row 1"),
+        (
+            {"outcome": [None, "ill", "well"] * 16},
+            {},
+            "--label: column 'outcome' is empty in 16 rows, .* row 1; add --drop-unlabeled",
+        ),
         (
             {"hospital": [None, "a", "b"] * 16},
             {"client": "hospital"},
@@ -321,3 +325,19 @@ def test_folders_that_hold_no_classes(tmp_path):
             look(tmp_path / name, None, None, None, None)
     with pytest.raises(DataError, match="--label, --client and --group: name columns"):
         look(tmp_path / "one", "cat", None, None, None)
+
+
+def test_a_column_that_is_nearly_empty_is_warned_of(tmp_path):
+    for empty, warned in ((44, True), (43, False)):  # of 48
+        found = seen(written(tmp_path, age=[None] * empty + [20.5 + i for i in range(ROWS - empty)]))
+        assert any(line.startswith("warning: column age") for line in found.found) == warned
+
+
+@pytest.mark.parametrize("where", ["header", "cells"])
+def test_another_encoding_is_named_and_how_to_leave_it(tmp_path, where):
+    text = written(tmp_path).read_text()
+    old, new = ("age", "âge") if where == "header" else ("north", "nörd")
+    (tmp_path / "patients.csv").write_bytes(text.replace(old, new).encode("latin-1"))
+    for client in (None, "hospital"):
+        with pytest.raises(DataError, match="iconv -f LATIN1 -t UTF-8 patients.csv > utf8-patients.csv"):
+            seen(tmp_path / "patients.csv", client=client)

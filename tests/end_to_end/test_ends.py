@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.left_behind import records_folder
+from orchestrator.cluster.orphans import records_folder
 from tests.support.command import arguments, asked_to_end_after, environment, fedpriv, same_results
 from tests.support.faults import mlflow_holds_each_run_once
 

@@ -76,7 +76,7 @@ def test_a_full_disk_stops_the_sweep_with_a_sentence(disk, tmp_path):
     assert "could not be written: no space left on device" in printed
     assert "everything saved before is intact, and the same command resumes from there" in printed
     assert "Traceback" not in printed
-    records = {path.parent: json.loads(path.read_text()) for path in disk.glob("tiny/trials/*/result.json")}
+    records = {path.parent: json.loads(path.read_text())["facts"] for path in disk.glob("tiny/trials/*/manifest.json")}
     finished = [folder for folder, record in records.items() if record["status"] == "finished"]
     assert finished
     for folder in finished:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.engine.block import Assignment
+from algorithms.core.messages import Assignment
 from orchestrator.cluster.placement import placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve

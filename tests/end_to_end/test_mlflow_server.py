@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.orchestrator.tracking.test_tracking_server import Server
 from tests.support.command import arguments, environment, fedpriv, same_results
 from tests.support.faults import mlflow_holds_each_run_once
+from tests.support.mlflow_server import Server
 
 
 @pytest.mark.slow

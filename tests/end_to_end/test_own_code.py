@@ -53,6 +53,13 @@ def test_an_own_attack_and_an_own_aggregation_run_in_workers(experiment, tmp_pat
         ("fedavg", "finished"),
     ]
     assert rows[0]["step_length"] > 0
+    summary = (tmp_path / "results/own-code/report/summary.md").read_text(encoding="utf-8")
+    for metric, heading, label in (
+        ("step_length", "length", "length of the step"),
+        ("least_norm", "least", "shortest update, relative to the longest"),
+    ):
+        assert heading in done.stdout and f"{rows[0][metric]:.2f}" in done.stdout
+        assert label in summary and f"{rows[0][metric]:.3f}" in summary
     found = pq.read_table(tmp_path / "results/own-code/trials" / rows[0]["id"] / "attacks.parquet").to_pylist()
     assert {(one["attack"], one["round"]) for one in found} == {("norms", 1), ("norms", 2)}
 

@@ -40,7 +40,9 @@ def test_a_sweep_with_secret_noise_says_so_and_its_trials_stay(tmp_path: Path) -
         and rows["global_dp"]["epsilon"] > 0
     )
     assert "not repeatable" in rows["global_dp"]["notes"] and rows["none"]["notes"] is None
-    record = json.loads((results / "secret" / "trials" / rows["global_dp"]["id"] / "result.json").read_text())
+    record = json.loads((results / "secret" / "trials" / rows["global_dp"]["id"] / "manifest.json").read_text())[
+        "facts"
+    ]
     assert record["notes"] and "seed" not in json.dumps(record["notes"])
     assert "not repeatable" in (results / "secret" / "report" / "summary.md").read_text()
     model = results / "secret" / "trials" / rows["global_dp"]["id"] / "model.safetensors"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from orchestrator.cluster.left_behind import WORD, records_folder
-from orchestrator.cluster.processes import marked
+from orchestrator.cluster.orphans import _has, records_folder
 from tests.support.command import SWEEP, environment, fedpriv, interrupted_after, killed_after, same_results, trials
 from tests.support.undisturbed import undisturbed
 
@@ -49,8 +49,8 @@ def killed(stopped, sweep) -> tuple[Path, str, int, Path, set[int]]:
     printed = killed_after("finished in", sweep, stopped[0])
     number = (stopped[0] / "tiny" / ".fedpriv.lock").read_text().partition(" ")[0]
     (record,) = records_folder(environment()).glob(f"{number}-*.json")
-    left = {process.number for process, _ in marked([f"{WORD}={word_of(record)}"])}
-    return stopped[0], printed, len(list((stopped[0] / "tiny" / "trials").glob("*/result.json"))), record, left
+    left = {process.pid for process in psutil.process_iter() if _has(process, word_of(record))}
+    return stopped[0], printed, len(list((stopped[0] / "tiny" / "trials").glob("*/manifest.json"))), record, left
 
 
 def word_of(record: Path) -> str:
@@ -80,11 +80,11 @@ def test_interrupted_and_resumed_it_ends_with_the_bytes_of_one_process(killed, f
     same_results(undisturbed(sweep, tmp_path), finished[0])
 
 
-def test_what_the_killed_command_left_behind_was_ended_by_the_next(killed, finished):
+def test_what_the_killed_command_outputs_was_ended_by_the_next(killed, finished):
     *_, record, left = killed
     assert len(left) >= 2  # two of Ray's agents would stay for a minute
     assert f"that an earlier run (process {record.name.partition('-')[0]}, killed) left behind" in finished[1]
-    assert list(marked([f"{WORD}={word_of(record)}"])) == []
+    assert not [process for process in psutil.process_iter() if _has(process, word_of(record))]
     assert not record.exists()
 
 
@@ -141,7 +141,9 @@ def test_the_terminal_shows_rounds_and_the_table(finished):
 
 def test_the_report_is_written(finished):
     report = finished[0] / "tiny" / "report"
-    assert {"summary.csv", "summary.md", "mia.png", "convergence.png"} <= {path.name for path in report.iterdir()}
+    assert {"summary.csv", "summary.md", "membership_inference.png", "convergence.png"} <= {
+        path.name for path in report.iterdir()
+    }
 
 
 def test_mlflow_holds_one_parent_with_its_children(finished):

@@ -89,7 +89,7 @@ def test_without_the_scheduler_stopped_trials_go_on_from_where_they_were(results
     assert done.returncode == 0, done.stdout + done.stderr
     for trial in stopped:
         folder = results / "tuned" / "trials" / trial
-        if json.loads((folder / "result.json").read_text())["status"] == "finished":
+        if json.loads((folder / "manifest.json").read_text())["facts"]["status"] == "finished":
             assert "round 1/6" not in "".join(line for line in done.stdout.splitlines() if trial in line)
             assert pq.read_table(folder / "rounds.parquet").column("round").to_pylist() == list(range(6))
     assert {row["status"] for row in trials(results, "tuned")} == {"finished"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import subprocess
 import sys
@@ -107,7 +106,7 @@ def test_a_results_folder_of_another_sweep(refused, tmp_path):
 
 def test_results_that_cannot_be_written(refused, tmp_path):
     (tmp_path / "results").write_text("a file")
-    assert "is not a folder" in refused()
+    assert "is a file, but a folder belongs there" in refused()
 
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(sweep, tmp_path, capsys):
@@ -156,22 +155,9 @@ def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
     shutil.rmtree(foreign)
 
 
-def test_ui_says_which_address_to_open_before_it_becomes_mlflow(tmp_path, monkeypatch, capfd):
-    (tmp_path / "mlflow.db").touch()
-    monkeypatch.setattr("orchestrator.tracking.store_file.store_trouble", lambda results, writing: None)
-    started = []
-    monkeypatch.setattr(
-        os, "execvpe", lambda program, argv, environment: started.append((argv, capfd.readouterr().out))
-    )
-    main(["ui", str(tmp_path), "--port", "5003"])
-    ((argv, said),) = started
-    assert argv[1:4] == ["-m", "mlflow", "ui"]
-    assert said.startswith("open http://127.0.0.1:5003/#/experiments")
-
-
 def test_ui_of_a_folder_without_runs_is_refused(tmp_path, capsys):
     assert main(["ui", str(tmp_path)]) == 2
-    assert "contains no runs" in capsys.readouterr().err
+    assert "holds no results" in capsys.readouterr().err
 
 
 def test_the_first_line_comes_before_anything_slow_is_loaded(sweep, tmp_path):
@@ -214,3 +200,16 @@ def test_a_wrong_address_is_told_together_with_what_else_is_wrong(refused):
     assert "--address: head is no address of a Ray cluster" in said
     assert "--tracking-uri: 'htp' is no scheme" in said
     assert "2 problems" in said
+
+
+def test_the_module_is_the_command(tmp_path):
+    command = [sys.executable, "-m", "fedpriv", "run", "none.yaml"]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "none.yaml: no such file" in done.stderr
+
+
+def test_an_address_that_nobody_gave_is_not_blamed(refused, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    assert refused().splitlines()[-2].startswith("run: ")
+    assert refused("--address", f"127.0.0.1:{free_port()}").splitlines()[-2].startswith("--address: ")

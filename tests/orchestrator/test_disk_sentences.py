@@ -12,8 +12,9 @@ from ray.tune.error import TuneError
 
 from orchestrator import cli
 from orchestrator.cluster import nodes, ray_log
-from orchestrator.results.fingerprints import Changed
-from orchestrator.results.folder import Folder, WriteError, write_atomically
+from orchestrator.results.paths import Folder
+from orchestrator.results.record import read_record
+from orchestrator.results.writing import WriteError, write_atomically
 from orchestrator.scheduling.earlier import Earlier
 from orchestrator.scheduling.tuner import _refused
 from orchestrator.tracking.events import TrialEvents
@@ -75,21 +76,22 @@ def test_what_the_disk_refuses_to_tune_is_a_sentence(tmp_path):
 @pytest.mark.parametrize("first", [0, 2])
 def test_results_that_cannot_be_deleted_are_not_taken_for_new_ones(tmp_path, first):
     folder = Folder(tmp_path / "tiny")
-    for name in ("config.yaml", "result.json"):
+    for name in ("config.yaml", "manifest.json"):
         write_atomically(folder.trial("0123456789").path / name, b"{}")
-    write_atomically(folder.shadows / "a.npz", b"")
-    earlier = Earlier(1, (Changed("0123456789", ("code",)),), "", repeat=True)
+    write_atomically(folder.cache / "a" / "content", b"")
+    earlier = Earlier(frozenset(), {"0123456789": ("code",)}, {}, {}, repeat=True)
     with FailingDisk(tmp_path, errno.EROFS, first).attached(), pytest.raises(WriteError) as refused:
         earlier.set_back(folder)
     assert str(refused.value).endswith(" could not be deleted: read-only file system")
-    assert earlier.set_back(folder) == ["0123456789"]
+    assert earlier.set_back(folder) == []
     assert os.listdir(folder.path) == ["trials"] and not os.listdir(folder.path / "trials")
 
 
 def test_a_trial_whose_process_died_is_recorded_though_its_log_is_gone(tmp_path):
     events = TrialEvents(Folder(tmp_path), [])
-    events.on_lost("0123456789", str(tmp_path / "gone.txt"))
-    assert "its process died" in Folder(tmp_path).trial("0123456789").result.read_text()
+    events.on_planned("0123456789", "", {})
+    events.on_lost("0123456789", "")
+    assert "its process died" in read_record(Folder(tmp_path).trial("0123456789"))["reason"]
     assert events.statuses == {"0123456789": "failed"}
 
 
@@ -119,11 +121,13 @@ def test_a_report_on_a_failing_disk(tmp_path, monkeypatch, capsys):
     folder = write_sweep(tmp_path / "s", {"seed": [0]})
     monkeypatch.setattr(catalog, "figures", lambda *_: [])
     assert cli.main(["report", str(folder)]) == 0
+    (folder / "report" / "manifest.json").unlink()  # else nothing has changed, and nothing is written
     disk = FailingDisk(tmp_path, errno.EIO, 10**6)
     with disk.attached():
         assert cli.main(["report", str(folder)]) == 0
     for first in (0, 3, len(disk.calls) // 2, len(disk.calls) - 1):
         capsys.readouterr()
+        (folder / "report" / "manifest.json").unlink(missing_ok=True)
         with FailingDisk(tmp_path, errno.EDQUOT, first).attached():
             assert cli.main(["report", str(folder)]) == 2
         said = capsys.readouterr().err.splitlines()

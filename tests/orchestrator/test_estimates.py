@@ -1,31 +1,29 @@
-"""The estimate of a dry run: what is counted beside runs that did it, and what is timed beside the time that it takes."""
+"""The estimate of a dry run: what is counted beside runs that did it, by hand, and beside the time that a run takes."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from algorithms.engine import block as engine
 from algorithms.interfaces import Run
 from attacks import shadow_mia
-from attacks.interfaces import ShadowWork
-from orchestrator.estimates import speeds, stopwatch, work
-from orchestrator.estimates.speeds import Bench, TrainSpeed
-from orchestrator.estimates.stopwatch import Stopwatch, grow
-from orchestrator.estimates.work import Deal, Rounds
+from datasets.federation import DataError, Federation
+from datasets.sources import digits
+from orchestrator.estimates import counts, small_runs
+from orchestrator.estimates.counts import Rounds
+from orchestrator.estimates.small_runs import Small, SmallRuns, in_small
 from orchestrator.trial.attack_round import models_due, of_kind, updates_due
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.local_clients import LocalClients
-from tests.support.estimated import a_run
+from tests.support.estimated import a_place, a_run, counted, estimated, parts
 from tests.support.inline import inline_trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-
 # Counted work
-
 
 CLUSTERED = {"name": "ifca", "clusters": 2, "restarts": 3, "restart_rounds": 2}
 
@@ -56,7 +54,7 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
     one = inline_trial(run, tmp_path)
     while not one.done:
         one.advance()
-    rounds, blocks = Rounds(run), len(work.blocks(run, 8))
+    rounds, blocks = Rounds(run), 3
     trained = [args for method, args in done if method == "train"]
     evaluated = [method for method, _ in done if method == "evaluate"]
     predicted = [method for method, _ in done if method == "predict"]
@@ -67,7 +65,7 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
             assert sum(attack.name in args[2] for args in trained) == rounds.observed(attack) * blocks
         else:
             clusters = run.clustering.config.clusters
-            times = sum(often for _, often in rounds.audits(attack))
+            times, _ = rounds.audits(attack)
             assert times <= len(audits) <= clusters * times
 
 
@@ -96,142 +94,221 @@ def test_what_is_counted_by_arithmetic_is_what_every_round_asks(clustering, roun
     ]
     run = a_run(rounds=rounds, evaluate_every=evaluate, clustering=clustering, attacks=attacks)
     counted = Rounds(run)
-    audits = [
-        sorted(r for r, often in counted.audits(one) for _ in range(int(often))) for one in of_kind(run, "models")
-    ]
+    audits = [counted.audits(one) for one in of_kind(run, "models")]
     observed = [counted.observed(one) for one in of_kind(run, "updates")]
     all_rounds, evaluations, visits, looks = visited(run)
     assert (counted.done, counted.evaluations, observed) == (all_rounds, evaluations, looks)
-    assert audits == [sorted(one) for one in visits]
+    assert audits == [(len(one), sum(one)) for one in visits]
 
 
-def test_a_few_of_many_attacks_stand_for_all():
-    audits = Rounds(run := a_run(rounds=10**15, attacks=[{"name": "shadow_mia", "every": 10}])).audits(run.attacks[0])
-    assert len(audits) == work.MOST_AUDITS + 1
-    assert sum(often for _, often in audits) == pytest.approx(10**14)
-    assert sum(often * rounds for rounds, often in audits) == pytest.approx(10**29 / 2)
+# Counts by hand
 
 
-def a_deal(sizes: list[int], shadow: int) -> Deal:
-    return Deal(np.array(sizes), np.zeros(len(sizes), np.int64), 0, shadow)
+def test_training_evaluation_and_curvature_by_hand():
+    run = a_run(rounds=4, objective="finp", evaluate_every=2, curvature={"examples": 7})
+    found, tests = parts(run), len(partition_data(run, Path()).test)
+    assert found["training"] == 4 * 8 * 12 * 2
+    assert found["evaluation"] == 10 * 2 * (8 * 12 + tests)
+    assert found["curvature"] == pytest.approx(4 * (1 + 1 / 5) * 8 * 100)  # every fifth round, two halves, too
+    never = a_run(rounds=4, objective="finp", curvature={"examples": 7, "reliability_every": 0})
+    assert parts(never)["curvature"] == 4 * 8 * 100
+    assert "curvature" not in parts(a_run(rounds=4))
 
 
-def test_shadow_examples_by_hand_with_their_cap_and_their_size():
-    """FEMNIST's shadow set has 100 000 examples, of which a shadow is given 10 000 at most and trained on half."""
-
-    def examples(members: int, **fields: Any) -> int:
-        (attack,) = a_run(attacks=[{"name": "shadow_mia", **fields}]).attacks
-        work: ShadowWork = attack.module.shadow_work(attack.config, 7, members, 100_000)
-        return work.examples
-
-    for fields in ({}, {"shadow_training": "accuracy"}):
-        assert examples(600_000, **fields) == 5000
-        assert examples(400, **fields) == 400
-    assert examples(400, shadow_training="accuracy", size_matched=False) == 5000
+def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part():
+    alone, shared = parts(a_run()), parts(a_run(), actors=2)
+    assert shared["training"] == pytest.approx(alone["training"] * 2 / 3)  # three blocks
+    half = parts(a_run(participation="fixed", participation_rate=0.5))
+    assert half["training"] == alone["training"] / 2
 
 
-def test_shadow_models_by_hand():
-    """Those that imitate the federation are trained for all its rounds; others are taken to stop halfway."""
-    imitating, alone = ({"name": "shadow_mia", "shadows": 2, "signal": "server_only"} | more for more in (
-        {}, {"shadow_training": "accuracy", "max_epochs": 30}))  # fmt: skip
-    for given, expected in ((imitating, ShadowWork(3, 20, rounds=7)), (alone, ShadowWork(3, 20, passes=15.0))):
-        (attack,) = a_run(attacks=[given]).attacks
-        assert attack.module.shadow_work(attack.config, 7, 20, 1000) == expected
+def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
+    plain = parts(a_run(rounds=3))
+    assert parts(a_run(rounds=3, attacks=[{"name": "sia", "targets": 5}]))["attacks"] == 3 * 7
+    attack = {"name": "shadow_mia", "every": 5, "shadows": 3}
+    of_models, size = parts(a_run(rounds=3, attacks=[attack])), 8 * 12
+    # Each of the three is trained like the run itself, and asked about as many others, too.
+    assert of_models["shadow models"] == 3 * (plain["training"] + 2 * size * 10)
+    assert of_models["attacks"] == 5
+    alone = {"shadow_training": "accuracy", "max_epochs": 30}
+    single = parts(a_run(rounds=3, attacks=[attack | alone]))
+    assert single["shadow models"] == 3 * (15 * size + 2 * size * 10)  # taken to stop halfway
+    cia = parts(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]))
+    # Eight pairs of four federations, each as long as the run itself, whose models are looked at twice.
+    assert cia["replicas"] == 32 * (plain["training"] + plain["evaluation"] + 2 * 3)
 
 
-def test_the_imitation_of_a_federation_has_its_clients_with_a_share_of_their_examples():
-    assert work.imitation(a_deal([10, 30], 1000), 40).sizes.tolist() == [10, 30]
-    assert work.imitation(a_deal([10, 30], 40), 20).sizes.tolist() == [5, 15]
+def test_replicas_on_halves_are_part_of_it():
+    attack = {"name": "calibrated_mia", "replicas": 8, "pool": "training"}
+    run = a_run(rounds=3, participation="fixed", participation_rate=0.5, attacks=[attack])
+    # A replica trains on half of 12 examples of 8 clients, and is asked about all of them.
+    expected = 8 * (0.5 * 3 * 8 * 6 * 2 + 10 * 8 * 12)
+    assert parts(run)["replicas"] == expected
+    assert parts(run, actors=2)["replicas"] == expected / 2
+    assert parts(run)["attacks"] == 10 * 8 * 12  # the run's own models are asked, too
+
+
+def test_what_a_long_run_does_seldom_is_part_of_it():
+    attack = {"name": "shadow_mia", "every": 1500, "shadows": 3}
+    run = a_run(rounds=5000, evaluate_every=2500, attacks=[attack])
+    found, tests, size = parts(run), len(partition_data(run, Path()).test), 8 * 12
+    rounds = 1500 + 3000 + 4500 + 5000  # a shadow model is trained for as long as the run until then
+    assert found["training"] == 5000 * size * 2
+    assert found["shadow models"] == 3 * (rounds * size * 2 + 4 * 2 * size * 10)
+    assert found["evaluation"] == 10 * (5 * size + 2 * tests)  # after 1500, 2500, 3000, 4500 and 5000 rounds
+
+
+def test_the_longest_run_takes_no_longer_to_count():
+    attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
+    started = time.process_time()
+    found = parts(a_run(rounds=10**15, objective="finp", attacks=attacks))
+    assert found["training"] == pytest.approx(1e15 * 8 * 12 * 2)
+    assert time.process_time() - started < 20
+
+
+def test_every_step_that_is_counted_has_a_unit_and_is_timed():
+    attacks: list[dict[str, Any]] = [
+        {"name": "shadow_mia"},
+        {"name": "cia", "replicas": 2, "interval": False},
+        {"name": "sia"},
+    ]
+    attacks += [{"name": "calibrated_mia", "replicas": 8}]
+    steps = {one.step for one in counted(a_run(objective="finp", attacks=attacks))}
+    assert steps | {"wait"} == set(counts.UNITS)
+    assert all(callable(getattr(Small, step)) for step in steps)
 
 
 def test_clusters_have_their_groups_or_equal_shares():
     two = a_run(clustering={"name": "ifca", "clusters": 2})
-    deal = Deal(np.array([10, 20, 30]), np.array([0, 1, 0]), 0, 0)
-    assert [own.sizes.tolist() for own in work.cluster_deals(two, deal)] == [[10, 30], [20]]
-    assert [own.sizes.tolist() for own in work.cluster_deals(two, a_deal([10, 20, 30], 0))] == [[10, 30], [20]]
-    assert [own.sizes.tolist() for own in work.cluster_deals(a_run(), a_deal([10, 20, 30], 0))] == [[10, 20, 30]]
+    data = partition_data(two, Path())
+    assert [own.tolist() for own in counts.clusters(two, data)] == [
+        np.flatnonzero(data.groups == j).tolist() for j in (0, 1)
+    ]
+    three = a_run(clustering={"name": "ifca", "clusters": 3})
+    assert [own.tolist() for own in counts.clusters(three, data)] == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
-def test_batches_that_are_whole_clients_are_said():
-    deal = a_deal([12, 40], 0)
-    large = a_run(training={"batch_size": 512})
-    assert work.whole_batches(large, deal) == (
-        "training.batch_size 512 is more than the largest client has (40): batches are whole clients"
-    )
-    assert work.whole_batches(a_run(training={"batch_size": 40}), deal) is None
+# A run in small
 
 
-# Speeds
+def test_a_small_federation_has_the_first_examples_of_the_first_clients():
+    data = partition_data(a_run(), Path())
+    data = replace(data, nonmember_owner=np.arange(len(data.nonmembers)) % 9 - 1)  # some are nobody's
+    small = in_small(data, 3, 4)
+    assert small.sizes.tolist() == [4, 4, 4]
+    for i in range(3):
+        assert (small.client(i).x == data.client(i).x[:4]).all() and (small.client(i).y == data.client(i).y[:4]).all()
+        first = data.offsets[i]
+        strengths = data.example_strengths[first : first + 4]
+        assert (small.example_strengths[small.offsets[i] : small.offsets[i + 1]] == strengths).all()
+    for part, owner in ((small.test, small.test_owner), (small.nonmembers, small.nonmember_owner)):
+        assert len(part) == len(owner) == 3 * 4 and owner.max() < 3
+    assert sorted(set(small.nonmember_owner)) == [-1, 0, 1, 2]
+    assert in_small(data, 8, 12) is data
 
 
-def test_a_blocks_seconds_by_hand():
-    plans = [np.zeros((3, 5), int), np.array([[0, 1, 2, 3, 4], [5, 6, -1, -1, -1]])]
-    assert TrainSpeed(client=1, example=10).block_seconds(plans) == 2 + 10 * (15 + 7)
-    # Two steps of both clients, and a third of one.
-    assert TrainSpeed(client=1, step=10, further=4).block_seconds(plans) == 2 + 2 * 14 + 10
+def test_a_step_grows_until_it_takes_long_enough_or_has_all_data(monkeypatch):
+    data = partition_data(a_run(data={"name": "digits", "clients": 8, "examples_per_client": 80}), Path())
+    small, now, tried = Small(a_run(), data, None), [0.0], list[int]()  # type: ignore[arg-type]
+    monkeypatch.setattr(small_runs, "seconds_of", lambda work: (work(), now.append(tried[-1] * each))[1] or now[-1])
+
+    def attempt(part: Federation) -> tuple[float, float]:
+        tried.append(len(part.train))
+        return len(part.train), each * len(part.train)
+
+    each = 1e-6
+    assert small._each(attempt) == pytest.approx(each)
+    assert tried[-1] == 640
+    each = 0.01
+    assert small._each(attempt) == pytest.approx(each) == pytest.approx(small._whole(attempt, 640) / 640)
+    assert 16 < tried[-1] < 640
+    each = 10.0
+    tried.clear()
+    assert small._each(attempt) == pytest.approx(each)
+    assert set(tried) == {16}
 
 
-def test_few_examples_are_trained_on_however_large_the_clients(monkeypatch):
-    """Whole blocks of clients with 500 examples were trained twice to time one step."""
-    digits: dict[str, Any] = {"name": "digits", "clients": 2, "examples_per_client": 500, "shadow_size": 0}
-    digits |= {"split": {"minority_ratio": 0.5}}
-    run = a_run(data=digits, training={"epochs": 50, "batch_size": 32, "backend": "loop"})
-    data, seen, train = partition_data(run, Path()), [], engine.loop.train
+def test_data_that_are_too_few_for_an_attack_grow_and_all_of_them_are_refused():
+    data = partition_data(a_run(), Path())
+    small = Small(a_run(), data, None)  # type: ignore[arg-type]
 
-    def slow(network, x, y, batches, *rest):
-        seen.append(int((batches >= 0).sum()))
-        end = time.process_time() + 0.002 * seen[-1]
-        while time.process_time() < end:
-            pass
-        return train(network, x, y, batches, *rest)
+    def fussy(least: int) -> Any:
+        def attempt(part: Federation) -> tuple[float, float]:
+            if len(part.train) < least:
+                raise DataError("too few")
+            return len(part.train), 2.0
 
-    monkeypatch.setattr(engine.loop, "train", slow)
-    speed = speeds.train_speed(Bench.of(run, data, 0.4), [0, 1])
-    assert sum(seen) < 500
-    assert 0.002 < speed.example < 0.004
+        return attempt
+
+    assert small._whole(fussy(96), 96) == 2.0
+    with pytest.raises(DataError):
+        small._whole(fussy(97), 97)
 
 
-def test_work_grows_until_it_can_be_timed(monkeypatch):
-    now, calls = [0.0], []
-    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(stopwatch.time, "process_time", lambda: now[0])
+def test_what_trials_have_in_common_is_timed_once(monkeypatch):
+    timed: list[str] = []
+    for step in ("train", "evaluate", "serve"):
+        monkeypatch.setattr(Small, step, lambda self, step=step: timed.append(step) or 1.0)
+    small = SmallRuns(lambda run: Path())
 
-    def act(amount: int) -> None:
-        calls.append(amount)
-        now[0] += 0.001 * amount
+    def rates(**given: Any) -> None:
+        run = a_run(**given)
+        data, _ = small.data(run)
+        small.rates(run, data, counts.of_trial(run, data, a_place(run)))
 
-    assert grow(act, 10_000, 1.0) == (128, pytest.approx(0.128))
-    assert now[0] < 1
-    now[0], calls[:] = 0.0, []
-    assert grow(act, 20, 1.0) == (20, pytest.approx(0.02))
-    assert grow(act, 10_000, 0.0001) == (8, pytest.approx(0.008))  # once, however long it takes
-
-
-def test_a_measurement_is_made_once_and_a_similar_one_stands_in_when_the_time_is_spent():
-    watch = Stopwatch(limit=0.0)
-    assert watch.once("a", 1, lambda: "first") == "first"
-    assert watch.once("a", 1, lambda: "again") == "first"
-    assert watch.once("a", 2, lambda: "late") == "first"
-    assert watch.once("b", 2, lambda: "other") == "other"
-    assert Stopwatch(limit=9.0).once("a", 2, lambda: "new") == "new"
+    rates()
+    assert sorted(timed) == ["evaluate", "serve", "train"]
+    rates(rounds=7, seed=3)
+    assert len(timed) == 3
+    rates(aggregation="fedmedian")
+    assert timed[3:] == ["serve"]
+    small.spent = small_runs.LIMIT
+    rates(aggregation={"name": "fedmedian"}, training={"epochs": 2, "batch_size": 7, "clients_per_job": 3})
+    assert len(timed) == 4, "a similar step stands for it when the time is spent"
 
 
-@pytest.mark.parametrize(
-    ("examples", "kept", "expected"),
-    [
-        (10, 0, 10 * (1 + 3 * 2)),  # a single batch is always kept
-        (100, 0, 100 * (1 + 3 * 5)),
-        (100, 64, 100 + 3 * (64 * 2 + 36 * 5)),
-        (100, 640, 100 * (1 + 3 * 2)),
-    ],
-)
-def test_the_seconds_of_curvature_by_hand(examples, kept, expected):
-    assert speeds.CurvatureSpeed(example=1, product=2, anew=5, products=3, kept=kept).seconds(examples) == expected
+def test_a_data_set_is_loaded_once_for_all_seeds(monkeypatch):
+    loads, load = list[int](), digits.load
+    monkeypatch.setattr(digits, "load", lambda *given: (loads.append(1), load(*given))[1])
+    small = SmallRuns(lambda run: Path())
+    for seed in range(3):
+        data, _ = small.data(run := a_run(seed=seed))
+        assert (data.train.x == partition_data(run, Path()).train.x).all()
+    assert len(loads) == 1 + 3
 
 
-def test_products_are_counted_by_the_search_itself_and_at_most_as_many_as_allowed():
-    run = a_run(objective="finp", curvature={"solver": "power", "power_steps": 7, "tolerance": 1e-9})
-    data = partition_data(run, Path())
-    assert speeds.curvature_speed(Bench.of(run, data, 0.5)).products == 7
-    loose = a_run(objective="finp", curvature={"solver": "power", "power_steps": 50, "tolerance": 0.5})
-    assert speeds.curvature_speed(Bench.of(loose, data, 0.5)).products < 10
+EVERYTHING: dict[str, dict[str, Any]] = {
+    "groups and shadows": {
+        "clustering": {"name": "ifca", "clusters": 2},
+        "training": {"epochs": 10, "batch_size": 10, "lr": 0.1},
+        "attacks": [{"name": "shadow_mia", "every": 5}],
+    },
+    "curvature and source inference": {
+        "objective": "finp",
+        "curvature": {"solver": "power", "power_steps": 30, "trace": "hutchinson", "probes": 30, "tolerance": 1e-9},
+        "training": {"epochs": 5, "batch_size": 10},
+        "attacks": [{"name": "sia", "targets": 10}],
+    },
+    "replicas": {
+        "training": {"epochs": 5, "batch_size": 10, "backend": "loop"},
+        "attacks": [{"name": "cia", "replicas": 2, "interval": False, "rounds": [5]}],
+    },
+    "replicas on halves": {
+        "training": {"epochs": 5, "batch_size": 10},
+        "attacks": [{"name": "calibrated_mia", "replicas": 8}],
+    },
+}
+
+
+@pytest.mark.slow  # on a machine that does other things as well, steps take longer than their processor time
+@pytest.mark.parametrize("given", EVERYTHING.values(), ids=EVERYTHING)
+def test_the_estimate_is_within_a_factor_of_two_of_the_processor_time_of_a_run(tmp_path, given):
+    found = estimated(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given))
+    started, one = time.process_time(), inline_trial(run, tmp_path)
+    while not one.done:
+        one.advance()
+    taken = time.process_time() - started
+    # Beside processes of their own there are further seconds, which this trial does not take.
+    messages = counts.TRIAL_SECONDS + 10 * (counts.ROUND_SECONDS + 3 * 2 * counts.JOB_SECONDS)
+    print(f"estimated {found:.2f} s, taken {taken:.2f} s, messages {messages:.2f} s")
+    assert taken / 2 < found < 2 * taken + messages

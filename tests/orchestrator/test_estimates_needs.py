@@ -17,13 +17,15 @@ from algorithms.models import _facts
 from datasets.components import Config as SlotConfig
 from datasets.components import forget
 from datasets.federation import Examples, Source
+from orchestrator import dry_run
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.sweep_file import Sweep, parse_sweep
 from orchestrator.estimates import needs
 from orchestrator.estimates.machine import Machine, amount, this_machine
-from tests.support.estimated import a_run, an_estimator
+from orchestrator.trial.federation import partition_data
+from tests.support.estimated import a_run
 from tests.support.own_modules import Plain
 
 GB = 10**9
@@ -175,5 +177,5 @@ def test_a_large_module_is_looked_at_without_its_numbers() -> None:
 def test_a_plan_does_not_time_the_steps_of_a_large_model() -> None:
     run = a_run(model={"name": "mlp", "hidden": [10**6]})
     sentence = "the model has 7.5e+07 parameters, and a step of it would take more than a plan may"
-    assert an_estimator(run).oversized(run) == sentence
-    assert an_estimator(a_run()).oversized(a_run()) is None
+    assert dry_run._oversized(run, partition_data(run, Path())) == sentence
+    assert dry_run._oversized(a_run(), partition_data(a_run(), Path())) is None

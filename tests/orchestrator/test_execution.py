@@ -72,7 +72,7 @@ def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_ov
         "screen_of": made,
         "ray_session": lambda *_: nullcontext([]),
         "_ready": lambda *_: [],
-        "_tracker": lambda *_: QuietTracker(),
+        "_tracker": lambda *_: QuietTracker(synced=None),
         "run_trials": trained,
         "_close": closed,
         "_say_end": lambda *_: FINISHED,
@@ -83,28 +83,14 @@ def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_ov
     assert "starting Ray" in handle.shown[0]
 
 
-@pytest.mark.parametrize(("count", "sentence"), [(1, "the trained models of 1 trial are sent to it"), (0, "already")])
-def test_models_of_a_complete_sweep_are_announced(
-    work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, sentence: str
-) -> None:
-    asked = replace(work, choices=replace(work.choices, log_models=True))
-    monkeypatch.setattr(Work, "missing", lambda _: [])
-    monkeypatch.setattr(execution, "_tracker", lambda *_: QuietTracker(without_models=count, behind=bool(count)))
-    monkeypatch.setattr(execution, "_close", lambda *_, trained: [])
-    monkeypatch.setattr(execution, "_say_end", lambda *_: FINISHED)
-    assert execution.execute(asked) == FINISHED
-    assert sentence in capsys.readouterr().out
-
-
-def test_other_sweeps_are_sent_to_a_new_store_although_this_one_is_there_already(
+def test_a_new_store_is_filled_with_the_sweeps_beside_this_one(
     work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As after a run with a new store that was killed before it came to them."""
     asked = replace(work, choices=replace(work.choices, new_store=True))
     monkeypatch.setattr(Work, "missing", lambda _: [])
-    monkeypatch.setattr(execution, "_tracker", lambda *_: QuietTracker(behind=False))
-    monkeypatch.setattr(execution, "_close", lambda *_, trained: [])
+    monkeypatch.setattr(execution, "_tracker", lambda *_: QuietTracker(synced=None))
+    monkeypatch.setattr(execution, "_close", lambda *_: [])
     monkeypatch.setattr(execution, "_say_end", lambda *_: FINISHED)
-    monkeypatch.setattr(execution, "fill_again", lambda own, _seconds, option: [f"{own.name} {option}"])
+    monkeypatch.setattr(execution, "fill", lambda _results, own: [f"all but {own}"])
     assert execution.execute(asked) == FINISHED
-    assert "tiny --log-models" in capsys.readouterr().out
+    assert "all but tiny" in capsys.readouterr().out

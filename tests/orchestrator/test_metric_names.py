@@ -144,7 +144,7 @@ def test_every_metric_of_a_run_is_declared(name: str, tmp_path: Path) -> None:
     trial = inline_trial(BASE | RUNS[name], tmp_path)
     while not trial.done:
         trial.advance()
-    table = trial.parts.read("rounds").to_pylist()
+    table = trial.rows("rounds").to_pylist()
     found = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
     found |= {name: value for row in table for name, value in row.items()}
     numbers = [name for name, value in found.items() if not isinstance(value, str) and name not in BOOKKEEPING]

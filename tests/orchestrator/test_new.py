@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from algorithms.training import dp_sgd
 from datasets.build import build_federation
 from orchestrator.cli import main
 from orchestrator.cluster.data_checks import data_problems
@@ -214,3 +215,39 @@ def test_what_only_the_reader_notices_is_refused_too(patients, tmp_path, capsys,
     said = capsys.readouterr().err
     assert "column 'sex' mixes numbers and texts" in said
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_everything_that_is_wrong_is_said_at_once(patients, tmp_path, capsys):
+    rows = patients.read_text().splitlines()
+    rows[5] = rows[5].rsplit(",", 1)[0] + ","
+    rows[7] = ",".join([*rows[7].split(",")[:1], "old", *rows[7].split(",")[2:]])
+    patients.write_text("\n".join(rows) + "\n")
+    (tmp_path / "work" / "sweep.yaml").write_text("mine")
+    command = ["new", str(patients), "--label", "outcome", "--client", "hospitl", "--layout", "class"]
+    assert main([*command, "--output", str(tmp_path / "work" / "sweep.yaml")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    for place in ("--output: ", "--layout: ", "--client: ", "--label: ", "new: column 'age' mixes"):
+        assert sum(place in line for line in lines) == 1, place
+
+
+def test_rows_without_a_label_are_left_out_if_asked(patients, tmp_path, capsys):
+    first, *rows = patients.read_text().splitlines()
+    patients.write_text(
+        "\n".join([first, *(row.rsplit(",", 1)[0] + "," if i < 40 else row for i, row in enumerate(rows))])
+    )
+    command = ["new", str(patients), "--label", "outcome", "--output", str(tmp_path / "work" / "sweep.yaml")]
+    assert main(command) == 2
+    assert "is empty in 40 rows, the first of them row 1; add --drop-unlabeled" in capsys.readouterr().err
+    assert main([*command, "--drop-unlabeled"]) == 0
+    assert "40 rows have no label and are left out" in capsys.readouterr().out
+    run = load_sweep(tmp_path / "work" / "sweep.yaml").runs[0]
+    assert run.data.config.unlabeled == "drop"
+    assert len(run.data.module.load(run.data.config, tmp_path / "work")) == 360
+
+
+def test_what_is_written_takes_statistics_of_the_server_and_has_an_epsilon(patients, tmp_path):
+    output = tmp_path / "work" / "sweep.yaml"
+    assert main(["new", str(patients), "--label", "outcome", "--output", str(output)]) == 0
+    assert "statistics: server" in output.read_text()
+    private = [run for run in load_sweep(output).runs if run.training.name == "dp_sgd"]
+    assert private and all(dp_sgd.guarantee(run.training.config, run).startswith("dp") for run in private)

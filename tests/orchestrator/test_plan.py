@@ -1,18 +1,14 @@
 """The plan that a dry run prints: its estimate and remarks, and that data which cannot be dealt are refused."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from orchestrator import dry_run, preparation
 from orchestrator.cli import main
-from orchestrator.cluster.placement import placement
-from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
-from orchestrator.estimates.attack_speeds import AttackWork
 from orchestrator.estimates.machine import Machine
-from orchestrator.estimates.trial import Estimator, Shares
+from orchestrator.trial.federation import partition_data
 
 
 def a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str) -> str:
@@ -46,29 +42,10 @@ def test_the_plan_says_what_time_is_spent_on_and_that_batches_are_whole_clients(
     assert "estimate: about" in shown
     (spent,) = [line for line in shown.splitlines() if line.startswith("a trial takes about ")]
     shares = dict(part.removesuffix(" %").rsplit(" ", 1) for part in spent.split(": ")[1].split(", "))
-    assert shares.keys() <= {one.metadata.get("label", one.name) for one in fields(Shares)}
-    assert {"replicas", "curvature"} <= shares.keys()  # which were not in it
+    assert {"replicas", "curvature"} <= shares.keys()
     assert 90 <= sum(map(int, shares.values())) <= 105
     sentence = "training.batch_size 512 is more than the largest client has (40): batches are whole clients"
     assert shown.count(sentence) == 1
-
-
-def test_replica_federations_cost_as_many_rounds_as_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four for each of eight pairs, of three rounds each, one after another in as many tasks as there are."""
-    monkeypatch.setattr(Estimator, "_trained_alone", lambda self, run, deal: 10.0 * run.rounds)
-    monkeypatch.setattr(Estimator, "_measured", lambda self, run, attack: AttackWork())
-    for replicas, actors, seconds in ((8, 1, 32 * 30.0), (8, 2, 16 * 30.0), (0, 2, 0.0)):
-        attack = {"name": "cia", "replicas": replicas} | ({"rounds": [1, 3]} if replicas else {})
-        data = {"name": "digits", "clients": 8}
-        run = resolve({"rounds": 3, "data": data, "model": "mlp", "attacks": [attack]})
-        estimator = Estimator(lambda run: Path(), placement(Resources(client_actors=actors), run.training.config))
-        assert estimator._replicas(run, run.attacks[0], estimator.deal(run)) == seconds
-
-
-def test_trials_are_done_one_after_another_and_a_few_at_a_time() -> None:
-    assert dry_run.makespan([4, 3, 2, 1], 1) == 10
-    assert dry_run.makespan([4, 3, 2, 1], 2) == 5
-    assert dry_run.makespan([4, 3, 2], 9) == 4
 
 
 EMPTY = """
@@ -118,6 +95,42 @@ resources: {client_actors: 1}
     assert "secret noise" not in a_plan(tmp_path, capsys, monkeypatch, text.replace("noise: secret", "clip: 2.0"))
 
 
+METHODS = EMPTY.replace("alpha: 0.001", "alpha: 10").replace("  seed: 0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said", "unsaid"),
+    [
+        (
+            "{seed: {grid_search: [0, 1, 2]}}",
+            "3 independent runs of a setting: the 95 % interval of a mean is ± 2.5 ",
+            "Holm",
+        ),
+        ("{seed: {grid_search: [0, 1, 2]}, privacy.name: {grid_search: [none, global_dp]}}", "from 2.5 standard", ""),
+        ("{seed: {grid_search: [0, 1, 2]}, privacy.name: {grid_search: [none, global_dp]}}", "from 3.6 where risk", ""),
+        ("{seed: {grid_search: [0, 1, 2]}, data.split_seed: {grid_search: [4, 5]}}", "2 independent runs", "±"),
+        (
+            "{privacy.name: {grid_search: [none, global_dp]}}",
+            "1 run of a setting: no interval over runs and no test",
+            "±",
+        ),
+    ],
+)
+def test_the_plan_says_what_so_many_runs_can_show(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    sweep: str,
+    said: str,
+    unsaid: str,
+) -> None:
+    """With 2 degrees of freedom, t is 4.303 at 5 % and 6.205 at 2.5 %; over the root of 3: 2.48 and 3.58."""
+    monkeypatch.setattr(dry_run, "_estimate", lambda *_: [])
+    shown = a_plan(tmp_path, capsys, monkeypatch, f"{METHODS}sweep: {sweep}\n")
+    (line,) = [line for line in shown.splitlines() if "of a setting: " in line]
+    assert said in line and (not unsaid or unsaid not in line)
+
+
 def test_the_plan_of_a_very_long_run_says_what_its_tables_take_and_stays_readable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,3 +152,36 @@ def test_of_many_trials_the_first_are_listed_and_the_others_counted(
     assert (few.count("seed="), "others" in few) == (100, False)
     assert (many.count("seed="), "101 trials, 101 to run" in many) == (20, True)
     assert "and 81 others, which --print-config shows" in many
+
+
+UNUSED = """
+name: unused
+base:
+  rounds: 1
+  data: {name: digits, clients: 10, split: {name: dirichlet, alpha: 0.1}}
+  model: mlp
+  training: {epochs: 1}
+sweep:
+  data.split.name: {grid_search: [dirichlet, groups]}
+resources: {client_actors: 1}
+"""
+
+
+def test_the_plan_says_what_splits_do_and_leave_unused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = a_plan(tmp_path, capsys, monkeypatch, UNUSED)
+    assert (
+        "split groups: two groups, 2 clients (minority) with images rotated by 0 to 25 degrees, 8 (majority)" in shown
+    )
+    run = resolve(
+        {
+            "rounds": 1,
+            "data": {"name": "digits", "clients": 10, "split": {"name": "dirichlet", "alpha": 0.1}},
+            "model": "mlp",
+        }
+    )
+    data = partition_data(run, tmp_path)
+    assert data.unused == 1198 - 398 - data.sizes.sum() > 100
+    assert f"split dirichlet: {data.unused} training examples are unused, beside {data.sizes.sum()} of clients" in shown
+    assert shown.count("are unused") == 1

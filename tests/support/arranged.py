@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.data import read_results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.catalog import FIGURES
+from orchestrator.report.figures.catalog import catalog
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +30,6 @@ def arranged(table: list[dict[str, Any]]) -> Arrangement:
 
 def figure(name: str, arr: Arrangement) -> Figure:
     """A figure that there must be."""
-    found = FIGURES[name](arr)
+    found = catalog()[name](arr)
     assert found is not None
     return found

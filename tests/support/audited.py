@@ -28,7 +28,7 @@ def ran(run: dict[str, Any], folder: Path) -> Trial:
 
 
 def told(trial: Trial) -> dict[str, Any]:
-    rows, state = trial.parts.read("rounds").to_pylist(), trial.state
+    rows, state = trial.rows("rounds").to_pylist(), trial.state
     return final_metrics(trial.run, Outcome(rows, state.spent, trial.data.sizes, state.canaries))
 
 

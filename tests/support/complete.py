@@ -7,10 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.results.folder import Folder, TrialFolder
-from orchestrator.tracking.labels import metric_key
-from orchestrator.tracking.mlflow_store import ROUND, key
-from orchestrator.tracking.pending import saved_rows
+from orchestrator.results.paths import Folder, TrialFolder
+from orchestrator.results.tables import read_table
+from orchestrator.tracking.labels import metric_key, scalar_metrics
 from tests.support.command import TIMES, timeless, trials
 
 EXACT = ("config.yaml", "model.safetensors")
@@ -83,10 +82,10 @@ def mlflow_holds_all(results: Path, name: str) -> None:
 def _every_round(client: object, run: str, held: TrialFolder) -> None:
     """Assert that a run's metrics have the values of the trial's table of rounds, each once."""
     wanted: dict[str, dict[int, float]] = {}
-    for round_, (_, values) in saved_rows(held, 0).items():
-        for metric, value in values.items():
-            wanted.setdefault(key(metric_key(metric)), {})[round_ + 1] = value
-    wanted.pop(key(metric_key(ROUND)), None)
+    for row in read_table(held.table("rounds")).to_pylist():
+        for metric, value in scalar_metrics(row).items():
+            wanted.setdefault(metric_key(metric), {})[row["round"] + 1] = value
+    wanted.pop(metric_key("round"), None)
     for metric, values in wanted.items():
         points = client.get_metric_history(run, metric)  # type: ignore[attr-defined]
         own = {point.step: point.value for point in points}

@@ -1,17 +1,27 @@
-"""Runs whose time is estimated, and the estimate where all speeds are known."""
+"""Runs whose work is counted, and the seconds of a trial where every step is known to take as long as is said here."""
 
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from algorithms.interfaces import Run
-from orchestrator.cluster.placement import placement
+from orchestrator.cluster.placement import Placement, placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
-from orchestrator.estimates import speeds, trial
-from orchestrator.estimates.speeds import TrainSpeed
-from orchestrator.estimates.trial import Estimator, Shares
+from orchestrator.estimates import counts
+from orchestrator.estimates.counts import Count
+from orchestrator.estimates.small_runs import SmallRuns
+from orchestrator.trial.federation import partition_data
+
+RATES = {
+    "train": 1.0,
+    "halve": 1.0,
+    "evaluate": 10.0,
+    "curve": 100.0,
+    "serve": 0.0,
+    "observe": 7.0,
+    "audit": 5.0,
+    "measure": 3.0,
+}
 
 
 def a_run(rounds: int = 4, **given: Any) -> Run:
@@ -20,24 +30,25 @@ def a_run(rounds: int = 4, **given: Any) -> Run:
     return resolve(fields | {"training": {"epochs": 2, "batch_size": 5, "clients_per_job": 3}} | given)
 
 
-def an_estimator(run: Run, actors: int = 1) -> Estimator:
-    return Estimator(lambda run: Path(), placement(Resources(client_actors=actors), run.training.config))
+def a_place(run: Run, actors: int = 1) -> Placement:
+    return placement(Resources(client_actors=actors), run.training.config)
 
 
-FIXED = {
-    "train_speed": TrainSpeed(client=0.0, example=1.0),
-    "evaluation_seconds": 10.0,
-    "curvature_speed": speeds.CurvatureSpeed(example=100.0, product=0.0, anew=0.0, products=0),
-    "pass_seconds": 1000.0,
-    "server_seconds": 0.0,
-}
+def counted(run: Run, actors: int = 1) -> list[Count]:
+    """What a trial does; without the seconds of messages and files, which are not what is tested."""
+    every = counts.of_trial(run, partition_data(run, Path()), a_place(run, actors))
+    return [one for one in every if one.step != "wait"]
 
 
-def shares(run: Run, monkeypatch: pytest.MonkeyPatch, actors: int = 1) -> Shares:
-    """The estimate where speeds are known and a trial has no other seconds."""
-    for name, value in FIXED.items():
-        monkeypatch.setattr(speeds, name, lambda *_, value=value: value)
-    for name in ("TRIAL_SECONDS", "ROUND_SECONDS", "ALONE_SECONDS", "JOB_SECONDS", "TASK_SECONDS"):
-        monkeypatch.setattr(trial, name, 0.0)
-    monkeypatch.setattr(trial, "BYTES_PER_SECOND", float("inf"))
-    return an_estimator(run, actors).shares(run)
+def parts(run: Run, actors: int = 1) -> dict[str, float]:
+    """The seconds of each part at the speeds of `RATES`."""
+    every = counted(run, actors)
+    return counts.seconds(every, {(one.step, one.attack): RATES[one.step] for one in every})
+
+
+def estimated(run: Run, root: Path = Path()) -> float:
+    """The seconds of a trial whose steps are timed."""
+    small = SmallRuns(lambda run: root)
+    data, loading = small.data(run)
+    every = counts.of_trial(run, data, a_place(run), loading)
+    return sum(counts.seconds(every, small.rates(run, data, every)).values())

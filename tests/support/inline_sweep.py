@@ -1,33 +1,61 @@
-"""A sweep without Ray, for tests of what calls `orchestrator.commands`: every trial inline, one after another."""
+"""A sweep in this process by the driver that Tune runs, one trial after another, without Ray, Tune, MLflow and report."""
 
 from __future__ import annotations
 
-import shutil
+from typing import Any
+from unittest.mock import patch
+
+import ray
 
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.execution import claim_folder
+from orchestrator.execution import claimed, describe
 from orchestrator.exit_codes import FINISHED
-from orchestrator.preparation import Choices
-from orchestrator.results.folder import Folder
-from orchestrator.results.record import TrialIdentity
-from orchestrator.results.tables import write_trials
-from orchestrator.scheduling.trials import remaining_trials, trial_rows, trial_specs
-from orchestrator.trial import outcome
-from tests.support.inline import inline_trial
-from tests.support.planted import finished
+from orchestrator.preparation import Choices, Work, prepare
+from orchestrator.results.record import TrialIdentity, read_record
+from orchestrator.results.writing import WriteError
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.trials import TrialConfig, TrialSpec
+from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.worker_session import _sessions
+from tests.support.inline import InlineShadows
 
 
 def run_sweep_inline(sweep: Sweep, choices: Choices) -> int:
-    """Stands for `orchestrator.commands.run_sweep`: the same files, without Ray, Tune, MLflow and report."""
-    folder = Folder(choices.results.expanduser().absolute() / sweep.name)
-    with claim_folder(folder, sweep):
-        missing = remaining_trials(folder, trial_specs(sweep), sweep.tune)
-        print(f"{len(missing)} trials to train")
-        for spec in missing:
-            trial = finished(inline_trial(spec.run, folder.path / "inline" / spec.id))
-            outcome.finish(trial.around.folder, trial, TrialIdentity(spec.id, spec.run.to_dict(), None), began=0.0)
-            folder.trial(spec.id).path.parent.mkdir(exist_ok=True)
-            shutil.move(trial.around.folder.path, folder.trial(spec.id).path)
-        shutil.rmtree(folder.path / "inline", ignore_errors=True)
-        write_trials(folder, trial_rows(folder, trial_specs(sweep)))
+    """Stands for `orchestrator.commands.run_sweep`: the same files.
+
+    Raises:
+        ConfigError: it was refused before anything started.
+        WriteError: results could not be saved.
+    """
+    work = prepare(sweep, choices)
+    missing = work.missing()
+    print(f"{len(missing)} trials to train")
+    with claimed(work, print):
+        for trial in missing:
+            _train(work, trial)
+        while work.search and (
+            drawn := [spec for spec in work.search.replay() if not read_record(work.folder.trial(spec.id))]
+        ):
+            _train(work, drawn[0])
+        describe(work)
     return FINISHED
+
+
+def _train(work: Work, trial: TrialSpec) -> None:
+    """One trial, by steps of a driver whose actors and object store are this process."""
+    identity = TrialIdentity(trial.id, trial.run.to_dict(), work.hashes.origin(trial.run))
+    root = str(work.sweep.root_of(trial.run))
+    config = TrialConfig(identity, str(work.folder.path), root, work.place, 10.0, every_round=True)
+    driver = object.__new__(Driver)
+    driver.clients, driver.shadows = LocalClients(), InlineShadows(work.folder.cache)
+    driver._data = ("", None)
+    _sessions.clear()
+    with patch.object(ray, "put", lambda value: value), patch.object(ray, "get", lambda held: held):
+        driver._take(config)
+        answer: dict[str, Any] = {}
+        while not answer.get("done"):
+            answer = driver.step()
+            if sentence := answer.get("repaired"):
+                print(sentence)
+    if "unwritable" in answer:
+        raise WriteError(*answer["unwritable"])

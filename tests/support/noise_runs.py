@@ -36,7 +36,7 @@ def run(**other: Any) -> Any:
         "rounds": 3,
         "participation": "all",
         "participation_rate": 1.0,
-        "data": SimpleNamespace(config=SimpleNamespace(clients=10)),
+        "data": SimpleNamespace(config=SimpleNamespace(clients=10, pools_clients=False)),
         "model": SimpleNamespace(module=Completed(SimpleNamespace(BATCH_NORM=False), CONTRACTS)),
         "objective": SimpleNamespace(name="plain", module=Completed(SimpleNamespace(), CONTRACTS)),
         "clustering": SimpleNamespace(

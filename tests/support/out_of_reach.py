@@ -83,10 +83,10 @@ def prepare_process(folder: Path, names: Sequence[str] = LOADED) -> None:
 
     from datasets.components import components
     from orchestrator.config.slots import SLOTS
-    from orchestrator.estimates import trial
+    from orchestrator.estimates import small_runs
 
     torch.set_num_threads(1)
-    trial.EACH = 0.02  # seconds: what is timed here is not needed
+    small_runs.EACH = 0.02  # seconds: what is timed here is not needed
     write_files(folder)
     os.environ["FEDPRIV_DATA"] = str(folder / "none")
     for slot in SLOTS:

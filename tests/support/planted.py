@@ -6,23 +6,21 @@ way round. No single model suits both groups, and a linear one suits either.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
-from safetensors.numpy import save
 
 from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Measure
 from datasets.federation import Examples, Federation
 from orchestrator.conformance.example_runs import finished as finished
-from orchestrator.conformance.example_runs import left_behind as left_behind
+from orchestrator.conformance.example_runs import outputs as outputs
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.restarts import Trial
+from orchestrator.trial.state import RunState
 from orchestrator.trial.worker_session import Setup
 from tests.support.inline import inline_trial
 
@@ -82,34 +80,25 @@ def opened(run: Run | dict[str, Any], folder: Path, data: Federation | None = No
     """
     trial = inline_trial(run, folder, data if data is not None else planted())
     if shadows:
-        trial.around = trial.rounds.around = replace(trial.around, tasks=shadows)
+        trial.context = trial.rounds.context = replace(trial.context, tasks=shadows)
     return trial
 
 
 def served_by(trial: Trial, clients: Any) -> Trial:
     """``trial`` with other ``clients``, in this start and in those that follow."""
-    trial.around = trial.rounds.around = replace(trial.around, clients=clients)
+    trial.context = trial.rounds.context = replace(trial.context, clients=clients)
     trial.rounds.clients = clients
     return trial
 
 
-def forget(path: Path, *names: str) -> None:
-    """Remove arrays from a saved state, and its checksum, as if an older version had written it."""
-    rewrite(path, lambda arrays, plain: ([arrays.pop(name) for name in names], plain.pop("parts")))
-
-
-def rewrite(path: Path, edit: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
-    """Change the arrays and the plain values of a saved state by ``edit``, and leave out its checksum and its trial."""
-    with safe_open(path, framework="numpy") as file:
-        metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    plain = json.loads(metadata["state"])
-    edit(arrays, plain)
-    path.write_bytes(save(arrays, metadata={"state": json.dumps(plain), "clusters": metadata["clusters"]}))
+def saved_state(trial: Trial) -> RunState:
+    """The state that the trial saved last."""
+    return trial.saved.load(trial.saved.state or "")
 
 
 def table(trial: Trial, name: str) -> dict[str, list[Any]]:
     """The columns of one of the trial's tables so far."""
-    return trial.parts.read(name).to_pydict()
+    return trial.rows(name).to_pydict()
 
 
 def by_round(trial: Trial, column: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from tests.support.command import arguments, environment
 from tests.support.faults import below, named
 
@@ -179,7 +179,7 @@ class Run:
         if kill.moment == "driver":
             return bool(named(head, NAMES[DRIVER]))
         if kill.moment == "trained":
-            ended = [trial for trial in self.folder.trials() if trial.result.exists() and not trial.state.exists()]
+            ended = [trial for trial in self.folder.trials() if trial.manifest.exists() and not trial.state.exists()]
             return len(ended) >= self.trials and _since(self.folder.path / ".fedpriv.lock", self.began)
         if kill.moment == "report":
             return any(_since(path, self.began) for path in self.folder.report.glob("*"))

@@ -38,6 +38,6 @@ def concluded(losses, config=None, data=None, clients=None):
     """The exposure that follows from ``losses`` [models, owners, n], of all clients unless said otherwise."""
     losses = np.asarray(losses, float)
     clients = np.arange(losses.shape[1]) if clients is None else clients
-    data = data if data is not None else dealt([4] * losses.shape[1])
+    data = data if data is not None else dealt([losses.shape[2]] * losses.shape[1])
     observed = losses.reshape(len(losses), -1)
     return conclude(config or Config(), SeenRound(data, observed, clients, 0, fixed))

@@ -14,6 +14,9 @@ import pandas as pd
 import yaml
 
 from datasets.components import presets
+from orchestrator.results import sweeps
+from orchestrator.results.log import MANIFEST, Log, read_manifest
+from orchestrator.results.paths import Folder
 
 NAMES = {
     "data.name": "mnist",
@@ -117,15 +120,29 @@ def write_sweep(
         status = (statuses or {}).get(i, "finished")
         ident = f"{i:010x}"
         _write_trial(folder / "trials" / ident, trial, config, (tables or ifca_tables)(trial, final, rng))
-        kept = final if status == "finished" else dict.fromkeys(final)
+        metrics_ = {name: _plain(value) for name, value in final.items()} if status == "finished" else {}
+        if status != "unfinished":
+            seal(folder / "trials" / ident, {"status": status, "metrics": metrics_, "origin": {}})
         cells = {key: json.dumps(value) if isinstance(value, dict) else value for key, value in trial.items()}
-        lines.append({"id": ident, "status": status, "seed": 0} | cells | kept)
-    pd.DataFrame(lines).to_parquet(folder / "trials.parquet")
+        lines.append({"id": ident, "seed": 0} | cells)
     grid = {key: {"grid_search": list(values)} for key, values in sweep.items()}
-    (folder / "sweep.yaml").write_text(
-        yaml.safe_dump({"name": folder.name, "base": {}, "sweep": grid}, sort_keys=False)
-    )
+    text = yaml.safe_dump({"name": folder.name, "base": {}, "sweep": grid}, sort_keys=False)
+    sweeps.write_sweep(Folder(folder), folder.name, text, lines)
     return folder
+
+
+def seal(trial: Path, facts: Mapping[str, Any] | None = None) -> None:
+    """Write the manifest of a trial's folder as it is now; by default with the facts that it has."""
+    log = Log(trial, trial.name)
+    trial.mkdir(parents=True, exist_ok=True)
+    for path in sorted(trial.iterdir()):
+        if path.is_file() and path.name != MANIFEST:
+            log.append(path.name, path.read_bytes())
+    log.finish(facts if facts is not None else read_manifest(trial).facts)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 def ifca_tables(

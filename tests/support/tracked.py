@@ -1,22 +1,37 @@
-"""What the tests of tracking share: an empty store, trials that report, and what MLflow then holds."""
+"""A finished sweep of four trials as it lies on the disk, made in a second, and what MLflow holds of it."""
 
-import json
+from __future__ import annotations
+
 import math
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from orchestrator.results.folder import Folder, claim
-from orchestrator.results.integrity import read_sealed, sealed
-from orchestrator.results.tables import write_table
-from orchestrator.tracking import labels, mlflow_lookup, places
-from orchestrator.tracking import tracker as tracking
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.results import sweeps
+from orchestrator.results.paths import Folder
+from orchestrator.results.record import write_record
+from orchestrator.results.tables import table_bytes
+from orchestrator.tracking import store
 
 NAME = "my sweep"
-CONFIG = {"model": {"name": "mlp"}, "attacks": [{"name": "shadow_mia", "every": 5}], "seed": 1}
+RUN = {"data": {"name": "digits"}, "model": {"name": "mlp"}, "training": {"name": "local_sgd", "device": "cpu"}}
+SWEEP = """
+name: my sweep
+description: Does B protect better than A?
+base: {data: {name: digits}}
+sweep:
+  clustering.name: {grid_search: [ifca, ifca_mir]}
+  seed: {grid_search: [0, 1]}
+"""
+TRIALS = {f"{kind}{seed}": {"clustering.name": kind, "seed": seed} for kind in ("ifca", "ifca_mir") for seed in (0, 1)}
+CLIENT = {"round": 0, "client": 0, "loss": 0.5}
+ENDED = 1_700_000_000  # when every trial ended, in seconds since 1970
 
 
 @pytest.fixture(scope="session")
@@ -24,33 +39,28 @@ def empty_store(tmp_path_factory) -> Path:
     """A store without runs, made once for all files of tests, because making it takes seconds."""
     folder = tmp_path_factory.getbasetemp() / "empty-store"
     folder.mkdir(exist_ok=True)
-    if not (folder / "mlflow.db").exists():
-        places.configure_environment()
-        mlflow_lookup.create(folder)
+    store.connect(folder)
     return folder / "mlflow.db"
 
 
 @pytest.fixture
-def results(tmp_path, empty_store, monkeypatch) -> Path:
-    """A results folder whose store has no runs yet, and a tracker that does not wait."""
-    folder = tmp_path / "results of mine #1, 50 % größer"
-    folder.mkdir()
-    shutil.copy(empty_store, folder / "mlflow.db")
-    monkeypatch.setattr(tracking, "GATHER_SECONDS", 0.01)
-    monkeypatch.setattr(tracking, "LONGEST_PAUSE", 0.05)
+def folder(tmp_path, empty_store, monkeypatch) -> Folder:
+    """The results of a finished sweep, beside a store that knows nothing of it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    claim(Folder(folder / NAME), NAME, "name: my sweep\n", "digest").release()
-    return folder
+    results = tmp_path / "results of mine #1, 50 % größer"
+    results.mkdir()
+    shutil.copy(empty_store, results / "mlflow.db")
+    return finished_sweep(results)
 
 
-def rows(rounds: int, scale: float = 1.0) -> list[dict]:
+def rows(rounds: int) -> list[dict[str, Any]]:
     """Rounds as a trial reports them: metrics that are there always, at times, and never."""
     return [
         {
             "round": r,
-            "accuracy": scale * (r + 1) / 7,
-            "loss": math.nan if r % 3 == 2 else np.float32(scale / (r + 1)),
-            "mia_accuracy_majority": 0.5 + r / 100 if r % 5 == 4 else None,
+            "accuracy": (r + 1) / 7,
+            "loss": math.nan if r % 3 == 2 else np.float32(1 / (r + 1)),
+            "sia_mean": 0.5 + r / 100 if r == rounds - 1 else None,
             "purity": math.inf,
             "seconds": 0.25,
         }
@@ -58,68 +68,89 @@ def rows(rounds: int, scale: float = 1.0) -> list[dict]:
     ]
 
 
-def expected(trial_rows: list[dict], finals: dict | None = None) -> dict[str, list[tuple[int, float]]]:
-    """What MLflow must hold of these rows: every finite value at its round, and finals that the last value is not."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for row in trial_rows:
-        for name, value in row.items():
-            if value is not None and math.isfinite(value):
-                shown = row["round"] + 1 if name == "round" else value  # rounds count from 1 there
-                found.setdefault(labels.metric_key(name), []).append((row["round"] + 1, float(shown)))
-    for name, value in (finals or {}).items():
-        key = labels.metric_key(name)
-        if value is not None and math.isfinite(value) and (key not in found or found[key][-1][1] != value):
-            found.setdefault(key, []).append((len(trial_rows), float(value)))
-    return found
+def finals(trial: str) -> dict[str, Any]:
+    seed = TRIALS[trial]["seed"]
+    risk = 0.7 if TRIALS[trial]["clustering.name"] == "ifca" else 0.6
+    return {"accuracy": 0.8 + seed / 100, "calibrated_auc": risk, "sia_mean": 0.25, "guarantee": "none: no noise"}
 
 
-class Seen:
-    """What MLflow holds, asked anew."""
-
-    def __init__(self, results: Path, uri: str | None = None, name: str = NAME) -> None:
-        from mlflow import MlflowClient
-
-        self.client = MlflowClient(places.address(results, uri))
-        experiment = self.client.get_experiment_by_name(name)
-        self.runs = self.client.search_runs([experiment.experiment_id]) if experiment else []
-        self.parents = [run for run in self.runs if "mlflow.parentRunId" not in run.data.tags]
-
-    def trial(self, trial_id: str):
-        (run,) = [run for run in self.runs if run.data.tags.get("fedpriv.trial") == trial_id]
-        return run
-
-    def metrics(self, trial_id: str) -> dict[str, list[tuple[int, float]]]:
-        run = self.trial(trial_id)
-        histories = {name: self.client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
-        return {name: sorted((m.step, m.value) for m in history) for name, history in histories.items()}
-
-    def artifacts(self, trial_id: str, path: str | None = None) -> list[str]:
-        run = self.trial(trial_id) if trial_id else self.parents[0]
-        return sorted(file.path for file in self.client.list_artifacts(run.info.run_id, path))
+def write_trial(folder: Folder, trial: str, status: str = "finished", rounds: int = 3) -> None:
+    """Leave what a trial leaves when it ends."""
+    own, swept = folder.trial(trial), TRIALS[trial]
+    run = {**RUN, "clustering": {"name": swept["clustering.name"]}, "seed": swept["seed"]}
+    files = {"rounds.parquet": table_bytes(rows(rounds)), "clients.parquet": table_bytes([CLIENT])}
+    record: dict[str, Any] = {"status": status, "reason": None, "seconds": 2.0, "metrics": {}}
+    record |= {"origin": {"data": "abc", "commit": "c0ffee", "device": "cpu"}}
+    if status == "finished":
+        record["metrics"] = finals(trial)
+    else:
+        record["reason"] = "the disk is full"
+        own.path.mkdir(parents=True, exist_ok=True)
+        own.error.write_text("Traceback")
+    write_record(own, record, run, files)
+    os.utime(own.manifest, (ENDED, ENDED))
 
 
-def save(folder: Folder, trial_id: str, trial_rows: list[dict]) -> Path:
-    """Write a trial's files as its driver does."""
-    trial = folder.trial(trial_id)
-    write_table(trial.table("rounds"), trial_rows)
-    write_table(trial.table("clients"), [{"round": 0, "client": 0, "loss": 0.5}])
-    trial.config.write_text(json.dumps(CONFIG))
-    return trial.path
+def write_sweep(folder: Folder) -> None:
+    """Leave the manifest of the sweep, the table of trials, and a report of one figure."""
+    plan = [{"id": trial, "data.name": "digits", **swept} for trial, swept in TRIALS.items()]
+    sweeps.write_sweep(folder, NAME, SWEEP, plan)
+    folder.report.mkdir(exist_ok=True)
+    Image.new("RGB", (1600, 100)).save(folder.report / "trade_off.png")
 
 
-def run_trial(tracker: Tracker, trial_id: str, trial_rows: list[dict], finals: dict, status: str = "finished") -> None:
-    tracker.trial_started(trial_id, CONFIG, {"device": "cpu"}, f"ifca seed={trial_id}")
-    for row in trial_rows:
-        tracker.rounds(trial_id, [row])
-    tracker.trial_finished(trial_id, status, finals, save(tracker.folder, trial_id, trial_rows))
+def finished_sweep(results: Path) -> Folder:
+    folder = Folder(results / NAME)
+    for trial in TRIALS:
+        write_trial(folder, trial)
+    write_sweep(folder)
+    return folder
 
 
-def rewritten(path: Path, **changes) -> None:
-    """Change entries of a sealed file, as a process that wrote others."""
-    path.write_text(json.dumps(sealed({**read_sealed(path), **changes})))
+class Held:
+    """What MLflow holds of the sweep, asked anew: its runs that are not deleted, by trial; the sweep's own is ""."""
 
+    def __init__(self, folder: Folder, uri: str | None = None) -> None:
+        self.client = store.connect(folder.path.parent, uri)
+        self.experiment = self.client.get_experiment_by_name(folder.name)
+        self.runs = {
+            run.data.tags.get("fedpriv.trial", ""): run
+            for run in self.client.search_runs([self.experiment.experiment_id])
+        }
 
-def forget(folder: Folder) -> None:
-    """As if the process had been killed before it noted that MLflow holds everything."""
-    for trial in folder.trials():
-        rewritten(trial.tracking, there="")
+    @property
+    def ids(self) -> dict[str, str]:
+        return {trial: run.info.run_id for trial, run in self.runs.items()}
+
+    def points(self, trial: str) -> dict[str, list[tuple[int, float]]]:
+        """Steps and values by metric."""
+        run = self.runs[trial]
+        found = {key: self.client.get_metric_history(run.info.run_id, key) for key in run.data.metrics}
+        return {key: sorted((point.step, point.value) for point in points) for key, points in found.items()}
+
+    def files(self, trial: str, below: str | None = None) -> set[str]:
+        return set(self._files(self.ids[trial], below))
+
+    def _files(self, run: str, below: str | None) -> Iterator[str]:
+        for file in self.client.list_artifacts(run, below):
+            yield from self._files(run, file.path) if file.is_dir else [file.path]
+
+    def everything(self) -> dict[str, Any]:
+        """All that is the same whenever and however often it was logged."""
+        return {
+            trial: (
+                run.info.status,
+                run.info.run_name,
+                run.info.end_time,
+                run.data.params,
+                {
+                    tag: text
+                    for tag, text in run.data.tags.items()
+                    if tag not in ("mlflow.parentRunId", "mlflow.note.content")
+                },
+                self.points(trial),
+                self.files(trial),
+                [one.dataset.digest for one in run.inputs.dataset_inputs],
+            )
+            for trial, run in self.runs.items()
+        }

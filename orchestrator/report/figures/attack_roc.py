@@ -34,13 +34,6 @@ Scores = dict[tuple[str, str], tuple[Floats, Any]]  # scores and membership [n],
 
 CLOSE = 0.9  # false positive rate from which an attack with one threshold has no line, only its diamond
 POINTS = 200  # false positive rates at which the curves of several seeds are averaged
-ATTACKS = {  # labels, in the order of their colors
-    "shadow_mia": "shadow models",
-    "loss_threshold": "loss threshold",
-    "confidence": "confidence",
-    "gap": "gap",
-    "maximum": "maximum",
-}
 GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
 PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
 ONE_THRESHOLD: dict[str, Any] = {"marker": "D", "markersize": 6, "linestyle": "none", "zorder": 5, "clip_on": False}
@@ -63,7 +56,7 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     ]
     if not panels:
         return None
-    names = _in_order({attack for found in held.values() for one in found for _, attack in one})
+    names = sorted({attack for found in held.values() for one in found for _, attack in one})
     styles = dict(zip(names, _styles(names), strict=True))
     targets = len({target for target, *_ in panels})
     several = any(len(models(panel, at, hue)) > 1 for _, hue, panel, at in panels)
@@ -186,16 +179,9 @@ def _only_threshold(score: Floats, member: Any) -> tuple[float, float]:
 
 
 def _styles(names: list[str]) -> list[dict[str, Any]]:
-    fixed = {name: PALETTE[i] for i, name in enumerate(ATTACKS)}
-    free = [color for color in PALETTE if color not in fixed.values()]
-    others = [name for name in names if name not in fixed and name != PUBLISHED]
-    fixed |= {name: free[i % len(free)] for i, name in enumerate(others)}
-    return [WIDE if name == PUBLISHED else {"color": fixed[name], "linewidth": 1.6} for name in names]
-
-
-def _in_order(names: set[str]) -> list[str]:
-    known = [name for name in (PUBLISHED, *ATTACKS) if name in names]
-    return known + sorted(names - set(known))
+    others = [name for name in names if name != PUBLISHED]
+    colors = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(others)}
+    return [WIDE if name == PUBLISHED else {"color": colors[name], "linewidth": 1.6} for name in names]
 
 
 def _targets(found: list[Scores]) -> list[str]:
@@ -205,7 +191,7 @@ def _targets(found: list[Scores]) -> list[str]:
 def _label(name: str) -> str:
     if name == PUBLISHED:
         return "the attack behind the published risk"
-    label = ATTACKS.get(name) or component_label("attacks", name)
+    label = component_label("attacks", name)
     return name.replace("_", " ") if label == name else label
 
 

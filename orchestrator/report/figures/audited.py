@@ -1,4 +1,4 @@
-"""The figures of audits: the claimed epsilon against the audited one, and what the level of metric privacy's noise tells."""
+"""The figures of audits: the claimed epsilon against the audited one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.auditing.attacks import DELTA
 from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
-from orchestrator.report.figures.arrangement import Arrangement, Point
+from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.drawing import (
     REFERENCE,
-    PanelRow,
     Sheet,
     algorithm_handles,
     dashed_handle,
-    grid,
     legend,
     marker,
     stroke,
     wrap,
 )
-from orchestrator.report.figures.marks import SINGLE, measured, places, plain_ticks
+from orchestrator.report.figures.marks import measured, places, plain_ticks
 from orchestrator.report.figures.settings import table_of
 from orchestrator.report.values import Row, text
 
@@ -34,14 +32,6 @@ RED = "#C62828"
 PROOF: dict[str, Any] = {"marker": "_", "linestyle": "none", "markersize": 8, "markeredgewidth": 2}
 RING: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 15, "fillstyle": "none", "color": RED}
 NOTHING: dict[str, Any] = {"marker": "v", "linestyle": "none", "markersize": 7, "fillstyle": "none", "clip_on": False}
-# What metric privacy's audit measures, with its mark.
-TELLS = {
-    "epsilon_audit_direction": ("o", "a canary of norm C, by the direction of the model's change"),
-    "epsilon_audit_scale": ("s", "a canary of norm C, by the level of the noise"),
-    "epsilon_scale_outlier": ("^", "the client that is told most of, by the level of the noise"),
-    "epsilon_scale_median": ("D", "the median client, by the level of the noise"),
-}
-SMALL = 0.1  # epsilon below which the axis is linear, so that 0 has a place
 
 
 @dataclass(frozen=True)
@@ -162,32 +152,3 @@ def _mark(ax: Axes, one: Audited, lowest: float, style: dict[str, Any]) -> None:
 def _number(trial: Row, name: str) -> float:
     value = trial.get(name)
     return float(value) if value is not None else math.nan
-
-
-def noise_level(arr: Arrangement) -> Figure | None:
-    """What metric privacy's releases tell of a client: by the direction of the change, and by the level of the noise."""
-    trials = tuple(trial for trial in arr.trials if trial.get("epsilon_audit_scale") is not None)
-    if not trials:
-        return None
-    arr = replace(arr, trials=trials)
-    extra = tuple(stroke(label, color="black", linestyle="none", marker=shape) for shape, label in TELLS.values())
-    note = "points: single seeds; what can be told by somebody who knows all the rest; linear below 0.1; no guarantee"
-    sheet = Sheet("Metric privacy: does the level of the noise tell who is there?", note, extra)
-    rows = [
-        PanelRow(panel, ("epsilon_audit",), "epsilon at delta 1e-5", arr.panel_label(panel)) for panel in arr.panels
-    ]
-    return grid(arr, sheet, [""], rows, _level_panel, "patch")
-
-
-def _level_panel(ax: Axes, arr: Arrangement, panel: Point, _metric: str) -> None:
-    ax.set_yscale("symlog", linthresh=SMALL)
-    highest = 1.0
-    for x, room, position, hue in places(arr):
-        for k, (name, (shape, _)) in enumerate(TELLS.items()):
-            values = arr.measured(panel, position, hue, name)
-            at = x + (k - (len(TELLS) - 1) / 2) * room / 3
-            ax.scatter(
-                [at] * len(values), values, s=36, color=arr.palette[text(hue)], marker=shape, clip_on=False, **SINGLE
-            )
-            highest = max([highest, *values])
-    ax.set_ylim(0, 3 * highest)

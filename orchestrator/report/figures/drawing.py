@@ -27,28 +27,31 @@ PANEL_HEIGHT = 2.5  # inches
 IN_A_ROW = 3  # at most so many panels of one kind are side by side
 LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
-TITLE_PER_INCH = 10.7  # characters of a title in an inch: it has a line of its own, so that it may be fuller
+TITLE_PER_INCH = 10  # characters of a title in an inch
+MOST_NAMED = 16  # with so many clients, a panel has no room for their names
 RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 Shared = Literal["row", "col", "all", "none"]
-Kind = Literal["marker", "line", "patch"]
+Kind = Literal["marker", "line"]
 Draw = Callable[["Axes", Arrangement, Point, str], None]
 
 
 @dataclass(frozen=True)
 class PanelRow:
-    """One row of panels.
+    """A panel with a metric, which has a row of its own.
 
     Attributes:
         panel: the values of the facets that it shows.
-        metrics: the metric of each column; empty for a column without a panel in this row.
+        metric: the metric.
         ylabel: the label of the vertical axis.
-        label: what the row has in common, shown on the right.
+        scale: what rows with the same vertical axis have in common.
+        label: the facets in words, shown on the right.
     """
 
     panel: Point
-    metrics: tuple[str, ...]
+    metric: str
     ylabel: str
+    scale: str
     label: str = ""
 
 
@@ -69,35 +72,23 @@ class Sheet:
     within: tuple[float, float] = (-math.inf, math.inf)
 
 
-def grid(
-    arr: Arrangement,
-    sheet: Sheet,
-    columns: Sequence[str],
-    rows: Sequence[PanelRow],
-    draw: Draw,
-    kind: Kind = "marker",
-) -> Figure:
-    """A figure with a panel for each row and column; rows with equal ``ylabel`` have equal scales.
+def grid(arr: Arrangement, sheet: Sheet, rows: Sequence[PanelRow], draw: Draw) -> Figure:
+    """A figure with a row for each metric; rows with equal ``scale`` have equal scales.
 
     Args:
         arr: the layout of the trials.
         sheet: the texts of the figure.
-        columns: the headings of the columns.
-        rows: the rows of panels.
-        draw: draws a metric into a panel, such as `marks.boxes`, `marks.intervals` or `marks.bars`.
-        kind: the marks of the algorithms in the legend.
+        rows: the rows.
+        draw: draws a metric into a panel, such as `marks.intervals`.
     """
-    figure, axes = blank(arr, sheet, len(rows), len(columns), panel_width(arr))
-    for line, row in zip(axes, rows, strict=True):
-        for ax, metric in zip(line, row.metrics, strict=True):
-            ax.set_visible(bool(metric))
-            if metric:
-                draw(ax, arr, row.panel, metric)
-            categories(ax, arr)
-        label_row(line, row.ylabel, row.label)
-    same_scale(axes, [row.ylabel for row in rows], sheet.within)
-    label_columns(axes, columns, arr.axis_label)
-    legend(figure, algorithm_handles(arr, kind), sheet)
+    figure, axes = blank(arr, sheet, len(rows), 1, panel_width(arr))
+    for (ax,), row in zip(axes, rows, strict=True):
+        draw(ax, arr, row.panel, row.metric)
+        categories(ax, arr)
+        label_row([ax], row.ylabel, row.label)
+    same_scale(axes, [row.scale for row in rows], sheet.within)
+    label_columns(axes, [""], arr.axis_label)
+    legend(figure, algorithm_handles(arr), sheet)
     return figure
 
 
@@ -226,18 +217,11 @@ def same_scale(axes: Any, kinds: Sequence[str], within: tuple[float, float]) -> 
 
 def algorithm_handles(arr: Arrangement, kind: Kind = "marker") -> list[Any]:
     """The legend entries of the algorithms, with their marks."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = []
-    for hue in arr.hues:
-        color, label = arr.palette[text(hue)], arr.hue_label(hue)
-        if kind == "patch":
-            handles.append(Patch(facecolor=f"{color}66", edgecolor=color, linewidth=1.4, label=label))
-        else:
-            shape = marker(arr, hue) if kind == "marker" else ""
-            handles.append(Line2D([], [], color=color, marker=shape, linewidth=2, markersize=7, label=label))
-    return handles
+    shapes = {text(hue): marker(arr, hue) if kind == "marker" else "" for hue in arr.hues}
+    look: dict[str, Any] = {"linewidth": 2, "markersize": 7}
+    return [
+        stroke(arr.hue_label(hue), color=arr.palette[text(hue)], marker=shapes[text(hue)], **look) for hue in arr.hues
+    ]
 
 
 def dashed_handle(label: str) -> Any:

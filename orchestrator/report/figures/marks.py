@@ -1,7 +1,6 @@
-"""Marks in a panel: boxes, means with intervals, bars, and the value by chance.
+"""Marks in a panel: means with intervals, and the value by chance.
 
-One rule for all figures: an interval needs three values (`FEWEST`), a box five (`FEWEST_IN_BOX`). With fewer values, the
-values themselves are drawn as points, without a mean.
+One rule for all figures: an interval needs three values (`FEWEST`). Fewer values are drawn themselves, without a mean.
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Marks = Sequence[tuple[float, Sequence[float]]]  # horizontal coordinates, each with the values of its seeds
-
-FEWEST_IN_BOX = 5  # a box of fewer values has quartiles that are interpolated between two or three points
-SINGLE: dict[str, Any] = {"linewidths": 0, "zorder": 3, "alpha": 0.75}
 
 
 def measured(arr: Arrangement, name: str) -> bool:
@@ -80,54 +76,19 @@ def places(arr: Arrangement, spread: float = 0.8) -> Iterator[tuple[float, float
             yield i + (j - (len(arr.hues) - 1) / 2) * room, min(room * 0.8, 0.4), position, hue
 
 
-def boxes(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Draw each seed as a point and, for five or more seeds, a box with their quartiles, range and median."""
-    for x, room, position, hue in places(arr):
-        values, color = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
-        line = {"color": color, "linewidth": 1.4}
-        if len(values) >= FEWEST_IN_BOX:
-            ax.boxplot(
-                [values],
-                positions=[x],
-                widths=[room],
-                whis=(0, 100),
-                manage_ticks=False,
-                patch_artist=True,
-                boxprops={"facecolor": f"{color}33", "edgecolor": color, "linewidth": 1.4},
-                medianprops=line | {"linewidth": 2.4},
-                whiskerprops=line,
-                capprops=line,
-            )
-        size = 18 if len(values) >= FEWEST_IN_BOX else 40
-        ax.scatter([x] * len(values), values, s=size, color=color, marker=marker(arr, hue), **SINGLE)
-
-
 def intervals(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
     """Draw the value by chance, and means over seeds with 95 % intervals, connected if the axis is ordered."""
     by_chance(ax, arr, panel, metric)
     found: dict[str, list[tuple[float, list[float]]]] = {text(hue): [] for hue in arr.hues}
+    whole = True  # a line is that of one seed, or of the mean over the same seeds
     for x, _, position, hue in places(arr, spread=0.3):
         found[text(hue)].append((x, arr.measured(panel, position, hue, metric)))
+        whole = whole and len(found[text(hue)][-1][1]) == len(arr.cell(panel, position, hue))
     for hue in arr.hues:
         style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue)}
         means_with_intervals(
-            ax, found[text(hue)], ends_of(metric), linestyle="-" if is_ordered(arr) else "none", **style
+            ax, found[text(hue)], ends_of(metric), linestyle="-" if whole and is_ordered(arr) else "none", **style
         )
-
-
-def bars(ax: Axes, arr: Arrangement, panel: Point, metric: str) -> None:
-    """Draw the value by chance, and means over seeds as bars from 0 with 95 % intervals; few seeds are points."""
-    by_chance(ax, arr, panel, metric, spread=0.8)
-    lowest = 0.0
-    for x, room, position, hue in places(arr):
-        values, color = arr.measured(panel, position, hue, metric), arr.palette[text(hue)]
-        if len(values) >= FEWEST:
-            ax.bar([x], [estimate(values).mean], width=room, color=f"{color}66", edgecolor=color, linewidth=1.4)
-        mark = marker(arr, hue) if len(values) < FEWEST else ""
-        means_with_intervals(ax, [(x, values)], ends_of(metric), color=color, marker=mark)
-        lowest = min([lowest, *values])
-    if lowest == 0:
-        ax.set_ylim(bottom=0)
 
 
 def ends_of(name: str) -> tuple[float, float]:
@@ -172,18 +133,16 @@ def is_ordered(arr: Arrangement) -> bool:
     return bool(arr.axis) and not any(isinstance(value, str) or value is None for p in arr.positions for value in p)
 
 
-def box_note(arr: Arrangement) -> str:
-    """How to read `boxes`, depending on the number of seeds."""
-    fewest, most = seeds(arr)
-    if most < FEWEST_IN_BOX:
-        return "points: single seeds"
-    few = " (no box below five seeds)" if fewest < FEWEST_IN_BOX else ""
-    return f"boxes: quartiles and range over seeds; thick line: median; points: single seeds{few}"
+def mean_note(arr: Arrangement, names: Sequence[str] = (), mean: str = "marks", spread: str = "bars") -> str:
+    """How to read means and intervals of the metrics ``names``, depending on how many seeds have them.
 
-
-def mean_note(arr: Arrangement, mean: str = "marks", spread: str = "bars") -> str:
-    """How to read means and intervals, depending on the number of seeds; ``mean`` and ``spread`` name their marks."""
-    fewest, most = seeds(arr)
+    Args:
+        arr: the arrangement.
+        names: the metrics that are drawn; none: every trial counts.
+        mean: the name of the marks of means.
+        spread: the name of the marks of intervals.
+    """
+    fewest, most = seeds(arr, names)
     single = "lines" if mean == "lines" else "points"
     if most < FEWEST:
         return f"{single}: one seed" if most == 1 else f"{single}: single seeds (too few for an interval)"
@@ -191,7 +150,13 @@ def mean_note(arr: Arrangement, mean: str = "marks", spread: str = "bars") -> st
     return f"{mean}: mean over seeds; {spread}: 95 % interval{few}"
 
 
-def seeds(arr: Arrangement) -> tuple[int, int]:
-    """The smallest and the largest number of trials at a place that has any."""
-    found = [len(arr.cell(panel, at, hue)) for panel in arr.panels for _, _, at, hue in places(arr)]
+def seeds(arr: Arrangement, names: Sequence[str] = ()) -> tuple[int, int]:
+    """The smallest and the largest number of trials at a place that has any; with ``names``, of values of one of them.
+
+    Some metrics have a value in a few seeds alone, such as the risk of those who moved where somebody moved.
+    """
+    cells = [(panel, at, hue) for panel in arr.panels for _, _, at, hue in places(arr)]
+    found = [len(arr.cell(*cell)) for cell in cells]
+    if names:
+        found = [len(arr.measured(*cell, name)) for cell in cells for name in names]
     return min((n for n in found if n), default=1), max(found)

@@ -32,6 +32,11 @@ def place_label(arr: Arrangement, panel: Point, position: Point) -> str:
     return ", ".join(filter(None, (words, arr.panel_label(panel))))
 
 
+def method_heading(arr: Arrangement, panel: Point, hue: Value) -> str:
+    """A method and a panel in words."""
+    return ", ".join(filter(None, (arr.hue_label(hue), arr.panel_label(panel))))
+
+
 def table_of(arr: Arrangement, trial: Row, name: str, needed: Collection[str]) -> pd.DataFrame | None:
     """A table of a trial with all its columns; None if it is missing, empty, unreadable, or lacks a needed column."""
     import pandas as pd

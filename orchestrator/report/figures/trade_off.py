@@ -1,19 +1,18 @@
 """Risk against accuracy, for every sweep with an attack: what a method costs and what it buys, in one picture.
 
-Which risk is shown depends on what the sweep measured: see `RISKS`. A metric that is not listed there is shown if its
-component declares it as a fraction of an attack's family of which less is better.
+Which risk is shown depends on what the sweep measured, and on what the attacks declare (`Metric.risk`).
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
-from orchestrator.metric_names import metric
-from orchestrator.report.estimate import FEWEST
+from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE, Metric, Risk
+from orchestrator.metric_names import metric, metrics
+from orchestrator.report.estimate import FEWEST, estimate
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -31,7 +30,8 @@ from orchestrator.report.figures.drawing import (
     same_scale,
     stroke,
 )
-from orchestrator.report.figures.marks import chances, is_ordered, measured, places, seeds
+from orchestrator.report.figures.marks import chances, ends_of, is_ordered, measured, places, seeds
+from orchestrator.report.tables.context import full_label
 from orchestrator.report.values import Row, text
 from orchestrator.report.vocabulary import PAIR, setting_label
 
@@ -39,74 +39,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Areas of the marks in square points, by color: of marks at the same place, the later is smaller and lies above.
+SIZES = (190, 85, 30)
 ROOM_FOR_BETTER = 0.22  # the share of a panel's height that is kept free below the points
 
 
-@dataclass(frozen=True)
-class Risk:
-    """A metric of risk and the accuracy that belongs to it.
-
-    Attributes:
-        name: the metric of risk.
-        label: the label of the vertical axis.
-        accuracies: the metrics of accuracy, of which the first that was measured is the horizontal axis.
-        logarithmic: whether the vertical axis is.
-    """
-
-    name: str
-    label: str
-    accuracies: tuple[str, ...] = ("accuracy", "aggregated_accuracy")
-    logarithmic: bool = False
-
-
-FEDMIA = Risk("fedmia_auc", "FedMIA on the updates, AUC")
-# By kind of attack, with its family of metrics: the risks shown side by side are the first line whose first was measured.
-# Calibrated attacks come first, because those without calibration find less.
-RISKS: tuple[tuple[str, tuple[tuple[Risk, ...], ...]], ...] = (
-    (
-        MEMBERSHIP,
-        (
-            (
-                Risk("calibrated_auc_minority", "calibrated attack, AUC, minority clients", ("accuracy_minority",)),
-                Risk("calibrated_auc_majority", "calibrated attack, AUC, majority clients", ("accuracy_majority",)),
-                FEDMIA,
-            ),
-            (Risk("calibrated_auc", "calibrated attack on the models, AUC"), FEDMIA),
-            (
-                Risk("risk_minority", "attack accuracy, minority clients", ("accuracy_minority",)),
-                Risk("risk_majority", "attack accuracy, majority clients", ("accuracy_majority",)),
-                Risk("risk_worst_client", "attack accuracy, worst client"),
-            ),
-            (
-                Risk("mia_accuracy_minority", "attack accuracy, minority model", ("model_accuracy_minority",)),
-                Risk("mia_accuracy_majority", "attack accuracy, majority model", ("model_accuracy_majority",)),
-            ),
-            (
-                Risk("mia_accuracy_worst", "attack accuracy, worst model"),
-                Risk("mia_auc_worst", "attack AUC, worst model"),
-            ),
-            (Risk("mia_accuracy_global", "attack accuracy, global model"),),
-        ),
-    ),
-    (MEMBERSHIP, ((FEDMIA,),)),
-    (MEMBERSHIP, ((Risk("whitebox_accuracy", "white-box attack, mean accuracy"),),)),
-    (
-        SOURCE,
-        (
-            (
-                Risk("sia_mean", "source inference, mean accuracy"),
-                Risk("eod", "source inference, most minus least exposed client"),
-            ),
-        ),
-    ),
-    (CLIENT, ((Risk("cia_advantage", "client inference, |2 AUC - 1|", ("aggregated_accuracy", "accuracy")),),)),
-)
 # Without any attack, the budget of the guarantee, if several settings state one.
-EPSILON = Risk("epsilon", "epsilon of the guarantee", ("aggregated_accuracy", "accuracy"), logarithmic=True)
+EPSILON = "epsilon"
+FAMILIES = (MEMBERSHIP, SOURCE, CLIENT)
 
 
 def trade_off(arr: Arrangement) -> Figure | None:
-    """Risk over accuracy: a point for each setting (mean over its seeds), a pale point for each seed."""
+    """Risk over accuracy: a point for each setting (mean over its seeds, with intervals), a pale point for each seed."""
     from matplotlib.ticker import MaxNLocator
 
     rows = risks(arr)
@@ -125,33 +69,47 @@ def trade_off(arr: Arrangement) -> Figure | None:
         for ax in line[len(row) :]:
             ax.set_visible(False)
         label_row(line[: len(row)], line[0].get_ylabel(), arr.panel_label(panel))
-    same_scale(axes, [row[0].name for _, row in lines], (-math.inf, math.inf))
+    same_scale(axes, [row[0] for _, row in lines], (-math.inf, math.inf))
     for line, (_, row) in zip(axes, lines, strict=True):
-        _better(line[: len(row)], row[0].logarithmic)
+        _better(line[: len(row)], row[0] == EPSILON)
     legend(figure, [*_colors(arr), *_shapes(arr)], sheet)
     return figure
 
 
-def risks(arr: Arrangement) -> list[tuple[Risk, ...]]:
-    """The risks that a sweep measured, side by side for each kind of attack; empty if it measured none."""
-    rows, seen = list[tuple[Risk, ...]](), set()
-    for family, lines in RISKS:
-        line = next((line for line in lines if measured(arr, line[0].name)), ())
-        new = [risk for risk in line if not any(risk in row for row in rows)]
-        rows.append(tuple(risk for risk in new if measured(arr, risk.name) and _accuracy(arr, risk)))
-        seen |= {family} if rows[-1] else set()
-    for family in dict.fromkeys(family for family, _ in RISKS if family not in seen):
-        other = [metric(name) for name in arr.results.metrics if metric(name).family == family and measured(arr, name)]
-        bad = [Risk(one.name, one.label) for one in other if (one.direction, one.unit) == ("lower", "fraction")]
-        rows.append(tuple(risk for risk in bad[:1] if _accuracy(arr, risk)))
-    if not any(rows) and _accuracy(arr, EPSILON):
-        stating = [trials for *_, trials in _settings(arr) if any(t.get("epsilon") is not None for t in trials)]
+def risks(arr: Arrangement) -> list[tuple[str, ...]]:
+    """The risks that a sweep measured, the strongest kind of attack first; those of one kind are side by side.
+
+    Of each kind the first counts that was measured, in the order that the attacks declare. In a family of attacks without
+    any declared risk, it is the first fraction of which less is better.
+    """
+    known = [one for one in metrics().values() if one.risk and one.risk.rank is not None and measured(arr, one.name)]
+    first: dict[str, Metric] = {}
+    for one in sorted(known, key=lambda one: one.risk.rank if one.risk and one.risk.rank else 0):
+        first.setdefault(one.risk.kind if one.risk and one.risk.kind else one.name, one)
+    rows: list[tuple[str, ...]] = []
+    for one in first.values():
+        own = dict.fromkeys((one.name, *(one.risk.beside if one.risk else ())))
+        new = [name for name in own if not any(name in row for row in rows)]
+        rows.append(tuple(name for name in new if measured(arr, name) and accuracy_of(arr, name)))
+    seen = {metric(row[0]).family for row in rows if row}
+    for family in FAMILIES:
+        other = [metric(name) for name in arr.results.metrics if metric(name).family == family and family not in seen]
+        bad = [one.name for one in other if (one.direction, one.unit) == ("lower", "fraction")]
+        rows.append(tuple([name for name in bad if measured(arr, name) and accuracy_of(arr, name)][:1]))
+    if not any(rows) and accuracy_of(arr, EPSILON):
+        stating = [trials for *_, trials in _settings(arr) if any(t.get(EPSILON) is not None for t in trials)]
         rows = [(EPSILON,)] if len(stating) > 1 else []
     return [row for row in rows if row]
 
 
-def _accuracy(arr: Arrangement, risk: Risk) -> str:
-    return next((name for name in risk.accuracies if measured(arr, name)), "")
+def accuracy_of(arr: Arrangement, name: str) -> str:
+    """The metric of the accuracy that belongs to a risk: the first measured one; empty if there is none."""
+    return next((one for one in accuracies(name) if measured(arr, one)), "")
+
+
+def accuracies(name: str) -> tuple[str, ...]:
+    """The metrics of accuracy that may belong to the risk ``name``."""
+    return (metric(name).risk or Risk("", accuracies=("aggregated_accuracy", "accuracy"))).accuracies
 
 
 def _told_apart(arr: Arrangement) -> Arrangement:
@@ -169,14 +127,14 @@ def _settings(arr: Arrangement) -> list[tuple[Point, Point, Any, list[Row]]]:
     return [(panel, at, hue, arr.cell(panel, at, hue)) for panel in arr.panels for _, _, at, hue in places(arr)]
 
 
-def _pairs(arr: Arrangement, risk: Risk, trials: list[Row]) -> list[tuple[float, float]]:
+def _pairs(arr: Arrangement, risk: str, trials: list[Row]) -> list[tuple[float, float]]:
     """Accuracy and risk of each trial that has both."""
-    name = _accuracy(arr, risk)
-    found = [(trial.get(name), trial.get(risk.name)) for trial in trials]
+    name = accuracy_of(arr, risk)
+    found = [(trial.get(name), trial.get(risk)) for trial in trials]
     return [(float(x), float(y)) for x, y in found if x is not None and y is not None]
 
 
-def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: Risk) -> None:
+def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
     _chance(ax, [trial for at, _, _, trials in _settings(arr) if at == panel for trial in trials], risk)
     middles: dict[str, list[tuple[float, float]]] = {}
     for at, position, hue, trials in _settings(arr):
@@ -187,25 +145,36 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: Risk) -> None:
         mean = (sum(x) / len(x), sum(y) / len(y))
         middles.setdefault(text(hue), []).append(mean if len(found) >= FEWEST or len(found) == 1 else (math.nan,) * 2)
         style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": _shape(arr, position, hue), "linewidths": 0}
+        place = [text(one) for one in arr.hues].index(text(hue))
+        size, above = SIZES[min(place, len(SIZES) - 1)], place / (10 * len(arr.hues))
         if len(found) < FEWEST:
-            ax.scatter(x, y, s=48, alpha=0.9, zorder=4, **style)
+            ax.scatter(x, y, s=0.6 * size, alpha=0.9, zorder=4 + above, **style)
         else:
             ax.scatter(x, y, s=22, alpha=0.3, zorder=2, **style)
-            ax.scatter([mean[0]], [mean[1]], s=80, zorder=5, **style | {"linewidths": 0.8, "edgecolors": "white"})
+            _interval(ax, (x, y), (accuracy_of(arr, risk), risk), arr.palette[text(hue)])
+            white = {"linewidths": 0.8, "edgecolors": "white"}
+            ax.scatter([mean[0]], [mean[1]], s=size, zorder=5 + above, **style | white)
     if is_ordered(arr) and len(arr.positions) > 1:
         for hue, line in middles.items():
             ax.plot(*zip(*line, strict=True), color=arr.palette[hue], linewidth=1, alpha=0.6, zorder=1)
-    if risk.logarithmic:
+    if risk == EPSILON:
         ax.set_yscale("log")
     ax.margins(x=0.08, y=0.08)
-    label = metric(_accuracy(arr, risk)).label
-    ax.set_xlabel(f"{label if 'accuracy' in label else f'accuracy, {label}'} (fraction)", fontsize=BODY)
-    ax.set_ylabel(_wrapped(risk.label + ("" if risk.logarithmic else " (fraction)")), fontsize=BODY)
+    ax.set_xlabel(f"{full_label(accuracy_of(arr, risk))} (fraction)", fontsize=BODY)
+    ax.set_ylabel(_wrapped(metric(risk).label + ("" if risk == EPSILON else " (fraction)")), fontsize=BODY)
 
 
-def _chance(ax: Axes, trials: list[Row], risk: Risk) -> None:
+def _interval(ax: Axes, values: tuple[list[float], list[float]], names: tuple[str, str], color: str) -> None:
+    """Draw the 95 % intervals of accuracy and risk as a cross at their means."""
+    both = [estimate(own, ends_of(name)) for own, name in zip(values, names, strict=True)]
+    spans = [[[one.mean - one.low], [one.high - one.mean]] for one in both]
+    where: dict[str, Any] = {"xerr": spans[0], "yerr": spans[1], "zorder": 3, "linestyle": "none"}
+    ax.errorbar([both[0].mean], [both[1].mean], color=color, elinewidth=1, alpha=0.7, capsize=2, **where)
+
+
+def _chance(ax: Axes, trials: list[Row], risk: str) -> None:
     """Draw the value by chance: a line at its mean, and a band if it depends on the setting."""
-    found = chances(trials, risk.name)
+    found = chances(trials, risk)
     if found:
         ax.axhline(sum(found) / len(found), **REFERENCE)
         if max(found) - min(found) > 0.002:
@@ -260,19 +229,19 @@ def _words(arr: Arrangement, position: Point) -> str:
     return setting_label(arr.axis, position)
 
 
-def _note(arr: Arrangement, shown: list[Risk]) -> str:
+def _note(arr: Arrangement, shown: list[str]) -> str:
     fewest, most = seeds(arr)
     if most < FEWEST:
         words = "points: one seed" if most == 1 else "points: single seeds (too few for a mean)"
     else:
-        words = "large points: mean over seeds; pale points: single seeds"
+        words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
         words += "; fewer than three seeds: each seed" if fewest < FEWEST else ""
     words += "; a risk below the value by chance is no better than chance" if _extra(arr, shown) else ""
     lacking = [_of(arr, at, hue) for _, at, hue, trials in _settings(arr) if trials and not _any(arr, shown, trials)]
     return words + (f"; without such a value: {'; '.join(dict.fromkeys(lacking))}" if lacking else "")
 
 
-def _any(arr: Arrangement, shown: list[Risk], trials: list[Row]) -> bool:
+def _any(arr: Arrangement, shown: list[str], trials: list[Row]) -> bool:
     return any(_pairs(arr, risk, trials) for risk in shown)
 
 
@@ -281,8 +250,8 @@ def _of(arr: Arrangement, position: Point, hue: Any) -> str:
     return ", ".join(filter(None, (arr.hue_label(hue), words)))
 
 
-def _extra(arr: Arrangement, shown: list[Risk]) -> tuple[Any, ...]:
-    found = {round(value, 9) for risk in shown for value in chances(arr.trials, risk.name)}
+def _extra(arr: Arrangement, shown: list[str]) -> tuple[Any, ...]:
+    found = {round(value, 9) for risk in shown for value in chances(arr.trials, risk)}
     return (dashed_handle(f"by chance ({found.pop():g})" if len(found) == 1 else "by chance"),) if found else ()
 
 

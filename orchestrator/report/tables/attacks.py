@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orchestrator.model_use import USERS
 from orchestrator.report.data import Results, Setting
 from orchestrator.report.estimate import estimate
 from orchestrator.report.tables.summary import markdown_table
@@ -20,7 +21,8 @@ CLIENT = "client_"  # begins the targets that are single clients
 READING = (
     "The last time that each attack was made; single clients are in `attacks.parquet`. An AUC of 0.5 is guessing. "
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds), or the "
-    "values of one or two seeds. The largest of many AUCs is too high by chance; an attack says itself which of its "
+    "values of one or two seeds. A seed in which nobody uses the model is left out, and the line says how many count. The "
+    "largest of many AUCs is too high by chance; an attack says itself which of its "
     "variants counts (the share of targets for which it does), and that is chosen without a look at the attacked model."
 )
 
@@ -46,7 +48,7 @@ def _lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     for trial in setting.finished:
         for row in _last(results.table(trial, "attacks")):
             attack, target, metric, value = (row[name] for name in ("attack", "target", "metric", "value"))
-            if value is None:
+            if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue
             if metric.startswith(CHOSEN):
                 counted.setdefault(_variant(attack, target, metric.removeprefix(CHOSEN)), []).append(float(value))
@@ -55,7 +57,9 @@ def _lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     for (attack, target, metric), values in found.items():
         share = counted.get((attack, target))
         times = f"{sum(share) / len(share):.0%}" if share else ""
-        shown = " ".join(filter(None, estimate(values, (0, 1)).shown(3)))
+        left_out = len(values) < len(setting.finished)
+        seeds = f"({len(values)} of {len(setting.finished)} seeds)" if left_out else ""
+        shown = " ".join(filter(None, [*estimate(values, (0, 1)).shown(3), seeds]))
         yield [*labels, attack, target, metric, shown, times]
 
 

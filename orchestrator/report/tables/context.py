@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from string import Formatter
 
-from algorithms.core.metric import Metric
+from algorithms.core.metric import ACCURACY, Metric
 from orchestrator.metric_names import metric
 from orchestrator.model_use import foreign_models
 from orchestrator.report.data import Results, Setting, independent, repeat
-from orchestrator.report.estimate import FEWEST, estimate
+from orchestrator.report.estimate import FEWEST, estimate, number
 from orchestrator.report.swept import DEAL
 from orchestrator.report.values import Row, Value, lookup, text
 from orchestrator.report.vocabulary import setting_label
@@ -16,6 +17,12 @@ from orchestrator.report.vocabulary import setting_label
 DASH = "–"  # not measured
 BY_CHANCE = "(by chance)"
 MOST_SETTINGS = 3  # settings that a line names one by one
+
+
+def full_label(name: str) -> str:
+    """The label of a metric outside of the table of its family: "minority clients" is "accuracy, minority clients"."""
+    one = metric(name)
+    return f"accuracy, {one.label}" if one.family == ACCURACY and "accuracy" not in one.label else one.label
 
 
 def chance_metric(one: Metric, results: Results) -> str | None:
@@ -60,6 +67,40 @@ def chance_everywhere(one: Metric, results: Results) -> float | None:
     name = _chance_of(one, results.metrics)
     value = _same_everywhere(results, name) if name else one.chance
     return float(value) if isinstance(value, int | float) else None
+
+
+def chance_of(setting: Setting, name: str) -> float | None:
+    """The value by chance of a metric in a setting; None if it is unknown."""
+    chance = metric(name).chance
+    if not isinstance(chance, str):
+        return chance
+    values = setting.measured(chance)
+    return sum(values) / len(values) if values else None
+
+
+def readings(results: Results, names: Iterable[str]) -> list[str]:
+    """The sentences that these metrics declare for tables that show them, each once, filled with the numbers.
+
+    Args:
+        results: the results of a sweep.
+        names: the metrics that a table shows.
+    """
+    measured = [name for name in names if any(setting.measured(name) for setting in results.settings)]
+    found = [_filled(results, metric(name).reading) for name in measured if metric(name).reading]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _filled(results: Results, reading: str) -> str:
+    """A sentence with the means of the metrics that it names, the smallest and the largest of all settings; or empty."""
+    values = {}
+    for _, name, *_ in Formatter().parse(reading):
+        means = [setting.estimate(name).mean for setting in results.settings if name and setting.measured(name)]
+        if name and not means:
+            return ""
+        if name:
+            digits, bound = metric(name).digits, metric(name).bound
+            values[name] = " to ".join(dict.fromkeys(number(end, digits, bound) for end in (min(means), max(means))))
+    return reading.format_map(values)
 
 
 def _chance_of(one: Metric, measured: Collection[str]) -> str | None:

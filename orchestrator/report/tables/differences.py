@@ -7,7 +7,7 @@ except for fields that the baseline's component does not have (such as ``objecti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from algorithms.core.metric import MINOR
@@ -15,26 +15,30 @@ from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
 from orchestrator.report.data import Repeat, Results, Setting, independent, repeat
 from orchestrator.report.estimate import FEWEST, INFINITY, NAN, Estimate, limits, number
-from orchestrator.report.figures.arrangement import ALGORITHM
-from orchestrator.report.paired import holm, paired_difference
+from orchestrator.report.figures.arrangement import ALGORITHM, arrange
+from orchestrator.report.figures.trade_off import EPSILON, accuracies, risks
+from orchestrator.report.paired import SIGNIFICANT, holm, least_significant, paired_difference
 from orchestrator.report.swept import DEAL
 from orchestrator.report.tables.context import deal_line, shown_beside
-from orchestrator.report.tables.summary import csv_text, escape, markdown_table
-from orchestrator.report.values import Row, Value, text
+from orchestrator.report.tables.summary import escape, markdown_table
+from orchestrator.report.values import Row, text
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
 
 READING = (
     "Each line compares a method with the baseline of its slot on the same deals of the data and with the same seeds: "
     "mean difference, method minus baseline, over the pairs, with its 95 % interval and the p value of the paired t test. "
-    "Deals that are hard for all methods do not widen these intervals. The last column corrects p for the number of "
-    "comparisons on this page (Holm); below 0.05, a difference is significant among all of them. With fewer than three "
-    "pairs the differences themselves are printed, without interval and p value."
+    "Deals that are hard for all methods do not widen these intervals. The last column corrects p for the number of tests in "
+    "its family (Holm); below 0.05, a difference is significant. A family is what one method and its baseline in one "
+    "setting are tested for: the headline's risk and the accuracy that belongs to it; apart from these, the metrics of one "
+    "section of summary.md. Families are not corrected for one another. With fewer than three pairs the differences "
+    "themselves are printed, without interval and p value."
 )
-HEAD = ("method", "baseline", "setting", "metric", "better", "baseline's mean", "difference", "95 % interval", "pairs")
-COLUMNS = (
-    *("slot", "method", "baseline", "setting", "metric", "better", "baseline_mean", "difference", "low", "high"),
-    *("pairs", "p", "p_holm", "differences", "left_out"),
+HEAD = (
+    *("method", "baseline", "setting", "metric", "better", "baseline's mean", "difference", "95 % interval", "pairs"),
+    *("p", "tests", "p (Holm)"),
 )
+NUMBERS = range(5, len(HEAD))  # the columns of numbers
+HEADLINE = "headline"  # the family of the headline's risk and of its accuracy
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,11 @@ class Contrast:
         baseline_mean: the baseline's mean over the pairs.
         difference: method minus baseline; ``n`` is the number of independent pairs.
         p: the p value of the paired t test.
-        p_holm: the same, corrected for all comparisons.
+        p_holm: the same, corrected for the tests of its family.
         left_out: repetitions without a partner, each with the reason.
+        family: the tests of this comparison that it was corrected with, see `corrected`.
+        tests: the number of tests in this family.
+        place: the place of the method's setting among those of the results; -1 outside of a sweep.
     """
 
     slot: str
@@ -64,24 +71,101 @@ class Contrast:
     p: float
     p_holm: float
     left_out: tuple[str, ...]
+    family: str = ""
+    tests: int = 0
+    place: int = -1
 
 
-def contrasts(results: Results, names: Sequence[str] | None = None) -> list[Contrast]:
-    """All comparisons of a sweep; empty if it varies no component of a method.
+def contrasts(results: Results) -> list[Contrast]:
+    """All comparisons of a sweep in the headline's risk, its accuracy, and the metrics of `headline`.
 
     Args:
         results: the results of a sweep.
-        names: the metrics that are compared, over which p values are corrected; default: those of `headline`.
+
+    Returns:
+        The comparisons, with p values corrected by `corrected`; empty if the sweep varies no component of a method.
     """
     found: list[Contrast] = []
-    compared = headline(results) if names is None else names
+    first = main_risk(results) or ()
+    compared = dict.fromkeys((*headline(results), *filter(None, first)))
     for slot in ALGORITHM:
         for method, baseline, common in _pairs_of_settings(results, slot):
             names = [_label(results, slot, one, other) for one, other in ((method, baseline), (baseline, method))]
             for name in compared:
                 if all(one.measured(name) or not one.finished for one in (method, baseline)):
-                    found.append(contrast(slot, names[0], names[1], common, name, method, baseline))
-    return [replace(one, p_holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]
+                    one = contrast(slot, names[0], names[1], common, name, method, baseline)
+                    found.append(replace(one, place=results.settings.index(method)))
+    return corrected(found, first)
+
+
+def main_risk(results: Results) -> tuple[str, str] | None:
+    """The first measured risk of the strongest kind of attack at hand, which the headline is about.
+
+    The kinds are in a fixed order, so the choice does not depend on what they found.
+
+    Returns:
+        Its metric, and the metric of the accuracy that belongs to it (empty if it was not measured); None if no attack has
+        such a result.
+    """
+    arr = arrange(results)
+    first = next((row[0] for row in risks(arr)), None) if arr else None
+    if first is None or first == EPSILON:
+        return None
+    measured = {name for name in results.metrics if any(setting.measured(name) for setting in results.settings)}
+    declared = metric(first).risk
+    name = next((one for one in (declared.instead if declared else ()) if one in measured), first)
+    return name, next((one for one in accuracies(first) if one in measured), "")
+
+
+def is_significant(one: Contrast) -> bool:
+    """Whether a difference is significant among the tests of its family."""
+    return not math.isnan(one.p_holm) and one.p_holm < SIGNIFICANT
+
+
+def corrected(found: Sequence[Contrast], first: Collection[str]) -> list[Contrast]:
+    """Correct p values (Holm) within families: what one method and its baseline in one setting are tested for.
+
+    The metrics ``first`` are one family, as they are chosen before anything is measured; the others belong together if they
+    belong to one family of metrics (`Metric.family`). More settings, methods or side metrics make no family larger.
+
+    Args:
+        found: the comparisons, with p values of their own.
+        first: the metrics of the headline.
+    """
+    families: dict[tuple[str, ...], list[Contrast]] = {}
+    named = [replace(one, family=HEADLINE if one.metric in first else metric(one.metric).family) for one in found]
+    for one in named:
+        families.setdefault((one.slot, one.method, one.baseline, one.setting, one.family), []).append(one)
+    adjusted = {}
+    for members in families.values():
+        tests = sum(not math.isnan(one.p) for one in members)
+        for one, p in zip(members, holm([one.p for one in members]), strict=True):
+            adjusted[id(one)] = replace(one, p_holm=p, tests=tests)
+    return [adjusted[id(one)] for one in named]
+
+
+def detectable(tested: Sequence[Contrast]) -> str:
+    """Say how large a difference must be to be significant, with the pairs that there are."""
+    times = [number(least_significant(one.difference.n, one.tests), 1) for one in tested]
+    ends = " to ".join(dict.fromkeys((min(times, key=float), max(times, key=float))))
+    return f"with {pairs_words(tested)}, a difference is significant from {ends} times its standard deviation between pairs on"
+
+
+def pairs_words(tested: Sequence[Contrast]) -> str:
+    """The number of pairs of some comparisons, such as "3 to 5 pairs"."""
+    pairs = [one.difference.n for one in tested]
+    return f"{' to '.join(dict.fromkeys((str(min(pairs)), str(max(pairs)))))} pairs"
+
+
+def chance_words(tested: Sequence[Contrast]) -> str:
+    """Say how many families would show a difference if there were none at all."""
+    count = len({(one.slot, one.method, one.baseline, one.setting, one.family) for one in tested})
+    if count == 1:
+        return "paired t tests at 5 %, in one family"
+    return (
+        f"paired t tests at 5 % in each of {count} families, of which {number(SIGNIFICANT * count, 1)} would show a "
+        "difference by chance"
+    )
 
 
 def headline(results: Results) -> list[str]:
@@ -92,23 +176,12 @@ def headline(results: Results) -> list[str]:
     return [name for name in names if metric(name).direction and name not in shown_beside(measured)]
 
 
-def differences_csv(found: list[Contrast]) -> str:
-    """The content of ``differences.csv``: one line per comparison."""
-    lines = []
-    for one in found:
-        d = one.difference
-        line: list[Value] = [one.slot, one.method, one.baseline, one.setting, one.metric]
-        line += [metric(one.metric).direction, one.baseline_mean, d.mean, d.low, d.high, d.n, one.p, one.p_holm]
-        lines.append([*line, ", ".join(map(text, d.values)), "; ".join(one.left_out)])
-    return csv_text(COLUMNS, lines)
-
-
 def differences_markdown(results: Results, found: list[Contrast]) -> str:
     """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
     blocks = [f"# {escape(results.name)}: differences between methods", READING, deal_line(results), _family(found)]
     for slot in dict.fromkeys(one.slot for one in found):
         own = [one for one in found if one.slot == slot]
-        table = markdown_table([*HEAD, "p", "p (Holm)"], [cells(one) for one in own], numbers=6)
+        table = markdown_table(HEAD, [cells(one) for one in own], numbers=len(NUMBERS))
         blocks += [f"## {escape(key_label(slot))}", table]
     left = dict.fromkeys(
         f"- {escape(f'{one.method} against {one.baseline}' + (f', {one.setting}' if one.setting else ''))}: "
@@ -121,8 +194,10 @@ def differences_markdown(results: Results, found: list[Contrast]) -> str:
 
 
 def _family(found: list[Contrast]) -> str:
-    tested = sum(not math.isnan(one.p) for one in found)
-    return f"{len(found)} comparisons, {tested} of them with a p value." if tested else "No comparison has three pairs."
+    tested = [one for one in found if not math.isnan(one.p)]
+    if not tested:
+        return "No comparison has three pairs."
+    return f"{len(found)} comparisons, {len(tested)} of them with a p value ({chance_words(tested)}): {detectable(tested)}."
 
 
 def baseline_of(results: Results, slot: str) -> str:
@@ -217,7 +292,7 @@ def _repeat_label(setting: Setting, one: Repeat) -> str:
 
 
 def cells(one: Contrast) -> list[str]:
-    """The cells of a comparison under `HEAD`, with p and its corrected value."""
+    """The cells of a comparison under `HEAD`."""
     described = metric(one.metric)
     digits, d = described.digits, one.difference
     exact = d.n >= FEWEST
@@ -232,6 +307,7 @@ def cells(one: Contrast) -> list[str]:
         f"{_signed(d.low, digits)} to {_signed(d.high, digits)}" if exact and not math.isnan(d.half) else "",
         str(d.n),
         _p_value(one.p),
+        str(one.tests or ""),
         _p_value(one.p_holm),
     ]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
+from algorithms.core import accounting
 from orchestrator.report.data import Results, Setting
+from orchestrator.report.estimate import number
 from orchestrator.report.tables.context import joined_by_text
-from orchestrator.report.values import Value, text
+from orchestrator.report.values import Row, Value, text
 
 # The columns of trials.parquet that state a guarantee, and whom it protects.
 PROTECTED = {"guarantee": "a client", "guarantee_example": "an example"}
@@ -62,14 +65,14 @@ def _above(trial: Mapping[str, Value]) -> bool:
     return isinstance(low, int | float) and isinstance(claimed, int | float) and low > claimed
 
 
-def protects_clients(results: Results) -> bool:
-    """Whether a trial has a mechanism that is to protect clients, beside which an audited epsilon says something."""
-    return bool({text(trial.get("privacy.name")) for trial in results.trials} - {"none", ""})
+def protects_clients(trials: Iterable[Row]) -> bool:
+    """Whether one of the trials has a mechanism that is to protect clients, beside which an audited epsilon says something."""
+    return bool({text(trial.get("privacy.name")) for trial in trials} - {"none", ""})
 
 
 def guarantee_columns(results: Results) -> list[str]:
     """The columns of guarantees to show: none if no setting protects anybody by noise."""
-    protecting = protects_clients(results)
+    protecting = protects_clients(results.trials)
     having = [name for name in PROTECTED if any(stated(setting, name) for setting in results.settings)]
     return having if protecting or "guarantee_example" in having else []
 
@@ -83,7 +86,57 @@ def guarantee_lines(results: Results) -> list[str]:
     for name in guarantee_columns(results):
         said = joined_by_text(results, [stated(setting, name) for setting in results.settings])
         lines.append(f"guarantee for {PROTECTED[name]}: {'; '.join(said)}")
-    return lines + audit_lines(results)
+    return lines + together_lines(results) + audit_lines(results)
+
+
+def together_lines(results: Results) -> list[str]:
+    """What it costs to publish all models of a sweep, a line for each kind of guarantee; empty for a single model.
+
+    Seeds and settings train on the same clients, so that k models answer for them k times.
+    """
+    finished = [trial for setting in results.settings for trial in setting.finished]
+    lines = []
+    for column, protected in PROTECTED.items():
+        stating = [trial for trial in finished if trial.get(_epsilon_of(column)) is not None]
+        if not stating or len(finished) < 2:
+            continue
+        others = len(finished) - len(stating)
+        which = f"all {len(finished)}" if not others else f"the {len(stating)} that have one ({others} have none)"
+        cost = "" if len(stating) < 2 else f"; for {which} together: {_together(results, stating, column)}"
+        lines.append(f"an epsilon for {protected} holds for the model of one trial alone{cost}")
+    return lines
+
+
+def _epsilon_of(column: str) -> str:
+    return column.replace("guarantee", "epsilon")
+
+
+def _together(results: Results, trials: Sequence[Row], column: str) -> str:
+    """The epsilon and the delta of several trials together, or "none:" and why there is none.
+
+    A client is the same in two trials if they deal the same data in the same way. An example keeps its epsilon whichever
+    client has it; of several, epsilons and deltas add up, whatever the mechanisms are (Dwork et al. 2006).
+    """
+    if any(results.value(trial, "privacy.noise") != "secret" for trial in trials):
+        return "none, because noise that follows from the seed does not compose"
+    delta = max(float(trial[column.replace("guarantee", "delta")]) for trial in trials)
+    epsilon: float | None = None
+    if column == "guarantee":
+        if len({_deal(results, trial) for trial in trials}) > 1:
+            return "none, because deals differ, and a client of one is spread over clients of another"
+        ledgers = [ledger for trial in trials if (ledger := trial.get("guarantee_events"))]
+        epsilon = accounting.together(ledgers, delta) if len(ledgers) == len(trials) else None
+    if epsilon is None:
+        epsilon = math.fsum(float(trial[_epsilon_of(column)]) for trial in trials)
+        delta = math.fsum(float(trial[column.replace("guarantee", "delta")]) for trial in trials)
+    return f"epsilon {number(epsilon, 1, 'upper')} at delta {text(delta)}"
+
+
+def _deal(results: Results, trial: Row) -> str:
+    """The data of a trial and how they are dealt, as text."""
+    data = results.value(trial, "data")
+    seed = data.get("split_seed") if isinstance(data, dict) else trial["id"]
+    return text([data, trial.get("seed") if seed is None else seed])
 
 
 def trial_notes(trials: Sequence[Mapping[str, Value]]) -> list[str]:

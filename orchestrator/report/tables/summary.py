@@ -7,12 +7,12 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from algorithms.core.metric import CURVATURE, Metric
+from algorithms.core.metric import Metric
+from orchestrator import metric_names
 from orchestrator.metric_names import families
 from orchestrator.report.data import Results, Setting, counts
 from orchestrator.report.swept import SLOT_NAMES
 from orchestrator.report.tables.adversaries import adversary_sentence
-from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
     DASH,
@@ -23,10 +23,17 @@ from orchestrator.report.tables.context import (
     deal_line,
     foreign_models_by_setting,
     guessing,
+    readings,
     shown_beside,
 )
-from orchestrator.report.tables.curvature import curvature_sentences
-from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated, trial_notes
+from orchestrator.report.tables.guarantees import (
+    PROTECTED,
+    audited,
+    guarantee_columns,
+    stated,
+    together_lines,
+    trial_notes,
+)
 from orchestrator.report.tuned import tuned_sentences
 from orchestrator.report.values import Value, text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, setting_label, value_label
@@ -35,7 +42,11 @@ READING = (
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). With one "
     "or two seeds there is no interval: their values are printed, in the order of the seeds. An interval that would leave "
     "what is possible, such as a rate above 1, is cut there and printed by its ends. A dash means not measured. Rates are "
-    "fractions of one. A claimed epsilon is no mean: where seeds differ, the smallest and the largest are printed."
+    "fractions of one."
+)
+CLAIMED = (
+    "A claimed epsilon is no mean: where seeds differ, the smallest and the largest are printed. It is rounded up and holds "
+    "for the model of one trial alone."
 )
 PAIRED = "Differences between methods, paired by deal and seed, with intervals and p values: differences.md."
 
@@ -45,26 +56,6 @@ WIDEST = 8  # columns of metrics that a page has room for
 MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
 
 
-def summary_csv(results: Results) -> str:
-    """The content of ``summary.csv``: swept keys, trials by status, then mean, interval and seeds of every metric.
-
-    The column ``_seeds`` has the number of independent values: seeds or, if the sweep crosses seeds with deals, deals.
-    Below three values, the ends of the interval are empty.
-    """
-    statuses = list(counts(results.trials))
-    measures = ("", "_low", "_high", "_seeds")
-    head = [*results.keys, "trials", *statuses, *(f"{name}{end}" for name in results.metrics for end in measures)]
-    lines: list[list[Value]] = []
-    for setting in results.settings:
-        seen = counts(setting.trials)
-        cells: list[Value] = [*setting.values, len(setting.trials), *(seen.get(status, 0) for status in statuses)]
-        for name in results.metrics:
-            found = setting.estimate(name)
-            cells += [found.mean, found.low, found.high, found.n]
-        lines.append(cells)
-    return csv_text(head, lines)
-
-
 def summary_markdown(results: Results, paired: bool = False) -> str:
     """The content of ``summary.md``: a table for each family of metrics, and the trials that did not finish.
 
@@ -72,7 +63,12 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         results: the results of a sweep.
         paired: whether ``differences.md`` is written beside it.
     """
-    blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results), READING]
+    blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
+    blocks += [
+        f"{READING} {CLAIMED}"
+        if any(metric_names.metric(name).bound == "upper" for name in results.metrics)
+        else READING
+    ]
     blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
     who = escape(adversary_sentence(results))
     blocks += [
@@ -85,9 +81,8 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     for family, metrics in families([name for name in results.metrics if name in own]).items():
         chance = "" if _is_upright(results, metrics) else guessing(((m.label, m) for m in metrics), results)
         blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
-        blocks.append(curvature_sentences(results) if family == CURVATURE else "")
         blocks.append(_family_table(results, metrics))
-        blocks += [escape(f"{line[:1].upper()}{line[1:]}.") for line in client_inference_limits(results, family)]
+        blocks += [escape(f"{line[:1].upper()}{line[1:]}.") for line in readings(results, [m.name for m in metrics])]
     blocks += [_guarantees(results), _notes(results), _foreign(results)]
     lost = [trial for trial in results.trials if trial["status"] != "finished"]
     if lost:
@@ -186,7 +181,8 @@ def _guarantees(results: Results) -> str:
         for s in results.settings
     ]
     head = [*key_labels(results.keys), *(f"{name}: for {PROTECTED[name]}" for name in columns), *audits]
-    return "## Guarantees\n\n" + markdown_table(head, lines, numbers=0)
+    together = [f"{line[:1].upper()}{escape(line[1:])}." for line in together_lines(results)]
+    return "\n\n".join(["## Guarantees", markdown_table(head, lines, numbers=0), *together])
 
 
 def _notes(results: Results) -> str:

@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
-from orchestrator.report.data import Results, Setting, Trials, counts, results, rows
-from orchestrator.report.estimate import FEWEST
+from orchestrator.report.data import Configs, Results, Setting, Trials, counts, results, rows
+from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate
+from orchestrator.report.so_far import STOPPED
 from orchestrator.report.swept import DEAL
 from orchestrator.report.tables.adversaries import adversary_sentence
-from orchestrator.report.tables.client_inference import client_inference_limits
 from orchestrator.report.tables.context import (
     BY_CHANCE,
     DASH,
@@ -25,6 +26,7 @@ from orchestrator.report.tables.context import (
     foreign_models_by_setting,
     guessing,
     joined_by_text,
+    readings,
     shown_beside,
 )
 from orchestrator.report.tables.guarantees import guarantee_lines, protects_clients, refuted, trial_notes
@@ -38,15 +40,16 @@ GAP = 2
 REFUTED = "bold red"
 AUDITED = "epsilon_audit"
 UNCLIPPED = "audit_norm"  # measured where canaries are as long as the median update, because nothing is clipped
-GUESS = ", 0.5 is guessing"
-
-# Zhao et al. (2025) have names for FinP's client and server parts, which are two slots here.
-FINP_ARMS = "Baseline: plain, FedAvg; FinP_client: FinP, FedAvg; FinP_server: plain, PCA or ALA; FinP: FinP, PCA or ALA"
-ARMS, SERVERS = ("objective.name", "aggregation.name"), {"finp_pca", "finp_ala"}
 
 
 def summary_table(
-    trials: Trials, swept: Iterable[str], *, title: str = "", width: int = 100, remarks: Sequence[str] = ()
+    trials: Trials,
+    swept: Iterable[str],
+    *,
+    title: str = "",
+    width: int = 100,
+    remarks: Sequence[str] = (),
+    configs: Configs = MappingProxyType({}),
 ) -> Table:
     """The summary table: one row per setting, with the mean over its seeds ± half the width of the 95 % interval.
 
@@ -60,12 +63,13 @@ def summary_table(
         title: the title above the table.
         width: the columns of the terminal.
         remarks: further lines of the caption, such as `tuned_sentences`.
+        configs: the resolved runs by id.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    found = results(Path(), rows(trials), swept, {})
+    found = results(Path(), rows(trials), swept, configs)
     shown, left_out, stacked = _fit(found, _columns(found), width)
     table = Table(
         title=Text(title) if title else None,
@@ -102,9 +106,9 @@ def _in_red(caption: Text) -> Text:
 
 
 def _columns(found: Results) -> list[Shown]:
-    measured = [name for name in found.metrics if any(setting.measured(name) for setting in found.settings)]
+    measured = [name for name in found.metrics if any(_estimate(setting, name).n for setting in found.settings)]
     beside = shown_beside(measured)
-    if not protects_clients(found):  # nobody compares what canaries find where nothing is claimed
+    if not protects_clients(found.trials):  # nobody compares what canaries find where nothing is claimed
         beside |= {name for name in measured if name.startswith(AUDITED)}
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
     columns = [replace(column, heading=_with_round(column, found)) for column in columns]
@@ -152,7 +156,7 @@ def _wide(cells: Iterable[str]) -> int:
 
 
 def _cell(found: Results, setting: Setting, column: Shown, stacked: bool) -> str:
-    estimates = [setting.estimate(name) for name in column.metrics]
+    estimates = [_estimate(setting, name) for name in column.metrics]
     unlike = column.metrics[0].startswith(AUDITED) and setting.measured(UNCLIPPED)
     if unlike or not any(e.n for e in estimates):
         return DASH
@@ -167,6 +171,14 @@ def _cell(found: Results, setting: Setting, column: Shown, stacked: bool) -> str
     elif stacked:
         mean = mean.replace(", ", "\n")
     return mean + chance_cell(setting, metric(column.metrics[0]), found, column.digits)
+
+
+def _estimate(setting: Setting, name: str) -> Estimate:
+    """A metric of a setting; where no trial has finished, what those had come to that a scheduler stopped, no interval."""
+    if setting.finished:
+        return setting.estimate(name)
+    stopped = [trial for trial in setting.trials if trial["status"] == STOPPED and trial.get(name) is not None]
+    return replace(estimate([float(trial[name]) for trial in stopped]), half=NAN)
 
 
 def _short(interval: str) -> str:
@@ -211,7 +223,10 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
         lines = ["no trial has finished"]
     elif len(counts(found.trials)) > 1:
         lines[0] += "; only finished trials count"
-    lines += _reading(found, {name for column in columns for name in column.metrics})
+    if any(not setting.finished and STOPPED in counts(setting.trials) for setting in found.settings):
+        lines.append("stopped: the last values before a scheduler stopped the trial; they enter no mean")
+    shown = [name for column in columns for name in column.metrics]
+    lines += readings(found, [*shown, *([UNCLIPPED] if AUDITED in shown else [])])
     lines.append(_attacks(found))
     lines += [guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
     lines += [*guarantee_lines(found), *(f"note: {one}" for one in trial_notes(found.trials))]
@@ -231,54 +246,3 @@ def _attacks(found: Results) -> str:
     """Which settings have which attacks, if they differ."""
     words = joined_by_text(found, attacks_by_setting(found))
     return f"attacks: {', '.join(words)}; {DASH}: not measured" if words else ""
-
-
-def _reading(found: Results, shown: set[str]) -> list[str]:
-    """Explanations of the shown metrics: a line for each attack and each kind of accuracy."""
-    lines = [FINP_ARMS] if _arms_of_finp(found) else []
-    if any(name.startswith("mia_") for name in shown):
-        guess = "" if any(metric(name).chance is not None for name in shown if name.startswith("mia_")) else GUESS
-        lines.append(f"accuracy: for the clients of a group; MIA: accuracy of the attack on a model{guess}")
-    if "aggregated_accuracy" in shown:
-        lines.append("accuracy: on the clients' and on the server's test data" * ("test_accuracy" in shown))
-    if "client_mia_auc" in shown:
-        lines.append("client's MIA: a client attacks the records of others; mean over attackers and models")
-    if "sia_mean" in shown:
-        chance = {1 / value for setting in found.settings for value in setting.measured("sia_chance")}
-        guess = f"1/{chance.pop():.3g}" if len(chance) == 1 else "1 / clients"
-        lines.append(f"SIA: accuracy of source inference, {guess} is guessing; max: in the worst round")
-    if "eod" in shown:
-        lines.append("CoV, FI, EOD: inequality between clients; by chance: EOD of equally exposed clients")
-    if "epsilon" in shown:
-        lines.append(f"epsilon: for one client{_at_delta(found, 'delta')}, {DASH} if there is no guarantee")
-    if "epsilon_audit" in shown:
-        lines.append(
-            "epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate for one client"
-            + f"; {DASH} without a clip, where canaries are of another length (summary.md)"
-            * any(s.measured(UNCLIPPED) for s in found.settings)
-        )
-    if "epsilon_example" in shown:
-        lines.append(f"epsilon example: for one example{_at_delta(found, 'delta_example')}")
-    if "cia_difference" in shown or "cia_auc" in shown:
-        lines.append(
-            "CIA: client inference, as difference of losses (as published) and as AUC (0.5 is guessing, near 0 is success)"
-        )
-    return [line for line in [*lines, *client_inference_limits(found)] if line]
-
-
-def _at_delta(found: Results, name: str) -> str:
-    deltas = {value for setting in found.settings for value in setting.measured(name)}
-    return f" at delta {deltas.pop():g}" if len(deltas) == 1 else ""
-
-
-def _arms_of_finp(found: Results) -> bool:
-    """Whether the sweep varies both the client's and the server's part of FinP."""
-    values = [
-        {setting.values[found.keys.index(key)] for setting in found.settings} for key in ARMS if key in found.keys
-    ]
-    return (
-        len(values) == len(ARMS)
-        and {"plain", "finp"} <= values[0]
-        and "fedavg" in values[1]
-        and bool(SERVERS & values[1])
-    )

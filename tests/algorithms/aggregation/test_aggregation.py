@@ -168,7 +168,7 @@ def test_a_client_is_ranked_in_its_cluster_and_keeps_its_rho_while_away():
     known = {"rho": np.full(7, 0.5), "lambda_max": np.array([1.0, 1, 2, 100, 100, 300, 7])}
     known["hessian_trace"] = known["lambda_max"] * 3
     clusters = np.array([0, 0, 0, 1, 1, 1, 1])
-    after = server.rank_clients(resolve(FINP), known, np.arange(6), clusters, np.random.default_rng(0))
+    after = server.rank_clients(resolve(FINP), known, np.arange(6), clusters, [np.random.default_rng(0)] * 3)
     assert after["rho"].tolist() == [0.5, 0.5, 1, 0.5, 0.5, 1, 0.5]
     assert known["rho"].tolist() == [0.5] * 7
-    assert server.rank_clients(resolve(FINP | {"objective": "plain"}), {}, np.arange(2), clusters, None) == {}
+    assert server.rank_clients(resolve(FINP | {"objective": "plain"}), {}, np.arange(2), clusters, []) == {}

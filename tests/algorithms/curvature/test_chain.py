@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 import algorithms.curvature.chain
 import algorithms.curvature.hessian
@@ -124,7 +124,9 @@ def test_lengths_are_those_of_a_loop_over_examples(name):
     net, (x, y) = chained(name), examples()
     other = y.roll(1)  # labels may be others than those of the loss
     for point in (Chain(net, x, y, 7), Graph(net, x, y, 7)):
-        np.testing.assert_allclose(point.squared_lengths(other).numpy(), slopes_one_by_one(net, x, other), rtol=1e-5)
+        found = point.squared_lengths(torch.stack([point.p - one_hot(own, 4) for own in (other, y)]))
+        expected = [slopes_one_by_one(net, x, own) for own in (other, y)]
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
 
 
 def test_a_gradient_known_by_hand():
@@ -132,7 +134,7 @@ def test_a_gradient_known_by_hand():
     net.params.zero_()
     chain = Chain(net, torch.tensor([[3.0, 4.0]]), torch.tensor([0]), 1)
     # Both classes have probability 1/2: dL/dz = (-1/2, 1/2) with length^2 = |a|^2 / 2, and H = 1/4 (1 -1; -1 1) x a a'.
-    assert chain.squared_lengths(torch.tensor([0])).tolist() == pytest.approx([12.5])
+    assert chain.squared_lengths(torch.tensor([[[-0.5, 0.5]]])).tolist() == [pytest.approx([12.5])]
     assert chain.gradient().tolist() == pytest.approx([-1.5, -2, 1.5, 2])
     assert chain.times(torch.tensor([1.0, 0, 0, 0])).tolist() == pytest.approx([9 / 4, 3, -9 / 4, -3])
 

@@ -1,5 +1,7 @@
 """Curvature of a client's loss beside dense Hessians, closed forms and another library; rho of clients by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -36,7 +38,8 @@ def examples(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
     return 2 * rng.normal(size=(n, *SHAPE)).astype(np.float32), rng.integers(0, CLASSES, n)
 
 
-def measured(network: Network, x: np.ndarray, y: np.ndarray, seed: int = 0, **fields) -> tuple[float, float]:
+def measured(network: Network, x: np.ndarray, y: np.ndarray, seed: int = 0, **fields) -> tuple[float, float, float]:
+    """Top eigenvalue, trace and the trace's standard error."""
     return spectrum(network, x, y, CurvatureConfig(**fields), np.random.default_rng(seed))
 
 
@@ -66,7 +69,8 @@ def test_softmax_regression_at_zero_weights_has_the_curvature_by_hand(solver):
     network, (x, y) = a_network(), examples()
     network.params.zero_()
     ones = np.hstack([x, np.ones((len(x), 1))])
-    top, trace = measured(network, x, y, solver=solver, **EXACT)
+    top, trace, error = measured(network, x, y, solver=solver, **EXACT)
+    assert error == 0
     assert top == pytest.approx(np.linalg.eigvalsh(ones.T @ ones / len(x)).max() / CLASSES, rel=1e-4)
     assert trace == pytest.approx((1 - 1 / CLASSES) * (ones**2).sum(axis=1).mean(), rel=1e-5)
 
@@ -155,34 +159,99 @@ def test_random_probes_give_the_mean_of_their_products():
     times = hessian.LossSurface(network, torch.from_numpy(x), torch.from_numpy(y)).times
     signs = [2.0 * rng.integers(0, 2, len(like)) - 1 for rng in [np.random.default_rng(3)] for _ in range(5)]
     expected = np.mean([v @ full @ v for v in signs])
-    found = hessian.hutchinson(times, like, 5, 1e-12, np.random.default_rng(3))
+    found, error = hessian.hutchinson(times, like, 5, 1e-12, np.random.default_rng(3))
     assert found == pytest.approx(expected, rel=1e-4)
+    assert error == pytest.approx(np.std([v @ full @ v for v in signs], ddof=1) / 5**0.5, rel=1e-4)
+    assert np.isnan(hessian.hutchinson(times, like, 1, 1e-12, np.random.default_rng(3))[1])
 
 
 def test_random_probes_of_a_diagonal_agree_at_once():
     values, calls = torch.tensor([1.0, 2.0, 4.0]), []
     times = lambda v: calls.append(1) or values * v  # noqa: E731
-    assert hessian.hutchinson(times, values, 20, 1e-3, np.random.default_rng(0)) == 7
+    assert hessian.hutchinson(times, values, 20, 1e-3, np.random.default_rng(0)) == (7, 0)
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("trace", ["gauss_newton", "hutchinson"])
-def test_the_mean_of_many_estimates_is_the_trace_of_the_dense_hessian(trace):
-    network, (x, y) = a_network(8), examples()
-    found = [measured(network, x, y, seed, trace=trace, probes=1, power_steps=1)[1] for seed in range(100)]
+def gauss_newton(network: Network, x: np.ndarray) -> np.ndarray:
+    """The Gauss-Newton matrix [d, d]: mean of J' (diag p - p p') J with the dense Jacobian J, in float64."""
+
+    def logits(params: torch.Tensor) -> torch.Tensor:
+        return functional_call(network.module, network.layout.views(params), (torch.from_numpy(x).double(),))
+
+    at = network.params.double()
+    jacobian, p = torch.func.jacrev(logits)(at), logits(at).softmax(dim=1)
+    return torch.einsum("nai,nab,nbj->ij", jacobian, torch.diag_embed(p) - p[:, :, None] * p[:, None], jacobian) / len(
+        x
+    )
+
+
+class Tanhs(torch.nn.Sequential):
+    """A network whose Hessian has another trace than its Gauss-Newton matrix, and which is no chain."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, CLASSES))
+
+
+@pytest.mark.parametrize("kind", ["chain", "graph", "tanh"])
+@pytest.mark.parametrize("n", [23, 150])
+def test_the_trace_is_that_of_the_dense_gauss_newton_matrix_without_any_draw(kind, n, monkeypatch):
+    network, (x, y) = a_network(8), examples(n)
+    if kind == "tanh":
+        network = Network(StandIn(SimpleNamespace(build=lambda *_: Tanhs()), mlp.Config()), SHAPE, CLASSES)
+        network.load(network.initial(np.random.default_rng(0)))
+    if kind == "graph":
+        monkeypatch.setattr(hessian.chain, "is_chain", lambda _: False)
+    expected = np.trace(gauss_newton(network, x))
+    for seed in range(2):
+        _, trace, error = measured(network, x, y, seed)
+        assert trace == pytest.approx(expected, rel=1e-5)
+        assert error == 0
+    other = np.trace(dense(network, x, y))
+    assert (
+        (other != pytest.approx(expected, rel=1e-3)) if kind == "tanh" else (other == pytest.approx(expected, rel=1e-9))
+    )
+
+
+@given(st.lists(st.floats(-30, 30), min_size=2, max_size=12))
+def test_the_roots_of_the_softmax_hessian_give_it_back(logits):
+    p = torch.tensor([logits, logits[::-1]], dtype=torch.float64).softmax(dim=1)
+    a = hessian.roots(p)
+    assert len(a) == p.shape[1] - 1
+    expected = torch.diag_embed(p) - p[:, :, None] * p[:, None]
+    np.testing.assert_allclose(torch.einsum("kni,knj->nij", a, a), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize(("trace", "drawn"), [("gauss_newton", 1), ("gauss_newton", 3), ("hutchinson", 2)])
+def test_the_mean_of_many_estimates_is_the_trace_of_the_dense_hessian(trace, drawn, monkeypatch):
+    network, (x, y) = Network(StandIn(module=mlp, config=mlp.Config(hidden=(8,))), SHAPE, 6), examples()
+    network.load(network.initial(np.random.default_rng(0)))
+    monkeypatch.setattr(hessian, "GRADIENTS", drawn * len(x))  # five of each example would make it exact
+    found = [measured(network, x, y, seed, trace=trace, probes=drawn, power_steps=1)[1] for seed in range(100)]
     error = np.std(found) / np.sqrt(len(found))
     expected = np.trace(dense(network, x, y))
-    assert error < 0.15 * expected
+    assert 0 < error < 0.15 * expected
     assert np.mean(found) == pytest.approx(expected, abs=3 * error)
 
 
-def test_gradients_of_examples_find_the_trace_better_than_twenty_probes():
+def test_the_error_of_drawn_labels_is_that_of_estimates_on_other_examples(monkeypatch):
+    network, rng = a_network(8), np.random.default_rng(5)
+    monkeypatch.setattr(hessian, "GRADIENTS", 1)  # one label of each
+    found = []
+    for seed in range(200):
+        x = 2 * rng.normal(size=(40, *SHAPE)).astype(np.float32)
+        found.append(measured(network, x, rng.integers(0, CLASSES, 40), seed, power_steps=1))
+    _, traces, errors = np.array(found).T
+    assert np.sqrt((errors**2).mean()) == pytest.approx(np.std(traces), rel=0.2)
+
+
+def test_gradients_of_examples_find_the_trace_better_than_twenty_probes(monkeypatch):
     network, (x, y) = a_network(8), examples()
+    monkeypatch.setattr(hessian, "GRADIENTS", 1)
     spread = {
         trace: np.std([measured(network, x, y, seed, trace=trace, power_steps=1)[1] for seed in range(20)])
         for trace in ("gauss_newton", "hutchinson")
     }
-    assert spread["gauss_newton"] < spread["hutchinson"]
+    assert 0 < spread["gauss_newton"] < spread["hutchinson"]
 
 
 # What measuring leaves alone

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.engine.augmentation import MARGIN, background, crop_flip, draw_crops
@@ -122,7 +123,7 @@ def on_pictures(backend: str, clients: tuple[int, ...] = CLIENTS, **training: An
     )
     network = Network(run.model, PICTURES.shape, PICTURES.classes)
     start, nothing = models_of(network, 1), np.zeros(len(clients), int)
-    return block.train(run, PICTURES, network, start, block.Assignment(clients, nothing, 0), stream).params
+    return block.train(run, PICTURES, network, start, Assignment(clients, nothing, 0), stream).params
 
 
 def test_the_backends_see_the_same_images():

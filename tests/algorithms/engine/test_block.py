@@ -14,7 +14,7 @@ from torch import nn
 
 from algorithms.aggregation import fedmedian
 from algorithms.clustering import ifca
-from algorithms.core.messages import Weights, gather
+from algorithms.core.messages import Assignment, Weights, gather
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.interfaces import Run
@@ -58,7 +58,7 @@ def models_of(network: Network, count: int = 2) -> list[Weights]:
 def trained(run: Run, clients: tuple[int, ...], assignment: list[int], round_: int = 0, context: Any = None) -> Any:
     network = a_network(run)
     chosen = np.array(assignment)[list(clients)]
-    assigned = block.Assignment(clients, chosen, round_, context or {})
+    assigned = Assignment(clients, chosen, round_, context or {})
     return block.train(run, DATA, network, models_of(network), assigned, stream)
 
 
@@ -141,7 +141,7 @@ def test_every_client_trains_its_own_model_on_its_own_examples(backend):
         def own(purpose: str, _: int, client: int = client) -> np.random.Generator:
             return stream(purpose, client)
 
-        alone = block.train(run, mine, network, models_of(network), block.Assignment([0], chosen, 0), own)
+        alone = block.train(run, mine, network, models_of(network), Assignment([0], chosen, 0), own)
         np.testing.assert_allclose(found.params[i], alone.params[0], atol=2e-6)
         assert found.loss[i] == pytest.approx(alone.loss[0], rel=1e-5)
     assert found.buffers.shape == (4, 0)

@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 from torch import nn
 
+from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.engine.backends.client_inputs import Draws, begin_inputs, generator, stack, take_first
@@ -196,7 +197,7 @@ def test_dropout_is_the_clients_own_whoever_trains_after_whatever():
             return stream(purpose + ("?" * seed if purpose == "augmentation" else ""), client)
 
         nothing = np.zeros(len(clients), int)
-        return block.train(run, DATA, network, start, block.Assignment(clients, nothing, 0), other).params
+        return block.train(run, DATA, network, start, Assignment(clients, nothing, 0), other).params
 
     everybody = train(CLIENTS)
     assert train(CLIENTS).tobytes() == everybody.tobytes()

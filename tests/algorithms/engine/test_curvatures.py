@@ -139,7 +139,7 @@ def test_what_a_run_reports_of_rho(tmp_path):
     """Correlations of each round's clients by another library, halves in the rounds in which they are due, and final means."""
     given_ = given(5, **FINP, curvature={"reliability_every": 2})
     trial = finished(opened(given_, tmp_path, planted(clients=8, each=20, minority=2)))
-    rounds, clients = trial.parts.read("rounds").to_pylist(), trial.parts.read("clients")
+    rounds, clients = trial.rows("rounds").to_pylist(), trial.rows("clients")
     top, trace = (clients[name].to_numpy().reshape(5, 8) for name in ("lambda_max", "hessian_trace"))
     expected = [stats.spearmanr(*both).statistic for both in zip(top, trace, strict=True)]
     assert [row["rho_spearman"] for row in rounds] == pytest.approx(expected)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.core.messages import Weights
+from algorithms.core.messages import Assignment, Weights
 from algorithms.core.noise import Zeros
 from algorithms.engine import server
-from algorithms.engine.block import Assignment, TrainedBlock, sum_updates
+from algorithms.engine.block import TrainedBlock, sum_updates
 from algorithms.engine.silence import silence
 from orchestrator.config.run import resolve
 from tests.support.planted import given

@@ -163,6 +163,7 @@ def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkey
         ("dict", "returns a dict in evaluation"),
         ("one value", "returns outputs of shape [4] for 4 examples in evaluation; it must be [4, 10]"),
         ("not finite", "returns outputs that are not finite"),
+        ("softmax", "returns probabilities in evaluation"),
         ("half", "returns outputs of type float16"),
         ("calls", "keeps state between calls"),
         ("draws", "draws random numbers in evaluation"),

@@ -37,6 +37,7 @@ def judged(
         clustering=starts,
         measures_curvature=measures_curvature,
         aggregation=StandIn(name="finp_ala", module=None),
+        data=SimpleNamespace(config=SimpleNamespace(pools_clients=False)),
     )
     return final_metrics(config, run, Outcome([{}] * rounds, [], np.array(sizes)))
 

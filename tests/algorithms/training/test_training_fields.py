@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from algorithms.core.messages import Weights
+from algorithms.core.messages import Assignment, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.engine.backends import loop
@@ -104,10 +104,10 @@ LASTING = {"momentum": {"momentum": 0.9, "lr": 0.1}, "adam": {"optimizer": "adam
 def two_rounds(run: Run, clients: tuple[int, ...]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The second round starts where each client ended the first, on the same batches."""
     network = a_network(run)
-    assigned = block.Assignment(clients, np.zeros(len(clients), int), 0)
+    assigned = Assignment(clients, np.zeros(len(clients), int), 0)
     first = block.train(run, DATA, network, models_of(network, 1), assigned, stream)
     own = [Weights(params, np.zeros(0, np.float32)) for params in first.params]
-    assigned = block.Assignment(clients, np.arange(len(clients)), 1, optimizer_states=first.optimizer_states)
+    assigned = Assignment(clients, np.arange(len(clients)), 1, optimizer_states=first.optimizer_states)
     second = block.train(run, DATA, network, own, assigned, stream)
     return second.params, second.optimizer_states
 

@@ -60,6 +60,7 @@ def test_the_table_has_every_attack_and_last_what_guessing_gives(audit: fedpriv.
     assert audit.table.loc["loss", "AUC"].count("0.") == 3  # the value and both ends
     assert (audit.table["TPR at 0.1 % FPR"] == "").all()
     assert "0.1 % FPR takes 1000 non-members" in audit.notes[-1]
+    assert audit.table.loc["gap", "TPR at 1 % FPR"] == "" and "highest score of gap" in audit.notes[-1]
     epsilon = audit.measures.query("attack == 'loss' and metric == 'epsilon_record'").iloc[0]
     assert epsilon.value > epsilon.low > 0 and epsilon.value > epsilon.chance
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ from safetensors.numpy import load_file
 import fedpriv
 from orchestrator import commands
 from orchestrator.report.estimate import estimate
-from orchestrator.results.folder import TrialFolder
-from orchestrator.results.integrity import sealed
-from orchestrator.results.record import save_record
+from orchestrator.results.log import read_manifest
 from tests.orchestrator.api.test_api_run import TINY
 from tests.support.inline_sweep import run_sweep_inline
-from tests.support.synthetic_results import write_sweep
+from tests.support.synthetic_results import seal, write_sweep
 
 SWEEP: dict[str, Any] = {
     "clustering.name": ["ifca", "ifca_mir"],
@@ -151,6 +148,7 @@ def test_only_runs_on_the_same_deal_are_pairs(
         for path in folder.glob("trials/*/config.yaml"):
             config = yaml.safe_load(path.read_text())
             path.write_text(yaml.safe_dump(config | {"data": config["data"] | fields}))
+            seal(path.parent)
     table = fedpriv.load(one).compare(fedpriv.load(other), ["accuracy"])
     assert ("pairs" in table) == (pairs is not None)
     assert pairs is None or table.iloc[1]["pairs"] == pairs
@@ -163,7 +161,7 @@ def test_runs_that_loaded_other_data_are_no_pairs(tmp_path: Path) -> None:
     )
     for folder, hashes in ((one, ("aa", "aa", None)), (other, ("aa", "bb", "bb"))):
         for path, found in zip(sorted(folder.glob("trials/*")), hashes, strict=True):
-            save_record(TrialFolder(path), {"status": "finished", "metrics": {}, "origin": {"data": found}})
+            seal(path, {**read_manifest(path).facts, "origin": {"data": found}})
     table = fedpriv.load(one).compare(fedpriv.load(other), ["accuracy"])
     assert table.iloc[1]["pairs"] == 2  # of the second pair, both are known and differ
 
@@ -188,18 +186,6 @@ def test_a_model_is_the_module_with_the_saved_weights(trained: fedpriv.Results) 
     for name, array in module.state_dict().items():
         np.testing.assert_array_equal(array.numpy(), saved[f"global.{name}"])
     assert module(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
-
-
-def test_models_of_results_that_do_not_say_what_they_take_are_built_for_their_data(trained: fedpriv.Results) -> None:
-    path = trained.folder / "trials" / trained.trials["id"].iloc[0] / "result.json"
-    whole = path.read_text()
-    record = json.loads(whole)
-    assert record.pop("model") == {"shape": [1, 8, 8], "classes": 10}
-    path.write_text(json.dumps(sealed(record)))
-    try:
-        assert trained.model()(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
-    finally:
-        path.write_text(whole)
 
 
 def test_models_that_there_are_not_are_refused(trained: fedpriv.Results, results: fedpriv.Results) -> None:

@@ -1,12 +1,15 @@
 """Ray's start on this machine, told from joining a cluster; Ray itself is not started here."""
 
+import os
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import ray
+from ray._private import ray_constants
 
 from orchestrator.cluster.address import ClusterError, Target
-from orchestrator.cluster.ray_session import joined, ray_session
+from orchestrator.cluster.ray_session import MODE, joined, ray_session, require_token
 
 PLACE = SimpleNamespace(bundles=[{"CPU": 1.0}])
 HERE, THERE = Target(), Target("10.0.0.1:6379", "--address")
@@ -81,3 +84,48 @@ def test_a_cluster_that_nobody_named_is_joined_with_a_word_on_why():
     assert joined(THERE, nodes) == "joined the Ray cluster at 10.0.0.1:6379 (3 nodes, 12 CPUs)"
     said = joined(Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster"), nodes)
     assert said.endswith(", which /tmp/ray/ray_current_cluster names; --address local uses this machine alone")
+
+
+@pytest.mark.parametrize("mode", ["token", None])
+def test_a_head_with_another_mode_of_authentication_is_a_guess_that_names_the_variable(started, monkeypatch, mode):
+    monkeypatch.setenv(MODE, mode) if mode else monkeypatch.delenv(MODE, raising=False)
+    started.failing.starts, started.failing.error = 9, ConnectionError("Failed to connect to Ray cluster")
+    with pytest.raises(ClusterError) as refused:
+        with ray_session(THERE, PLACE):
+            pass
+    assert f"{MODE} is {mode or 'not set'} here" in str(refused.value)
+    with pytest.raises(ClusterError) as refused:
+        with ray_session(HERE, PLACE):
+            pass
+    assert MODE not in str(refused.value)
+
+
+def test_a_ray_that_is_started_here_asks_for_a_token_unless_the_user_says_otherwise():
+    variables: dict[str, str] = {}
+    require_token(variables)
+    assert variables == {MODE: "token"}
+    variables[MODE] = "disabled"
+    require_token(variables)
+    assert variables == {MODE: "disabled"}
+
+
+def test_a_ray_that_is_started_here_has_the_loopback_address_and_one_that_is_joined_has_not(started, monkeypatch):
+    addresses: list[str] = []
+    monkeypatch.setattr(ray, "init", lambda **_: addresses.append(ray.util.get_node_ip_address()))
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    with ray_session(HERE, PLACE):
+        assert before == ray_constants.ENABLE_RAY_CLUSTER
+    with ray_session(THERE, PLACE):
+        pass
+    assert addresses[0] == "127.0.0.1" != addresses[1]
+
+
+@pytest.mark.slow
+def test_nobody_can_reach_a_ray_that_is_started_here_from_another_machine():
+    with ray_session(HERE, PLACE):
+        assert ray.get(ray.remote(os.getpid).remote()) != os.getpid()
+        started_here = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        listening = {
+            one.laddr.ip for process in started_here for one in process.net_connections() if one.status == "LISTEN"
+        }
+    assert listening and {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.cluster import nodes
 from orchestrator.cluster.ray_session import StallError
 from orchestrator.results import provenance
-from orchestrator.results.folder import WriteError
 from orchestrator.results.provenance import versions
+from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.callback import WORTH_SAYING, TuneCallback
 
 NODE = {"NodeID": "1f03aa77", "NodeManagerHostname": "b", "Alive": True}
@@ -92,6 +92,7 @@ def test_a_cluster_without_room_is_told_and_given_up() -> None:
         hearing._watch(waiting, now)
     assert progress.notes == ["a waiting for resources on the cluster: 2 client actors"]
     hearing._watch(running, 90.0)  # there was room again
+    assert progress.notes[1:] == ["a "]
     hearing._watch(waiting, 91.0)
     hearing._watch(waiting, 190.0)
     with pytest.raises(StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"):

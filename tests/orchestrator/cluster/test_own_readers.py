@@ -12,14 +12,13 @@ import pytest
 
 from datasets.components import forget
 from orchestrator.cluster.data_checks import data_problems
-from orchestrator.cluster.placement import placement
 from orchestrator.config.errors import ConfigProblem
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.estimates.trial import Estimator
+from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.replica_tasks import own_content
 from tests.support.inline import inline_trial
-from tests.support.planted import finished, left_behind
+from tests.support.planted import finished, outputs
 
 READER = """
 from pathlib import Path
@@ -155,8 +154,8 @@ def test_own_files_lie_beside_the_sweep_file(tmp_path: Path, monkeypatch: pytest
     assert sweep.root_of(run) == tmp_path
     assert data_problems(sweep, download=False) == []
     assert partition_data(run, sweep.root_of(run)).clients == 3
-    sizes = Estimator(sweep.root_of, placement(sweep.resources, run.training.config)).deal(run)
-    assert sizes.clients == 3 and sizes.shadow == 20
+    data, _ = SmallRuns(sweep.root_of).data(run)
+    assert data.clients == 3 and len(data.shadow) == 20
     assert load_sweep(Path(tmp_path.name) / "own.yaml", ["base.data={name: digits}"]).runs[0].data.name == "digits"
 
 
@@ -196,7 +195,6 @@ def test_the_clients_in_a_table_are_trained_and_repeat_to_the_bit(tmp_path: Path
         "training": {"epochs": 1, "batch_size": 16},
     }
     first, second = (
-        left_behind(finished(inline_trial(run, tmp_path / name, root=tmp_path)), tmp_path / name)
-        for name in ("first", "second")
+        outputs(finished(inline_trial(run, tmp_path / name, root=tmp_path))) for name in ("first", "second")
     )
     assert first == second and first["clients"].num_rows == 2 * 3

@@ -101,3 +101,18 @@ def test_another_node_imports_what_was_sent(own, tmp_path):
         [sys.executable, "-c", program], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == [f"{there}/{SENT}/0/code/attacks/norms.py", "scaled", "mean"], done.stderr
+
+
+def test_a_module_is_what_was_sent_although_the_working_folder_is_on_the_path(own, tmp_path):
+    """Ray puts the folder in which the command runs on the path of a joined cluster's workers."""
+    written(own, {"nets.py": "WIDTH = 4\n"})
+    assert install([own / "nets.py"]) == []
+    with sent_along() as options:
+        environment = options["runtime_env"]
+        shutil.copytree(environment["py_modules"][0], tmp_path / "node" / SENT)
+    program = "import orchestrator, nets; from datasets import origins; print(nets.__file__, origins.of('nets').kind)"
+    variables = {**environment["env_vars"], "PYTHONPATH": f"{own}:{tmp_path / 'node'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [f"{tmp_path}/node/{SENT}/0/nets.py", "own"], done.stderr

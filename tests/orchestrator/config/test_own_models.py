@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cluster.data_checks import data_problems
-from orchestrator.config.errors import ConfigError
 from orchestrator.config.own_code import install
 from orchestrator.config.sweep_file import load_sweep
 from tests.support.own_code import written
@@ -106,18 +105,6 @@ def test_values_that_are_not_drawn_need_no_seed(beside):
     assert misfits(beside, zeros, zeros + constant) == []
     ramp = "; [array.data.copy_(torch.arange(array.numel()).view_as(array) / 999) for array in self.parameters()]"
     assert misfits(beside, zeros, zeros + ramp) == [], "as if from a file"
-
-
-@pytest.mark.parametrize("code", [".", "models"])
-def test_a_folder_of_a_slot_is_no_package_and_the_refusal_says_so(beside, tmp_path, code):
-    written(tmp_path, {"models/__init__.py": "", "models/net.py": NET})
-    (tmp_path / "nets.py").unlink()
-    beside.write_text(SWEEP.replace("nets.py", code).replace("nets:Net", "models.net:Net"))
-    with pytest.raises(ConfigError) as refusal:
-        load_sweep(beside)
-    (sentence,) = map(str, refusal.value.problems)
-    assert f"models.net:Net does not import: {tmp_path}/models is the folder of the slot model, which" in sentence
-    assert "the name is taken; rename the folder" in sentence
 
 
 def test_a_slots_folder_in_a_package_is_a_package(beside, tmp_path):

@@ -158,7 +158,7 @@ def test_the_good_file_is_good() -> None:
             "x.yaml:3: resources.clients_per_gpu: must be an integer >= 1, got 0: n client actors share one GPU and "
             "take 1/n of it each, so the number must be whole and at least 1",
         ),
-        ("name: small", "name: small\ndata_root: ''", "x.yaml:2: data_root: must be a text or null, got ''"),
+        ("name: small", "name: small\ndata_root: ''", "x.yaml:2: data_root: must have at least 1 character, got ''"),
     ],
 )
 def test_one_problem(old: str, new: str, problem: str) -> None:

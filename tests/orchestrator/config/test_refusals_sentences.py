@@ -54,7 +54,7 @@ class Fields(Config):
         ("table", [], "table: must be a map, got []"),
         ("table", {"a": "b"}, "table.a: must be an integer, got 'b'"),
         ("inner", {"dept": 2}, ""),
-        ("inner", {"depth": 3}, "inner.depth: must be an integer, got 3"),
+        ("inner", {"depth": 3}, "inner.depth: must be a multiple of 2, got 3"),
     ],
 )
 def test_every_kind_of_field_has_its_sentence(field: str, value: Any, sentence: str) -> None:

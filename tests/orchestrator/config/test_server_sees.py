@@ -93,7 +93,7 @@ def test_an_attack_may_declare_what_it_sees_against_its_kind():
     assert adversary(Summed) == "the server, who sees the sum of the clients' updates"
 
 
-def test_who_sees_what_is_part_of_the_id_unless_it_is_as_it_always_was():
+def test_who_sees_what_is_part_of_the_id():
     ids = [
         trial_id(resolve(RUN | more)) for more in ({}, *({"server_sees": one} for one in ("updates", "sum", "models")))
     ]
@@ -106,16 +106,6 @@ def test_trials_that_differ_in_what_the_server_sees_share_their_shadow_models():
     workers = [SimpleNamespace(run=resolve(RUN | {"server_sees": one}), data=federation) for one in ("updates", "sum")]
     one, other = (_circumstances(cast(Session, worker)) for worker in workers)
     assert one == other
-
-
-@pytest.mark.parametrize("changed", [{"risk_from": "own"}, {"most_leaving": 3}, {"leaving_price": 0.1}])
-@pytest.mark.parametrize("name", ["ifca_mir", "random_migration"])
-def test_the_defaults_of_fields_that_were_added_later_are_not_part_of_the_id(name, changed):
-    run = RUN | {"attacks": ["shadow_mia", "client_mia"]}
-    plain = {"risk_from": "server", "most_leaving": "all", "leaving_price": 0.0}
-    ids = [trial_id(resolve(run | {"clustering": {"name": name, **more}})) for more in ({}, plain, changed)]
-    assert ids[0] == ids[1] != ids[2]
-    assert all(field in resolve(run | {"clustering": name}).to_dict()["clustering"] for field in plain)
 
 
 def test_what_is_unknown_is_refused():

@@ -10,11 +10,12 @@ from orchestrator.config import tune_section
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.config.tune_section import Asha, MedianStopping, Optuna, Tune
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended
 from orchestrator.results.tables import as_table, write_table
 from orchestrator.scheduling.trials import trial_specs
 from tests.support.fake_components import GOOD, SLOTS, refused
+from tests.support.synthetic_results import seal
 
 ASHA = "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace_period: 1, reduction_factor: 2}}\n"
 DRAWN = GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {loguniform: [0.001, 1]}") + "samples: 6\n"
@@ -231,29 +232,12 @@ def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
     folder, (first, second) = Folder(tmp_path / "results"), trial_specs(sweep)
     trial = folder.trial(first.id)
     trial.path.mkdir(parents=True)
-    trial.result.write_text(json.dumps({"status": "finished", "metrics": {}}))
+    seal(trial.path, {"status": "finished", "metrics": {}})
     write_table(trial.table("rounds"), as_table(rounds(0.5, 0.6, 0.7, 0.8)))
     forgetful, stopping = (StoppingScheduler(sweep.tune, longest=4) for _ in range(2))
     stopping.recall(folder, [first, second])
     assert forgetful.decide(second.id, rounds(0.4)) == "CONTINUE"
     assert stopping.decide(second.id, rounds(0.4)) == "STOP"
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", [{"accuracy": 0.5}]])
-def test_damaged_rounds_of_earlier_sessions_do_not_count(tmp_path: Path, content: Any) -> None:
-    from orchestrator.scheduling.adapters import StoppingScheduler
-
-    sweep = load(GOOD + ASHA, tmp_path)
-    folder, (first, second) = Folder(tmp_path / "results"), trial_specs(sweep)
-    trial = folder.trial(first.id)
-    trial.path.mkdir(parents=True)
-    trial.result.write_text(json.dumps({"status": "finished", "metrics": {}}))
-    write_table(trial.table("rounds"), content) if isinstance(content, list) else trial.table("rounds").write_bytes(
-        content
-    )
-    stopping = StoppingScheduler(sweep.tune, longest=4)
-    stopping.recall(folder, [first, second])
-    assert stopping.last == {} and stopping.decide(second.id, rounds(0.4)) == "CONTINUE"
 
 
 def test_the_median_rule_needs_others_first(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ UNREAD = [
     ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "interval", (False,), "replicas is above 0"),
     ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "score", ("loss",), "replicas is above 0"),
     ({"attacks": [{"name": "cia", "replicas": 0}]}, "attacks.0", "rounds", ([2], [3]), "replicas is above 0"),
+    ({"attacks": [{"name": "fedmia", "center": "none"}]}, "attacks.0", "references", (50, 100), "center is label"),
+    ({"data": {"name": "arrays", "path": "a.npz"}}, "data", "statistics", ("all_clients",), "standardize is True"),
 ]
 OTHERS = [("curvature", "probes"), ("training", "optimizer_state")]  # in no slot; on a condition of two fields
 IDS = [f"{place}.{field}" for _, place, field, *_ in UNREAD]

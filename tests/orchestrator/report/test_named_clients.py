@@ -15,7 +15,7 @@ import datasets
 from orchestrator.config.run import resolve
 from orchestrator.report.data import read_results
 from orchestrator.report.figures.arrangement import arrange
-from orchestrator.report.findings import findings
+from orchestrator.report.story import findings
 from orchestrator.trial.random_streams import stream
 from tests.support.arranged import figure
 from tests.support.figure_texts import texts, unreadable
@@ -41,7 +41,7 @@ def test_the_figure_of_exposed_clients_has_their_names(tmp_path: Path) -> None:
     assert len(HOSPITALS) >= CLIENTS
     arr = arrange(read_results(write_finp(tmp_path / "s", ONE, tables=named)))
     assert arr is not None
-    drawn = figure("clients_exposed_source", arr)
+    drawn = figure("clients_exposed_sia_accuracy", arr)
     labels = {label.get_text() for label in drawn.axes[0].get_xticklabels()}
     assert labels == {"d hospital of…" if i == 3 else HOSPITALS[i] for i in range(CLIENTS)}
     assert "tick labels: names of clients" in texts(drawn)
@@ -51,9 +51,9 @@ def test_the_figure_of_exposed_clients_has_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("worst", "clause"),
     [
-        ((1, 1, 1), "it is ward b in all 3 trials"),
-        ((1, 2, 1), "it is ward b in 2, ward c in 1 of 3 trials"),
-        ((1,), "it is ward b"),
+        ((1, 1, 1), "ward b in 3 of 3 trials"),
+        ((1, 2, 1), "ward b in 2, ward c in 1 of 3 trials"),
+        ((1,), "ward b in 1 of 1 trials"),
         ((), ""),
     ],
 )
@@ -69,7 +69,7 @@ def test_the_most_exposed_client_is_told_by_name(tmp_path: Path, worst: tuple[in
         ]
         pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
     (line,) = [line for line in findings(replace(results, trials=tuple(table))) if "worst client" in line]
-    assert (f"; {clause}; by chance alone" in line) if clause else ("it is" not in line)
+    assert (f"; {clause}; by chance 0.600" in line) if clause else ("ward" not in line)
 
 
 def test_the_clients_of_a_run_have_the_names_of_the_data_or_no_such_column(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_clients_of_a_run_have_the_names_of_the_data_or_no_such_column(tmp_p
     for names in ((), HOSPITALS[: data.clients]):
         folder = tmp_path / str(len(names))
         trial = finished(inline_trial(described() | {"attacks": []}, folder, replace(data, client_names=names)))
-        written.append(trial.parts.read("clients").to_pydict())
+        written.append(trial.rows("clients").to_pydict())
     plain, told = written
     assert list(told)[:4] == ["round", "client", "name", "group"]
     assert told["name"] == [HOSPITALS[client] for client in told["client"]]

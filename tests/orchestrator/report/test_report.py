@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import NoResultsError, read_trials, write_page, write_report
-from tests.support.synthetic_results import write_sweep
+from orchestrator.report import NoResultsError, write_page, write_report
+from orchestrator.results.log import MANIFEST, Log
+from tests.support.synthetic_results import seal, write_sweep
 
 PUBLISHED = ["published.csv", "published.md"]
-TABLES = ["summary.csv", "summary.md", "differences.csv", "differences.md", *PUBLISHED]
+TABLES = ["summary.csv", "summary.md", "differences.md", *PUBLISHED]
 SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
 
 
@@ -27,11 +28,11 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_tables_come_first_and_every_file_exists(folder: Path, files: list[Path]) -> None:
-    assert [file.name for file in files[:6]] == TABLES
-    assert {file.suffix for file in files[6:-1]} == {".png"}
+    assert [file.name for file in files[:5]] == TABLES
+    assert {file.suffix for file in files[5:-1]} == {".png"}
     assert files[-1].name == "mnist-short.html"
     assert all(file.parent == folder / "report" and file.stat().st_size > 100 for file in files)
-    assert sorted((folder / "report").iterdir()) == sorted(files)
+    assert sorted((folder / "report").iterdir()) == sorted([*files, folder / "report" / MANIFEST])
 
 
 def test_what_did_not_finish_is_in_the_summary(files: list[Path]) -> None:
@@ -40,15 +41,33 @@ def test_what_did_not_finish_is_in_the_summary(files: list[Path]) -> None:
     assert page.count("1 of 2") >= 2
 
 
-def test_the_same_results_give_the_same_bytes_and_stale_figures_go(folder: Path, files: list[Path]) -> None:
+def test_a_report_is_written_again_if_anything_of_it_has_changed_and_gives_the_same_bytes(
+    folder: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = {file.name: file.read_bytes() for file in files}
-    (folder / "report" / "motivation.png").write_bytes(b"from an earlier sweep")
     (folder / "report" / "notes.txt").write_text("somebody's own")
-    again = write_report(folder)
-    assert {file.name: file.read_bytes() for file in again} == before
+    (folder / "report" / "summary.md").write_text("changed")
+    assert {file.name: file.read_bytes() for file in write_report(folder)} == before
     assert write_page(folder).read_bytes() == before["mnist-short.html"]  # without the other figures, too
-    assert not (folder / "report" / "motivation.png").exists()
     assert (folder / "report" / "notes.txt").exists()
+
+    def drawn(*args: object, **kwargs: object) -> None:
+        raise AssertionError("drawn again")
+
+    monkeypatch.setattr("orchestrator.report.figures.catalog.figures", drawn)
+    assert write_report(folder) == files  # nothing has changed
+    with pytest.raises(AssertionError, match="drawn again"):
+        write_report(folder, published=False)
+
+
+def test_a_report_follows_its_trials_and_forgets_figures_without_data(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {"seed": [0]})
+    assert "convergence.png" in {file.name for file in write_report(folder)}
+    for path in (folder / "trials").glob("*/rounds.parquet"):
+        path.unlink()
+        seal(path.parent)
+    assert "convergence.png" not in {file.name for file in write_report(folder)}
+    assert not (folder / "report" / "convergence.png").exists()
 
 
 def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None:
@@ -56,14 +75,15 @@ def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None
     assert [file.name for file in write_report(folder)] == [*TABLES[:2], *PUBLISHED, "s.html"]
     assert "2 trials: 1 diverged, 1 failed." in (folder / "report" / "summary.md").read_text()
     assert [file.name for file in write_report(folder, published=False)] == [*TABLES[:2], "s.html"]
-    assert len(list((folder / "report").iterdir())) == 3
+    assert len(list((folder / "report").iterdir())) == 4
 
 
 def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, base={"data.name": "digits"})
-    (folder / "report").mkdir()
+    earlier = Log(folder / "report", "s")
     for name in TABLES[2:]:
-        (folder / "report" / name).write_text("from an earlier report")
+        earlier.append(name, b"from an earlier report")
+    earlier.finish({})
     assert [file.name for file in write_report(folder) if file.suffix != ".png"] == [*TABLES[:2], "s.html"]
     assert not {path.name for path in (folder / "report").iterdir()} & set(TABLES[2:])
 
@@ -89,6 +109,7 @@ def test_a_trial_without_tables_is_named(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0]})
     for path in (folder / "trials").glob("*/*.parquet"):
         path.unlink()
+        seal(path.parent)
     assert "convergence.png" not in {file.name for file in write_report(folder)}
     assert (
         "without curves, because `rounds.parquet` is missing or unreadable: `0000000000`"
@@ -101,10 +122,6 @@ def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> No
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert issubclass(NoResultsError, ValueError)
-
-
-def test_trials_are_read_as_they_are(folder: Path) -> None:
-    assert list(read_trials(folder)["status"]) == ["finished", "diverged", "finished", "unfinished"]
 
 
 def test_importing_the_report_imports_nothing_heavy() -> None:

@@ -55,6 +55,18 @@ def test_means_are_over_seeds_and_a_variant_that_counted_is_said(tmp_path: Path)
     assert lines[1].endswith("| 100% |") and lines[2].endswith("|  |")
 
 
+def test_a_seed_in_which_nobody_uses_a_model_is_left_out_and_the_line_says_so(tmp_path: Path) -> None:
+    tables = iter([rows(("shadow_mia", 8, "minority", "auc", value)) for value in (0.61, 0.69, 0.48)])
+    write_alone(
+        tmp_path / "s",
+        {"seed": [0, 1, 2], "privacy.name": ["none"]},
+        metrics=lambda run, _: {"clients_minority": 0 if run["seed"] == 2 else 4},
+        tables=lambda *_: {"attacks": next(tables)},
+    )
+    page = attacks_markdown(read_results(tmp_path / "s"))
+    assert "| vanilla | shadow_mia | minority | auc | 0.610, 0.690 (2 of 3 seeds) |  |" in page
+
+
 def test_without_attacks_there_is_no_page(tmp_path: Path) -> None:
     write_alone(tmp_path / "s", {"seed": [0], "privacy.name": ["none"]})
     assert attacks_markdown(read_results(tmp_path / "s")) == ""

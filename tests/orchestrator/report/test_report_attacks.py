@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.attack_roc import step
-from orchestrator.report.figures.catalog import FIGURES
+from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts
@@ -79,7 +79,7 @@ def test_an_attack_that_says_yes_or_no_is_seen_at_its_only_threshold(tmp_path: P
     marks = [line.get_data() for line in one.axes[0].lines if line.get_marker() == "D"]
     assert [(float(x[0]), float(y[0])) for x, y in marks] == [(0.5, 0.75)]
     named = {line.get_label(): line.get_marker() for line in one.legends[0].get_lines()}
-    assert named["gap"] == "D" and named["shadow models"] != "D"
+    assert named["gap"] == "D" and named["shadow mia"] != "D"
 
 
 def test_curves_of_seeds_are_averaged_where_all_of_them_can_be_drawn(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_the_run_is_a_model_if_it_has_one_only(tmp_path: Path, clusters: int, se
 
 def test_an_attack_that_cannot_be_judged_has_no_curve(tmp_path: Path) -> None:
     for i, table in enumerate((scores([1.0], []), scores([float("nan")], [1.0]), scores([1.0], [0.0])[:0])):
-        assert FIGURES["attack_roc"](planted_scores(tmp_path / str(i), [table])) is None
+        assert catalog()["attack_roc"](planted_scores(tmp_path / str(i), [table])) is None
 
 
 def test_every_model_and_setting_has_a_panel_and_every_attack_a_color(grouped: Arrangement) -> None:
@@ -135,7 +135,7 @@ def test_a_step_is_never_interpolated() -> None:
 
 
 def test_clients_are_colored_by_group_and_averaged_by_rank_in_it(grouped: Arrangement) -> None:
-    one = figure("clients_exposed_membership", grouped)
+    one = figure("clients_exposed_risk", grouped)
     ax = one.axes[0]
     assert [text.get_title() for text in one.axes][:2] == ["IFCA, minority ratio 0.1", "IFCA-MIR, minority ratio 0.1"]
     cell = grouped.cell((), (0.1,), "ifca")
@@ -149,11 +149,11 @@ def test_clients_are_colored_by_group_and_averaged_by_rank_in_it(grouped: Arrang
         assert to_hex(bars[0].get_color()).upper() == GROUP_COLORS[group]
     assert dashed(ax) == [0.5]
     assert dashed(ax, ":") == [pytest.approx(np.mean([trial["risk_worst_client_null"] for trial in cell]))]
-    assert "most exposed client, by chance" in texts(one)
+    assert "most exposed of equally exposed clients, by chance" in texts(one)
 
 
 def test_one_group_has_the_methods_color_and_few_clients_no_numbers_if_dealt_anew(alone: Arrangement) -> None:
-    one = figure("clients_exposed_membership", alone)
+    one = figure("clients_exposed_risk", alone)
     for ax, kind in zip(one.axes, PLAIN["privacy.name"], strict=True):
         (bars,) = ax.containers
         assert to_hex(bars[0].get_color()).upper() == alone.palette[kind].upper()
@@ -169,7 +169,7 @@ def test_a_group_that_is_smaller_in_one_seed_is_averaged_over_the_others(tmp_pat
         return {"clients": pd.DataFrame({"round": 1, "client": range(len(risk)), "group": groups, "risk": risk})}
 
     arr = read(write_grouped(tmp_path / "s", {"seed": [0, 1, 2]}, tables=tables))
-    majority, minority = figure("clients_exposed_membership", arr).axes[0].containers
+    majority, minority = figure("clients_exposed_risk", arr).axes[0].containers
     assert np.asarray(majority[0].get_ydata()) == pytest.approx([0.5] * 3)
     assert np.asarray(minority[0].get_ydata()) == pytest.approx([0.9, 0.8])
 
@@ -181,7 +181,7 @@ def test_a_group_none_of_whose_clients_could_be_attacked_in_a_seed_is_still_a_gr
         return {"clients": pd.DataFrame({"round": 1, "client": range(len(risk)), "group": groups, "risk": risk})}
 
     arr = read(write_grouped(tmp_path / "s", {"seed": [0, 1, 2]}, tables=tables))
-    majority, minority = figure("clients_exposed_membership", arr).axes[0].containers
+    majority, minority = figure("clients_exposed_risk", arr).axes[0].containers
     assert np.asarray(majority[0].get_ydata()) == pytest.approx([0.5] * 3)
     assert np.asarray(minority[0].get_ydata()) == pytest.approx([0.9, 0.8])
 
@@ -194,7 +194,7 @@ def test_client_inference_is_by_target_if_the_sweep_attacks_several(tmp_path: Pa
     config = {"rounds": 3, "data": {"clients": 3}, "attacks": [{"name": "cia"}]}
     sweep = {"attacks.0.target": [0, 1, 2], "seed": [7]}
     arr = read(write_sweep(tmp_path / "s", sweep, metrics=metrics, tables=lambda *_: {}, config=config))
-    (ax,) = figure("clients_exposed_client", arr).axes
+    (ax,) = figure("clients_exposed_cia_auc", arr).axes
     (bars,) = ax.containers
     assert np.asarray(bars[0].get_ydata()) == pytest.approx([0.02, 0.9, 0.6])  # decided the other way round, 0.98
     assert bars[2][0].get_segments()[1][:, 1] == pytest.approx([0.85, 0.95])
@@ -203,4 +203,4 @@ def test_client_inference_is_by_target_if_the_sweep_attacks_several(tmp_path: Pa
 
 def test_clients_without_an_attack_have_no_such_figure() -> None:
     arr = arranged([{"accuracy": 0.9, "cia_auc": 0.7}])
-    assert [name for name in FIGURES if name.startswith("clients_exposed") and FIGURES[name](arr)] == []
+    assert [name for name in catalog() if name.startswith("clients_exposed") and catalog()[name](arr)] == []

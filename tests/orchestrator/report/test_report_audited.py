@@ -12,7 +12,7 @@ from algorithms.auditing import attacks
 from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
 from orchestrator.report.data import results, rows
 from orchestrator.report.figures.arrangement import arrange
-from orchestrator.report.figures.audited import RED, audit, audit_example, noise_level
+from orchestrator.report.figures.audited import RED, audit, audit_example
 from tests.support.arranged import arranged
 from tests.support.figure_texts import texts, unreadable
 
@@ -62,7 +62,7 @@ def test_an_estimate_of_zero_is_marked_at_the_lower_end() -> None:
     assert drawn is not None and "estimate 0" in texts(drawn)
 
 
-@pytest.mark.parametrize("draw", [audit, audit_example, noise_level])
+@pytest.mark.parametrize("draw", [audit, audit_example])
 def test_without_a_claim_or_an_audit_there_is_no_figure(draw) -> None:
     assert draw(arranged([{"privacy.name": "none", "epsilon_audit": 5000.0, "accuracy": 0.9}])) is None
     assert draw(arranged([{"privacy.name": "global_dp", "epsilon": 5.0, "accuracy": 0.9}])) is None
@@ -101,14 +101,3 @@ def test_an_attack_is_held_against_a_claim_at_the_delta_of_the_claim(tmp_path: P
     ends = {float(y) for bar in ax.containers for y in bar.lines[2][0].get_segments()[0][:, 1]}
     (lower, upper) = (epsilon_gdp(mu_gdp(end, 1e-5), delta) for end in (low, high))
     assert max(ends) == pytest.approx(max(upper, expected)) and min(ends) == pytest.approx(max(lower, ax.get_ylim()[0]))
-
-
-def test_the_noise_level_shows_the_outlier_beside_the_canary() -> None:
-    told = {"epsilon_audit": 5.0, "epsilon_audit_direction": 4.0, "epsilon_audit_scale": 0.0}
-    told |= {"epsilon_scale_outlier": 700.0, "epsilon_scale_median": 0.0}
-    drawn = noise_level(arranged([{"privacy.name": "metric_privacy", "seed": seed, **told} for seed in range(2)]))
-    assert drawn is not None
-    (ax,) = (one for one in drawn.axes if one.get_visible())
-    assert ax.get_ylim()[0] == 0 and ax.get_ylim()[1] > 700
-    assert {float(y) for mark in ax.collections for _, y in mark.get_offsets()} == {0.0, 4.0, 700.0}
-    assert "median client" in texts(drawn) and unreadable(drawn) == ([], [])

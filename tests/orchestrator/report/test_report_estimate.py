@@ -1,11 +1,15 @@
 """The one rule for intervals: from three values on, ending where values end; fewer values are shown themselves."""
 
 import math
+from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.metric_names import metric
-from orchestrator.report.estimate import claim_words, claims, estimate, limits, number, quantile
+from orchestrator.report.data import Setting
+from orchestrator.report.estimate import claim_words, claims, estimate, limits, number, quantile, short
 
 
 def test_the_interval_of_three_seeds_is_students() -> None:
@@ -62,6 +66,32 @@ def test_claims_have_a_largest_value_and_no_interval() -> None:
     found = claims([18.76, 18.76, 22.51])
     assert found.shown(2) == found.parts(2) == ("18.76 to 22.51", "")
     assert all(map(math.isnan, (found.half, found.low, found.high)))
+    assert claims([3.035]).shown(1)[0] == "3.1" and claims([0.926]).shown(1)[0] == "0.93"
     assert claim_words(found, lambda value: number(value, 2)) == "22.51, the largest of 3 runs (18.76 to 22.51)"
     assert claim_words(claims([2.0, 2.0]), lambda value: number(value, 2)) == claims([2.0, 2.0]).shown(2)[0] == "2.00"
     assert claims([]).shown(2) == ("", "")
+
+
+@given(st.floats(0, 1e12), st.integers(0, 6))
+def test_a_printed_bound_is_a_bound(value: float, digits: int) -> None:
+    """Decimally: an epsilon of 0.3 is printed as 0.3, although its binary value is a little less."""
+    upper, lower = number(value, digits, "upper"), number(value, digits, "lower")
+    assert Decimal(lower) <= Decimal(repr(value)) <= Decimal(upper)
+    assert Decimal(upper) - Decimal(repr(value)) < Decimal(10) ** -digits
+    assert float(short(value, "upper")) >= value * (1 - 1e-15)
+    assert value == 0 or float(upper) <= 1.1 * value + 1e-320, "an upper bound keeps two digits"
+
+
+def test_bounds_are_declared_where_they_are_measured() -> None:
+    upper = ("epsilon", "epsilon_cluster_1", "epsilon_example", "delta", "delta_example")
+    assert {metric(name).bound for name in upper} == {"upper"}
+    lower = (
+        "epsilon_audit_certified",
+        "epsilon_audit_certified_cluster_0",
+        "cia_epsilon_certified",
+        "cia_epsilon_most",
+    )
+    assert {metric(name).bound for name in lower} == {"lower"}
+    assert metric("epsilon_audit").bound is None
+    trials = tuple({"id": s, "status": "finished", "seed": s, "epsilon_audit_certified": 0.559} for s in "ab")
+    assert Setting((), trials).estimate("epsilon_audit_certified").shown(1) == ("0.5, 0.5", "")

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 from orchestrator.report.data import read_results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.catalog import FIGURES, figures
+from orchestrator.report.figures.catalog import catalog, figures
 from tests.support.arranged import figure
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_privacy import CLIENTS, FINP, finp_tables, write_finp
 from tests.support.synthetic_results import write_sweep
 
-OURS = ("exposure", "clients_exposed_source", "weights", "curvature")
+OURS = ("source_inference", "clients_exposed_sia_accuracy", "weights", "curvature")
 ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1, 2]}
 
 
@@ -34,7 +34,15 @@ def arranged(folder: Path, **given: Any) -> Arrangement:
 
 
 def test_every_figure_of_finp_is_drawn_and_can_be_read(drawn: dict[str, Figure]) -> None:
-    names = ["trade_off", "clients_exposed_source", "accuracy", "convergence", "exposure", "weights", "curvature"]
+    names = [
+        "trade_off",
+        "clients_exposed_sia_accuracy",
+        "convergence",
+        "source_inference",
+        "accuracy",
+        "weights",
+        "curvature",
+    ]
     assert list(drawn) == [*names, "classifier_roc"]
     for name, one in drawn.items():
         assert unreadable(one) == ([], []), name
@@ -43,10 +51,10 @@ def test_every_figure_of_finp_is_drawn_and_can_be_read(drawn: dict[str, Figure])
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("exposure", ["FinP_server (PCA)", "attack accuracy, all clients (fraction)", "EOD", "CoV", "FI", "by chance"]),
+        ("source_inference", ["aggregation FinP-PCA", "mean SIA accuracy (fraction)", "EOD", "CoV", "FI", "by chance"]),
         (
-            "clients_exposed_source",
-            ["guessing (1 / clients)", "FinP (ALA)", "95 % binomial interval", "most exposed first"],
+            "clients_exposed_sia_accuracy",
+            ["by chance", "FinP (ALA)", "95 % binomial interval", "most exposed first"],
         ),
         (
             "weights",
@@ -63,32 +71,32 @@ def test_a_figure_says_what_it_shows(drawn: dict[str, Figure], name: str, expect
 
 def test_exposure_is_the_mean_over_seeds_beside_what_chance_gives(tmp_path: Path) -> None:
     arr = arranged(tmp_path / "s")
-    mean, eod, *_ = figure("exposure", arr).axes
+    mean, *_, eod = figure("source_inference", arr).axes
     tables = list(arr.results.rounds.values())
-    chance, curve = mean.lines
+    curve, chance = mean.lines
     assert len(mean.collections) == 1  # the band of the interval
     assert np.asarray(curve.get_ydata())[4] == pytest.approx(sum(rows[4]["sia_mean"] for rows in tables) / 3)
     assert np.unique(np.asarray(chance.get_ydata())) == pytest.approx([1 / CLIENTS])
-    assert np.asarray(eod.lines[0].get_ydata()) == pytest.approx(0.115)
-    assert all(line.get_linestyle() == "--" for line in (chance, eod.lines[0]))
+    assert np.asarray(eod.lines[-1].get_ydata()) == pytest.approx(0.115)
+    assert all(line.get_linestyle() == "--" for line in (chance, eod.lines[-1]))
 
 
 def test_two_seeds_are_two_lines_without_a_band(tmp_path: Path) -> None:
     arr = arrange(read_results(write_finp(tmp_path / "s", ONE | {"seed": [0, 1]})))
     assert arr is not None
-    mean, *_ = figure("exposure", arr).axes
+    mean, *_ = figure("source_inference", arr).axes
     tables = list(arr.results.rounds.values())
-    _, *curves = mean.lines
+    *curves, _ = mean.lines
     assert len(mean.collections) == 0
     for curve, rows in zip(curves, tables, strict=True):
         assert np.asarray(curve.get_ydata()) == pytest.approx([row["sia_mean"] for row in rows])
-    assert "lines: single seeds (too few for an interval)" in texts(figure("exposure", arr))
+    assert "lines: single seeds (too few for an interval)" in texts(figure("source_inference", arr))
 
 
 def test_two_seeds_of_a_client_are_two_points_with_their_own_intervals(tmp_path: Path) -> None:
     arr = arrange(read_results(write_finp(tmp_path / "s", ONE | {"seed": [0, 1]})))
     assert arr is not None
-    (ax,) = figure("clients_exposed_source", arr).axes
+    (ax,) = figure("clients_exposed_sia_accuracy", arr).axes
     tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
     last = [table[table["round"] == 19].set_index("client") for table in tables]
     order = sum(table["sia_accuracy"] for table in last).sort_values(ascending=False).index
@@ -107,7 +115,7 @@ def test_no_curve_leaves_its_panel_where_settings_share_a_scale(tmp_path: Path) 
     sweep = ONE | {"data.split.alpha": [0.1, 0.5, 1.0]}
     arr = arrange(read_results(write_finp(tmp_path / "s", sweep, tables=tables)))
     assert arr is not None
-    for ax in figure("exposure", arr).axes:
+    for ax in figure("source_inference", arr).axes:
         low, high = ax.get_ylim()
         for line in ax.lines:
             assert low <= np.min(np.asarray(line.get_ydata())) <= np.max(np.asarray(line.get_ydata())) <= high
@@ -115,7 +123,7 @@ def test_no_curve_leaves_its_panel_where_settings_share_a_scale(tmp_path: Path) 
 
 def test_clients_stand_in_the_order_of_their_exposure(tmp_path: Path) -> None:
     arr = arranged(tmp_path / "s")
-    (ax,) = figure("clients_exposed_source", arr).axes
+    (ax,) = figure("clients_exposed_sia_accuracy", arr).axes
     tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
     last = [table[table["round"] == 19].set_index("client") for table in tables]
     means = sum(table["sia_accuracy"] for table in last) / 3
@@ -139,14 +147,12 @@ def reshuffled(trial: Mapping[str, Any], final: Mapping[str, float], rng: np.ran
 
 def test_clients_that_were_dealt_anew_are_not_averaged_by_number(tmp_path: Path) -> None:
     arr = arranged(tmp_path / "s", tables=reshuffled)
-    (ax,) = figure("clients_exposed_source", arr).axes
+    (ax,) = figure("clients_exposed_sia_accuracy", arr).axes
     tables = [pd.read_parquet(path) for path in sorted(arr.results.folder.glob("trials/*/clients.parquet"))]
     ranked = [np.sort(table[table["round"] == 19]["sia_accuracy"])[::-1] for table in tables]
     assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx(sum(ranked) / 3)
     assert [label.get_text() for label in ax.get_xticklabels()] == []
-    assert "means are by rank, because each seed partitions the data anew" in texts(
-        figure("clients_exposed_source", arr)
-    )
+    assert "by rank, because each seed partitions the data anew" in texts(figure("clients_exposed_sia_accuracy", arr))
     shown = figure("weights", arr)
     assert "first seed only, because each seed partitions the data anew" in texts(shown)
     first = tables[0].groupby("client")["weight"].mean()
@@ -191,4 +197,4 @@ def test_a_sweep_without_these_measures_has_none_of_these_figures(tmp_path: Path
 
     arr = arrange(read_results(write_sweep(tmp_path / "s", {"clustering.name": ["ifca", "ifca_mir"]}, tables=weighed)))
     assert arr is not None
-    assert [name for name in OURS if FIGURES[name](arr)] == []
+    assert [name for name in OURS if catalog()[name](arr)] == []

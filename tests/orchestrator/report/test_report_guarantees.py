@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from algorithms.core.accounting import PrivacyEvent, ledger
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.tables.guarantees import _too_many, audit_lines, guarantee_lines, trial_notes
+from orchestrator.report.tables.guarantees import (
+    _too_many,
+    audit_lines,
+    guarantee_lines,
+    together_lines,
+    trial_notes,
+)
 from orchestrator.report.tables.summary import summary_markdown
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.results.record import SECRET_NOISE
@@ -146,3 +153,66 @@ def test_what_canaries_find_without_a_mechanism_has_no_column_on_the_terminal():
 def test_a_loose_claim_is_called_so_and_without_an_audit_nothing_is_said():
     assert "loose" in audit_lines(read([audit("loose", low=0.1)]))[0]
     assert audit_lines(read([trial("global_dp")])) == []
+
+
+# What all models of a sweep cost together
+
+
+def spending(seed: int, epsilon: float = 4.377, **other: Any) -> dict[str, Any]:
+    """A trial whose only release has noise of multiplier 1, under replacement of a client."""
+    held = ledger([PrivacyEvent(1.0)], "replace_one")
+    return trial("global_dp", seed, epsilon=epsilon, delta=1e-5, guarantee_events=held) | other
+
+
+def composed(trials: list[dict[str, Any]], noise: str = "secret", **data: Any) -> list[str]:
+    configs = {
+        t["id"]: {"privacy": {"noise": noise}, "data": {"name": "digits", "split_seed": 1} | data} for t in trials
+    }
+    made = results(Path(), rows(trials), ("privacy.name",), configs)
+    lines = together_lines(made)
+    assert all(line in guarantee_lines(made) for line in lines)
+    return lines
+
+
+def cost(lines: list[str]) -> tuple[float, float]:
+    (line,) = lines
+    words = line.split("epsilon ")[-1].split()
+    return float(words[0]), float(words[-1])
+
+
+def test_models_under_noise_of_their_own_on_the_same_clients_are_composed():
+    """Four Gaussian releases of multiplier 1 are one of multiplier 1/2: epsilon 9.997 and not 4 * 4.377."""
+    epsilon, delta = cost(composed([spending(seed) for seed in range(4)]))
+    assert (epsilon, delta) == (10.0, 1e-5)
+    assert composed([spending(0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("noise", "data"), [("reproducible", {}), ("secret", {"split_seed": None})], ids=["known noise", "several deals"]
+)
+def test_where_nothing_composes_an_epsilon_holds_for_one_model_alone(noise: str, data: dict[str, Any]):
+    (line,) = composed([spending(seed) for seed in range(3)], noise, **data)
+    assert "one trial alone" in line and "together: none, because" in line
+
+
+def test_models_without_an_epsilon_are_counted_and_samplers_without_a_common_account_add_up():
+    (line,) = composed([*(spending(seed) for seed in range(2)), trial("none")])
+    assert "for the 2 that have one (1 have none) together: epsilon 6.6 at" in line
+    fixed = ledger([PrivacyEvent(1.0, "fixed", 0.5, 10)], "replace_one")
+    assert cost(composed([spending(0), spending(1, 2.03, guarantee_events=fixed)])) == (6.5, 2e-5)
+
+
+def test_epsilons_of_an_example_add_up_whoever_has_it():
+    own = {"guarantee": UNPROTECTED, "epsilon_example": 1.51, "delta_example": 1e-5, "guarantee_example": "dp"}
+    assert cost(composed([trial("none", seed, **own) for seed in range(3)], split_seed=None)) == (4.6, 3e-5)
+
+
+def test_the_terminal_and_the_summary_say_what_all_models_cost():
+    trials = [spending(seed) for seed in range(4)]
+    configs = {t["id"]: {"privacy": {"noise": "secret"}, "data": {"split_seed": 1}} for t in trials}
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(summary_table(rows(trials), ("privacy.name",), width=200, configs=configs))
+    page = summary_markdown(results(Path(), rows(trials), ("privacy.name",), configs))
+    for where in (" ".join(shown.get().split()), page):
+        assert "for all 4 together: epsilon 10.0 at delta 1e-05" in where

@@ -6,13 +6,14 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from orchestrator.cli import main
 from orchestrator.metric_names import metric
 from orchestrator.report import write_page
 from orchestrator.report.data import read_results
-from orchestrator.report.page_figures import element
+from orchestrator.report.page import element, shown_metrics
 from orchestrator.report.story import story
 from tests.support.synthetic_membership import GROUPED, write_alone, write_grouped
 from tests.support.synthetic_results import write_sweep
@@ -229,3 +230,16 @@ def test_a_figure_keeps_no_head_no_remark_and_no_style_of_its_file() -> None:
         '<svg role="img" aria-label="A &#34;figure&#34;" style="width: 72pt" viewBox="0 0 72 36"><defs>'
         '<path id="one-p"/></defs><use href="#one-p" clip-path="url(#one-p)"/></svg>'
     )
+
+
+def test_one_model_has_one_column_of_a_risk_and_no_word_on_what_is_not_there(tmp_path: Path) -> None:
+    """The accuracy of the attack on the global model is also that on the worst one: it stood there twice."""
+
+    def metrics(trial: object, rng: np.random.Generator) -> dict[str, float]:
+        risk = 0.6 + float(rng.normal(0, 0.01))
+        return {"accuracy": 0.9, "mia_accuracy_global": risk, "mia_accuracy_worst": risk, "mia_auc_worst": risk + 0.1}
+
+    results = read_results(write_sweep(tmp_path / "s", {"privacy.name": ["none"], "seed": [0, 1, 2]}, metrics=metrics))
+    assert shown_metrics(results) == ["accuracy", "mia_accuracy_global", "mia_auc_worst"]
+    said = write_page(results.folder).read_text(encoding="utf-8")
+    assert "epsilon" not in said.split('class="note"')[1].split("</p>")[0]

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from orchestrator.report.estimate import estimate
-from orchestrator.report.paired import holm, paired_difference, paired_test, quotient
+from orchestrator.report.paired import SIGNIFICANT, holm, least_significant, paired_difference, paired_test, quotient
 
 EXPERIMENTS, DEALS = 2000, 5
 
@@ -45,6 +45,16 @@ def test_few_or_equal_differences() -> None:
     assert paired_test([0.0, 0.0, 0.0]) == paired_test([0.1 + 0.2 - 0.3, 0.0, 0.0]) == 1
     assert paired_test([2.0, 2.0, 2.0, 2.0]) == 0.125, "of 16 choices of signs, two are as extreme"
     assert math.isnan(paired_test([1.0, math.inf, 2.0]))
+
+
+@pytest.mark.parametrize("pairs", [3, 5, 12])
+@pytest.mark.parametrize("tests", [1, 2, 33])
+def test_a_difference_is_significant_from_so_many_standard_deviations_on(pairs: int, tests: int) -> None:
+    shape = np.random.default_rng(pairs).standard_normal(pairs)
+    shape = (shape - shape.mean()) / shape.std(ddof=1)
+    for times, rejected in ((1.001, True), (0.999, False)):
+        p = paired_test(list(shape + times * least_significant(pairs, tests)))
+        assert (holm([p, *[1.0] * (tests - 1)])[0] < SIGNIFICANT) == rejected
 
 
 def slow_holm(p_values: list[float]) -> list[float]:

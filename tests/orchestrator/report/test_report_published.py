@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.figures.curves import published_points
+from orchestrator.report.figures.papers import published_points
 from orchestrator.report.papers import rules
 from orchestrator.report.papers.ifca_mir import RECIPES, counterpart
 from orchestrator.report.published import Counterpart, Record, records

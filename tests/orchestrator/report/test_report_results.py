@@ -1,5 +1,7 @@
 """What a report reads: trials, settings that were swept one by one or whole, and folders that hold nothing."""
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -7,35 +9,33 @@ import pandas as pd
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.report import NoResultsError, read_trials
+from orchestrator.report import NoResultsError, write_page
 from orchestrator.report.data import Results, counts, read_results, results, rows
 from orchestrator.report.values import lookup
-from tests.support.synthetic_results import write_sweep
+from orchestrator.results.log import Log
+from orchestrator.results.paths import Folder
+from orchestrator.results.sweeps import write_sweep as write_manifest
+from tests.support.synthetic_results import seal, write_sweep
 
 RATIO = "data.split.minority_ratio"
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "there is no trials.parquet in it"),
-        (b"not a table", "it is no Parquet table; the same `fedpriv run` repairs it"),
-        (pd.DataFrame({"id": [], "status": []}), "lists no trial"),
-        (pd.DataFrame({"round": [1]}), "it is no table of trials; the same `fedpriv run` repairs it"),
-    ],
-)
-def test_a_folder_without_results_is_a_clear_sentence(tmp_path: Path, content: object, said: str) -> None:
-    if isinstance(content, bytes):
-        (tmp_path / "trials.parquet").write_bytes(content)
-    elif isinstance(content, pd.DataFrame):
-        content.to_parquet(tmp_path / "trials.parquet")
-    with pytest.raises(NoResultsError, match=said):
-        read_trials(tmp_path)
+@pytest.mark.parametrize("name", ["empty", "nowhere", "foreign"])
+def test_a_folder_without_results_is_a_clear_sentence(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    Log(tmp_path / "foreign", "foreign").finish({"version": 3})
+    with pytest.raises(NoResultsError, match="contains no results"):
+        read_results(tmp_path / name)
 
 
-def test_a_folder_that_does_not_exist_holds_no_results(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="contains no results"):
-        read_results(tmp_path / "nowhere")
+def test_a_sweep_without_trials_and_one_with_a_damaged_manifest(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "s")
+    write_manifest(folder, "s", "name: s", [])
+    with pytest.raises(NoResultsError, match="lists no trial"):
+        read_results(folder.path)
+    folder.manifest.write_text("{")
+    with pytest.raises(NoResultsError, match="manifest.json"):
+        read_results(folder.path)
 
 
 def test_settings_are_the_swept_keys_without_the_seed(tmp_path: Path) -> None:
@@ -50,15 +50,6 @@ def test_settings_are_the_swept_keys_without_the_seed(tmp_path: Path) -> None:
         (0.3, "ifca_mir"),
     ]
     assert [trial["seed"] for trial in found.settings[0].trials] == [0, 1]
-
-
-def test_ranges_that_the_table_leaves_out_come_from_the_resolved_runs(tmp_path: Path) -> None:
-    ranges = [[0, 20], [0, 25]]
-    folder = write_sweep(tmp_path / "s", {"data.split.minority": ranges, "seed": [0]})
-    pd.read_parquet(folder / "trials.parquet").drop(columns="data.split.minority").to_parquet(folder / "trials.parquet")
-    found = read_results(folder)
-    assert found.keys == ("data.split.minority",)
-    assert [setting.values for setting in found.settings] == [([0, 20],), ([0, 25],)]
 
 
 def test_a_slot_swept_whole_is_told_by_what_differs_in_it(tmp_path: Path) -> None:
@@ -123,11 +114,12 @@ def test_a_round_that_was_run_again_counts_once(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0]})
     path = next(folder.glob("trials/*/rounds.parquet"))
     pd.DataFrame({"round": [2, 1, 2], "accuracy": [0.1, 0.2, 0.3]}).to_parquet(path)
+    seal(path.parent)
     (rounds,) = read_results(folder).rounds.values()
     assert [(row["round"], row["accuracy"]) for row in rounds] == [(1, 0.2), (2, 0.3)]
 
 
-def test_a_sweep_file_that_says_nothing_does_not_stop_the_report_and_a_damaged_config_does(tmp_path: Path) -> None:
+def test_a_sweep_file_for_people_is_not_read_and_a_damaged_config_stops_the_report(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca", "ifca_mir"], "seed": [0]})
     (folder / "sweep.yaml").write_text("a: [")
     assert read_results(folder).keys == ("clustering.name",)
@@ -135,4 +127,18 @@ def test_a_sweep_file_that_says_nothing_does_not_stop_the_report_and_a_damaged_c
     config.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError) as refused:
         read_results(folder)
-    assert str(refused.value) == f"{config} is not what was saved: it is no YAML; the same `fedpriv run` repairs it"
+    assert str(config) in str(refused.value)
+
+
+def test_what_a_killed_report_had_begun_is_removed_by_the_next(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {RATIO: [0.1], "seed": [0]})
+    (folder / "report").mkdir()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    dead, own, another = (
+        folder / "report" / f".fedpriv-s.html-{pid}-1.tmp" for pid in (ended.pid, os.getpid(), os.getppid())
+    )
+    for path in (dead, own, another):
+        path.write_bytes(b"<html>")
+    write_page(folder)
+    assert [path.exists() for path in (dead, own, another)] == [False, False, True]

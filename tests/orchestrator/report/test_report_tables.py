@@ -1,6 +1,5 @@
 """The tables of a report: means and intervals by hand, what is empty, what is escaped, what did not finish."""
 
-import csv
 import io
 import re
 from pathlib import Path
@@ -11,7 +10,9 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.tables.summary import escape, markdown_table, summary_csv, summary_markdown
+from orchestrator.report.frame import COLUMNS, tidy
+from orchestrator.report.tables.differences import contrasts
+from orchestrator.report.tables.summary import escape, markdown_table, summary_markdown
 from orchestrator.report.tables.terminal import summary_table
 from orchestrator.report.values import plain, sort_key, text
 
@@ -36,20 +37,19 @@ def printed(trials: Any, width: int) -> str:
 THREE = [trial(f"t{seed}", "ifca", 0.1, seed, accuracy=value) for seed, value in enumerate((0.7, 0.8, 0.9))]
 
 
-def test_summary_csv_has_a_line_per_setting() -> None:
-    other = [trial("u0", "ifca_mir", 0.1, 0, accuracy=0.5), trial("u1", "ifca_mir", 0.1, 1, "diverged", accuracy=None)]
-    lines = list(csv.DictReader(io.StringIO(summary_csv(found(*THREE, *other)))))
-    assert [line["clustering.name"] for line in lines] == ["ifca", "ifca_mir"]
-    assert {name: lines[0][name] for name in ("trials", "finished", "diverged")} == {
-        "trials": "3",
-        "finished": "3",
-        "diverged": "0",
-    }
-    assert (lines[0]["accuracy"], lines[0]["accuracy_seeds"]) == ("0.8", "3")
-    assert float(lines[0]["accuracy_low"]) == pytest.approx(0.8 - 0.2484138, abs=1e-6)
-    assert float(lines[0]["accuracy_high"]) == 1, "no accuracy of 1.05"
-    assert (lines[1]["accuracy"], lines[1]["accuracy_low"], lines[1]["accuracy_high"]) == ("0.5", "", "")
-    assert (lines[1]["trials"], lines[1]["diverged"], lines[1]["accuracy_seeds"]) == ("2", "1", "1")
+def test_the_frame_has_a_row_for_each_setting_and_metric_with_its_test() -> None:
+    values = {"ifca": (0.7, 0.8, 0.9), "ifca_mir": (0.65, 0.74, 0.86)}
+    made = found(
+        *(trial(f"{name}{s}", name, 0.1, s, accuracy=v) for name, own in values.items() for s, v in enumerate(own))
+    )
+    (one,) = contrasts(made)
+    frame = tidy(made, [one])
+    assert list(frame.columns) == [*made.keys, *COLUMNS]
+    baseline, method = (row for _, row in frame.set_index("clustering.name").iterrows())
+    assert (baseline["value"], baseline["n"], baseline["high"]) == (pytest.approx(0.8), 3, 1), "no accuracy of 1.05"
+    assert baseline["low"] == pytest.approx(0.8 - 0.2484138)
+    assert baseline[["p", "p_holm", "chance"]].isna().all()
+    assert (method["difference"], method["p"], method["p_holm"]) == (pytest.approx(-0.05), one.p, one.p_holm)
 
 
 TWO = [
@@ -60,9 +60,9 @@ TWO = [
 
 def test_two_seeds_make_no_interval_anywhere() -> None:
     """Before, the report printed violations as 1.0 ± 12.7 and an accuracy of up to 1.15."""
-    (line,) = csv.DictReader(io.StringIO(summary_csv(found(*TWO))))
-    assert (line["violations"], line["violations_seeds"]) == ("1", "2")
-    assert (line["violations_low"], line["violations_high"], line["accuracy_low"]) == ("", "", "")
+    frame = tidy(found(*TWO)).set_index("metric")
+    assert frame.loc["violations", ["value", "n"]].tolist() == [1, 2]
+    assert frame[["low", "high"]].isna().all(axis=None)
     page = summary_markdown(found(*TWO))
     assert "| 2 | 0.871, 0.913 |" in page
     assert "| 0.0, 2.0 |" in page
@@ -118,8 +118,8 @@ def test_values_by_chance_stand_beside_the_means() -> None:
     assert "3.0 ±2.5 (1.4)" in shown
     assert "(by chance)" in shown
     assert "by chance: 0.5 for MIA min. model" in shown
-    (line,) = csv.DictReader(io.StringIO(summary_csv(found(*counted))))
-    assert line["violations_null"] == "1.4"
+    frame = tidy(found(*counted)).set_index("metric")
+    assert frame.loc["violations", "chance"] == frame.loc["violations_null", "value"] == pytest.approx(1.4)
 
 
 def test_settings_with_different_attacks_have_dashes_and_are_told_apart() -> None:
@@ -149,7 +149,7 @@ def test_a_reader_is_told_which_adversary_a_number_belongs_to() -> None:
 
 def test_the_order_of_the_trials_does_not_change_a_byte() -> None:
     shuffled = [THREE[i] for i in (2, 0, 1)]
-    assert summary_csv(found(*shuffled)) == summary_csv(found(*THREE))
+    assert tidy(found(*shuffled)).equals(tidy(found(*THREE)))
     assert summary_markdown(found(*shuffled)) == summary_markdown(found(*THREE))
 
 
@@ -283,23 +283,6 @@ def test_a_setting_without_a_result_has_dashes_and_the_reason() -> None:
 def test_brackets_in_values_are_no_markup() -> None:
     page = printed([trial("t", "[red]", 0.1, 0, accuracy=0.5)], 100)
     assert "[red]" in page
-
-
-def test_the_halves_of_finp_are_named_as_in_the_paper() -> None:
-    arms = [("plain", "fedavg"), ("finp", "fedavg"), ("plain", "finp_pca"), ("finp", "finp_pca")]
-    rows = [
-        {"id": f"{o}{a}", "status": "finished", "seed": 0, "objective.name": o, "aggregation.name": a, "sia_mean": 0.3}
-        for o, a in arms
-    ]
-    swept = ["objective.name", "aggregation.name", "seed"]
-    named = "FinP_client: FinP, FedAvg"
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(summary_table(rows, swept, title="t", width=120))
-    console.print("---")
-    console.print(summary_table(rows[:2], swept, title="t", width=120))
-    whole, part = console.export_text().split("---")
-    assert named in whole
-    assert named not in part
 
 
 def test_models_that_serve_other_groups_are_named_below_the_table_and_in_the_summary() -> None:

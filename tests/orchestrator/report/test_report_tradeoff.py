@@ -49,8 +49,7 @@ def test_six_methods_of_finp_stand_in_six_lines_of_a_hundred_columns(finp: Resul
     assert all("±" in line for line in body)
     assert not any(line.startswith(" ") and "±" in line for line in page.splitlines())
     said = " ".join(page.split())
-    assert "1/10 is guessing" in said
-    assert "by chance: EOD of equally exposed clients" in said
+    assert "SIA: accuracy of source inference" in said and "by chance: EOD with permuted owners" in said
     assert re.search(r"by chance: .* for EOD", said)
     assert (
         "in the report but too wide for this terminal: loss FI, rho reliability, converged in round, seconds / round"
@@ -69,7 +68,7 @@ def test_a_protected_federation_shows_accuracies_noise_and_inference(metric: Res
     assert wide.split().count("–") == 3  # nor anything clipped, which gives way to the p of client inference
     noisy = next(line for line in page.splitlines() if line.startswith("FedAvg") and "global-DP" in line)
     assert "8123.4  0.0125" in noisy
-    assert "epsilon: for one client at delta 1e-05" in " ".join(page.split())
+    assert "epsilon: for one client and one model at delta 0.00001" in " ".join(page.split())
 
 
 def test_what_every_run_measures_leaves_a_sweep_with_groups_as_it_was() -> None:
@@ -85,14 +84,6 @@ def test_a_run_without_attack_or_noise_has_one_accuracy() -> None:
     assert sorted(head(page).split()) == ["/", "accuracy", "round", "seconds"]
 
 
-def test_chance_is_left_open_where_sweeps_differ_in_clients() -> None:
-    trials = [
-        {"id": str(k), "status": "finished", "seed": 0, "data.clients": k, "sia_mean": 0.3, "sia_chance": 1 / k}
-        for k in (10, 30)
-    ]
-    assert "1 / clients is guessing" in " ".join(printed(trials, ("data.clients",), 100).split())
-
-
 def test_the_summary_has_families_units_and_why_no_guarantee_holds(finp: Results, metric: Results) -> None:
     page = summary_markdown(metric)
     assert "## Noise and its account" in page
@@ -105,3 +96,13 @@ def test_the_summary_has_families_units_and_why_no_guarantee_holds(finp: Results
     assert re.search(r"^\| EOD \| 0\.115 \| ", page, re.MULTILINE), "by chance, in the column beside the name"
     assert "EOD by chance" not in page, "it has no column of its own"
     assert "## Other" not in page
+
+
+def test_the_caption_explains_no_column_that_is_not_shown() -> None:
+    def caption(**metrics: float) -> str:
+        shown = printed([{"id": "t", "status": "finished", "seed": 0, **metrics}], (), 140)
+        return " ".join(shown.split("──\n")[1].split())
+
+    assert "MIA: " not in caption(accuracy_minority=0.9, mia_tpr_at_1_fpr_worst=0.1)
+    assert "MIA: " in caption(accuracy=0.9, mia_accuracy_worst=0.6)
+    assert "AUC" not in caption(cia_difference=0.1)

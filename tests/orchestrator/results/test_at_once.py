@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import parse_sweep
 from orchestrator.preparation import Choices, prepare
-from orchestrator.results.at_work import at_work
-from orchestrator.results.folder import Claim, Folder, FolderError, claim
+from orchestrator.results.claim import Claim, at_work
+from orchestrator.results.paths import Folder, FolderError
 
 TINY = """
 name: tiny
@@ -30,7 +29,7 @@ def all_at_once(folders: list[Folder]) -> list[Claim | FolderError]:
     def take(folder: Folder) -> Claim | FolderError:
         barrier.wait()
         try:
-            return claim(folder, folder.name, f"name: {folder.name}\n", "digest")
+            return Claim(folder)
         except FolderError as error:
             return error
 
@@ -43,24 +42,15 @@ def all_at_once(folders: list[Folder]) -> list[Claim | FolderError]:
 def test_of_many_at_the_same_moment_one_has_the_folder(fresh, tmp_path, _again):
     folder = Folder(tmp_path / "results" / "tiny")
     if not fresh:
-        claim(folder, "tiny", "name: tiny\n", "digest").release()
-        identity = folder.identity()
+        Claim(folder).release()
     came = all_at_once([folder] * AT_ONCE)
     (held,) = [one for one in came if isinstance(one, Claim)]
     refused = [str(one) for one in came if isinstance(one, FolderError)]
     assert len(refused) == AT_ONCE - 1
     assert all(one.startswith(f"another fedpriv run is writing to {folder.path} (process ") for one in refused)
-    assert json.loads(folder.record.read_text())["name"] == "tiny"
-    assert folder.sweep.read_text() == "name: tiny\n"
-    assert fresh or folder.identity() == identity
-    assert sorted(path.name for path in folder.path.iterdir()) == [
-        ".fedpriv.copy.json",
-        ".fedpriv.json",
-        ".fedpriv.lock",
-        "sweep.yaml",
-    ]
+    assert [path.name for path in folder.path.iterdir()] == [".fedpriv.lock"]
     held.release()
-    claim(folder, "tiny", "name: tiny\n", "digest").release()
+    Claim(folder).release()
 
 
 @pytest.mark.parametrize("_again", range(10))
@@ -70,14 +60,13 @@ def test_different_sweeps_in_the_same_fresh_folder_all_have_theirs(tmp_path, _ag
     assert all(isinstance(one, Claim) for one in came), came
     for one in came:
         one.release()
-    assert all(json.loads(folder.record.read_text())["name"] == folder.name for folder in folders)
 
 
 def test_a_run_that_is_at_work_is_told_before_anything_is_started(tmp_path):
     folder = Folder(tmp_path / "tiny")
     assert at_work(folder) is None
     sweep = parse_sweep(TINY, Path("tiny.yaml"))
-    with claim(folder, "tiny", "name: tiny\n", "digest"):
+    with Claim(folder):
         with pytest.raises(ConfigError, match="another fedpriv run is writing to "):
             prepare(sweep, Choices(tmp_path))
         prepare(sweep, Choices(tmp_path, dry=True))
@@ -87,9 +76,9 @@ def test_a_run_that_is_at_work_is_told_before_anything_is_started(tmp_path):
 
 def test_looking_takes_nothing_from_the_one_that_has_the_folder(tmp_path):
     folder = Folder(tmp_path / "tiny")
-    with claim(folder, "tiny", "name: tiny\n", "digest"):
+    with Claim(folder):
         before = (folder.path / ".fedpriv.lock").read_text()
         assert before in str(at_work(folder))
         assert (folder.path / ".fedpriv.lock").read_text() == before
         with pytest.raises(FolderError, match="another fedpriv run"):
-            claim(folder, "tiny", "name: tiny\n", "digest")
+            Claim(folder)

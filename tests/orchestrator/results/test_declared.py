@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from orchestrator.config.own_code import install
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report import write_report
 from orchestrator.report.vocabulary import component_label
-from orchestrator.results.declared import FILE, read_declared
+from orchestrator.results.declared import believe
+from orchestrator.results.paths import Folder
+from orchestrator.results.sweeps import read_sweep
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
 
@@ -126,19 +127,16 @@ def test_code_that_is_installed_afterwards_speaks_for_itself(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "3", "[3]", "[{}]", '[{"slot": "attacks", "name": "x", "metrics": 3}]', '[{"slot": 1, "name": "x"}]'],
+    "entries", [[], [3], [{}], [{"slot": "attacks", "name": "x", "metrics": 3}], [{"slot": 1, "name": "x"}]]
 )
-def test_a_damaged_file_is_read_as_far_as_it_goes(tmp_path: Path, text: str) -> None:
+def test_an_entry_that_is_none_is_ignored(entries: list[object]) -> None:
     forget_code()
-    (tmp_path / FILE).write_text(text)
-    read_declared(tmp_path)
+    believe(entries)
     assert "x" not in described("attacks")
 
 
-def test_a_saved_declaration_does_not_stand_for_a_component_of_ours(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(json.dumps([{"slot": "attacks", "name": "sia", "label": "not ours"}]))
-    read_declared(tmp_path)
+def test_a_saved_declaration_does_not_stand_for_a_component_of_ours() -> None:
+    believe([{"slot": "attacks", "name": "sia", "label": "not ours"}])
     assert component_label("attacks.0", "sia") != "not ours"
 
 
@@ -150,7 +148,7 @@ def test_without_own_code_nothing_is_written(tmp_path: Path, monkeypatch: pytest
         "model": "mlp",
     }
     results = fedpriv.run({"name": "plain", "base": base}, results=tmp_path)
-    assert not (results.folder / FILE).exists()
+    assert read_sweep(Folder(results.folder)).facts["declared"] == []
 
 
 def test_an_own_model_is_built_where_its_code_is_named(own: tuple[Path, dict[str, bytes]]) -> None:

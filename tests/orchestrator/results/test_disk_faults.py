@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.results.folder import WriteError
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.preparation import Choices
+from orchestrator.results.paths import Folder
+from orchestrator.results.sweeps import trial_rows
+from orchestrator.results.writing import WriteError
 from tests.support.command import same_results
 from tests.support.failing_disk import FailingDisk
-from tests.support.inline_driver import run_with_driver
+from tests.support.inline_sweep import run_sweep_inline
 
 SWEEP = """
 name: tiny
@@ -27,6 +32,12 @@ TABLES = ("clients",)
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO)
 NEVER = 10**6
 PARTS = 8
+
+
+def run_with_driver(sweep: Path, results: Path) -> list[dict[str, Any]]:
+    """Run the sweep, or resume it; return the rows of its trials."""
+    run_sweep_inline(load_sweep(sweep), Choices(results))
+    return trial_rows(Folder(results / "tiny"))
 
 
 @pytest.fixture(scope="module")

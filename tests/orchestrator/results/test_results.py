@@ -1,7 +1,6 @@
 """The results folder: who may write there, and files that are whole whatever happens."""
 
 import errno
-import json
 import os
 import pickle
 import resource
@@ -13,16 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.folder import HIDDEN, Folder, FolderError, WriteError, claim, obstacle, write_atomically
-from orchestrator.results.mark import copy_of
+from orchestrator.results.claim import Claim, obstacle
+from orchestrator.results.log import Log
+from orchestrator.results.paths import Folder, FolderError
+from orchestrator.results.writing import HIDDEN, WriteError, write_atomically
 
 
 def contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def take(folder: Folder, name: str = "sweep", text: str = "name: sweep\n", digest: str = "one"):
-    return claim(folder, name, text, digest)
+def take(folder: Folder) -> Claim:
+    """Claim a folder as a run does, after it has looked whether it can be used."""
+    if sentence := obstacle(folder, "sweep"):
+        raise FolderError(sentence)
+    return Claim(folder)
 
 
 def test_paths_are_those_of_the_contract(tmp_path):
@@ -53,59 +57,19 @@ def test_trials_are_those_with_a_folder(tmp_path):
 
 
 class TestClaim:
-    def test_a_new_folder_holds_the_sweep_as_given(self, tmp_path):
-        folder = Folder(tmp_path / "a" / "b" / "sweep")
-        with take(folder) as taken:
-            assert not taken.continued
-            assert not taken.changed
-        assert folder.sweep.read_text() == "name: sweep\n"
-        assert json.loads(folder.record.read_text())["digest"] == "one"
-
-    def test_the_same_sweep_goes_on(self, tmp_path):
-        folder = Folder(tmp_path / "sweep")
-        take(folder).release()
-        identity = folder.identity()
-        with take(folder) as taken:
-            assert (taken.continued, taken.changed) == (True, False)
-        assert folder.identity() == identity
-
-    def test_more_seeds_are_the_same_sweep(self, tmp_path):
-        folder = Folder(tmp_path / "sweep")
-        take(folder).release()
-        with take(folder, text="name: sweep\nsweep: {}\n", digest="two") as taken:
-            assert (taken.continued, taken.changed) == (True, True)
-        assert folder.sweep.read_text() == "name: sweep\nsweep: {}\n"
-
-    def test_an_empty_folder_may_be_taken(self, tmp_path):
-        assert obstacle(Folder(tmp_path), "sweep") is None
-        take(Folder(tmp_path)).release()
-
     def test_what_a_killed_claim_left_does_not_count(self, tmp_path):
         (tmp_path / f"{HIDDEN}.lock").write_text("")
         (tmp_path / f"{HIDDEN}-sweep.yaml-1-1.tmp").write_text("half")
-        take(Folder(tmp_path)).release()
-        assert not list(tmp_path.glob("*.tmp"))
-        assert not list(tmp_path.glob(".*.tmp"))
-
-    def test_identity_belongs_to_the_folder_and_not_to_its_place(self, tmp_path):
-        folder, moved = Folder(tmp_path / "sweep"), Folder(tmp_path / "moved")
-        take(folder).release()
-        identity = folder.identity()
-        folder.path.rename(moved.path)
-        assert moved.identity() == identity
-        take(folder).release()
-        assert folder.identity() != identity
-
-    def test_an_unclaimed_folder_is_known_by_its_path(self, tmp_path):
-        assert Folder(tmp_path / "a").identity() == Folder(tmp_path / "a").identity()
-        assert Folder(tmp_path / "a").identity() != Folder(tmp_path / "b").identity()
+        assert obstacle(Folder(tmp_path), "sweep") is None
+        with take(Folder(tmp_path)):
+            assert not list(tmp_path.glob(".*.tmp"))
 
     def test_a_second_claim_waits_for_nobody(self, tmp_path):
         folder = Folder(tmp_path / "sweep")
         with take(folder):
             before = contents(tmp_path)
             with pytest.raises(FolderError, match=f"another fedpriv run is writing .*process {os.getpid()} on "):
-                take(folder, text="other\n", digest="two")
+                take(folder)
             assert contents(tmp_path) == before
         take(folder).release()
 
@@ -113,14 +77,14 @@ class TestClaim:
         program = f"""
             import os, signal
             from pathlib import Path
-            from orchestrator.results.folder import Folder, claim
-            held = claim(Folder(Path({str(tmp_path / "sweep")!r})), "sweep", "", "")
+            from orchestrator.results.claim import Claim
+            from orchestrator.results.paths import Folder
+            held = Claim(Folder(Path({str(tmp_path / "sweep")!r})))
             os.kill(os.getpid(), signal.SIGKILL)
         """
         died = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
         assert died.returncode == -signal.SIGKILL
-        with take(Folder(tmp_path / "sweep")) as taken:
-            assert taken.continued
+        take(Folder(tmp_path / "sweep")).release()
 
 
 class TestRefusals:
@@ -149,22 +113,22 @@ class TestRefusals:
 
     def test_another_sweep(self, tmp_path):
         folder = Folder(tmp_path / "sweep")
-        take(folder, name="other").release()
+        Log(folder.path, "other").finish({})
         before = contents(tmp_path)
         self.refused(folder, "another sweep", "'other'", "'sweep'")
         assert contents(tmp_path) == before
 
     def test_a_file_in_its_place(self, tmp_path):
         (tmp_path / "sweep").write_text("")
-        self.refused(Folder(tmp_path / "sweep"), "is not a folder")
+        self.refused(Folder(tmp_path / "sweep"), "but a folder belongs there")
 
     def test_a_file_above_it(self, tmp_path):
         (tmp_path / "file").write_text("")
-        self.refused(Folder(tmp_path / "file" / "sweep"), "is not a folder", str(tmp_path / "file"))
+        self.refused(Folder(tmp_path / "file" / "sweep"), "but a folder belongs there", str(tmp_path / "file"))
 
     def test_a_link_to_nowhere(self, tmp_path):
         (tmp_path / "sweep").symlink_to(tmp_path / "nowhere")
-        self.refused(Folder(tmp_path / "sweep"), "is not a folder")
+        self.refused(Folder(tmp_path / "sweep"), "but a folder belongs there")
 
     @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a place where nobody can write")
     def test_a_place_where_nobody_can_write(self):
@@ -176,18 +140,17 @@ class TestRefusals:
         self.refused(Folder(tmp_path / "sweep"), "cannot be written")
         tmp_path.chmod(0o700)
 
-    def test_a_damaged_record_without_its_copy(self, tmp_path):
+    def test_a_damaged_manifest_is_no_obstacle(self, tmp_path):
         folder = Folder(tmp_path / "sweep")
-        take(folder).release()
-        folder.record.write_text("{")
-        copy_of(folder.record).unlink()
-        assert str(obstacle(folder, "sweep")).startswith(f"{folder.record} is not what was saved: it is no JSON, so ")
+        Log(folder.path, "sweep").finish({})
+        folder.manifest.write_text("{")
+        assert obstacle(folder, "sweep") is None
 
     def test_a_disk_that_fills_up_leaves_nothing(self, tmp_path, monkeypatch):
         def full(*_):
             raise WriteError(errno.ENOSPC, "the disk is full")
 
-        monkeypatch.setattr("orchestrator.results.folder.write_atomically", full)
+        monkeypatch.setattr("orchestrator.results.claim._lock", full)
         with pytest.raises(FolderError, match="the disk is full"):
             take(Folder(tmp_path / "a" / "sweep"))
         assert os.listdir(tmp_path) == []
@@ -230,7 +193,7 @@ class TestWriteAtomically:
         program = f"""
             import resource, signal
             from pathlib import Path
-            from orchestrator.results.folder import WriteError, write_atomically
+            from orchestrator.results.writing import WriteError, write_atomically
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
             path = Path({str(tmp_path / "a")!r})
@@ -250,7 +213,7 @@ class TestWriteAtomically:
     def test_a_kill_leaves_a_whole_file(self, tmp_path):
         program = f"""
             from pathlib import Path
-            from orchestrator.results.folder import write_atomically
+            from orchestrator.results.writing import write_atomically
             path = Path({str(tmp_path / "a")!r})
             write_atomically(path, b"0" * 200_000)
             print("ready", flush=True)

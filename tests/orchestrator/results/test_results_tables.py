@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.results.folder import Folder
-from orchestrator.results.parts import Parts
-from orchestrator.results.tables import as_table, join_tables, read_table, write_table, write_trials
+from orchestrator.results.paths import TrialFolder
+from orchestrator.results.tables import as_table, join_tables, read_table, table_bytes, write_table
+from orchestrator.trial.saved import Saved
 
 ROWS = [
     {"round": 0, "accuracy": 0.25, "group": "majority", "member": True, "purity": None},
@@ -100,64 +100,6 @@ class TestBytes:
         assert math.isnan(frame["purity"][0])
         assert frame["round"].dtype == "int64"
 
-    def test_trials_begin_with_id_and_status(self, tmp_path):
-        folder = Folder(tmp_path)
-        write_trials(
-            folder, [{"seed": 1, "status": "finished", "id": "a"}, {"id": "b", "status": "diverged", "x": 1.5}]
-        )
-        table = read_table(folder.table)
-        assert table.column_names == ["id", "status", "seed", "x"]
-        assert table.to_pylist()[1] == {"id": "b", "status": "diverged", "seed": None, "x": 1.5}
-
-
-class TestParts:
-    def test_rounds_are_in_order_and_apart(self, tmp_path):
-        parts = Parts(tmp_path / "parts")
-        assert parts.rounds("rounds") == []
-        for round in (2, 10, 0):
-            parts.append("rounds", round, [{"round": round}])
-            parts.append("per-client", round, [{"round": round, "client": client} for client in range(2)])
-        assert parts.rounds("rounds") == [0, 2, 10]
-        assert parts.read("rounds")["round"].to_pylist() == [0, 2, 10]
-        assert parts.read("rounds", start=2)["round"].to_pylist() == [2, 10]
-        assert len(parts.read("per-client")) == 6
-
-    def test_a_round_that_is_done_again_replaces_its_rows(self, tmp_path):
-        parts = Parts(tmp_path)
-        parts.append("rounds", 0, [{"a": 1}, {"a": 2}])
-        parts.append("rounds", 0, [{"a": 3}])
-        assert parts.read("rounds")["a"].to_pylist() == [3]
-
-    def test_truncate_forgets_later_rounds_of_every_table(self, tmp_path):
-        parts = Parts(tmp_path)
-        for round in range(5):
-            parts.append("rounds", round, [{"round": round}])
-            parts.append("clients", round, [{"round": round}])
-        parts.truncate(3)
-        assert parts.rounds("rounds") == parts.rounds("clients") == [0, 1, 2]
-
-    def test_a_table_without_rows_has_no_file(self, tmp_path):
-        parts, path = Parts(tmp_path / "parts"), tmp_path / "attacks.parquet"
-        parts.append("attacks", 0, [])
-        assert len(parts.merge("attacks", path)) == 0
-        assert not path.exists()
-        parts.append("attacks", 1, [{"a": 1}])
-        assert len(parts.merge("attacks", path)) == 1
-        assert path.exists()
-
-    def test_what_a_kill_left_is_not_a_part(self, tmp_path):
-        parts = Parts(tmp_path)
-        parts.append("rounds", 0, [{"a": 1}])
-        (tmp_path / ".fedpriv-rounds-00000001.arrow-1-1.tmp").write_bytes(b"half")
-        assert parts.rounds("rounds") == [0]
-
-    def test_text_in_one_round_and_numbers_in_another(self, tmp_path):
-        parts = Parts(tmp_path)
-        parts.append("rounds", 0, [{"a": 1}])
-        parts.append("rounds", 1, [{"a": "one"}])
-        with pytest.raises(TypeError, match="column 'a': text mixed with numbers"):
-            parts.read("rounds")
-
 
 numbers = st.one_of(
     st.none(),
@@ -177,15 +119,14 @@ tables = st.lists(st.fixed_dictionaries({}, optional=cells), max_size=20)
 def test_parts_give_the_bytes_of_all_rows_together(tmp_path_factory, rows, cuts):
     folder = tmp_path_factory.mktemp("parts")
     ends = [*sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    parts, start = Parts(folder / "parts"), 0
+    saved, start = Saved.of(TrialFolder(folder / "t"), {}), 0
     for round, end in enumerate(ends):
-        parts.append("rounds", round, rows[start:end])
+        saved.append(0, "rounds", round, rows[start:end])
         start = end
-    parts.merge("rounds", folder / "merged")
     if any(rows):
-        assert (folder / "merged").read_bytes() == written(folder / "whole", rows)
+        assert table_bytes(saved.rows(0, "rounds")) == written(folder / "whole", rows)
     else:
-        assert not (folder / "merged").exists()
+        assert not len(saved.rows(0, "rounds"))
 
 
 @settings(deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,11 @@ from algorithms.core.network import Network
 from datasets.components import Component, components
 from orchestrator.config.errors import ConfigError, validate
 from orchestrator.config.own_code import install
-from orchestrator.results.folder import Folder, TrialFolder
-from orchestrator.results.record import save_record
+from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.saved_models import MODELS, saved_models
 from tests.support.own_code import written
 from tests.support.own_modules import CLASSES
-from tests.support.synthetic_results import write_sweep
+from tests.support.synthetic_results import seal, write_sweep
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
 
@@ -41,15 +39,15 @@ def trained(name: str, fields: dict[str, Any], seed: int = 3) -> Network:
     return network
 
 
-def saved(folder: TrialFolder, name: str, fields: dict[str, Any], says: bool = True) -> Network:
+def saved(folder: TrialFolder, name: str, fields: dict[str, Any]) -> Network:
     """Save a trained network as the only model of a finished trial, as a trial does."""
     network = trained(name, fields)
     folder.path.mkdir(exist_ok=True)
     folder.config.write_text(yaml.safe_dump({"model": {"name": name, **fields}}))
-    model = {"model": {"shape": SHAPE, "classes": CLASSES}} if says else {}
-    folder.result.write_text(json.dumps({"status": "finished", "metrics": {}, **model}))
     state = network.module.state_dict()
     save_file({f"all.{key}": array.contiguous().numpy().copy() for key, array in state.items()}, folder.model)
+    model = {"shape": list(SHAPE), "classes": CLASSES}
+    seal(folder.path, {"status": "finished", "metrics": {}, "origin": {}, "model": model})
     return network
 
 
@@ -99,7 +97,6 @@ def test_a_model_of_ours_gives_the_same_outputs(tmp_path, name, fields):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"says": False}, "does not say what its models take: an earlier version has written it"),
         ({"callable": "no_such_nets:Net"}, "no_such_nets:Net, does not import: there is no no_such_nets"),
         ({"callable": "tests.support.own_modules:Plain"}, "is not what it was when it was trained: RuntimeError"),
         (
@@ -112,7 +109,7 @@ def test_a_model_of_ours_gives_the_same_outputs(tmp_path, name, fields):
 def test_a_model_that_cannot_be_built_again_is_refused(tmp_path, changed, words):
     folder = TrialFolder(tmp_path)
     fields = {"callable": "tests.support.own_modules:tied"}
-    saved(folder, "imported", fields, says=changed.pop("says", True))
+    saved(folder, "imported", fields)
     folder.config.write_text(yaml.safe_dump({"model": {"name": "imported", **fields, **changed}}))
     with pytest.raises(ConfigError, match=words):
         saved_models(folder)
@@ -132,7 +129,7 @@ def test_results_take_the_code_that_builds_a_model(tmp_path, monkeypatch):
     network = saved(trial, "imported", {"callable": "saved_nets_:Net"})
     install(())
     trial.config.write_text(yaml.safe_dump({**config, "model": {"name": "imported", "callable": "saved_nets_:Net"}}))
-    save_record(trial, json.loads(trial.result.read_text()))
+    seal(trial.path)
     results = fedpriv.load(folder)
     monkeypatch.chdir(tmp_path)
     try:

@@ -1,34 +1,37 @@
 """The driver between trials: what it does when it is started for one that has ended already."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.cluster.placement import Placement
-from orchestrator.results.folder import Folder
-from orchestrator.results.integrity import Damage, DamageError
-from orchestrator.results.record import TrialIdentity, read_begun
+from orchestrator.results.log import DamageError
+from orchestrator.results.paths import Folder
+from orchestrator.results.record import TrialIdentity, read_record
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig
+from tests.support.synthetic_results import seal
+
+RECORD = {"metrics": {"accuracy": 0.5}}
 
 
 def _driver(path, status: str) -> Driver:
     folder = Folder(path).trial("abc")
-    folder.path.mkdir(parents=True)
-    folder.result.write_text(json.dumps({"id": "abc", "status": status, "metrics": {"accuracy": 0.5}}))
+    seal(folder.path, RECORD | {"status": status})
     driver = object.__new__(Driver)  # without Tune, and without actors
-    driver._prepare(TrialConfig(TrialIdentity("abc", {}, None), str(path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
+    driver._prepare(TrialConfig(TrialIdentity("abc", {}), str(path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
     return driver
 
 
 def test_a_trial_that_ended_before_its_process_is_not_run_again(tmp_path):
     for status in ("finished", "diverged"):
-        answer = _driver(tmp_path / status, status).step()
+        driver = _driver(tmp_path / status, status)
+        answer = driver.step()
         assert answer["done"]
         assert answer["rows"] == []
-        assert answer["summary"] == {"id": "abc", "status": status, "metrics": {"accuracy": 0.5}}
+        assert answer["summary"] == read_record(driver.folder)
+        assert answer["summary"]["status"] == status
 
 
 def test_a_trial_that_failed_is_run_again(tmp_path):
@@ -54,7 +57,7 @@ def opens(driver: Driver, monkeypatch: pytest.MonkeyPatch, repaired: str | None)
         "federation_key": lambda run, root: "known",
         "Setup.of": lambda *given: None,
         "ray.get": lambda ref: None,
-        "Surroundings": lambda *given: None,
+        "TrialContext": lambda *given, **named: None,
         "Trial": lambda *given: SimpleNamespace(repaired=repaired, done=False, news=list, note=lambda: None),
         "_rounds": lambda trial, seconds: None,
     }.items():
@@ -70,27 +73,15 @@ def test_what_was_repaired_is_reported_once(tmp_path, monkeypatch):
 
 def test_a_damaged_state_of_a_trial_that_cannot_be_repeated_is_the_reason_why_it_failed(tmp_path, monkeypatch):
     driver = _driver(tmp_path, "stopped")
-    identity = TrialIdentity("abc", {"training": {"device": "cpu"}, "privacy": {"noise": "secret"}}, None)
+    identity = TrialIdentity("abc", {"training": {"device": "cpu"}, "privacy": {"noise": "secret"}})
     driver.trial_config = replace(driver.trial_config, identity=identity)
     opens(driver, monkeypatch, None)
 
     def damaged(*_) -> None:
-        raise DamageError(Damage(driver.folder.state / "state.safetensors", "is empty; restore it"))
+        raise DamageError(driver.folder.state / "state.safetensors", "is empty; restore it")
 
     monkeypatch.setattr("orchestrator.scheduling.driver.Trial", damaged)
     summary = driver.step()["summary"]
     assert summary["status"] == "failed"
     assert summary["reason"] == f"{driver.folder.state / 'state.safetensors'} is empty; restore it"
     assert not driver.folder.error.exists()
-
-
-def test_a_trial_that_begins_leaves_its_code_and_data_beside_its_state(tmp_path, monkeypatch):
-    driver = _driver(tmp_path, "failed")
-    driver.trial_config = replace(
-        driver.trial_config, identity=TrialIdentity("abc", {}, None, (("a.py", "1"),), {"code": "2", "data": "3"})
-    )
-
-    opens(driver, monkeypatch, None)
-    driver._open()
-    (driver.folder.state / "state.safetensors").touch()
-    assert read_begun(driver.folder) == {"files": {"a.py": "1"}, "origin": {"code": "2", "data": "3"}}

@@ -8,10 +8,13 @@ import pytest
 
 from orchestrator.cluster.placement import Placement
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.results.folder import Folder
-from orchestrator.results.record import TrialIdentity, save_record
+from orchestrator.results.paths import Folder
+from orchestrator.results.provenance import Hashes
+from orchestrator.results.record import TrialIdentity
+from orchestrator.scheduling.earlier import earlier_results
 from orchestrator.scheduling.trials import TrialConfig, TrialSpec
 from tests.support.fake_components import GOOD, SLOTS
+from tests.support.synthetic_results import seal
 
 pytest.importorskip("optuna")
 
@@ -41,8 +44,9 @@ def value(spec: TrialSpec) -> float:
 def leave(found, spec: TrialSpec, status: str = "finished", **more: object) -> None:
     trial = found.folder.trial(spec.id)
     trial.path.mkdir(parents=True, exist_ok=True)
+    trial.model.write_bytes(b"model")
     metrics = {"accuracy": value(spec)} if status == "finished" else {}
-    trial.result.write_text(json.dumps({"status": status, "metrics": metrics, **more}))
+    seal(trial.path, {"status": status, "metrics": metrics, "origin": {}, **more})
 
 
 def gone_through(folder: Path, order: random.Random, kill_after: int | None = None) -> list[str]:
@@ -57,7 +61,7 @@ def gone_through(folder: Path, order: random.Random, kill_after: int | None = No
         if over == kill_after:
             found = search(folder)
             found.replay()
-            running = [spec for spec in found.specs if not found.folder.trial(spec.id).result.exists()]
+            running = [spec for spec in found.specs if not found.folder.trial(spec.id).manifest.exists()]
     return [spec.id for spec in found.specs]
 
 
@@ -120,7 +124,7 @@ def test_a_trial_that_failed_is_tried_again_by_the_next_run_only(tmp_path: Path)
 
 
 def a_config(trial: str) -> TrialConfig:
-    return TrialConfig(TrialIdentity(trial, {}, None), "results", ".", Placement(1, 0.0, 1, 1), 1.0, every_round=False)
+    return TrialConfig(TrialIdentity(trial, {}), "results", ".", Placement(1, 0.0, 1, 1), 1.0, every_round=False)
 
 
 def test_a_trial_config_survives_its_plain_form() -> None:
@@ -164,9 +168,8 @@ def median_of_the_later_draws(folder: Path, tune: str) -> float:
     found = Search(load_sweep(path), Folder(folder / "results"))
     while spec := found.draw():
         lr, trial = spec.run.training.config.lr, found.folder.trial(spec.id)
-        trial.path.mkdir(parents=True)
         metrics = {"accuracy": 1 - abs(lr - 0.2), "validation_accuracy": 1 - abs(lr - 0.8)}
-        trial.result.write_text(json.dumps({"status": "finished", "metrics": metrics}))
+        seal(trial.path, {"status": "finished", "metrics": metrics})
     return sorted(spec.run.training.config.lr for spec in found.specs[15:])[7]
 
 
@@ -178,35 +181,32 @@ def test_the_draws_follow_validation_and_not_the_test_set(tmp_path: Path) -> Non
 
 
 def test_nothing_damaged_is_believed_and_the_draws_are_the_same(tmp_path: Path) -> None:
-    from orchestrator.scheduling.repairs import find_repairs
-
     found = search(tmp_path)
     while spec := found.draw() or next((one for one in found.specs if not ended(found, one)), None):
         if not ended(found, spec):
-            save_record(found.folder.trial(spec.id), {"id": spec.id, "status": "finished", **measured(spec)})
+            leave(found, spec)
     expected = [spec.id for spec in found.specs]
     assert len(expected) == 14
-    damaged = {expected[3]: found.folder.trial(expected[3]).result, expected[9]: found.folder.trial(expected[9]).model}
+    damaged = {
+        expected[3]: found.folder.trial(expected[3]).manifest,
+        expected[9]: found.folder.trial(expected[9]).model,
+    }
     damaged[expected[3]].write_text('{"status": "finished", "metrics": {"accuracy": [1e400]}}')
     damaged[expected[9]].write_bytes(b"of another trial")
     again = search(tmp_path)
     assert [spec.id for spec in again.replay()] == expected[: len(again.specs)] and len(again.specs) < 9
-    repairs = find_repairs(again.folder, again.specs, again.tune, drawing=not again.complete)
-    assert set(repairs.again) == damaged.keys()  # also the one that is not drawn yet: nobody looks at it later
-    repairs.mend()
+    earlier = earlier_results(again.folder, again.specs, Hashes(), again.tune, drawing=not again.complete)
+    assert earlier.again() == damaged.keys()  # also the one that is not drawn yet: nobody looks at it later
+    earlier.set_back(again.folder)
     while spec := again.draw() or next((one for one in again.specs if not ended(again, one)), None):
         if not ended(again, spec):
             assert spec.id in damaged
-            save_record(again.folder.trial(spec.id), {"id": spec.id, "status": "finished", **measured(spec)})
+            leave(again, spec)
     assert [spec.id for spec in again.specs] == expected
 
 
 def ended(found, spec: TrialSpec) -> bool:
-    return found.folder.trial(spec.id).result.exists()
-
-
-def measured(spec: TrialSpec) -> dict[str, dict[str, float]]:
-    return {"metrics": {"accuracy": value(spec)}}
+    return found.folder.trial(spec.id).manifest.exists()
 
 
 @pytest.mark.parametrize("told", ["high", True, None])
@@ -215,6 +215,5 @@ def test_a_metric_that_is_no_number_is_no_value(tmp_path: Path, told: object) ->
     first = found.draw()
     assert first is not None
     trial = found.folder.trial(first.id)
-    trial.path.mkdir(parents=True)
-    trial.result.write_text(json.dumps({"status": "finished", "metrics": {"own": told}}))
+    seal(trial.path, {"status": "finished", "metrics": {"own": told}})
     assert found.draw() is not None

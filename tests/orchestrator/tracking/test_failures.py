@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.tracking.failures import MOST_LINES, advice, failure_lines
 
 REASONS = {

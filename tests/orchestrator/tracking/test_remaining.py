@@ -15,6 +15,8 @@ HALF = Pace(10, 5, 10.0, running=True, finished=False, steady=1.0)
 BEGUN = Pace(10, 0, 0.0, running=True, finished=False)
 ONE_ROUND = Pace(10, 1, 30.0, running=True, finished=False)
 LAST = Pace(10, 10, 12.0, running=True, finished=False, steady=1.0)
+NINE = Pace(10, 9, 9.0, running=True, finished=False, steady=1.0)  # attacks on the final models are part of the tenth
+LATE = Pace(10, 9, 25.0, running=True, finished=False, steady=1.0)
 FAILED = Pace(10, 2, 100.0, running=False, finished=False, steady=50.0)
 
 
@@ -29,6 +31,11 @@ FAILED = Pace(10, 2, 100.0, running=False, finished=False, steady=50.0)
         ([HALF, WAITING], 2, Left(15.0, at_least=True)),
         ([FINISHED, HALF], 2, Left(10.0, at_least=False)),  # as long as the trial that is over: 20 s
         ([FINISHED, LAST], 2, Left(8.0, at_least=False)),  # all its rounds are done, but not what comes after them
+        ([NINE], 1, None),  # before, 1 s stood for as long as the last attacks took
+        ([NINE, HALF], 2, Left(5.0, at_least=True)),
+        ([FINISHED, NINE], 2, Left(11.0, at_least=False)),
+        ([FINISHED, LATE], 2, None),  # it has taken longer than the trial that is over
+        ([FINISHED, LATE, WAITING], 3, Left(21.0, at_least=True)),
         ([SLOW, FINISHED, HALF], 3, Left(10.0, at_least=False)),
         ([SLOW, FINISHED, HALF, BEGUN, WAITING], 5, Left(25.0, at_least=False)),  # 10 + 20 + 20 s by two at a time
         ([SLOW, FINISHED, HALF], 4, Left(30.0, at_least=False)),  # a search has not drawn its fourth trial yet

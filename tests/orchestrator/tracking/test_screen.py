@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.results.folder import Folder
+from orchestrator.results.paths import Folder
 from orchestrator.tracking.events import TrialEvents
 from orchestrator.tracking.screen import Screen, common_words, shorten
 

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from orchestrator.tracking import labels, mlflow_store, places
-from tests.support.tracked import empty_store, results
-
-__all__ = ["empty_store", "results"]
+from orchestrator.tracking import labels, store
 
 
 class TestLabels:
@@ -41,90 +36,53 @@ class TestLabels:
         row = {"a": 1, "b": np.float32(0.5), "c": True, "d": None, "e": "text", "f": math.nan, "g": -math.inf, "h": [1]}
         assert labels.scalar_metrics(row) == {"a": 1.0, "b": 0.5, "c": 1.0}
 
-    def test_tags_are_texts_and_mlflow_is_told_the_commit(self, tmp_path):
-        tags = labels.run_tags({"commit": "abc", "device": "cpu", "n": 1}, tmp_path)
-        assert (tags["device"], tags["n"], tags["fedpriv.folder"]) == ("cpu", "1", str(tmp_path))
-        assert tags["mlflow.source.git.commit"] == "abc"
-        assert "mlflow.source.git.commit" not in labels.run_tags({}, tmp_path)
-
     def test_reasons_hold_no_password(self):
-        assert "secret" not in labels.reason(ValueError("POST http://me:secret@host/api failed"))
-        assert labels.reason(ValueError()) == "ValueError"
-
-
-@given(st.dictionaries(st.integers(0, 10**6), st.integers(0, 1200), max_size=30))
-def test_batches_hold_every_metric_once_and_end_rounds_with_their_mark(counts):
-    rounds = {round_: (round_ + 5, {f"m{i}": float(i) for i in range(n)}) for round_, n in counts.items()}
-    seen, order = set(), []
-    for batch in mlflow_store.batches(rounds):
-        assert 0 < len(batch) <= mlflow_store.METRICS_PER_BATCH
-        for name, value, time, step in batch:
-            assert time == step + 4  # steps count from 1
-            assert (name, step) not in seen
-            assert step not in order  # nothing of a round comes after its mark
-            assert value == (step if name == "run/round" else float(name.removeprefix("other/m")))
-            seen.add((name, step))
-            if name == "run/round":
-                order.append(step)
-    assert order == sorted(round_ + 1 for round_ in counts)
-    assert len(seen) == sum(counts.values()) + len(counts)
+        assert "secret" not in store.reason(ValueError("POST http://me:secret@host/api failed"))
+        assert store.reason(ValueError()) == "ValueError"
 
 
 class TestAddress:
     def test_the_named_server_comes_first(self, tmp_path, monkeypatch):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://two")
-        assert places.address(tmp_path, "http://one") == "http://one"
-        assert places.address(tmp_path, None) == "http://two"
+        assert store.address(tmp_path, "http://one") == "http://one"
+        assert store.address(tmp_path, None) == "http://two"
         monkeypatch.delenv("MLFLOW_TRACKING_URI")
-        assert places.address(tmp_path, None) == f"sqlite:///{tmp_path}/mlflow.db"
+        assert store.address(tmp_path, None) == f"sqlite:///{tmp_path}/mlflow.db"
 
     @pytest.mark.parametrize("name", ["a b", "a#b", "a%b", "a%20b", "ä漢", "a&b=c+d;e,f:g@h", "a'b\"c\\d", "a[b]{c}$d"])
     def test_any_path_is_understood(self, tmp_path, name):
         from sqlalchemy import make_url
 
-        assert make_url(places.address(tmp_path / name, None)).database == str(tmp_path / name / "mlflow.db")
+        assert make_url(store.address(tmp_path / name, None)).database == str(tmp_path / name / "mlflow.db")
 
     def test_a_question_mark_works_or_is_refused(self, tmp_path):
         from sqlalchemy import make_url
 
         path = str(tmp_path / "a?b" / "mlflow.db")
         if make_url("sqlite:///a%3Fb").database == "a?b":
-            assert make_url(places.address(tmp_path / "a?b", None)).database == path
+            assert make_url(store.address(tmp_path / "a?b", None)).database == path
         else:  # SQLAlchemy before 2.1 has no way to write it
-            with pytest.raises(places.TrackingError, match="question mark"):
-                places.address(tmp_path / "a?b", None)
+            with pytest.raises(store.TrackingError, match="question mark"):
+                store.address(tmp_path / "a?b", None)
 
     def test_the_path_is_absolute(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        assert places.address(Path("results"), None) == f"sqlite:///{tmp_path}/results/mlflow.db"
+        assert store.address(Path("results"), None) == f"sqlite:///{tmp_path}/results/mlflow.db"
 
     def test_nothing_phones_home(self, monkeypatch):
-        for name in places.SETTINGS:
+        for name in store.SETTINGS:
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
-        places.configure_environment()
+        store.configure_environment()
         assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "true"
         assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
         assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "3"
 
 
 class TestUserInterface:
-    def test_the_command_names_the_store(self, results):
-        command, environment = places.ui(results, 5001, "127.0.0.1")
+    def test_the_command_names_the_store(self, tmp_path):
+        command, environment = store.server(tmp_path, 5001, "127.0.0.1")
         assert command[1:4] == ["-m", "mlflow", "ui"]
-        assert f"sqlite:///{results}/mlflow.db" in command
+        assert f"sqlite:///{tmp_path}/mlflow.db" in command
         assert command[command.index("--port") + 1] == "5001"
         assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
-
-    def test_another_store_may_be_named(self, tmp_path):
-        command, _ = places.ui(tmp_path, 5001, "127.0.0.1", "sqlite:////other.db")
-        assert "sqlite:////other.db" in command
-
-    def test_nothing_was_run(self, tmp_path):
-        with pytest.raises(places.TrackingError, match="contains no runs"):
-            places.ui(tmp_path, 5001, "127.0.0.1")
-        assert os.listdir(tmp_path) == []
-
-    def test_a_server_has_its_own(self, tmp_path):
-        with pytest.raises(places.TrackingError, match="open that address"):
-            places.ui(tmp_path, 5001, "127.0.0.1", "http://server:5000")

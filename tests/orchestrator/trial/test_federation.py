@@ -11,10 +11,9 @@ import torch
 from algorithms.interfaces import Run
 from datasets.federation import Federation
 from orchestrator.cluster.gpu_memory import measure_memory
-from orchestrator.cluster.placement import Placement, placement
-from orchestrator.config.resources import Resources
+from orchestrator.cluster.placement import Placement
 from orchestrator.config.run import resolve
-from orchestrator.estimates.trial import Estimator
+from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig
@@ -88,9 +87,8 @@ def test_the_dry_run_and_the_check_of_memory_partition_as_the_run_does(
 ) -> None:
     run = a_run(split_seed=split_seed)
     ran = opened_by_a_driver(run, tmp_path)
-    place = placement(Resources(client_actors=1), run.training.config)
-    Estimator(lambda run: Path(), place).shares(run)
-    measure_memory(run.to_dict(), ".")
+    SmallRuns(lambda run: Path()).data(run)
+    measure_memory(run, Path())
     assert len(made) == 3
     assert {content(one) for one in made} == {content(ran)}
     assert content(ran) == content(partition_data(a_run(seed=split_seed or 1), Path()))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from algorithms.core.messages import Weights
 from algorithms.core.network import Network
 from algorithms.engine import federation
 from algorithms.engine.federation import train_models
 from attacks import _halves
 from attacks.metrics import membership
+from datasets.federation import Examples
 from orchestrator.trial import halves_tasks
 from orchestrator.trial.client_actors import ClientActor
 from orchestrator.trial.halves_tasks import replica_stream
@@ -58,7 +59,7 @@ def network_of(trial: Trial) -> Network:
 
 def begun(trial: Trial) -> list[Any]:
     """The models that the run began with."""
-    return ClientActor().initial(trial.around.setup, trial.state.start, trial.run.clustering.config.clusters)
+    return ClientActor().initial(trial.context.setup, trial.state.start, trial.run.clustering.config.clusters)
 
 
 @pytest.mark.parametrize("slots", SLOTS.values(), ids=SLOTS)
@@ -157,7 +158,7 @@ def told_by(given_: dict[str, Any], folder: Path, cache: Path, replicas: int = 4
     """The replicas' confidence, with the cache that other trials use, too."""
     folder.mkdir()
     cache.mkdir(exist_ok=True)
-    (folder / "shadows").symlink_to(cache)
+    (folder / "cache").symlink_to(cache)
     finished(attacked_by(keeper := Keeper(), given_, folder, DATA, replicas))
     assert keeper.answers is not None
     return keeper.answers.confidence
@@ -168,7 +169,7 @@ def test_trials_share_replicas_unless_they_train_differently(tmp_path, monkeypat
     cache = tmp_path / "cache"
 
     def kept() -> dict[str, int]:
-        return {path.name: path.stat().st_mtime_ns for path in cache.glob("halves-*.npy")}
+        return {path.parent.name: path.stat().st_mtime_ns for path in cache.glob("halves-*/manifest.json")}
 
     first = told_by(given(2), tmp_path / "first", cache)
     names = kept()
@@ -212,19 +213,21 @@ def test_a_run_with_secret_noise_has_reproducible_replicas(tmp_path):
 
 @pytest.mark.parametrize(("replicas", "lost"), [(8, (5,)), (8, (1, 4)), (4, (2,)), (2, (0,))])
 def test_a_pair_that_diverged_is_dropped_and_said(tmp_path, monkeypatch, replicas, lost):
-    real = federation._round
+    real = federation.train_models
 
-    def poisoned(run, whole, network, state, plan, round_, streams):
-        for place, stream in enumerate(streams):  # one of the replicas gets a model that is no number
-            if stream("noise", 0, 0).integers(2**63) in marks:
-                own = state.models[place]
-                state.models[place] = Weights(np.full_like(own.params, np.nan), own.buffers)
-        real(run, whole, network, state, plan, round_, streams)
+    def poisoned(run, data, network, models, history, streams):
+        data = [  # one of the replicas has examples that are no numbers
+            replace(one, train=Examples(one.train.x * np.float32(np.nan), one.train.y))
+            if stream("noise", 0, 0).integers(2**63) in marks
+            else one
+            for one, stream in zip(data, streams, strict=True)
+        ]
+        return real(run, data, network, models, history, streams)
 
     keeper = Keeper()
     trial = attacked_by(keeper, given(2), tmp_path, DATA, replicas)
     marks = {replica_stream(trial.run, number, 0)("noise", 0, 0).integers(2**63) for number in lost}
-    monkeypatch.setattr(federation, "_round", poisoned)
+    monkeypatch.setattr(federation, "train_models", poisoned)
     finished(trial)
     pairs = len({number // 2 for number in lost})
     left = replicas // 2 - pairs

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.trial.state import load_state
-from tests.support.planted import clustered, finished, given, left_behind, opened, planted, table
+from tests.support.planted import clustered, finished, given, opened, outputs, planted, saved_state, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -17,10 +16,10 @@ SOME = PLAIN | {"participation": "poisson", "participation_rate": 0.6}
 
 @pytest.mark.parametrize("run", [PLAIN, RESTARTED, SOME], ids=["plain", "restarts", "poisson"])
 def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_path, run):
-    whole = left_behind(finished(opened(run, tmp_path / "whole", DATA)), tmp_path / "whole")
+    whole = outputs(finished(opened(run, tmp_path / "whole", DATA)))
     while not (left := opened(run, tmp_path / "left", DATA)).done:
         left.advance()
-    assert left_behind(left, tmp_path / "left") == whole
+    assert outputs(left) == whole
     rows = whole["rounds"].to_pydict()
     measured = [value is not None and not np.isnan(value) for value in rows["fedmia_auc"]]
     assert measured == [False, True, False, True, True]
@@ -30,7 +29,7 @@ def test_scores_are_added_up_over_the_attacked_rounds_of_the_start_that_is_kept(
     trial, counts = opened(RESTARTED, tmp_path, DATA), []
     while not trial.done:
         trial.advance()
-        counts.append(load_state(trial.saved).attacks["fedmia.rounds"].tolist() if trial.state.attacks else [0] * 6)
+        counts.append(saved_state(trial).attacks["fedmia.rounds"].tolist() if trial.state.attacks else [0] * 6)
     # Two rounds of a start, two of another one, which is better, and its other three. Attacked are rounds 2, 4 and 5.
     # When the first start is over, what is saved is the beginning of the second.
     assert [one[0] for one in counts] == [0, 0, 0, 1, 1, 2, 3]

@@ -249,6 +249,14 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
     return ("shadow_mia", 5, cluster, audit)
 
 
+def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():
+    audits = [("shadow_mia", 5, j, Audit(0.0, (), metrics={"mia_auc": auc})) for j, auc in enumerate((0.9, 0.6))]
+    for assignment, expected in (([0, 1], (0.75, 0.9)), ([1, 1], (0.6, 0.6))):
+        columns = metric_rows.attack_columns(Findings(np.array(assignment), audits), ["minority", "majority"])
+        assert (columns["mia_auc"], columns["mia_auc_worst"]) == expected
+        assert ("mia_auc_minority" in columns) == (0 in assignment)
+
+
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
     examples, names = Findings(np.array(SORTED), [found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
     rows = as_table(metric_rows.attack_rows(examples, names)).to_pydict()

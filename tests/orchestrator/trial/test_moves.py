@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.model_use import foreign_models
@@ -31,7 +30,7 @@ def invasion(folder: Path, **fields: Any) -> Any:
             favored[:] = [int(np.bincount(trial.state.assignment[~MINORITY], minlength=2).argmax())]
         return [0.85 if j == favored[0] else 0.55 for j in range(2)]
 
-    trial.around = trial.rounds.around = replace(trial.around, tasks=PlannedShadows(plan))
+    trial.context = trial.rounds.context = replace(trial.context, tasks=PlannedShadows(plan))
     return finished(trial)
 
 
@@ -95,7 +94,7 @@ def test_an_emptied_model_is_attacked_on_the_records_of_those_who_used_it_last(t
     trial = invasion(tmp_path)
     emptied = trial.state.names.index("majority")
     assert trial.state.users[emptied].tolist() == (~MINORITY).tolist()
-    assert trial.around.tasks.rounds[-1] == 8
+    assert trial.context.tasks.rounds[-1] == 8
     assert trial.state.published_risks[emptied] == 0.85  # measured in the last round, not kept from an earlier one
 
 
@@ -170,8 +169,7 @@ def test_the_exposure_of_those_who_moved_follows_from_the_scores(tmp_path: Path)
     attack = ATTACK | {"shadows": 2, "risk": "loss_threshold", "queries": 500}
     run = given(8, clustering=clustering, attacks=[attack], training={"lr": 0.1, "epochs": 5})
     trial = finished(opened(run, tmp_path, DATA))
-    trial.parts.merge("scores", tmp_path / "scores.parquet")
-    scores = pq.read_table(tmp_path / "scores.parquet").to_pandas()
+    scores = trial.rows("scores").to_pandas()
     row = {name: values[-1] for name, values in table(trial, "rounds").items()}
     last = scores[(scores["round"] == 8) & (scores["attack"] == "loss_threshold")]
     own, left = last[~last["left"]], last[last["left"]]

@@ -17,7 +17,7 @@ from orchestrator.config.run import resolve
 from orchestrator.trial import loop
 from orchestrator.trial.random_streams import run_stream
 from tests.support.audited import DATA, no_noise, noisy, ran, told
-from tests.support.planted import clustered, finished, left_behind, opened, planted
+from tests.support.planted import clustered, finished, opened, outputs, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -27,7 +27,7 @@ def test_an_audit_changes_nothing_else(tmp_path):
     for every in (1, 0):
         trial = ran(noisy(privacy={"audit_every": every}), tmp_path / str(every))
         assert bool(trial.state.canaries) == bool(every)
-        kept[every], found[every] = left_behind(trial, tmp_path / str(every)), told(trial)
+        kept[every], found[every] = outputs(trial), told(trial)
     assert kept[1] == kept[0]
     more = {name for name in found[1] if "audit" in name}
     assert {"epsilon_audit", "audit_mu", "audit_sees", "audit_verdict"} <= more
@@ -58,7 +58,7 @@ def test_the_separation_is_the_closed_form(tmp_path, z, rounds):
     for seed in range(12):
         trial = ran(noisy(z, rounds=rounds, seed=seed), tmp_path / str(seed))
         mus.append(told(trial)["audit_mu"])
-        parts, moved = trial.parts.read("rounds").to_pylist(), 20 / 77
+        parts, moved = trial.rows("rounds").to_pylist(), 20 / 77
         d = trial.rounds.layout.size
         update = [row["noise_std"] * math.sqrt(d) / row["noise_to_update"] for row in parts]
         squares = [moved**2 / (row["noise_std"] ** 2 + u**2 / d) for row, u in zip(parts, update, strict=True)]

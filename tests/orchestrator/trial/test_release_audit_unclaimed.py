@@ -12,7 +12,7 @@ from algorithms.auditing.epsilon import epsilon_gdp, mu_of_auc
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from tests.support.audited import DATA, no_noise, noisy, ran, told
-from tests.support.planted import finished, given, left_behind, opened, planted
+from tests.support.planted import finished, given, opened, outputs, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -27,7 +27,7 @@ def test_an_audit_of_a_run_without_noise_changes_nothing_not_even_its_id(tmp_pat
     kept, found = {}, {}
     for every in (1, 0):
         trial = ran(bare(every, rounds=3), tmp_path / str(every))
-        kept[every], found[every] = left_behind(trial, tmp_path / str(every)), told(trial)
+        kept[every], found[every] = outputs(trial), told(trial)
     assert kept[1] == kept[0] and not any("audit" in name for name in found[0])
     for name in found[0].keys() - {"seconds_per_round"}:
         assert found[1][name] == found[0][name], name
@@ -44,8 +44,8 @@ def test_without_noise_the_separation_is_that_of_the_median_update(tmp_path):
         trial = opened(bare(seed=seed), tmp_path / str(seed), DATA)
         before, norms = trial.rounds.state.models[0].params.copy(), []
         step = trial.rounds._train
-        trial.rounds._train = lambda round_, norms=norms, step=step: (  # type: ignore[method-assign]
-            norms.extend(results := step(round_)) or results
+        trial.rounds._train = lambda models, assigned, norms=norms, step=step: (  # type: ignore[method-assign]
+            norms.extend(results := step(models, assigned)) or results
         )
         finished(trial)
         lengths = np.concatenate([part.norms for result in norms for part in result.parts.values()])
@@ -96,7 +96,7 @@ def test_an_audit_of_metric_privacy_changes_nothing_and_claims_nothing(tmp_path)
     kept, found = {}, {}
     for every in (1, 0):
         trial = ran(distant(every=every), tmp_path / str(every))
-        kept[every], found[every] = left_behind(trial, tmp_path / str(every)), told(trial)
+        kept[every], found[every] = outputs(trial), told(trial)
     assert kept[1] == kept[0] and "epsilon_audit" not in found[0]
     assert found[1]["epsilon"] is None and "audit_verdict" not in found[1]
     assert found[1]["guarantee"].startswith("none: the noise depends on the distance")
@@ -105,7 +105,7 @@ def test_an_audit_of_metric_privacy_changes_nothing_and_claims_nothing(tmp_path)
 
 def test_canaries_that_change_no_distance_are_told_by_their_direction_alone(tmp_path):
     trial = ran(distant(clip=0.01), tmp_path)  # far shorter than the clients' updates, which are taken as they come
-    found, rows = told(trial), trial.parts.read("rounds").to_pylist()
+    found, rows = told(trial), trial.rows("rounds").to_pylist()
     mu = math.sqrt(sum((20 / 77 * 0.01 / row["noise_std"]) ** 2 for row in rows))
     assert found["epsilon_audit_scale"] == 0
     assert found["audit_mu"] == pytest.approx(mu, rel=0.1)

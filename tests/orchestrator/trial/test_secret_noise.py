@@ -60,8 +60,8 @@ def test_two_trials_of_a_sweep_cancel_their_noise_unless_it_is_secret(noise, can
 @pytest.mark.parametrize(("noise", "regenerates"), [("reproducible", True), ("secret", False)])
 def test_the_files_of_a_trial_regenerate_its_noise_unless_it_is_secret(noise, regenerates, noiseless, tmp_path):
     trial = finished(noisy(noise, 1.0), tmp_path)
-    folder = trial.around.folder
-    identity = TrialIdentity(trial_id(trial.run), trial.run.to_dict(), None)
+    folder = trial.context.folder
+    identity = TrialIdentity(trial_id(trial.run), trial.run.to_dict(), {})
     record = outcome.finish(folder, trial, identity, 0.0)
     seed = yaml.safe_load(folder.config.read_text())["seed"]
     released = trial.state.models[0].params
@@ -124,7 +124,7 @@ def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
 def test_a_trial_that_failed_or_was_stopped_says_so_too(tmp_path):
     trial = inline_trial(noisy("secret", 1.0, rounds=3), tmp_path)
     trial.advance()
-    folder, identity = trial.around.folder, TrialIdentity("t", trial.run.to_dict(), None)
+    folder, identity = trial.context.folder, TrialIdentity("t", trial.run.to_dict(), {})
     by = {"name": "asha", "metric": "accuracy"}
     for record in (
         outcome.stop(folder, identity, 0.0, by, (0, 0.5)),

@@ -15,7 +15,7 @@ from orchestrator.trial import shadow_tasks
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.restarts import Trial
-from tests.support.planted import ATTACK, clustered, finished, given, left_behind, opened, planted
+from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,7 +37,7 @@ def a_job(trial: Trial, k: int = 0) -> Any:
 def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = None, k: int = 0) -> Any:
     """A shadow model as a trial of ``run`` asks for it."""
     trial = opened(run, folder, data or DATA)
-    return shadow_tasks._shadow(trial.around.setup, "shadow_mia", a_job(trial, k), str(cache))
+    return shadow_tasks._shadow(trial.context.setup, "shadow_mia", a_job(trial, k), str(cache))
 
 
 def names(cache: Path) -> list[str]:
@@ -158,11 +158,11 @@ class Cached:
 
 
 def test_a_run_is_the_same_without_cache_with_an_empty_and_a_full_one(tmp_path, monkeypatch):
-    plain = left_behind(finished(opened(RUN, tmp_path / "plain", DATA)), tmp_path / "plain")
+    plain = outputs(finished(opened(RUN, tmp_path / "plain", DATA)))
     kept = []
     for name in ("empty", "full"):
         trial = opened(RUN, tmp_path / name, DATA, shadows=Cached(tmp_path / "cache"))
-        kept.append(left_behind(finished(trial), tmp_path / name))
+        kept.append(outputs(finished(trial)))
         monkeypatch.setattr(shadow_mia, "train_shadow", lambda *_: pytest.fail("trained again"))
     assert plain == kept[0] == kept[1]
     assert plain["attacks"].num_rows > 0
@@ -171,7 +171,7 @@ def test_a_run_is_the_same_without_cache_with_an_empty_and_a_full_one(tmp_path, 
 def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
     trial = finished(opened(RUN, tmp_path, DATA))
     trained = [shadow(RUN, tmp_path / "again", tmp_path / "cache")]
-    setup = opened(RUN, tmp_path / "again", DATA).around.setup
+    setup = opened(RUN, tmp_path / "again", DATA).context.setup
     users = np.array([[True] * 4, [False] * 4])
     models = ClusterModels(trial.state.models, users, np.zeros((2, 4), bool), np.full(2, 0.9), np.full(2, 3), 3)
     found = shadow_tasks._audit(setup, "shadow_mia", 0, models, *trained)

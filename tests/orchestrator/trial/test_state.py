@@ -9,9 +9,10 @@ import pytest
 
 from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.core.messages import Weights
-from orchestrator.trial import loop, restarts, state
-from orchestrator.trial.state import ARRAYS, LATER, NAMED, PLAIN, RunState, load_state, save_state
-from tests.support.planted import ATTACK, clustered, finished, forget, given, left_behind, opened, planted
+from orchestrator.results import log
+from orchestrator.trial import loop, restarts
+from orchestrator.trial.state import ARRAYS, NAMED, PLAIN, RunState, load_state, state_bytes
+from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -71,6 +72,10 @@ def assert_equal(one: RunState, other: RunState) -> None:
 # Round trip
 
 
+def test_a_state_has_the_same_bytes_whenever_it_is_saved():
+    assert len({state_bytes(a_state()) for _ in range(20)}) == 1
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -82,63 +87,24 @@ def assert_equal(one: RunState, other: RunState) -> None:
     ],
     ids=["full", "at the start", "no numbers", "twelve models", "no clients"],
 )  # fmt: skip
-def test_a_state_is_read_as_it_was_written_to_the_bit(tmp_path, changes):
+def test_a_state_is_read_as_it_was_written_to_the_bit(changes):
     before = a_state(**changes)
-    save_state(before, tmp_path / "state")
-    assert_equal(load_state(tmp_path / "state"), before)
+    assert_equal(load_state(state_bytes(before)), before)
 
 
 def test_every_field_of_the_state_is_saved():
     assert {"models", "servers", "spent", *ARRAYS, *PLAIN, *NAMED} == set(RunState.__dataclass_fields__)
 
 
-def test_what_was_read_can_be_changed_and_changes_no_file(tmp_path):
-    save_state(a_state(), tmp_path / "state")
-    first = load_state(tmp_path / "state")
+def test_what_was_read_can_be_changed():
+    first = load_state(content := state_bytes(a_state()))
     first.published_risks[0] = 9.0
     first.models[0].params[:] = 9.0
-    first.spent[0] = Spending(0, 1, 2, PrivacyEvent(9.0))
-    first.outer["best"][0] = 9.0
     first.statistics["rho"][0] = 9.0
-    assert_equal(load_state(tmp_path / "state"), a_state())
-
-
-def test_a_save_that_fails_leaves_the_state_before_it_whole(tmp_path):
-    save_state(a_state(), tmp_path / "state")
-    with pytest.raises(TypeError):
-        save_state(a_state(outer={"wrong": object()}), tmp_path / "state")
-    assert_equal(load_state(tmp_path / "state"), a_state())
-    assert [path.name for path in tmp_path.iterdir()] == ["state"]
-
-
-def test_what_an_older_version_did_not_write_is_empty(tmp_path):
-    save_state(a_state(own_risks=np.ones((3, 2))), tmp_path / "state")
-    forget(tmp_path / "state", *LATER)
-    found = load_state(tmp_path / "state")
-    assert found.history.size == found.own_risks.size == 0
-    before = a_state()
-    found.history = before.history
-    assert_equal(found, before)
+    assert_equal(load_state(content), a_state())
 
 
 # Killed and taken up again
-
-
-def test_a_trial_of_an_older_version_begins_anew(tmp_path):
-    """Members of an attacked model are records of clients that trained it, which its state does not say."""
-    run = given(3, attacks=[ATTACK])
-    expected = finished(opened(run, tmp_path / "whole"))
-    trial = opened(run, tmp_path / "old")
-    trial.advance()
-    trial.advance()
-    forget(trial.saved, *LATER)
-    with pytest.warns(UserWarning, match="the trial begins anew"):
-        trial = opened(run, tmp_path / "old")
-    assert trial.state.round == 0 and trial.state.resumed == [2] and not len(trial.parts.read("rounds"))
-    finished(trial)
-    assert trial.state.models[0].params.tobytes() == expected.state.models[0].params.tobytes()
-    assert trial.state.history.tobytes() == expected.state.history.tobytes()
-    assert len(trial.parts.read("rounds")) == 3
 
 
 DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2)
@@ -162,11 +128,11 @@ def undisturbed(tmp_path_factory, one_thread):
         run.advance()
         steps += 1
     assert steps == STEPS
-    return left_behind(run, folder)
+    return outputs(run)
 
 
 def assert_ends_like(folder: Path, undisturbed: dict[str, Any]) -> None:
-    kept = left_behind(finished(opened(RUN, folder, DATA)), folder)
+    kept = outputs(finished(opened(RUN, folder, DATA)))
     assert kept.keys() == undisturbed.keys()
     for name, value in undisturbed.items():
         assert kept[name] == value, name
@@ -196,10 +162,10 @@ def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_pa
 
 def test_a_seldom_evaluated_run_resumes_to_the_same_end(tmp_path):
     run = RUN | {"evaluate_every": 3}
-    whole = left_behind(finished(opened(run, tmp_path / "whole", DATA)), tmp_path / "whole")
+    whole = outputs(finished(opened(run, tmp_path / "whole", DATA)))
     for _ in range(STEPS):
         opened(run, tmp_path / "left", DATA).advance()
-    assert left_behind(opened(run, tmp_path / "left", DATA), tmp_path / "left") == whole
+    assert outputs(opened(run, tmp_path / "left", DATA)) == whole
     assert whole["clients"].num_rows == 2 * 6
 
 
@@ -220,18 +186,18 @@ def killing(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, nth: int, l
     monkeypatch.setattr(module, name, dying)
 
 
-# Nine saves: one a round, and one more for each start that is the best so far (here the first, perhaps the second).
+# Every file of the log: rows of tables, states, and the manifest that makes them count.
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("nth", range(8))
+@pytest.mark.parametrize("nth", [0, 1, 4, 5, 6, 13, 22, 31])
 def test_a_run_that_was_killed_while_it_saved_ends_like_one_that_was_not(tmp_path, undisturbed, monkeypatch, nth, late):
     with monkeypatch.context() as patched:
-        killing(patched, restarts, "save_state", nth, late)
+        killing(patched, log, "write_atomically", nth, late)
         with pytest.raises(Killed):
             finished(opened(RUN, tmp_path, DATA))
     assert_ends_like(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize("name", ["_train", "_aggregate", "_evaluate", "_record", "_compare"])
+@pytest.mark.parametrize("name", ["_train", "_spend", "_evaluate", "_record", "_compare"])
 @pytest.mark.parametrize("nth", [1, 3])
 def test_a_run_that_was_killed_within_a_round_ends_like_one_that_was_not(tmp_path, undisturbed, monkeypatch, name, nth):
     with monkeypatch.context() as patched:
@@ -245,7 +211,7 @@ def test_a_run_that_was_killed_within_a_round_ends_like_one_that_was_not(tmp_pat
 def test_a_run_killed_repeatedly_while_writing_resumes_to_the_same_end(tmp_path, undisturbed, monkeypatch):
     for _ in range(4):
         with monkeypatch.context() as patched:
-            killing(patched, state, "write_atomically", 1, late=False)
+            killing(patched, log, "write_atomically", 6, late=False)
             with pytest.raises(Killed):
                 finished(opened(RUN, tmp_path, DATA))
     assert_ends_like(tmp_path, undisturbed)

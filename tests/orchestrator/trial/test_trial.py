@@ -21,8 +21,8 @@ from tests.support.planted import (
     clustered,
     finished,
     given,
-    left_behind,
     opened,
+    outputs,
     planted,
     served_by,
     table,
@@ -129,7 +129,7 @@ def test_beta_zero_is_ifca_to_the_bit(tmp_path, robust):
     for clustering in (clustered("ifca", **robust), mir(beta=0.0, **robust)):
         run = given(6, clustering=clustering, attacks=[ATTACK])
         trial = finished(opened(run, tmp_path / clustering["name"]))
-        kept.append(left_behind(trial, tmp_path / clustering["name"]))
+        kept.append(outputs(trial))
     assert kept[0].keys() == kept[1].keys()
     for name, value in kept[0].items():
         assert value == kept[1][name], name
@@ -180,7 +180,7 @@ def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
         favored = int(np.bincount(trial.state.assignment[minority]).argmax())
         return [0.85 if j == favored else 0.55 for j in range(2)]
 
-    trial.around = trial.rounds.around = replace(trial.around, tasks=PlannedShadows(plan))
+    trial.context = trial.rounds.context = replace(trial.context, tasks=PlannedShadows(plan))
     finished(trial)
     last = {name: np.array(values[-20:]) for name, values in table(trial, "clients").items()}
     row = {name: values[-1] for name, values in table(trial, "rounds").items()}
@@ -218,7 +218,7 @@ def test_the_order_in_which_blocks_are_done_does_not_change_a_bit(tmp_path, back
     kept = []
     for name, clients in (("straight", LocalClients()), ("backwards", LastFirst())):
         trial = served_by(opened(run, tmp_path / name), clients)
-        kept.append(left_behind(finished(trial), tmp_path / name))
+        kept.append(outputs(finished(trial)))
     assert kept[0] == kept[1]
 
 
@@ -235,8 +235,7 @@ def test_the_cut_into_blocks_changes_nothing_but_rounding(tmp_path):
 
 def test_another_seed_gives_another_run(tmp_path):
     kept = [
-        left_behind(finished(opened(given(2, seed=seed), tmp_path / name)), tmp_path / name)
-        for seed, name in ((0, "a"), (0, "b"), (1, "c"))
+        outputs(finished(opened(given(2, seed=seed), tmp_path / name))) for seed, name in ((0, "a"), (0, "b"), (1, "c"))
     ]
     assert kept[0] == kept[1]
     assert kept[0]["global.1.weight"] != kept[2]["global.1.weight"]
@@ -334,6 +333,6 @@ def test_a_round_in_which_nothing_was_measured_is_told_without_its_loss(tmp_path
     from orchestrator.tracking.screen import _scalars
 
     trial = finished(opened(given(3, evaluate_every=3), tmp_path, planted()))
-    first, *_, last = trial.parts.read("rounds").to_pylist()
+    first, *_, last = trial.rows("rounds").to_pylist()
     assert "loss" not in _scalars(first) and _scalars(first).endswith(" s")
     assert "loss" in _scalars(last)

@@ -35,9 +35,9 @@ def compared(trial: Trial) -> list[list[float]]:
     """Advance to the end of the comparison; the mean training losses of each start's rounds."""
     losses: dict[int, list[float]] = {}
     while trial.comparing:
-        parts, start, round_ = trial.parts, trial.state.start, trial.state.round
+        saved, start, round_ = trial.saved, trial.state.start, trial.state.round
         trial.advance()
-        losses.setdefault(start, []).extend(parts.read("rounds", start=round_)["loss"].to_pylist())
+        losses.setdefault(start, []).extend(saved.rows(start, "rounds", round_)["loss"].to_pylist())
     return list(losses.values())
 
 

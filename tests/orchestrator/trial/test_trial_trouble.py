@@ -19,7 +19,7 @@ RUN = {
 
 def poisoned(trial, starts):
     """Make training fail in these starts: what the clients send back is not a number."""
-    run = trial.around.clients.run
+    run = trial.context.clients.run
 
     def with_poison(setup, jobs):
         answers = run(setup, jobs)
@@ -30,7 +30,7 @@ def poisoned(trial, starts):
             ]
         return answers
 
-    trial.around.clients.run = with_poison
+    trial.context.clients.run = with_poison
     return trial
 
 
@@ -43,7 +43,7 @@ def finished(trial):
 def test_an_initialization_that_diverges_is_left_out(tmp_path):
     trial = finished(poisoned(inline_trial(RUN, tmp_path), {1}))
     assert trial.state.outer["best"][1] in (0, 2)
-    assert len(trial.parts.read("rounds")) == 4
+    assert len(trial.rows("rounds")) == 4
 
 
 def test_a_run_diverges_if_all_its_initializations_do(tmp_path):
@@ -55,8 +55,8 @@ def test_models_are_tested_every_few_rounds_and_after_the_last(tmp_path):
     once = RUN | {"rounds": 5, "evaluate_every": 2, "clustering": {"name": "ifca", "restarts": 1}}
     rare = finished(inline_trial(once, tmp_path / "rare"))
     often = finished(inline_trial(once | {"evaluate_every": 1}, tmp_path / "often"))
-    rows, full = (trial.parts.read("rounds").to_pylist() for trial in (rare, often))
+    rows, full = (trial.rows("rounds").to_pylist() for trial in (rare, often))
     assert [row["accuracy"] is not None for row in rows] == [False, True, False, True, True]
     assert [row["loss"] for row in rows] == [row["loss"] for row in full]
     assert rows[-1]["accuracy"] == full[-1]["accuracy"]
-    assert sorted(set(rare.parts.read("clients")["round"].to_pylist())) == [1, 3, 4]
+    assert sorted(set(rare.rows("clients")["round"].to_pylist())) == [1, 3, 4]

@@ -9,7 +9,7 @@ import pytest
 
 from datasets.federation import Examples, Federation
 from orchestrator.trial import client_actors, validation
-from tests.support.planted import clustered, finished, given, left_behind, opened, planted, table
+from tests.support.planted import clustered, finished, given, opened, outputs, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -63,7 +63,7 @@ def test_validation_changes_nothing_else(tmp_path: Path) -> None:
     more = replace(data, validation=data.test[:20], validation_owner=data.test_owner[:20])
     run = given(rounds=3, clustering=clustered())
     one, two = (
-        left_behind(finished(opened(run, tmp_path / name, federation)), tmp_path / name)
+        outputs(finished(opened(run, tmp_path / name, federation)))
         for name, federation in (("plain", data), ("validated", more))
     )
     columns = ["validation_accuracy", "validation_loss"]

@@ -1,0 +1,87 @@
+"""Limits on leaving a model, for clients that leave because of risk: whoever leaves a small model makes it riskier still.
+
+    c_ij <- cost + leaving_price for all j but the model that client i used last
+    at most most_leaving clients leave a model in a round, those with the largest gain in cost
+
+Jung et al. name this as future work. The limits apply as soon as risk counts (the server has measured one or, with
+``risk_from: own``, a client has found one), not while clients are sorted by loss alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from algorithms.clustering._preference import cheapest
+from algorithms.core.choices import View
+from algorithms.core.configs import ClusteredConfig
+from algorithms.core.messages import Doubles, Ints
+
+ROUNDING = 1e-9  # a share of 0.3 of ten clients are three, although 0.3 * 10 may fall below 3 in floating point
+
+
+class LeavingConfig(ClusteredConfig):
+    """Fields of a clustering in which clients leave a model because of its risk."""
+
+    most_leaving: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, le=1)] | Literal["all"] = Field(
+        "all",
+        description="clients that may leave a model per round: a number, a share of its clients (0.25), or all",
+    )
+    # In units of the cost; on the raw scale, (1 - beta) nats and beta times a risk that differs by 0.1 at most.
+    leaving_price: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="added to the cost of every model but the one that the client used last",
+    )
+
+    @property
+    def limits_leaving(self) -> bool:
+        """Whether anything limits leaving."""
+        return self.most_leaving != "all" or self.leaving_price > 0
+
+
+def choose_within_limits(config: LeavingConfig, costs: Doubles, view: View) -> tuple[Ints, Doubles]:
+    """Choose the cheapest model within the limits.
+
+    Args:
+        config: the limits.
+        costs: [clients, clusters] cost of each model to each client.
+        view: what clients know of the models.
+
+    Returns:
+        The chosen model [clients], and the costs [clients, clusters]. A client that has to stay has no other choice:
+        the other models cost it infinity.
+    """
+    elsewhere = (np.arange(costs.shape[1]) != view.previous[:, None]) & (view.previous >= 0)[:, None]
+    costs = costs + config.leaving_price * elsewhere
+    chosen = cheapest(costs, view.losses, view.previous)
+    if config.most_leaving == "all":
+        return chosen, costs
+    staying = _staying(config.most_leaving, costs, chosen, view.previous)
+    return np.where(staying, view.previous, chosen), np.where(staying[:, None] & elsewhere, np.inf, costs)
+
+
+def _staying(most: float, costs: Doubles, chosen: Ints, previous: Ints) -> NDArray[np.bool_]:
+    """Return which clients have to stay because others, who gain more, leave the same model [clients].
+
+    A share is rounded down to whole clients; among equal gains the lower number of the client goes first.
+
+    Args:
+        most: how many may leave a model, or (a float) which share of its clients.
+        costs: [clients, clusters].
+        chosen: [clients] the model that each client would choose.
+        previous: [clients] the model used last; nobody leaves -1.
+    """
+    rows, staying = np.arange(len(chosen)), np.zeros(len(chosen), bool)
+    gains = costs[rows, previous] - costs[rows, chosen]
+    for model in np.unique(previous[previous >= 0]):
+        users = previous == model
+        leaving = np.flatnonzero(users & (chosen != model))
+        allowed = most if isinstance(most, int) else math.floor(most * users.sum() + ROUNDING)
+        staying[leaving[np.argsort(-gains[leaving], kind="stable")[allowed:]]] = True
+    return staying

@@ -1,0 +1,240 @@
+"""One round, the box that FedAvg, IFCA, FinP and their relatives have in common.
+
+    choose   every client i chooses a model j_i                              IFCA: the one with the lowest loss
+    train    the cohort, block by block:  w_i <- local training of theta_{j_i} on D_i,    u_i <- clip(w_i - theta_{j_i})
+    gather   the server records what they measured, and joins the blocks' sums:           u_j <- mean of u_i over j_i = j
+    step     theta_j <- release(aggregate(theta_j, u_j))                     for every model that has clients
+
+A run, its replicas and shadow federations differ in who chooses, and in where blocks are trained (`Clients.train`: on
+actors, or in this process); the round is this one. This module does not import torch, so the server need not load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core import messages
+from algorithms.core.choices import Preferences, View
+from algorithms.core.layout import Layout
+from algorithms.core.messages import Assignment, BlockResult, ClientUpdates, Doubles, Ints, Weights
+from algorithms.core.noise import Normals
+from algorithms.engine import server
+from algorithms.interfaces import Metrics, Run, State
+from datasets.federation import Federation
+
+if TYPE_CHECKING:
+    from algorithms.core.network import Network
+    from algorithms.engine.block import TrainedBlock
+
+Stream = Callable[..., np.random.Generator]
+Fork = Callable[[int, ClientUpdates], None]
+"""``fork(model, received)`` sees what the server received for a model, before the model changes."""
+
+
+@dataclass
+class RoundState:
+    """What the next round depends on.
+
+    Attributes:
+        models: one `Weights` per cluster.
+        servers: the aggregation's own arrays, per cluster.
+        assignment: [clients] model of each client, -1 before the first choice.
+        statistics: client statistics by name (``rho``, ``weight``, ...), [clients] each.
+        optimizer_states: arrays of the local optimizers by name, [clients, ...]; empty unless the training keeps them.
+        round: the next round, counted from 0.
+    """
+
+    models: list[Weights]
+    servers: list[State]
+    assignment: Ints
+    statistics: dict[str, Doubles] = field(default_factory=dict)
+    optimizer_states: dict[str, NDArray[Any]] = field(default_factory=dict)
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients as the server sees them.
+
+    Attributes:
+        blocks: ids of the clients, in the fixed blocks in which they are trained and summed.
+        train: ``train(models, assigned)`` returns the result of `train_block` for each assignment, in their order.
+        layout: where the model's arrays lie in its parameters [d].
+    """
+
+    blocks: Sequence[Sequence[int] | Ints]
+    train: Callable[[list[Weights], list[Assignment]], list[BlockResult]]
+    layout: Layout
+
+
+class LocalStreams(NamedTuple):
+    """Where a block's clients have their random numbers from.
+
+    Attributes:
+        round: ``round(purpose, client)`` returns the generator of one client and purpose in this round.
+        fixed: ``fixed(purpose, client, ...)`` returns one that is the same in every round.
+    """
+
+    round: Stream
+    fixed: Stream
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What the server draws in a round, for each model.
+
+    Attributes:
+        noise: the noise of the privacy slot, from `server.draw_noise`.
+        visiting: the generator of the order in which clients are visited, if rho is aligned by it.
+    """
+
+    noise: Sequence[Normals | None]
+    visiting: Sequence[np.random.Generator]
+
+
+def begin(run: Run, models: list[Weights], clients: int) -> RoundState:
+    """Return the state before the first round of a federation with these ``models`` and number of ``clients``."""
+    servers = [server.begin(run, model) for model in models]
+    return RoundState(models, servers, np.full(clients, -1), server.initial_statistics(run, clients))
+
+
+def choose(run: Run, view: View, preferences: Preferences, by_loss_alone: bool = False) -> tuple[Ints, Doubles]:
+    """Let every client choose its model; return the choice [clients] and the cost of each model [clients, clusters].
+
+    Args:
+        run: the components, and their fields.
+        view: what clients know of the models.
+        preferences: how they weigh risk against loss.
+        by_loss_alone: whether nobody minds the risk, as long as none has been measured.
+    """
+    if by_loss_alone:
+        view, preferences = replace(view, risk_counts=False), replace(preferences, beta=np.zeros(len(view.losses)))
+    return run.clustering.module.choose(run.clustering.config, view, preferences)
+
+
+def advance(
+    run: Run, clients: Clients, state: RoundState, cohort: Ints, draws: Draws, fork: Fork | None = None
+) -> tuple[list[BlockResult], dict[int, server.Step]]:
+    """Do a round in which the clients of ``cohort`` train the models that they have chosen; ``state`` is changed.
+
+    Returns:
+        The blocks' results, and the steps of the models that were updated.
+    """
+    results = clients.train(state.models, assign(clients.blocks, state, cohort))
+    record(run, state, results, draws.visiting)
+    steps = step(run, state, gather(run, clients.layout, state, results), draws.noise, fork)
+    state.round += 1
+    return results, steps
+
+
+def assign(blocks: Sequence[Sequence[int] | Ints], state: RoundState, cohort: Ints) -> list[Assignment]:
+    """Return what each block is sent besides the models; blocks of which nobody takes part are left out."""
+    present = np.zeros(len(state.assignment), bool)
+    present[cohort] = True
+    assigned = []
+    for block in map(np.asarray, blocks):
+        if len(those := block[present[block]]):
+            statistics = {name: values[those] for name, values in state.statistics.items()}
+            optimizers = {name: values[those] for name, values in state.optimizer_states.items()}
+            chosen = state.assignment[those]
+            assigned.append(Assignment(tuple(those.tolist()), chosen, state.round, statistics, optimizers))
+    return assigned
+
+
+def train_block(
+    run: Run,
+    data: Federation,
+    network: Network,
+    models: Sequence[Weights],
+    assigned: Assignment,
+    streams: LocalStreams,
+    observe: Callable[[TrainedBlock], Mapping[str, Any]] | None = None,
+    silent: Collection[int] = (),
+) -> BlockResult:
+    """Train a block of clients, measure the result, and sum the updates up; a pure function, wherever it is called.
+
+    Args:
+        run: the components, and their fields.
+        data: all clients' examples.
+        network: the module to train with.
+        models: the models that the server sent.
+        assigned: the block's clients and their inputs.
+        streams: the clients' random numbers.
+        observe: returns what attacks record of the trained clients, by attack.
+        silent: ids of clients that send back the model that they were sent.
+    """
+    from algorithms.engine import block, curvatures
+    from algorithms.engine.silence import silence
+
+    clients = assigned.clients
+    trained = block.train(run, data, network, models, assigned, streams.round)
+    statistics = curvatures.measure_curvatures(run, data, network, clients, trained, streams.fixed)
+    halves = curvatures.measure_halves(run, data, network, clients, trained, streams.fixed, assigned.round)
+    observed = observe(trained) if observe else {}
+    sent = silence(trained, assigned, models, silent) if silent else trained
+    parts = block.sum_updates(run, sent, clients, models, assigned.chosen, data.sizes[list(clients)])
+    statistics |= {"train_loss": trained.loss}
+    return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states, halves)
+
+
+def record(
+    run: Run, state: RoundState, results: Sequence[BlockResult], visiting: Sequence[np.random.Generator]
+) -> None:
+    """Record what the blocks sent besides their sums: client statistics, the ranks that follow, states of optimizers."""
+    clients = len(state.assignment)
+    for result in results:
+        server.keep(state.statistics, clients, result.clients, result.statistics)
+        server.keep(state.optimizer_states, clients, result.clients, result.optimizer_states)
+    if results:
+        cohort = np.concatenate([result.clients for result in results])
+        state.statistics |= server.rank_clients(run, state.statistics, cohort, state.assignment, visiting)
+
+
+def gather(
+    run: Run, layout: Layout, state: RoundState, results: Sequence[BlockResult]
+) -> Iterator[tuple[int, ClientUpdates]]:
+    """Join the blocks' sums, one model after another.
+
+    A model without clients is left out, unless the privacy component must hide that it has none.
+    """
+    for j, model in enumerate(state.models):
+        if parts := [result.parts[j] for result in results if j in result.parts]:
+            yield j, messages.gather(parts, layout, state.statistics)
+        elif run.privacy.module.covers_empty_rounds(run.privacy.config):
+            yield j, messages.empty_updates(layout.size, model.buffers, layout)
+
+
+def step(
+    run: Run,
+    state: RoundState,
+    gathered: Iterable[tuple[int, ClientUpdates]],
+    noise: Sequence[Normals | None],
+    fork: Fork | None = None,
+) -> dict[int, server.Step]:
+    """Update every model for which something was received, and record the weights that its clients had."""
+    steps, weights = dict[int, server.Step](), np.zeros(len(state.assignment))
+    for j, received in gathered:
+        if fork is not None:
+            fork(j, received)
+        steps[j] = after = server.step(run, state.servers[j], state.models[j], received, noise[j])
+        state.models[j], state.servers[j] = after.model, after.state
+        weights[received.clients] = after.weights
+    state.statistics["weight"] = weights
+    return steps
+
+
+def compare_curvatures(run: Run, state: RoundState, results: Sequence[BlockResult]) -> dict[int, Metrics]:
+    """Return how well the curvatures of a round were measured, by model; nothing of the run depends on it."""
+    if not results:
+        return {}
+    halves = dict[str, NDArray[Any]]()
+    for result in results:
+        if result.halves is not None:
+            server.keep(halves, len(state.assignment), result.clients, {"halves": result.halves})
+    cohort = np.concatenate([result.clients for result in results])
+    return server.compare_curvatures(run, state.statistics, halves.get("halves"), cohort, state.assignment)

@@ -1,0 +1,347 @@
+"""Figures that the papers have: attacks over minority ratios, weights and curvatures of clients, the classifiers' ROC.
+
+Clients are identified by number. If each seed partitions the data differently, the same number is a different client in
+every trial; then only the first seed is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report.data import Floats
+from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, points
+from orchestrator.report.figures.drawing import (
+    BODY,
+    GRAY,
+    MOST_NAMED,
+    RATES,
+    REFERENCE,
+    Sheet,
+    algorithm_handles,
+    blank,
+    dashed_handle,
+    label_columns,
+    label_row,
+    legend,
+    marker,
+    same_scale,
+    stroke,
+    wrap,
+)
+from orchestrator.report.figures.marks import mean_note, means_with_intervals
+from orchestrator.report.figures.settings import method_heading, own_positions, place_label, trials_at
+from orchestrator.report.papers import rules
+from orchestrator.report.published import records
+from orchestrator.report.values import Row, Value, text
+from orchestrator.report.vocabulary import GROUP_COLORS, setting_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Columns = dict[str, Floats]
+Printed = tuple[str, float, float]  # group of the model, minority ratio, attack accuracy
+
+RATIO = "data.split.minority_ratio"
+MODEL_MARKERS = {"majority": "o", "minority": "s"}
+WEIGHT = ("round", "client", "examples", "weight")
+CURVATURE = ("lambda_max", "hessian_trace")
+SHARE: dict[str, Any] = {"color": GRAY, "linewidth": 1.4}
+ROC_POINTS = 200  # false positive rates at which ROC curves are averaged
+
+
+def motivation(arr: Arrangement) -> Figure | None:
+    """Figure 1 of the IFCA-MIR paper: attack accuracy on IFCA's two models over the fraction of minority clients.
+
+    Hollow points are published values; they are shown only for the data set of the paper.
+    """
+    trials = [trial for trial in arr.trials if text(arr.results.value(trial, "clustering.name")) == "ifca"]
+    names = {group: f"mia_accuracy_{group}" for group in GROUP_COLORS}
+    ratios = {text(trial.get(RATIO)) for trial in trials} - {""}
+    if len(ratios) < 2 or not any(trial.get(name) is not None for trial in trials for name in names.values()):
+        return None
+    axis_keys = {"clustering.name", *(arr.axis if RATIO in arr.axis else (RATIO,))}
+    facets = tuple(key for key in (arr.hue, *arr.axis, *arr.facets) if key and key not in axis_keys)
+    panels = points(trials, facets)
+    printed = published_points({text(arr.results.value(trial, "data.name")) for trial in trials})
+    extra = (*([_hollow()] if printed else []), dashed_handle("guessing (0.5)"))
+    sheet = Sheet("Membership inference against the two models of IFCA", mean_note(arr), extra, RATES)
+    figure, axes = blank(arr, sheet, 1, len(panels), 4.2)
+    for ax, panel in zip(axes[0], panels, strict=True):
+        here = [trial for trial in trials if all(text(trial[k]) == text(v) for k, v in zip(facets, panel, strict=True))]
+        _motivation_panel(ax, here, names, printed)
+    same_scale(axes, ["attack"], sheet.within)
+    label_row(axes[0], "attack accuracy (fraction)")
+    label_columns(axes, [setting_label(facets, panel) for panel in panels], "minority ratio (fraction of clients)")
+    legend(figure, [_model_handle(group) for group in names], sheet)
+    return figure
+
+
+def published_points(datasets: set[str]) -> list[Printed]:
+    """The group, minority ratio and printed attack accuracy of IFCA on the data sets (our names)."""
+    found = []
+    for record in records():
+        counterpart = rules()["ifca_mir"](record) if record.paper == "ifca_mir" else None
+        if counterpart and RATIO in counterpart.where and counterpart.where["data.name"] in datasets:
+            for group in GROUP_COLORS:
+                if f"mia_accuracy_{group}" in counterpart.metrics:
+                    found.append((group, float(counterpart.where[RATIO]), record.value))
+    return found
+
+
+def weights(arr: Arrangement) -> Figure | None:
+    """The weight of each client in the average, and how far its curvature deviates (rho), by method."""
+    arr = by_method(arr)
+    held, rhos = _tables(arr, WEIGHT), _tables(arr, ("client", "rho"))
+    if not held or not (rhos or any(_by_other_than_size(table) for table in held.values())):
+        return None
+    shown = [
+        [held[t["id"]] for hue in arr.hues for t in arr.cell(panel, (), hue) if t["id"] in held] for panel in arr.panels
+    ]
+    alike = all(same_clients([last_measured(table, "weight") for table in tables]) for tables in shown)
+    first = "marks (mean over the rounds): first seed only, because each seed partitions the data anew"
+    note = mean_note(arr, mean="marks (mean over the rounds)") if alike else first
+    sheet = Sheet(
+        "Weights of the clients, and deviation of their curvature (rho)",
+        note,
+        (stroke("fraction of all examples", **SHARE),),
+    )
+    kinds = {"weight": "weight in the average\n(fraction)"} | ({"rho": "rho"} if rhos else {})
+    rows = [(panel, name) for panel in arr.panels for name in kinds]
+    clients = max(len(last_measured(table, "weight")["client"]) for table in held.values())
+    figure, axes = blank(arr, sheet, len(rows), 1, min(max(6.3, 0.13 * clients * len(arr.hues) + 1), 11.0))
+    for line, (panel, name) in zip(axes, rows, strict=True):
+        _draw_weights(line[0], arr, panel, name, held if name == "weight" else rhos, held, alike)
+        label_row(line, kinds[name], arr.panel_label(panel))
+    same_scale(axes, [name for _, name in rows], (0, 1))
+    for (ax,) in axes:
+        ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # so that a mark at 0 is not cut off
+    label_columns(axes, [""], "client, with its number of examples below")
+    legend(figure, algorithm_handles(arr), sheet)
+    return figure
+
+
+def curvature(arr: Arrangement) -> Figure | None:
+    """Largest eigenvalue over trace of the clients' Hessians, with a panel for each method that measures them."""
+    from matplotlib.ticker import NullFormatter
+
+    arr = by_method(arr)
+    held = _tables(arr, CURVATURE)
+    panels = _places(arr, held)
+    points = [_curvatures(held, [trial["id"] for trial in arr.cell(panel, (), hue)]) for panel, hue in panels]
+    shown = [(trace[kept], top[kept]) for trace, top in points if (kept := (trace > 0) & (top > 0)).any()]
+    if not shown or len(shown) < len(points):
+        return None
+    measured, positive = (sum(len(trace) for trace, _ in found) for found in (points, shown))
+    lost = (
+        f"; {measured - positive} of {measured} points are not shown because a value is not positive"
+        if positive < measured
+        else ""
+    )
+    note = f"points: one client after its training in one round, for all rounds and seeds{lost}; axes are logarithmic"
+    sheet = Sheet("Two measures of the curvature of the clients' losses", note)
+    headings = [method_heading(arr, panel, hue) for panel, hue in panels]
+    figure, axes = wrap(arr, sheet, headings, "trace of the Hessian", "largest eigenvalue of the Hessian")
+    limits = [_limits([place[i] for place in shown]) for i in (0, 1)]
+    for ax, (_, hue), (trace, top) in zip(axes, panels, shown, strict=True):
+        ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_minor_formatter(NullFormatter())
+        _scatter(ax, trace, top, arr.palette[text(hue)])
+    legend(figure, [], sheet)
+    return figure
+
+
+def classifier_roc(arr: Arrangement) -> Figure | None:
+    """Micro-averaged ROC curves of the final models on the server's test data, a panel for each position and facet."""
+    if any(trial.get("accuracy_majority") is not None for trial in arr.trials):
+        return None  # sweeps with groups have several models and other figures
+    columns = ("false_positive_rate", "true_positive_rate")
+    held = {trial["id"]: table for trial in arr.trials if (table := arr.results.columns(trial, "roc", columns))}
+    panels = [(panel, position) for panel in arr.panels for position in own_positions(arr)]
+    panels = [
+        place for place in panels if any(t["id"] in held for hue in arr.hues for t in trials_at(arr, *place, hue))
+    ]
+    if not panels:
+        return None
+    several = any(len(trials_at(arr, *place, hue)) > 1 for place in panels for hue in arr.hues)
+    note = "lines: mean over seeds at equal false positive rates; " if several else ""
+    note += "numbers: area under the curve"
+    sheet = Sheet(
+        "ROC curves of the classifier on the server's test data, one class against the rest",
+        note,
+        (dashed_handle("guessing"),),
+    )
+    headings = [place_label(arr, *place) for place in panels]
+    figure, axes = wrap(arr, sheet, headings, "false positive rate (fraction)", "true positive rate\n(fraction)")
+    for ax, place in zip(axes, panels, strict=True):
+        ax.plot([0, 1], [0, 1], **REFERENCE)
+        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        for j, hue in enumerate(arr.hues):
+            trials = [trial for trial in trials_at(arr, *place, hue) if trial["id"] in held]
+            _roc_curve(ax, [held[trial["id"]] for trial in trials], arr.palette[text(hue)], len(arr.hues) - 1 - j)
+    legend(figure, algorithm_handles(arr, "line"), sheet)
+    return figure
+
+
+def _motivation_panel(ax: Axes, trials: list[Row], names: dict[str, str], printed: list[Printed]) -> None:
+    ax.axhline(0.5, **REFERENCE)
+    for group, name in names.items():
+        by_ratio: dict[float, list[float]] = {}
+        for trial in trials:
+            if trial.get(RATIO) is not None and trial.get(name) is not None:
+                by_ratio.setdefault(float(trial[RATIO]), []).append(float(trial[name]))
+        style: dict[str, Any] = {"color": GROUP_COLORS[group], "marker": MODEL_MARKERS[group]}
+        means_with_intervals(ax, [(ratio, by_ratio[ratio]) for ratio in sorted(by_ratio)], **style)
+        hollow: dict[str, Any] = style | {"markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
+        theirs = [(ratio, value) for of, ratio, value in printed if of == group]
+        ax.plot([ratio for ratio, _ in theirs], [value for _, value in theirs], linestyle="none", **hollow)
+    ticks = sorted({float(t[RATIO]) for t in trials if t.get(RATIO) is not None} | {ratio for _, ratio, _ in printed})
+    ax.margins(x=0.08)
+    ax.set_xticks(ticks, [text(tick) for tick in ticks], fontsize=BODY)
+
+
+def _model_handle(group: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    style: dict[str, Any] = {"color": GROUP_COLORS[group], "marker": MODEL_MARKERS[group]}
+    return Line2D([], [], linewidth=1.8, markersize=7, label=f"{group} model", **style)
+
+
+def _hollow() -> Any:
+    from matplotlib.lines import Line2D
+
+    style: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": "black", "markerfacecolor": "none"}
+    return Line2D([], [], markersize=10, markeredgewidth=1.6, label="published (Jung et al., Figure 1)", **style)
+
+
+def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], color: str, line: int) -> None:
+    """Draw the mean of the curves, and write their mean area as the ``line``-th number from the bottom."""
+    import numpy as np
+
+    from algorithms.metrics.classification import area
+
+    if not tables:
+        return
+    at = np.linspace(0, 1, ROC_POINTS)
+    rates = [np.interp(at, table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
+    areas = [area(table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
+    ax.plot(at, np.mean(rates, axis=0), color=color, linewidth=1.8)
+    place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "bottom", "fontsize": BODY}
+    ax.annotate(f"{np.mean(areas):.3f}", (0.97, 0.05 + 0.1 * line), color=color, **place)
+
+
+def _draw_weights(
+    ax: Axes,
+    arr: Arrangement,
+    panel: Point,
+    name: str,
+    held: dict[str, Columns],
+    sizes: dict[str, Columns],
+    alike: bool,
+) -> None:
+    """Draw the column ``name`` of ``held`` for each client.
+
+    ``sizes`` has the clients' numbers of examples by trial; ``alike`` says whether clients are the same in all trials.
+    """
+    import numpy as np
+
+    trials = [trial for hue in arr.hues for trial in arr.cell(panel, (), hue) if trial["id"] in sizes]
+    if not trials:
+        return
+    first = min(text(trial.get("seed")) for trial in trials)
+    shown = [t["id"] for t in trials if t["id"] in held and (alike or text(t.get("seed")) == first)]
+    leader = next((trial for trial in trials if text(trial.get("seed")) == first), trials[0])
+    examples = last_measured(sizes[leader["id"]], "weight")["examples"]
+    order = examples.argsort(kind="stable")
+    at = np.arange(len(order))
+    if name == "weight":
+        ax.hlines(examples[order] / examples.sum(), at - 0.42, at + 0.42, zorder=1, **SHARE)
+    for j, hue in enumerate(arr.hues):
+        means = [_over_rounds(held[t["id"]], name)[order] for t in arr.cell(panel, (), hue) if t["id"] in shown]
+        if means:
+            places = at + (j - (len(arr.hues) - 1) / 2) * 0.8 / len(arr.hues)
+            marks = [(float(x), values) for x, values in zip(places, zip(*means, strict=True), strict=True)]
+            style: dict[str, Any] = {"color": arr.palette[text(hue)], "marker": marker(arr, hue), "linestyle": "none"}
+            means_with_intervals(ax, marks, **style | {"markersize": 5, "capsize": 0})
+    labels = [f"{client}\n{examples[client]:.0f}" for client in order] if len(order) < MOST_NAMED else [""] * len(order)
+    ax.set_xticks(at, labels, fontsize=BODY - 1)
+    ax.set_xlim(-0.6, len(order) - 0.4)
+
+
+def _scatter(ax: Axes, trace: Floats, top: Floats, color: str) -> None:
+    from algorithms.core.ranks import spearman
+
+    ax.scatter(trace, top, s=14, color=color, alpha=0.35, linewidths=0)
+    rank = spearman(trace, top)
+    if not math.isnan(rank):
+        place: dict[str, Any] = {
+            "xycoords": "axes fraction",
+            "ha": "left",
+            "va": "top",
+            "color": GRAY,
+            "fontsize": BODY,
+        }
+        ax.annotate(f"rank correlation {rank:.2f}", (0.04, 0.97), **place)
+
+
+def _curvatures(held: dict[str, Columns], idents: Sequence[str]) -> tuple[Floats, Floats]:
+    """The measured traces and largest eigenvalues of all clients and rounds of these trials."""
+    import numpy as np
+
+    tables = [held[ident] for ident in idents if ident in held]
+    trace, top = (np.concatenate([table[name] for table in tables]) for name in ("hessian_trace", "lambda_max"))
+    finite = np.isfinite(trace) & np.isfinite(top)
+    return trace[finite], top[finite]
+
+
+def _tables(arr: Arrangement, columns: Sequence[str]) -> dict[str, Columns]:
+    """These columns of the clients' tables, by id, for the trials with a number in the last of the columns."""
+    import numpy as np
+
+    found = {trial["id"]: arr.results.columns(trial, "clients", columns) for trial in arr.trials}
+    return {ident: table for ident, table in found.items() if table and np.isfinite(table[columns[-1]]).any()}
+
+
+def _places(arr: Arrangement, held: dict[str, Columns]) -> list[tuple[Point, Value]]:
+    """The panels and methods that have a trial in ``held``."""
+    places = [(panel, hue) for panel in arr.panels for hue in arr.hues]
+    return [place for place in places if any(trial["id"] in held for trial in arr.cell(place[0], (), place[1]))]
+
+
+def _by_other_than_size(table: Columns) -> bool:
+    """Whether clients have other weights than their shares of the examples."""
+    import numpy as np
+
+    last = last_measured(table, "weight")
+    return not np.allclose(last["weight"], last["examples"] / last["examples"].sum(), atol=1e-6)
+
+
+def last_measured(table: Columns, name: str) -> Columns:
+    """The rows of the last round in which ``name`` was measured, sorted by client."""
+    import numpy as np
+
+    measured = np.isfinite(table[name])
+    rows = np.flatnonzero(measured & (table["round"] == table["round"][measured].max()))
+    rows = rows[table["client"][rows].argsort(kind="stable")]
+    return {column: values[rows] for column, values in table.items()}
+
+
+def same_clients(tables: Sequence[Columns]) -> bool:
+    """Whether all tables have the same clients, judged by their number and their numbers of examples."""
+    return all(text(table["examples"].tolist()) == text(tables[0]["examples"].tolist()) for table in tables)
+
+
+def _over_rounds(table: Columns, name: str) -> Floats:
+    """The mean of a column over the rounds, by client."""
+    import numpy as np
+
+    return np.array([np.nanmean(table[name][table["client"] == client]) for client in np.unique(table["client"])])
+
+
+def _limits(parts: Sequence[Floats]) -> tuple[float, float]:
+    """The powers of ten that enclose all values."""
+    low, high = min(part.min() for part in parts), max(part.max() for part in parts)
+    return 10.0 ** math.floor(math.log10(low) - 0.05), 10.0 ** math.ceil(math.log10(high) + 0.05)

@@ -1,0 +1,274 @@
+"""Results as a log: a folder has parts, which never change, and a manifest, written last, that vouches for them.
+
+    FOLDER/<part>           a file, written whole or not at all
+    FOLDER/manifest.json    format, owner, facts, size and BLAKE2b of every part, and a checksum of all this
+
+Four verbs serve sweeps, trials, saved states, shadow models and replicas alike: `Log.append` a part, `Log.finish` the
+manifest, `verify` a folder, read a part of it with `Manifest.read`. A folder without a manifest is not finished, and what
+its manifest does not name is not there. What does not verify is never believed: `quarantine` renames it, and whatever it
+held is made again. Behind a checksum no value is looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.results.writing import WriteError, open_plain, read_plain, remove, write_atomically
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+DAMAGED = ".damaged"  # is added to the name of what was set aside
+DIGEST_BYTES = 16
+THREADS = 8  # hashing and reading give up the interpreter's lock
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class DamageError(ValueError):
+    """A folder is not what was saved. Its text is a sentence that begins with the file's path.
+
+    Attributes:
+        path: the file.
+        problem: what is wrong with it, to be read after its path: "is missing".
+    """
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.path, self.problem = path, problem
+
+
+@dataclass(frozen=True)
+class Part:
+    """Size in bytes and BLAKE2b (hexadecimal) of a part."""
+
+    size: int
+    digest: str
+
+    @classmethod
+    def of(cls, content: bytes | memoryview) -> Part:
+        """The part with this content.
+
+        >>> Part.of(b"")
+        Part(size=0, digest='cae66941d9efbd404e4d88758ea67670')
+        """
+        return cls(len(content), hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the manifest of a folder says.
+
+    Attributes:
+        path: the folder.
+        owner: whose results these are: a trial's id, a sweep's name, a key of a cache.
+        facts: what the folder says of itself, as JSON has it.
+        parts: its files by name.
+    """
+
+    path: Path
+    owner: str
+    facts: Mapping[str, Any]
+    parts: Mapping[str, Part]
+
+    @property
+    def digest(self) -> str:
+        """The checksum of the manifest, and so of the whole folder."""
+        plain = {
+            "format": FORMAT,
+            "owner": self.owner,
+            "facts": self.facts,
+            "parts": {name: [part.size, part.digest] for name, part in sorted(self.parts.items())},
+        }
+        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return hashlib.blake2b(canonical.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+    def read(self, name: str) -> bytes:
+        """The content of a part. Raises DamageError unless it is what was saved."""
+        path = self.path / name
+        if name not in self.parts:
+            raise DamageError(path, "is missing")
+        try:
+            content = read_plain(path)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        if Part.of(content) != self.parts[name]:
+            raise DamageError(path, "is not what was saved: its checksum differs" if content else "is empty")
+        return content
+
+    def check(self, name: str) -> None:
+        """Raise DamageError unless a part is what was saved."""
+        path, part = self.path / name, self.parts[name]
+        try:
+            with open_plain(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                same = size == part.size and (
+                    hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).hexdigest()
+                    == part.digest
+                )
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        if not same:
+            raise DamageError(path, "is not what was saved: its checksum differs" if size else "is empty")
+
+
+@dataclass
+class Log:
+    """A folder that this process writes.
+
+    Attributes:
+        path: the folder; it is made when it is needed.
+        owner: whose results these are.
+        parts: its parts so far, by name.
+    """
+
+    path: Path
+    owner: str
+    parts: dict[str, Part] = field(default_factory=dict)
+    _dropped: list[str] = field(default_factory=list)
+
+    def append(self, name: str, content: bytes | memoryview) -> None:
+        """Write a part; without the manifest, it is not there yet. Raises WriteError."""
+        write_atomically(self.path / name, bytes(content))
+        self.parts[name] = Part.of(content)
+
+    def read(self, name: str) -> bytes:
+        """The content of a part. Raises DamageError unless it is what was written."""
+        return Manifest(self.path, self.owner, {}, self.parts).read(name)
+
+    def drop(self, name: str) -> None:
+        """Let the next manifest do without a part; its file is deleted after that."""
+        if self.parts.pop(name, None):
+            self._dropped.append(name)
+
+    def finish(self, facts: Mapping[str, Any]) -> Manifest:
+        """Write the manifest: all parts so far are there from now on. Raises WriteError.
+
+        Args:
+            facts: what the folder says of itself, as JSON has it.
+        """
+        manifest = Manifest(self.path, self.owner, json.loads(json.dumps(facts)), dict(self.parts))
+        parts = {name: [part.size, part.digest] for name, part in self.parts.items()}
+        plain = {"format": FORMAT, "owner": self.owner, "facts": manifest.facts, "parts": parts}
+        # Compact, for a running trial writes it after every round.
+        write_atomically(self.path / MANIFEST, json.dumps(plain | {"checksum": manifest.digest}).encode())
+        while self._dropped:
+            remove(self.path / self._dropped.pop())
+        return manifest
+
+
+def read_manifest(folder: Path, owner: str | None = None) -> Manifest:
+    """Read the manifest of a folder, without looking at the parts.
+
+    Args:
+        folder: the folder.
+        owner: whose results it must hold; None: anybody's.
+
+    Raises:
+        FileNotFoundError: there is none, so the folder is not finished.
+        DamageError: it is not what was saved.
+    """
+    path = folder / MANIFEST
+    try:
+        plain = json.loads(read_plain(path))
+        if plain["format"] != FORMAT:
+            raise DamageError(path, f"has the format {str(plain['format'])[:20]!r}; this version reads format {FORMAT}")
+        parts = {str(name): Part(int(size), str(digest)) for name, (size, digest) in plain["parts"].items()}
+        manifest = Manifest(folder, str(plain["owner"]), dict(plain["facts"]), parts)
+        whole = manifest.digest == plain["checksum"] and all(map(_is_inside, parts))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except DamageError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamageError(path, "is not what was saved: it is no manifest") from error
+    if not whole:
+        raise DamageError(path, "is not what was saved: its checksum differs")
+    if owner is not None and manifest.owner != owner:
+        raise DamageError(path, f"is that of {manifest.owner[:60]!a}, not of {owner!a}")
+    return manifest
+
+
+def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> Manifest:
+    """Read the manifest of a folder, and compare all parts with it.
+
+    Args:
+        folder: the folder.
+        owner: whose results it must hold; None: anybody's.
+        skip: parts that are not compared.
+
+    Raises:
+        FileNotFoundError: there is no manifest, so the folder is not finished.
+        DamageError: it is not what was saved; the first file that differs.
+    """
+    manifest = read_manifest(folder, owner)
+    for name in manifest.parts:
+        if name not in skip:
+            manifest.check(name)
+    return manifest
+
+
+def damage_of(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> DamageError | None:
+    """What is damaged of a folder, the first of it; None if it verifies, or is not finished. Arguments like `verify`."""
+    for _ in range(2):  # a run may write while we read
+        before = _stamp(folder / MANIFEST)
+        try:
+            verify(folder, owner, skip)
+        except FileNotFoundError:
+            return None
+        except DamageError as error:
+            if _stamp(folder / MANIFEST) == before:
+                return error
+        else:
+            return None
+    return None
+
+
+def in_parallel(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """The results of a function that reads files, for many folders at a time, in their order."""
+    with ThreadPoolExecutor(min(THREADS, 2 * (os.cpu_count() or 1))) as pool:
+        return list(pool.map(function, items))
+
+
+def quarantine(path: Path) -> Path:
+    """Rename what does not verify to a free name ``….damaged``, which is returned. Raises WriteError."""
+    for number in range(1, 1000):
+        aside = path.with_name(f"{path.name}{DAMAGED}{f'-{number}' if number > 1 else ''}")
+        if not os.path.lexists(aside):
+            try:
+                os.rename(path, aside)
+            except OSError as error:
+                text = f"{path} is damaged and cannot be set aside: {(error.strerror or str(error)).lower()}"
+                raise WriteError(error.errno or errno.EIO, text) from error
+            return aside
+    raise WriteError(errno.EEXIST, f"{path} is damaged, and {path.name}{DAMAGED} to -999 exist: delete some of them")
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a part's name is a path below its folder."""
+    steps = name.split("/")
+    return all(step not in ("", ".", "..") and "\\" not in step and step.isprintable() for step in steps)
+
+
+def _unreadable(path: Path, error: OSError) -> DamageError:
+    if isinstance(error, FileNotFoundError):
+        return DamageError(path, "is missing")
+    return DamageError(path, f"cannot be read: {(error.strerror or str(error)).lower()}")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        held = path.stat()
+        return held.st_mtime_ns, held.st_ino
+    return None

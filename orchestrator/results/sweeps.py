@@ -1,0 +1,108 @@
+"""The manifest of a sweep: its name, id, file and trials. The rows of its trials follow from it and from their records."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.results.declared import declared
+from orchestrator.results.log import DamageError, Log, Manifest, quarantine, read_manifest
+from orchestrator.results.paths import Folder, FolderError
+from orchestrator.results.record import read_record
+from orchestrator.results.tables import write_table
+from orchestrator.results.writing import write_atomically
+
+Row = dict[str, Any]
+
+
+def write_sweep(folder: Folder, name: str, text: str, plan: Iterable[Row]) -> list[str]:
+    """Write what a claimed folder says of its sweep; ``sweep.yaml`` and ``trials.parquet`` follow from it.
+
+    Args:
+        folder: the folder.
+        name: the name of the sweep.
+        text: the sweep file, with overrides as comments.
+        plan: what is known of every trial before it runs: ``id``, components, seed, rounds and swept values.
+
+    Returns:
+        Sentences on what was damaged.
+
+    Raises:
+        WriteError: a file could not be written.
+    """
+    said, identity = [], uuid.uuid4().hex
+    try:
+        identity = str(read_manifest(folder.path, name).facts["id"])
+    except FileNotFoundError:
+        pass
+    except DamageError as error:
+        said.append(f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew")
+    Log(folder.path, name).finish({"id": identity, "file": text, "declared": declared(), "trials": list(plan)})
+    write_atomically(folder.sweep, text.encode())
+    write_trials(folder)
+    return said
+
+
+def write_trials(folder: Folder) -> None:
+    """Write ``trials.parquet`` from the manifests. Raises WriteError, DamageError."""
+    write_table(folder.table, trial_rows(folder))
+
+
+def read_sweep(folder: Folder) -> Manifest:
+    """The manifest of a sweep: its facts are ``id``, ``file``, ``declared`` and ``trials``.
+
+    Raises:
+        FileNotFoundError: the folder holds no sweep.
+        DamageError: the manifest is not what was saved.
+    """
+    manifest = read_manifest(folder.path)
+    if not {"id", "file", "declared", "trials"} <= manifest.facts.keys():
+        raise FileNotFoundError(folder.manifest)
+    return manifest
+
+
+def sweep_file(folder: Folder) -> str:
+    """The text of a sweep's file; empty if the folder holds no sweep, or a damaged one."""
+    with suppress(FileNotFoundError, DamageError):
+        return str(read_sweep(folder).facts["file"])
+    return ""
+
+
+def trial_rows(folder: Folder) -> list[Row]:
+    """One row per trial: id, status, components, seed, rounds, swept values, reason, notes, final metrics.
+
+    Raises:
+        FileNotFoundError: the folder holds no sweep.
+        DamageError: the sweep's manifest is not what was saved.
+    """
+    rows = []
+    for planned in read_sweep(folder).facts["trials"]:
+        record: Mapping[str, Any] = read_record(folder.trial(planned["id"])) or {}
+        row = {"id": planned["id"], "status": record.get("status", "unfinished")} | planned
+        row |= {"reason": record.get("reason")} | (
+            {"notes": "; ".join(notes)} if (notes := record.get("notes")) else {}
+        )
+        rows.append(row | record.get("metrics", {}))
+    return rows
+
+
+def sweeps_in(path: Path) -> list[Folder]:
+    """The sweeps in a folder: itself, or those below it, by name; links are not followed.
+
+    Raises:
+        FolderError: there is none, or it is no folder.
+    """
+    if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
+        raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
+    below: Sequence[Path] = [path] if _is_sweep(path) else sorted(one for one in path.iterdir() if not one.is_symlink())
+    if found := [Folder(one) for one in below if one.is_dir() and _is_sweep(one)]:
+        return found
+    raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
+
+
+def _is_sweep(path: Path) -> bool:
+    return os.path.isfile(path / "manifest.json") or os.path.isdir(path / "trials")

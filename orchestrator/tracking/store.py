@@ -1,0 +1,165 @@
+"""Where MLflow is: a server, or the store beside the results, ``mlflow.db`` with its artifacts in ``mlartifacts``."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.results.log import quarantine
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
+JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
+MAGIC = b"SQLite format 3\0"
+DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Fail fast if the server is away; the next `sync` sends what is missing.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    # MLflow must not print into the live table; its errors reach us as exceptions.
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+class TrackingError(Exception):
+    """MLflow cannot be used as requested. The message is a sentence."""
+
+
+def configure_environment() -> None:
+    """Set the environment variables of MLflow and Ray before their import; values that the user has set are kept."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+
+
+def named_server(tracking_uri: str | None) -> str | None:
+    """The MLflow server from the argument or from MLFLOW_TRACKING_URI; None if the user named none."""
+    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
+
+
+def address(results: Path, tracking_uri: str | None = None) -> str:
+    """The address of MLflow: the server that the user named, or else the store in ``results``.
+
+    Raises:
+        TrackingError: MLflow cannot have a store at that path.
+    """
+    from sqlalchemy import make_url
+
+    if server := named_server(tracking_uri):
+        return server
+    path = os.path.abspath(results / LOCAL)
+    # Before 2.1 SQLAlchemy takes the path literally; since then it decodes it, and an escape may be needed.
+    for written in (path, path.replace("%", "%25").replace("?", "%3F")):
+        if make_url(f"sqlite:///{written}").database == path:
+            return f"sqlite:///{written}"
+    raise TrackingError(f"MLflow cannot store runs in {results}, because of the question mark in its path")
+
+
+def artifacts(results: Path, tracking_uri: str | None = None) -> Path | None:
+    """The folder of all artifacts; None if a server decides where they are."""
+    return None if named_server(tracking_uri) else Path(os.path.abspath(results / ARTIFACTS))
+
+
+def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
+    """A connection to MLflow; the store beside the results is created if there is none.
+
+    Raises:
+        TrackingError: there can be no store.
+        Exception: MLflow's errors, if it cannot be reached or cannot open the store.
+    """
+    configure_environment()
+    if named_server(tracking_uri) is None:
+        if not results.is_dir():  # MLflow would make it again
+            raise TrackingError(f"{results} was deleted or renamed")
+        _create(results)
+    from mlflow import MlflowClient
+
+    client = MlflowClient(address(results, tracking_uri))
+    with suppress(AttributeError):  # MLflow keeps connections by address, and the file may be another one by now
+        client._tracking_client.store.engine.dispose()
+    return client
+
+
+def _create(results: Path) -> None:
+    """Create the store if there is none, at once: MLflow takes 4 s, and if it were killed meanwhile, could not open it."""
+    path = results / LOCAL
+    if path.exists():
+        with open(path, "rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:  # MLflow would try for minutes
+                raise TrackingError(f"{path} is no SQLite data base")
+        return
+    with open(results / ".mlflow.lock", "a") as lock:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():  # another run was faster
+            return
+        from mlflow import MlflowClient
+
+        for left in [*results.glob(".mlflow-*.new*"), *(results / f"{LOCAL}{ending}" for ending in JOURNALS)]:
+            left.unlink(missing_ok=True)  # of a killed process, or of a store that is gone
+        new = results / f".mlflow-{uuid.uuid4().hex}.new"
+        MlflowClient(address(results).removesuffix(LOCAL) + new.name).search_experiments(max_results=1)
+        os.replace(new, path)
+
+
+def set_store_aside(results: Path) -> str:
+    """Rename the store beside the results, for a new one to be filled; return a sentence about it."""
+    store = results / LOCAL
+    if not os.path.lexists(store):
+        return f"there is no {store}, so a new one is made"
+    aside = quarantine(store)
+    for ending in JOURNALS:
+        if os.path.lexists(journal := results / f"{LOCAL}{ending}"):
+            os.replace(journal, aside.with_name(f"{aside.name}{ending}"))
+    return f"{store} is now {aside.name}, and a new store is filled from the results"
+
+
+def stamp(results: Path) -> list[int]:
+    """The size and time of the store's file, by which it is known that nobody has written to it since."""
+    with suppress(OSError):
+        file = (results / LOCAL).stat()
+        return [file.st_size, file.st_mtime_ns]
+    return []
+
+
+def server(results: Path, port: int, host: str) -> tuple[list[str], dict[str, str]]:
+    """The command line and environment of MLflow's server on the store beside the results."""
+    place = Path(os.path.abspath(results / ARTIFACTS)).as_uri()
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", address(results)]
+    # One worker, because each takes 300 MB and one person looks at one page at a time; no execution of jobs.
+    command += ["--artifacts-destination", place, "--host", host, "--port", str(port), "--workers", "1"]
+    silent = {name: SETTINGS[name] for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")}
+    return command, {**os.environ, **silent, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+def reason(error: BaseException) -> str:
+    """A short reason for an error.
+
+    >>> reason(OSError("POST http://host/api: [Errno 111] Connection refused')"))
+    'connection refused'
+    """
+    text = without_password(" ".join(str(error).split())) or type(error).__name__
+    if "timed out" in text:
+        return "it does not answer in time"
+    system = re.search(r"\[Errno -?\d+\] ([\w ]+)", text)
+    return system[1].lower() if system else text[:300]
+
+
+def without_password(text: str) -> str:
+    """``text`` without user names and passwords in addresses.
+
+    >>> without_password("http://me:secret@host:5000")
+    'http://host:5000'
+    """
+    return re.sub(r"//[^/@\s]*@", "//", text)

@@ -1,0 +1,346 @@
+"""`sync`: MLflow has what the results folder says, once; whatever was killed, altered or away before is made right.
+
+A sweep is a run, and each of its trials is a run below it. Both are found by the identity of the results folder, wherever
+that is now. A run carries a mark: the hash of what the folder has for it, and how much of it MLflow held when it was logged.
+Where either is different today, the run is deleted, and logged again from disk.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag, ViewType
+
+from orchestrator.config.errors import ConfigError
+from orchestrator.results.paths import Folder
+from orchestrator.results.record import read_record
+from orchestrator.results.saved_models import saved_models
+from orchestrator.tracking import projection, view
+from orchestrator.tracking.labels import scalar_metrics
+from orchestrator.tracking.notes import begun_note, sweep_note, trial_note
+from orchestrator.tracking.projection import PICTURES, ROUND, Point, Projection, SweepFacts
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+    from torch import nn
+
+SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
+MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which trial models were
+REPLACED = "replaced"  # the mark of a run that we have deleted; what a user deletes keeps its mark, and stays deleted
+PARENT, NOTE, TABLES = "mlflow.parentRunId", "mlflow.note.content", "mlflow.loggedArtifacts"
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
+# MLflow's limits; what is longer makes it refuse the whole request.
+BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH, NOTE_LENGTH, EXPERIMENT_NOTE = 1000, 5000, 6000, 250, 8000, 20000
+
+Runs = dict[str, list["Run"]]
+"""The runs of a sweep in MLflow by trial, deleted ones too; the sweep's own run is ""."""
+
+
+@dataclass
+class Live:
+    """A run of a trial that this process has opened: `sync` completes it instead of logging it again.
+
+    Attributes:
+        run: MLflow's id.
+        steps: the rounds that were sent, counted from 1.
+    """
+
+    run: str
+    steps: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What `sync` has done.
+
+    Attributes:
+        experiment: MLflow's id of the sweep's experiment.
+        runs: how many runs were logged.
+        models: of how many trials it sent the models.
+    """
+
+    experiment: str
+    runs: int
+    models: int = 0
+
+
+def sync(
+    folder: Folder,
+    client: MlflowClient,
+    artifacts: Path | None = None,
+    live: Mapping[str, Live] | None = None,
+    only: Collection[str] | None = None,
+    swept: Mapping[str, Mapping[str, Any]] | None = None,
+    models: Callable[[str], object] | None = None,
+) -> Synced:
+    """Log what MLflow lacks of a sweep. Where it has all, nothing is written.
+
+    Args:
+        folder: the results folder of the sweep, with its identity.
+        client: the connection to MLflow.
+        artifacts: where the artifacts of all sweeps are kept; None: a server decides.
+        live: the runs that this process has opened, by trial; the sweep's own is "".
+        only: the trials that have just ended, while others run; None: all, and the sweep itself.
+        swept: the swept values of trials that are not in ``trials.parquet`` yet.
+        models: trained models are sent, too, and this is called with a sentence on those that cannot be; None: they are not.
+    """
+    live = live or {}
+    values = {**(swept or {}), **projection.swept_values(folder)}
+    chosen = [folder.trial(trial) for trial in values if only is None or trial in only]
+    manifests = {trial.id: manifest for trial in chosen if (manifest := projection.trial_manifest(trial))}
+    experiment = open_experiment(client, folder, artifacts)
+    runs = held_runs(client, experiment, folder)
+    stale = [trial for trial, manifest in manifests.items() if not _is_logged(client, runs.get(trial, []), manifest)]
+    manifest = projection.sweep_manifest(folder)
+    ends = only is None and ((stale and not active(runs, "")) or not _is_logged(client, runs.get("", []), manifest))
+    if stale or ends:
+        parent = sweep_run(client, folder, experiment, runs, anew=ends)
+        for trial in stale:
+            wanted = projection.project_trial(folder.trial(trial), values[trial])
+            note = trial_note(wanted, folder.name, experiment)
+            own = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent, NOTE: note}
+            _replace(client, experiment, active(runs, trial), wanted, manifests[trial], own, live.get(trial))
+        facts = _log_sweep(client, folder, experiment, list(values), manifest, parent) if ends else None
+        _show(client, folder, experiment, parent, values, list(manifests), facts)
+    for trial in live if only is None else ():
+        if trial not in manifests:  # interrupted: the next run resumes the trial, and opens another run for it
+            client.set_terminated(live[trial].run, "KILLED")
+    sent = _log_models(client, folder, experiment, list(manifests), models) if models else 0
+    return Synced(experiment, len(stale) + bool(ends), sent)
+
+
+def open_experiment(client: MlflowClient, folder: Folder, artifacts: Path | None) -> str:
+    """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
+    place = artifacts / folder.name if artifacts else None
+    there = client.get_experiment_by_name(folder.name)
+    if there is not None and place and there.tags.get(SWEEP) == folder.identity() and _lies_elsewhere(there, place):
+        client.rename_experiment(there.experiment_id, f"{folder.name} (moved, {there.experiment_id})")
+        if there.lifecycle_stage == "active":
+            client.delete_experiment(there.experiment_id)
+        there = None
+    if there is None:
+        tags = {SWEEP: folder.identity(), **KIND}
+        return client.create_experiment(folder.name, artifact_location=place.as_uri() if place else None, tags=tags)
+    if there.lifecycle_stage == "deleted":
+        client.restore_experiment(there.experiment_id)
+    return there.experiment_id
+
+
+def _lies_elsewhere(experiment: Any, place: Path) -> bool:
+    address = urlsplit(experiment.artifact_location)
+    return address.scheme in ("", "file") and Path(url2pathname(address.path)) != place
+
+
+def held_runs(client: MlflowClient, experiment: str, folder: Folder) -> Runs:
+    """What MLflow has of a sweep."""
+    runs, token, more = Runs(), None, True
+    while more:
+        page = client.search_runs(
+            [experiment], f"tags.`{SWEEP}` = '{folder.identity()}'", ViewType.ALL, 500, page_token=token
+        )
+        for run in page:
+            runs.setdefault(run.data.tags.get(TRIAL, ""), []).append(run)
+        token, more = page.token, bool(page.token)
+    return runs
+
+
+def active(runs: Runs, trial: str) -> list[Run]:
+    """The runs of a trial that are not deleted."""
+    return [run for run in runs.get(trial, []) if run.info.lifecycle_stage == "active"]
+
+
+def sweep_run(client: MlflowClient, folder: Folder, experiment: str, runs: Runs, anew: bool = False) -> str:
+    """The id of the sweep's own run: that of before, or a new one; ``anew``: only one of which nothing is logged yet."""
+    for run in active(runs, ""):
+        if not anew or (MARK not in run.data.tags and not run.data.metrics):
+            return str(run.info.run_id)
+    run = client.create_run(experiment, tags={SWEEP: folder.identity()}, run_name=folder.name)
+    client.set_tag(run.info.run_id, NOTE, begun_note(folder, experiment))
+    runs.setdefault("", []).append(run)
+    return str(run.info.run_id)
+
+
+def open_trial(
+    client: MlflowClient, folder: Folder, artifacts: Path | None, trial: str, name: str, tags: Mapping[str, str]
+) -> Live:
+    """Open the run of a trial that starts or is resumed; what MLflow had of it is replaced.
+
+    Args:
+        client: the connection to MLflow.
+        folder: the results folder of the sweep.
+        artifacts: as for `sync`.
+        trial: the trial's id.
+        name: its readable name.
+        tags: its tags.
+    """
+    experiment = open_experiment(client, folder, artifacts)
+    runs = held_runs(client, experiment, folder)
+    parent = sweep_run(client, folder, experiment, runs)
+    client.update_run(parent, status="RUNNING")
+    for run in active(runs, trial):
+        _delete(client, run)
+    own = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent}
+    cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()}
+    return Live(client.create_run(experiment, tags=cut | own, run_name=name[:NAME_LENGTH]).info.run_id)
+
+
+def log_points(client: MlflowClient, run: str, points: Sequence[Point]) -> None:
+    """Send values of metrics, in batches that MLflow accepts."""
+    for start in range(0, len(points), BATCH):
+        client.log_batch(run, metrics=[Metric(*point) for point in points[start : start + BATCH]])
+
+
+def _is_logged(client: MlflowClient, runs: Sequence[Run], manifest: str) -> bool:
+    """Whether MLflow has a run as the folder says: logged from the same files, and nothing of it is missing since then."""
+    there = [run for run in runs if run.info.lifecycle_stage == "active"]
+    marks = [json.loads(text) if (text := run.data.tags.get(MARK, "")).startswith("{") else {} for run in runs]
+    if not there:  # a run that a user has deleted stays deleted
+        return any(mark.get("manifest") == manifest for mark in marks)
+    mark = marks[runs.index(there[0])]
+    if len(there) > 1 or mark.get("manifest") != manifest or mark["status"] != there[0].info.status:
+        return False
+    return all(now >= then for now, then in zip(_extent(client, there[0]), mark["extent"], strict=True))
+
+
+def _extent(client: MlflowClient, run: Run) -> list[int]:
+    """How much MLflow holds of a run: metrics, values of the one that every round has, and artifacts."""
+    keys = run.data.metrics
+    key = ROUND if ROUND in keys else min(keys, default="")
+    values = client.get_metric_history(run.info.run_id, key) if key else []
+    return [len(keys), len(values), len(client.list_artifacts(run.info.run_id))]
+
+
+def _replace(
+    client: MlflowClient,
+    experiment: str,
+    there: Sequence[Run],
+    wanted: Projection,
+    manifest: str,
+    own: Mapping[str, str],
+    live: Live | None,
+) -> None:
+    """Log a run from disk, in place of what MLflow has of it; one that this process has opened is completed."""
+    for run in there:
+        if live is None or run.info.run_id != live.run:
+            _delete(client, run)
+    run_id = live.run if live else client.create_run(experiment, start_time=wanted.started, tags=dict(own)).info.run_id
+    tags = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | dict(own)
+    if wanted.tables:
+        tags[TABLES] = json.dumps([{"path": f"tables/{name}", "type": "table"} for name in wanted.tables])
+    client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
+    params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
+    client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in tags.items()])
+    sent = live.steps if live else ()
+    log_points(client, run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
+    inputs = [
+        Dataset(one.name[:500], one.digest[:36], source_type="fedpriv", source=one.source) for one in wanted.inputs
+    ]
+    context = [InputTag("mlflow.data.context", "train")]
+    client.log_inputs(run_id, [DatasetInput(data, context) for data in inputs])
+    _log_files(client, run_id, wanted)
+    client.set_terminated(run_id, wanted.status, wanted.ended)
+    mark = {"manifest": manifest, "status": wanted.status, "extent": _extent(client, client.get_run(run_id))}
+    client.set_tag(run_id, MARK, json.dumps(mark))
+
+
+def _delete(client: MlflowClient, run: Run) -> None:
+    """Put a run into MLflow's bin, marked as one that no user has deleted."""
+    client.set_tag(run.info.run_id, MARK, REPLACED)
+    client.delete_run(run.info.run_id)
+
+
+def _log_files(client: MlflowClient, run: str, wanted: Projection) -> None:
+    """Send a run's artifacts, with tables and pictures in the form that MLflow's pages show."""
+    with tempfile.TemporaryDirectory() as made:
+        tables = [Path(made) / name for name in wanted.tables]
+        for path in tables:
+            path.write_text(wanted.tables[path.name])
+        pictures = [projection.small(figure, Path(made)) for figure in wanted.pictures]
+        files = [*wanted.files, *((path, "tables") for path in tables), *((path, PICTURES) for path in pictures)]
+        for path, below in files:
+            client.log_artifact(run, str(path), below or None)
+
+
+def _log_sweep(
+    client: MlflowClient, folder: Folder, experiment: str, trials: Sequence[str], manifest: str, run: str
+) -> SweepFacts | None:
+    """Log the sweep's own run, and put the runs of its trials below it; return what its note says."""
+    wanted, facts = projection.project_sweep(folder, trials)
+    note = sweep_note(facts, experiment, run, NOTE_LENGTH) if facts else begun_note(folder, experiment)
+    runs = held_runs(client, experiment, folder)
+    _replace(client, experiment, active(runs, ""), wanted, manifest, {SWEEP: folder.identity(), NOTE: note}, Live(run))
+    for child in [child for trial in runs if trial for child in active(runs, trial)]:
+        if child.data.tags.get(PARENT) != run:
+            client.set_tag(child.info.run_id, PARENT, run)
+    return facts
+
+
+def _show(
+    client: MlflowClient,
+    folder: Folder,
+    experiment: str,
+    parent: str,
+    swept: Mapping[str, Mapping[str, Any]],
+    ended: Sequence[str],
+    facts: SweepFacts | None,
+) -> None:
+    """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
+    records = [read_record(folder.trial(trial)) or {} for trial in ended]
+    names = {name for record in records for name in scalar_metrics(record.get("metrics") or {})}
+    keys = [key for values in swept.values() for key in values]
+    tags = KIND | view.tags(keys, names, facts.first if facts else [])
+    if facts:
+        tags[NOTE] = sweep_note(facts, experiment, parent, EXPERIMENT_NOTE)
+    there = client.get_experiment(experiment).tags
+    for name, text in tags.items():
+        if there.get(name) != text:
+            client.set_experiment_tag(experiment, name, text)
+
+
+def _log_models(
+    client: MlflowClient, folder: Folder, experiment: str, trials: Sequence[str], say: Callable[[str], object]
+) -> int:
+    """Send the trained models of trials, one for each group, that MLflow lacks; return of how many trials."""
+    runs, sent = held_runs(client, experiment, folder), 0
+    for trial in filter(lambda one: one.model.is_file(), map(folder.trial, trials)):
+        for run in active(runs, trial.id):
+            if MODELS in run.data.tags:
+                continue
+            try:
+                trained = saved_models(trial)
+            except (ConfigError, OSError) as error:
+                say(f"Trained models are not sent to MLflow: {error}")
+                continue
+            for begun in client.search_logged_models([experiment], f"source_run_id = '{run.info.run_id}'"):
+                client.delete_logged_model(begun.model_id)
+            for group, module in trained.items():
+                _log_model(client, experiment, run, group, module)
+            client.set_tag(run.info.run_id, MODELS, ", ".join(trained))
+            sent += 1
+    return sent
+
+
+def _log_model(client: MlflowClient, experiment: str, run: Run, group: str, module: nn.Module) -> None:
+    """Send a model in MLflow's flavor ``pytorch``; its classes are named, not copied, and must be importable to load it."""
+    from inspect import signature
+
+    from mlflow.pytorch import save_model
+
+    # The other format traces the module, which takes longer and does not work for all.
+    form: Any = {"serialization_format": "pickle"} if "serialization_format" in signature(save_model).parameters else {}
+    model = client.create_logged_model(experiment, group, run.info.run_id, model_type="fedpriv")
+    with tempfile.TemporaryDirectory() as made:
+        # Otherwise MLflow finds the requirements by loading the model in another process, which takes a minute.
+        save_model(module, f"{made}/model", pip_requirements=[f"torch=={version('torch')}"], **form)
+        client.log_model_artifacts(model.model_id, f"{made}/model")
+    client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, int(run.data.metrics.get(ROUND, 0)))])
+    client.finalize_logged_model(model.model_id, "READY")

@@ -1,0 +1,99 @@
+"""An attack in one new file has its sentence, its axis, its exposure figure and its label in the ROC, like ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
+from datasets import outside
+from orchestrator.report.figures.arrangement import Arrangement
+from orchestrator.report.figures.trade_off import risks
+from orchestrator.report.page import shown_metrics
+from orchestrator.report.story import headline, story
+from orchestrator.report.tables.summary import summary_markdown
+from orchestrator.report.tables.terminal import summary_table
+from orchestrator.results.declared import believe
+from tests.support.arranged import figure, read
+from tests.support.figure_texts import texts
+from tests.support.page_examples import added
+from tests.support.synthetic_results import write_sweep
+
+OWN = (
+    Metric(
+        "own_auc",
+        MEMBERSHIP,
+        "own attack, AUC",
+        "lower",
+        chance=0.5,
+        table=Column(1, "own\nAUC"),
+        risk=Risk("The own attack tells examples from others with AUC"),
+        clients=PerClient("The own attack on each client", worst="own_auc_worst"),
+        final="own_figure",
+        over_rounds="own_rounds",
+        reading="own: among the {own_shadows} shadows",
+    ),
+    Metric("own_auc_worst", MEMBERSHIP, "own attack, worst client", "lower", chance="own_auc_worst_null"),
+    Metric("own_auc_worst_null", MEMBERSHIP, "own attack, worst client, by chance"),
+    Metric("own_shadows", MEMBERSHIP, "shadows of the own attack", unit="shadows", digits=0),
+)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrangement]:
+    """A sweep of a method and its baseline, attacked by code that is not here: its declaration is with the results."""
+
+    def metrics(trial: dict[str, Any], rng: np.random.Generator) -> dict[str, float]:
+        auc = (0.7 + 0.01 * trial["seed"]) if trial["privacy.name"] == "none" else 0.6 + 0.011 * trial["seed"]
+        return {"accuracy": 0.9, "own_auc": auc, "own_auc_worst": 0.8, "own_auc_worst_null": 0.55, "own_shadows": 8}
+
+    def tables(trial: dict[str, Any], final: dict[str, float], rng: np.random.Generator) -> dict[str, pd.DataFrame]:
+        rounds = pd.DataFrame({"round": [0, 1], "own_auc": [0.5, final["own_auc"]]})
+        clients = pd.DataFrame({"round": 1, "client": range(4), "examples": 10, "own_auc": [0.5, 0.8, 0.6, 0.7]})
+        scores = {"attack": "own_attack", "round": 1, "target": "global", "client": 0, "member": [True, False] * 4}
+        return {"rounds": rounds, "clients": clients, "scores": pd.DataFrame(scores | {"score": np.arange(8.0)})}
+
+    sweep = {"privacy.name": ["none", "global_dp"], "seed": [0, 1, 2]}
+    folder = write_sweep(tmp_path_factory.mktemp("r") / "s", sweep, metrics=metrics, tables=tables)
+    arr = read(folder)
+    told = {"slot": "attacks", "name": "own_attack", "label": "own attack", "metrics": [asdict(one) for one in OWN]}
+    before = outside._declared
+    believe([told])
+    yield arr
+    outside._declared = before
+
+
+def test_it_has_a_headline_with_the_words_that_it_declares(own: Arrangement) -> None:
+    found = headline(own.results)
+    assert found.startswith("The own attack tells examples from others with AUC 0.710")
+    assert "by chance 0.500" in found and "1 of 1 comparisons" in found and "0.099 (0.097 to 0.101)" in found
+    assert any("0.800" in line and "by chance 0.550" in line for line in story(own.results).findings)
+
+
+def test_it_is_drawn_like_ours(own: Arrangement) -> None:
+    assert risks(own) == [("own_auc",)]
+    assert "own attack, AUC" in figure("trade_off", own).axes[0].get_ylabel()
+    (bars, *_) = figure("clients_exposed_own_auc", own).axes[0].containers
+    assert np.asarray(bars[0].get_ydata()) == pytest.approx([0.8, 0.7, 0.6, 0.5])
+    assert "own attack" in texts(figure("attack_roc", own))
+    assert len(figure("own_figure", own).axes) == len(figure("own_rounds", own).axes) == 1
+
+
+def test_it_is_in_the_tables_with_its_reading(own: Arrangement) -> None:
+    assert "own_auc" in shown_metrics(own.results) and "own_auc_worst" in shown_metrics(own.results)
+    assert "Own: among the 8 shadows." in summary_markdown(own.results)
+    table = summary_table(own.results.trials, own.results.keys, width=200)
+    assert "own\nAUC" in [str(column.header) for column in table.columns]
+    assert "own: among the 8 shadows" in str(table.caption)
+
+
+def test_the_attack_of_contributing_declares_its_sentence(tmp_path: Path) -> None:
+    with added(tmp_path) as examples:
+        (gap,) = examples["attacks"].module.METRICS
+    assert gap.risk.words and gap.chance == 0.0

@@ -1,0 +1,220 @@
+"""Every file of a sweep, damaged in every way: it is named, set aside and made again with the same bytes, or refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load, save
+
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.folder_checks import damages_of
+from orchestrator.preparation import Choices
+from orchestrator.report.data import read_results
+from orchestrator.results.log import DAMAGED
+from orchestrator.results.paths import Folder
+from tests.support.command import same_results
+from tests.support.inline_sweep import run_sweep_inline
+
+SWEEP = """
+name: tiny
+base:
+  rounds: 3
+  data: {name: digits, clients: 4, examples_per_client: 10, split: {minority_ratio: 0.5}}
+  model: {name: mlp, hidden: []}
+  training: {lr: 0.1, epochs: 1, batch_size: 10}
+  clustering: {name: ifca, restarts: 2, restart_rounds: 1, warm_start_rounds: 0}
+  attacks: [{name: shadow_mia, every: 3, shadows: 1, queries: 10}]
+"""
+SECRET = SWEEP + "  privacy: {name: global_dp, noise: secret, noise_multiplier: 0.1, clip: 1.0}\n"
+STEPS = {"one round": 2, "amid the comparison": 1, "two rounds": 3}
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+def replaced_by(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "flipped": flipped,
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: os.truncate(path, 0),
+    "missing": lambda path: path.unlink(),
+    "folder": replaced_by(lambda path: path.mkdir()),
+    "pipe": replaced_by(lambda path: os.mkfifo(path)),
+    "loop": replaced_by(lambda path: path.symlink_to(path)),
+}
+
+
+def sweep_in(folder: Path, text: str = SWEEP) -> Sweep:
+    folder.mkdir(exist_ok=True)
+    path = folder / "tiny.yaml"
+    path.write_text(text)
+    return load_sweep(path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
+    """The results of an undisturbed run."""
+    results = tmp_path_factory.mktemp("finished")
+    run_sweep_inline(sweep_in(results), Choices(results))
+    return results
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> dict[str, Path]:
+    """What runs leave that were killed after so many steps."""
+    from orchestrator.trial.restarts import Trial
+
+    left = {}
+    for name, steps in STEPS.items():
+        left[name] = tmp_path_factory.mktemp("interrupted")
+        real, done = Trial.advance, iter(range(steps))
+
+        def advance(trial: Trial, real=real, done=done) -> None:
+            if next(done, None) is None:
+                raise KeyboardInterrupt
+            real(trial)
+
+        Trial.advance = advance  # type: ignore[method-assign]
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                run_sweep_inline(sweep_in(left[name]), Choices(left[name]))
+        finally:
+            Trial.advance = real  # type: ignore[method-assign]
+    return left
+
+
+def ends_alike(finished: Path, results: Path) -> None:
+    run_sweep_inline(sweep_in(results), Choices(results))
+    same_results(finished, results)
+    assert not list(damages_of(Folder(results / "tiny")))
+
+
+FILES = ["manifest.json", "config.yaml", "rounds.parquet", "clients.parquet", "model.safetensors"]
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "missing", "folder"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_finished_trial(finished: Path, tmp_path: Path, capsys, name: str, damage: str) -> None:
+    shutil.copytree(finished, tmp_path / "results", symlinks=True)
+    folder = Folder(tmp_path / "results" / "tiny")
+    (trial,) = folder.trials()
+    DAMAGES[damage](trial.path / name)
+    unfinished = (name, damage) == ("manifest.json", "missing")  # nothing tells it from a trial that did not end
+    if not unfinished:
+        assert [one.path for one in damages_of(folder)] == [trial.path / name]
+        if name not in ("model.safetensors", "manifest.json"):  # a report reads no models
+            with pytest.raises(ConfigError) as refused:
+                read_results(folder.path)
+            assert str(trial.path / name) in str(refused.value)
+    ends_alike(finished, tmp_path / "results")
+    aside = trial.path.with_name(trial.id + DAMAGED)
+    assert aside.is_dir() != unfinished
+    assert unfinished or str(trial.path / name) in capsys.readouterr().out
+
+
+QUICK = {("amid the comparison", "flipped"), ("two rounds", "missing")}
+
+
+@pytest.mark.parametrize(
+    ("left", "damage"),
+    [
+        pytest.param(left, damage, marks=[] if (left, damage) in QUICK else pytest.mark.slow)
+        for left in STEPS
+        for damage in DAMAGES
+    ],
+)
+def test_what_an_unfinished_trial_has_saved(
+    finished: Path, interrupted: dict[str, Path], tmp_path: Path, left: str, damage: str
+) -> None:
+    for number, name in enumerate(_files(interrupted[left])):
+        results = tmp_path / str(number)
+        shutil.copytree(interrupted[left], results, symlinks=True)
+        DAMAGES[damage](results / name)
+        ends_alike(finished, results)
+
+
+def _files(results: Path) -> list[Path]:
+    (trial,) = Folder(results / "tiny").trials()
+    return [path.relative_to(results) for path in sorted(trial.state.rglob("*")) if path.is_file()]
+
+
+@pytest.mark.parametrize("left", STEPS)
+def test_an_interrupted_trial_resumes(finished: Path, interrupted: dict[str, Path], tmp_path: Path, left: str) -> None:
+    shutil.copytree(interrupted[left], tmp_path / "results")
+    ends_alike(finished, tmp_path / "results")
+    assert not list(tmp_path.rglob(f"*{DAMAGED}*"))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_sweeps_own_manifest_and_what_follows_from_it(finished: Path, tmp_path: Path, damage: str) -> None:
+    for name in ("manifest.json", "sweep.yaml", "trials.parquet"):
+        results = tmp_path / name
+        shutil.copytree(finished, results, symlinks=True)
+        DAMAGES[damage](results / "tiny" / name)
+        if damage == "folder" and name != "manifest.json":  # nothing is written over a folder
+            with pytest.raises(OSError, match="move that folder away"):
+                ends_alike(finished, results)
+            (results / "tiny" / name).rmdir()
+        ends_alike(finished, results)
+        assert len(Folder(results / "tiny").trials()) == 1
+
+
+def test_a_state_that_is_another_trials_is_not_believed(interrupted: dict[str, Path], finished: Path, tmp_path: Path):
+    shutil.copytree(interrupted["two rounds"], tmp_path / "results")
+    (trial,) = Folder(tmp_path / "results" / "tiny").trials()
+    state = next(trial.state.glob("state-*"))
+    arrays = load(state.read_bytes())
+    state.write_bytes(save({name: array * 0 for name, array in arrays.items()}))
+    ends_alike(finished, tmp_path / "results")
+
+
+class TestSecretNoise:
+    """What was drawn once is not drawn again in silence."""
+
+    def test_a_damaged_result_is_refused_before_anything_starts(self, tmp_path: Path, one_thread: None) -> None:
+        sweep = sweep_in(tmp_path, SECRET)
+        run_sweep_inline(sweep, Choices(tmp_path))
+        (trial,) = Folder(tmp_path / "tiny").trials()
+        before = sorted(path.name for path in trial.path.iterdir())
+        flipped(trial.table("rounds"))
+        with pytest.raises(ConfigError) as refused:
+            run_sweep_inline(sweep, Choices(tmp_path))
+        assert str(trial.table("rounds")) in str(refused.value)
+        assert sorted(path.name for path in trial.path.iterdir()) == before
+
+    def test_a_damaged_state_fails_the_trial_and_is_kept(self, tmp_path: Path, one_thread: None, monkeypatch) -> None:
+        from orchestrator.results.record import read_record
+        from orchestrator.trial.restarts import Trial
+
+        sweep, real = sweep_in(tmp_path, SECRET), Trial.advance
+
+        def once(trial: Trial) -> None:
+            real(trial)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Trial, "advance", once)
+            with pytest.raises(KeyboardInterrupt):
+                run_sweep_inline(sweep, Choices(tmp_path))
+        (trial,) = Folder(tmp_path / "tiny").trials()
+        (state,) = trial.state.glob("state-*")
+        flipped(state)
+        run_sweep_inline(sweep, Choices(tmp_path))
+        record = read_record(trial)
+        assert record["status"] == "failed" and record["reason"].startswith(str(state))
+        assert state.exists()

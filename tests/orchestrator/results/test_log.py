@@ -1,0 +1,265 @@
+"""The format of all results: what was written is read, and whatever else stands there is never believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.results.cache import Cache, cached
+from orchestrator.results.claim import Claim
+from orchestrator.results.log import (
+    MANIFEST,
+    Log,
+    Part,
+    damage_of,
+    quarantine,
+    read_manifest,
+    verify,
+)
+from orchestrator.results.paths import Folder, FolderError
+from orchestrator.results.sweeps import sweeps_in, trial_rows, write_sweep
+from orchestrator.results.writing import WriteError, hold, let_go, read_plain, remove_folder, write_atomically
+
+FACTS = {"status": "finished", "metrics": {"epsilon": float("inf"), "accuracy": 0.1 + 0.2}, "notes": ["a"]}
+PARTS = {"rounds.parquet": b"rows", "deep/er/model": bytes(range(256)), "empty": b""}
+
+
+def written(path: Path, owner: str = "abc") -> Log:
+    log = Log(path, owner)
+    for name, content in PARTS.items():
+        log.append(name, content)
+    log.finish(FACTS)
+    return log
+
+
+def test_what_was_written_is_read(tmp_path):
+    written(tmp_path / "a")
+    manifest = verify(tmp_path / "a", "abc")
+    assert manifest.facts == FACTS and manifest.owner == "abc"
+    assert {name: manifest.read(name) for name in manifest.parts} == PARTS
+    assert manifest.parts["empty"] == Part.of(b"")
+
+
+def test_a_folder_without_a_manifest_is_not_finished(tmp_path):
+    log = Log(tmp_path / "a", "abc")
+    log.append("rows", b"rows")
+    with pytest.raises(FileNotFoundError):
+        verify(tmp_path / "a")
+    assert damage_of(tmp_path / "a") is None
+    log.finish({})
+    log.append("later", b"not yet")
+    assert set(verify(tmp_path / "a").parts) == {"rows"}
+
+
+def test_what_is_dropped_is_there_until_the_next_manifest_and_gone_afterwards(tmp_path):
+    log = written(tmp_path / "a")
+    log.drop("rounds.parquet")
+    log.append("state-2", b"two")
+    assert "rounds.parquet" in verify(tmp_path / "a").parts
+    log.finish(FACTS)
+    assert set(verify(tmp_path / "a").parts) == {"deep/er/model", "empty", "state-2"}
+    assert not (tmp_path / "a" / "rounds.parquet").exists()
+
+
+def test_the_digest_is_that_of_all_that_the_folder_holds(tmp_path):
+    digests = {
+        Log(tmp_path / "a", "abc", parts).finish(facts).digest
+        for parts in ({}, {"x": Part.of(b"1")}, {"x": Part.of(b"2")}, {"y": Part.of(b"1")})
+        for facts in ({}, {"status": "failed"})
+    }
+    assert len(digests) == 8
+    assert read_manifest(written(tmp_path / "b").path).digest == read_manifest(written(tmp_path / "c").path).digest
+
+
+@given(st.sampled_from([MANIFEST, *PARTS]), st.data())
+def test_no_changed_byte_is_believed(tmp_path_factory, name, data):
+    folder = written(tmp_path_factory.mktemp("log") / "a").path
+    content = bytearray((folder / name).read_bytes())
+    cut = data.draw(st.integers(0, len(content)))
+    how = data.draw(st.sampled_from(["flip", "cut", "longer"]))
+    if how == "flip" and cut < len(content):
+        content[cut] ^= data.draw(st.integers(1, 255))
+    elif how == "cut" and cut < len(content):
+        content = content[:cut]
+    else:
+        content += b"!"
+    (folder / name).write_bytes(content)
+    if name == MANIFEST and _same_json(content):  # blanks and the like, which say nothing else
+        return
+    assert damage_of(folder, "abc").path == folder / name
+
+
+def _same_json(content: bytearray) -> bool:
+    """Whether the bytes still are the manifest: JSON has several spellings of a value."""
+    try:
+        return json.dumps(json.loads(content)) == json.dumps(json.loads(MADE))
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _made(tmp_path_factory):
+    global MADE
+    MADE = (written(tmp_path_factory.mktemp("made") / "a").path / MANIFEST).read_bytes()
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_socket(path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # a socket's path is short
+    try:
+        socket.socket(socket.AF_UNIX).bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+OBSTACLES: dict[str, Callable[[Path], None]] = {
+    "nothing": lambda path: None,
+    "empty": lambda path: path.write_bytes(b""),
+    "folder": a_folder,
+    "pipe": lambda path: os.mkfifo(path),
+    "socket": a_socket,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "link to nowhere": lambda path: path.symlink_to(path.parent / "nowhere"),
+    "loop": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+@pytest.mark.parametrize("name", [MANIFEST, "deep/er/model"])
+def test_whatever_stands_in_place_of_a_file_is_damage_and_nobody_waits(tmp_path, name, kind):
+    folder = written(tmp_path / "a").path
+    (folder / name).unlink()
+    OBSTACLES[kind](folder / name)
+    damage = damage_of(folder, "abc")
+    if name == MANIFEST and kind in ("nothing", "link to nowhere"):
+        assert damage is None  # not finished
+    else:
+        assert damage.path == folder / name
+    quarantine(folder)
+    assert damage_of(written(tmp_path / "a").path, "abc") is None
+
+
+def test_a_manifest_of_another_owner_or_format_or_with_parts_elsewhere(tmp_path):
+    written(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert damage_of(tmp_path / "b", "b").path == tmp_path / "b" / MANIFEST
+    plain = json.loads((tmp_path / "a" / MANIFEST).read_text())
+    (tmp_path / "a" / MANIFEST).write_text(json.dumps(plain | {"format": 2}))
+    assert "format '2'" in str(damage_of(tmp_path / "a"))
+    for name in ("../../secret", "/etc/passwd", "", "a//b", "a\nb"):
+        Log(tmp_path / "c", "c", {name: Part.of(b"")}).finish({})
+        assert damage_of(tmp_path / "c").path == tmp_path / "c" / MANIFEST
+
+
+def test_what_is_set_aside_keeps_its_content_and_finds_a_free_name(tmp_path):
+    names = []
+    for content in (b"1", b"2", b"3"):
+        (tmp_path / "a").write_bytes(content)
+        names.append(quarantine(tmp_path / "a"))
+    assert [path.name for path in names] == ["a.damaged", "a.damaged-2", "a.damaged-3"]
+    assert [path.read_bytes() for path in names] == [b"1", b"2", b"3"]
+    with pytest.raises(WriteError):
+        quarantine(tmp_path / "nothing")
+
+
+class TestCache:
+    def test_an_entry_is_made_once_and_again_if_it_is_damaged(self, tmp_path):
+        made = []
+
+        def make() -> bytes:
+            made.append(1)
+            return b"shadow"
+
+        for damage in (None, None, b"shadoW", b""):
+            if damage is not None:
+                (tmp_path / "key" / "content").write_bytes(damage)
+            assert cached(tmp_path, "key", make) == b"shadow"
+        assert len(made) == 3
+        shutil.copytree(tmp_path / "key", tmp_path / "other")
+        cached(tmp_path, "other", make)
+        assert len(made) == 4
+
+    @pytest.mark.parametrize("kind", OBSTACLES)
+    def test_whatever_stands_in_its_place(self, tmp_path, kind):
+        OBSTACLES[kind](tmp_path / "key")
+        assert cached(tmp_path, "key", lambda: b"shadow") == b"shadow"
+        assert damage_of(tmp_path / "key", "key") is None
+
+    def test_it_is_measured_and_deleted_unless_a_run_is_at_work(self, tmp_path):
+        sweep = Folder(tmp_path / "sweep")
+        assert Cache.of(sweep).entries == 0
+        cached(sweep.cache, "a", lambda: bytes(1000))
+        cached(sweep.cache, "b", lambda: bytes(1000))
+        cache = Cache.of(sweep)
+        assert cache.entries == 2 and 2000 < cache.size < 3000
+        with Claim(sweep), pytest.raises(FolderError):
+            cache.remove()
+        cache.remove()
+        assert not sweep.cache.exists()
+
+
+class TestSweep:
+    PLAN = ({"id": "0a", "seed": 0, "lr": 0.1}, {"id": "0b", "seed": 1, "lr": 0.1})
+
+    def test_rows_follow_from_the_manifests(self, tmp_path):
+        folder = Folder(tmp_path / "s")
+        write_sweep(folder, "s", "name: s\n", self.PLAN)
+        Log(folder.trial("0b").path, "0b").finish({"status": "finished", "metrics": {"accuracy": 0.5}})
+        rows = {row["id"]: row for row in trial_rows(folder)}
+        assert (rows["0a"]["status"], rows["0b"]["status"], rows["0b"]["accuracy"]) == ("unfinished", "finished", 0.5)
+        assert folder.sweep.read_text() == "name: s\n" and folder.table.is_file()
+        assert sweeps_in(tmp_path) == sweeps_in(tmp_path / "s") == [folder]
+
+    def test_the_id_stays_when_the_sweep_changes_or_moves_and_a_damaged_manifest_is_written_anew(self, tmp_path):
+        folder = Folder(tmp_path / "s")
+        write_sweep(folder, "s", "name: s\n", self.PLAN)
+        first = read_manifest(folder.path).facts["id"]
+        folder.path.rename(tmp_path / "t")
+        folder = Folder(tmp_path / "t")
+        assert write_sweep(folder, "s", "name: s\n# changed\n", self.PLAN[:1]) == []
+        assert read_manifest(folder.path).facts["id"] == first
+        folder.manifest.write_text("{")
+        (said,) = write_sweep(folder, "s", "name: s\n", self.PLAN)
+        assert str(folder.manifest) in said and (folder.path / "manifest.json.damaged").read_text() == "{"
+        assert read_manifest(folder.path, "s").facts["id"] != first
+
+    @pytest.mark.parametrize("trial", ["../../../etc", "", "a/b", "A b", "\u202e", ".", "a" * 101])
+    def test_what_is_no_id_is_no_path(self, tmp_path, trial):
+        with pytest.raises(FolderError):
+            Folder(tmp_path).trial(trial)
+
+
+class TestWriting:
+    def test_what_is_written_or_deleted_replaces_a_link_and_not_its_target(self, tmp_path):
+        (tmp_path / "target").mkdir()
+        (tmp_path / "target" / "file").write_bytes(b"theirs")
+        (tmp_path / "link").symlink_to(tmp_path / "target" / "file")
+        write_atomically(tmp_path / "link", b"ours")
+        assert not (tmp_path / "link").is_symlink() and read_plain(tmp_path / "link") == b"ours"
+        (tmp_path / "folder").symlink_to(tmp_path / "target")
+        with pytest.raises(WriteError):
+            remove_folder(tmp_path / "folder")
+        assert (tmp_path / "target" / "file").read_bytes() == b"theirs"
+
+    def test_a_folder_that_is_gone_is_not_made_again(self, tmp_path):
+        folder = Folder(tmp_path / "s")
+        with Claim(folder):
+            folder.path.rename(tmp_path / "renamed")
+            with pytest.raises(WriteError, match="deleted or renamed"):
+                Log(folder.trial("0a").path, "0a").append("rows", b"")
+            hold(tmp_path / "renamed")
+            write_atomically(tmp_path / "renamed" / "trials" / "b", b"")
+            let_go(tmp_path / "renamed")
+        assert os.listdir(tmp_path) == ["renamed"]

@@ -1,0 +1,143 @@
+"""Ray ends processes where a node's memory is nearly full: a sentence with the largest, and the other trials go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray import tune
+from ray.exceptions import OutOfMemoryError
+from ray.tune.error import TuneError
+
+from orchestrator.config.sweep_file import Sweep, parse_sweep
+from orchestrator.results.paths import Folder
+from orchestrator.results.provenance import Hashes
+from orchestrator.results.record import read_record, write_record
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.trials import trial_specs
+from orchestrator.scheduling.tuner import run_trials
+from orchestrator.tracking.events import TrialEvents
+from orchestrator.tracking.failures import advice, killed_for_memory
+
+TEXT = """1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: 5d15) was \
+22.91GB used / 23.54GB limit (0.973)
+OOM kill reason: Memory usage 3274960896B exceeded threshold of 1263825536B (5.0% of 25276510208B limit)
+Selected to kill: (Task: job ID=01000000, task name=Driver.train, pid=29023, actual memory used=0.04GB, worker ID=3346d9)
+To see more information about memory usage on this node, use `ray logs raylet.out -ip 192.0.2.2`
+Top 10 memory users: PID\tMEM(GB)\tCOMMAND
+28866\t9.43\t/a/.venv/bin/python /a/train_everything.py -n 0
+21624\t0.35\tray::ClientActor
+27490\t0.31\tjupyter-lab
+26355\t0.29\t/a/.venv/bin/fedpriv run sweeps/quickstart.yaml
+Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/. Set max_restarts to retry.
+"""
+SWEEP = """
+name: tiny
+base: {rounds: 1, data: {name: digits, clients: 4, examples_per_client: 10, split: dirichlet}, model: mlp}
+sweep: {seed: {grid_search: [0, 1, 2]}}
+resources: {trial_retries: 1}
+"""
+
+
+def test_the_sentence_has_the_largest_processes_and_advice() -> None:
+    said = killed_for_memory(f"Failure # 1 (occurred at 2026)\n{TEXT}")
+    assert "22.91GB of 23.54GB" in said and len(said) < 200
+    assert "python train_everything.py 9.43 GB, ray::ClientActor 0.35 GB, jupyter-lab 0.31 GB" in said
+    assert "resources.client_actors" in advice(said)
+    assert killed_for_memory("The actor died because its node has died.") == ""
+
+
+class Sessions:
+    """Stands for Tune: each session runs the trials that it is given, one process each, as the next of ``courses`` says."""
+
+    def __init__(self, courses: list[Callable[[Any, list[Any]], None]]) -> None:
+        self.courses, self.ran = courses, list[list[str]]()
+
+    def __call__(self, _driver: Any, param_space: Any, run_config: Any, **_: Any) -> Any:
+        self.trials = [SimpleNamespace(config={"trial": one}) for one in param_space["trial"]["grid_search"]]
+        self.ran.append([one.config["trial"]["identity"]["id"] for one in self.trials])
+        (self.hearing,) = run_config.callbacks
+        return self
+
+    def fit(self) -> None:
+        self.courses[len(self.ran) - 1](self.hearing, self.trials)
+
+
+def started(hearing: Any, trial: Any, pid: int) -> None:
+    hearing.on_trial_start(0, [], trial)
+    hearing.on_trial_result(0, [], trial, {"rows": [], "pid": pid})
+
+
+def ended(hearing: Any, trials: list[Any]) -> None:
+    for trial in trials:
+        started(hearing, trial, 1)
+        folder = hearing.progress.folder.trial(trial.config["trial"]["identity"]["id"])
+        record = write_record(folder, {"status": "finished", "metrics": {}, "seconds": 0.0}, {}, {})
+        hearing.on_trial_result(0, [], trial, {"rows": [], "pid": 1, "summary": record})
+
+
+def killed(hearing: Any, trials: list[Any]) -> None:
+    """Two run; the process of the first is ended, and Tune ends itself in words of its own."""
+    for pid, trial in zip((29023, 4), trials, strict=False):
+        started(hearing, trial, pid)
+    try:
+        raise RuntimeError("Caught unexpected exception") from OutOfMemoryError(TEXT)
+    except RuntimeError as error:
+        raise TuneError("The Ray Tune run failed") from error
+
+
+@pytest.fixture
+def sweep() -> Sweep:
+    return parse_sweep(SWEEP, Path("tiny.yaml"))
+
+
+def run(
+    sweep: Sweep, folder: Folder, courses: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Sessions, TrialEvents]:
+    sessions, events = Sessions(courses), TrialEvents(folder, [])
+    monkeypatch.setattr(tune, "Tuner", sessions)
+    monkeypatch.setattr(tune, "with_resources", lambda *_: type("Driver", (), {}))
+    place = SimpleNamespace(bundles=[{"CPU": 1.0}], required=lambda: {"CPU": 1.0})
+    monkeypatch.setattr("orchestrator.scheduling.tuner.concurrent_trials", lambda *_: 2)
+    monkeypatch.setattr("orchestrator.scheduling.tuner._trials", planned)
+    run_trials(sweep, folder, trial_specs(sweep), place, [], events, Hashes())  # type: ignore[arg-type]
+    return sessions, events
+
+
+def planned(_sweep: Any, _folder: Any, trials: list[Any], *_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"trial": {"grid_search": [{"identity": {"id": one.id}} for one in trials]}}, {}
+
+
+def test_the_trials_go_on_where_tune_ends_itself(sweep, tmp_path, monkeypatch) -> None:
+    ids = [spec.id for spec in trial_specs(sweep)]
+    sessions, events = run(sweep, Folder(tmp_path / "tiny"), [killed, ended], monkeypatch)
+    assert sessions.ran == [ids, ids]
+    assert events.statuses == dict.fromkeys(ids, "finished")
+
+
+def test_only_the_trial_whose_process_is_killed_too_often_fails(sweep, tmp_path, monkeypatch) -> None:
+    folder, ids = Folder(tmp_path / "tiny"), [spec.id for spec in trial_specs(sweep)]
+    sessions, events = run(sweep, folder, [killed, killed, ended], monkeypatch)
+    assert sessions.ran == [ids, ids, ids[1:]]
+    assert events.statuses == {ids[0]: "failed", ids[1]: "finished", ids[2]: "finished"}
+    record = read_record(folder.trial(ids[0])) or {}
+    assert killed_for_memory(TEXT) in record["reason"]
+    assert folder.trial(ids[0]).error.read_text() == TEXT
+
+
+def test_another_end_of_tune_is_not_taken_for_it(sweep, tmp_path, monkeypatch) -> None:
+    def broken(_hearing: Any, _trials: list[Any]) -> None:
+        raise TuneError("something else")
+
+    with pytest.raises(TuneError):
+        run(sweep, Folder(tmp_path / "tiny"), [broken], monkeypatch)
+
+
+def test_a_trial_whose_own_processes_were_killed_is_tried_again_by_tune() -> None:
+    """An actor or a task of the trial: Tune counts the failure, and resumes the trial from its last round."""
+    with pytest.raises(OutOfMemoryError):
+        Driver._give_up(SimpleNamespace(), ray.exceptions.OutOfMemoryError(TEXT))

@@ -1,0 +1,105 @@
+"""Where names, ids and tables come in that somebody else may have made: none may lead elsewhere or fill the memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fedpriv
+from datasets.federation import Examples, Source
+from orchestrator.cli import main
+from orchestrator.config.errors import ConfigError
+from orchestrator.report.data import NoResultsError, read_results
+from orchestrator.report.story import most_exposed
+from orchestrator.results import tables
+from orchestrator.results.log import Log
+from orchestrator.results.paths import Folder
+from orchestrator.results.tables import read_table
+from tests.support.synthetic_results import seal, write_sweep
+
+LONG = "x" * 300
+TURNED, SHOWN = "Anna\u202e\x1b[2J", "Anna\\u202e\\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", LONG],
+        ["check", f"./{LONG}"],
+        ["check", LONG],
+        ["clean", LONG],
+        ["ui", LONG],
+        ["new", LONG],
+        ["new", "here.csv", "--output", LONG],
+    ],
+    ids=lambda command: " ".join(command)[:12],
+)
+def test_a_name_that_no_file_can_have_is_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(command)
+    assert refused.value.code == 2
+    assert LONG not in capsys.readouterr().err
+
+
+def test_a_folder_of_such_a_name_has_no_results() -> None:
+    with pytest.raises(NoResultsError):
+        read_results(Path(LONG))
+    with pytest.raises(ConfigError):
+        fedpriv.load(LONG)
+
+
+@pytest.mark.parametrize("name", ["../../other", "..", "/etc", "a/b", "", "a\x1b[2J", "x" * 300])
+def test_an_id_that_leads_elsewhere_is_no_id(name: str, tmp_path: Path) -> None:
+    Log(tmp_path, "s").finish({"id": "1", "file": "name: s", "declared": [], "trials": [{"id": name}]})
+    with pytest.raises(NoResultsError):
+        read_results(tmp_path)
+
+
+def test_names_of_clients_and_groups_are_printable_once_they_are_read() -> None:
+    some = Examples(np.zeros((2, 1), np.float32), np.zeros(2, np.int64))
+    source = Source("own", 2, some, some, subject_names=(TURNED, "Bj\u00f6rn"), group_names=(TURNED,))
+    assert (source.subject_names, source.group_names) == ((SHOWN, "Bj\u00f6rn"), (SHOWN,))
+
+
+def test_names_of_clients_in_the_results_of_others_are_printable_in_reports(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca"], "seed": [0]})
+    results = read_results(folder)
+    rows = [{"round": 0, "client": i, "name": TURNED, "risk": 0.5} for i in range(2)]
+    for trial in results.trials:
+        pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
+        seal(folder / "trials" / trial["id"])
+    assert most_exposed(results, results.settings[0], "risk") == f"{SHOWN} in 1 of 1 trials"
+
+
+def stated(path: Path) -> None:
+    """A small file that states a hundred thousand rows."""
+    pq.write_table(pa.table({"round": np.zeros(100_000, np.int64)}), path)
+
+
+def test_a_table_that_states_more_than_the_memory_holds_is_not_read(tmp_path: Path, monkeypatch) -> None:
+    """Though its checksum is right, for somebody else has made both."""
+    folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca"], "seed": [0]})
+    read_results(folder)
+    (trial,) = Folder(folder).trials()
+    stated(trial.table("rounds"))
+    seal(trial.path)
+    reading = pq.read_table
+
+    def small(source, **options):
+        table = reading(source, **options)
+        assert len(table) < 100_000
+        return table
+
+    monkeypatch.setattr(pq, "read_table", small)
+    monkeypatch.setattr(tables.os, "sysconf", lambda name: 1000)  # a machine with a megabyte of memory
+    for read in (read_results, fedpriv.load):
+        with pytest.raises(ConfigError) as refused:
+            read(folder)
+        assert str(trial.table("rounds")) in str(refused.value)
+    with pytest.raises(pa.ArrowInvalid):
+        read_table(trial.table("rounds"))

@@ -1,0 +1,272 @@
+"""`sync` on a real store: MLflow holds what the results folder says, once, however it was killed, altered or moved."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from orchestrator.results.paths import Folder
+from orchestrator.tracking import projection, sync, view
+from orchestrator.tracking.store import ARTIFACTS, artifacts, connect, set_store_aside
+from orchestrator.tracking.tracker import fill
+from tests.support.tracked import ENDED, NAME, TRIALS, Held, empty_store, folder, write_sweep, write_trial
+
+__all__ = ["empty_store", "folder"]
+
+
+def synced(folder: Folder, **options) -> sync.Synced:
+    results = folder.path.parent
+    return sync.sync(folder, connect(results), artifacts(results), **options)
+
+
+def in_the_store(folder: Folder, *statements: str) -> None:
+    with closing(sqlite3.connect(folder.path.parent / "mlflow.db")) as base:
+        for statement in statements:
+            base.execute(statement)
+        base.commit()
+
+
+def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
+    assert synced(folder).runs == 5
+    held = Held(folder)
+    assert held.runs.keys() == {"", *TRIALS}
+    assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
+    run = held.runs["ifca_mir1"]
+    assert (run.info.run_name, run.info.status) == ("ifca_mir, seed 1", "FINISHED")
+    assert (run.info.start_time, run.info.end_time) == (1000 * ENDED - 2000, 1000 * ENDED)
+    assert run.data.params == {"clustering.name": "ifca_mir", "seed": "1"}
+    expected = {"setting": "ifca_mir", "model": "mlp", "status": "finished", "guarantee": "none: no noise"}
+    assert expected.items() <= run.data.tags.items() and run.data.tags["mlflow.source.git.commit"] == "c0ffee"
+    assert [one.dataset.digest for one in run.inputs.dataset_inputs] == ["abc"]
+    files = {"config.yaml", "rounds.parquet", "clients.parquet", "tables/rounds.json", "tables/clients.json"}
+    assert held.files("ifca_mir1") == files
+    files = {"sweep.yaml", "report/trade_off.png", "description/trade_off.png", "tables/trials.json"}
+    assert held.files("") == files
+
+
+def test_rounds_and_final_values_share_no_step(folder):
+    synced(folder)
+    points = Held(folder).points("ifca1")
+    assert points["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert points["accuracy/accuracy"] == [(1, 1 / 7), (2, 2 / 7), (3, 3 / 7), (4, 0.81)]
+    assert points["accuracy/loss"] == [(1, 1.0), (2, 0.5)]
+    assert points["attack/sia_mean"] == [(3, 0.52), (4, 0.25)]
+    assert points["attack/calibrated_auc"] == [(3, 0.7)]
+
+
+def test_notes_and_the_view_tell_of_the_sweep(folder):
+    synced(folder)
+    held = Held(folder)
+    note = held.runs[""].data.tags["mlflow.note.content"]
+    assert "Does B protect better than A?" in note
+    assert f"description%2Ftrade_off.png&run_uuid={held.ids['']}" in note
+    assert "AUC" in held.runs["ifca0"].data.tags["mlflow.note.content"]
+    tags = held.experiment.tags
+    state = view.unpacked(tags[view.TAG])
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "setting"}]
+    assert all(chart["displayName"] for chart in state["compareRunCharts"])
+    assert tags["mlflow.experiment.primaryMetric.name"] in ("accuracy/accuracy", "attack/calibrated_auc")
+
+
+def test_the_second_sync_does_nothing(folder):
+    synced(folder)
+    before = (folder.path.parent / "mlflow.db").read_bytes()
+    assert synced(folder).runs == 0
+    assert (folder.path.parent / "mlflow.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("altered", "again"),
+    [
+        (("delete from metrics", "update runs set status = 'RUNNING', end_time = null"), 5),
+        (("delete from metrics",), 5),
+        (("delete from latest_metrics", "delete from metrics"), 5),
+        (("update runs set status = 'RUNNING'",), 5),
+        (("delete from tags where key = 'fedpriv.manifest'",), 5),
+        (("delete from metrics where step = 2",), 4),
+    ],
+)
+def test_an_altered_store_is_made_right(folder, altered, again):
+    synced(folder)
+    before = Held(folder).everything()
+    in_the_store(folder, *altered)
+    assert synced(folder).runs == again
+    assert Held(folder).everything() == before
+    assert synced(folder).runs == 0
+
+
+def test_artifacts_that_are_gone_are_sent_again(folder):
+    synced(folder)
+    before = Held(folder).everything()
+    shutil.rmtree(folder.path.parent / ARTIFACTS)
+    assert synced(folder).runs == 5
+    assert Held(folder).everything() == before
+
+
+def test_a_changed_trial_replaces_its_run_and_no_other(folder):
+    write_trial(folder, "ifca0", "failed")
+    write_sweep(folder)
+    synced(folder)
+    failed = Held(folder)
+    assert failed.runs["ifca0"].info.status == failed.runs[""].info.status == "FAILED"
+    assert "error.txt" in failed.files("ifca0") and failed.runs["ifca0"].data.tags["reason"] == "the disk is full"
+    write_trial(folder, "ifca0")  # its folder keeps the error of before
+    write_sweep(folder)
+    assert synced(folder).runs == 2
+    held = Held(folder)
+    assert {trial for trial in TRIALS if held.ids[trial] != failed.ids[trial]} == {"ifca0"}
+    assert "error.txt" not in held.files("ifca0") and "reason" not in held.runs["ifca0"].data.tags
+    assert held.runs[""].info.status == "FINISHED"
+    assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
+
+
+def test_what_is_not_ours_is_left_alone(folder):
+    client = connect(folder.path.parent)
+    place = "file:///data/team/mlartifacts/other"
+    other = client.create_experiment("other", artifact_location=place)
+    theirs = client.create_run(other, tags={"fedpriv.trial": "ifca0"})
+    mine = sync.open_experiment(client, folder, artifacts(folder.path.parent))
+    beside = client.create_run(mine, run_name="a run of the user in our experiment")
+    for move in (False, True):
+        if move:
+            moved = folder.path.parents[1] / "moved"
+            shutil.move(folder.path.parent, moved)
+            folder = Folder(moved / NAME)
+        synced(folder)
+        client = connect(folder.path.parent)
+        assert client.get_experiment(other).artifact_location == place
+        assert client.get_run(theirs.info.run_id).info.artifact_uri == theirs.info.artifact_uri
+        assert client.get_run(beside.info.run_id).info.run_name == beside.info.run_name
+
+
+def test_a_run_that_a_user_deleted_stays_deleted_until_its_trial_changes(folder):
+    synced(folder)
+    held = Held(folder)
+    held.client.delete_run(held.ids["ifca0"])
+    assert synced(folder).runs == 0 and "ifca0" not in Held(folder).runs
+    write_trial(folder, "ifca0", rounds=4)
+    assert synced(folder).runs == 1 and "ifca0" in Held(folder).runs
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_moved_folder_has_its_artifacts_where_it_is(folder, copied):
+    synced(folder)
+    before, former = Held(folder).everything(), folder.path.parent
+    new = former.parent / "archive, größer"
+    (shutil.copytree if copied else shutil.move)(former, new)
+    moved = Folder(new / NAME)
+    assert synced(moved).runs == 5 and synced(moved).runs == 0
+    held = Held(moved)
+    assert held.everything() == before
+    for run in held.ids.values():
+        assert Path(held.client.download_artifacts(run, "")).is_relative_to(new)
+    if copied:
+        assert synced(folder).runs == 0
+
+
+class KilledError(BaseException):
+    """As a process that is killed."""
+
+
+def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch):
+    """Of a first sync, and of one after the store was altered."""
+    from mlflow import MlflowClient
+
+    for name in (
+        "create_experiment",
+        "create_run",
+        "log_batch",
+        "set_tag",
+        "log_artifact",
+        "set_terminated",
+        "delete_run",
+    ):
+        real = getattr(MlflowClient, name)
+
+        def counted(*given, _real=real, **named):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KilledError
+            return _real(*given, **named)
+
+        monkeypatch.setattr(MlflowClient, name, counted)
+    left = 10**9
+    synced(folder)
+    expected = Held(folder).everything()
+    for kill in (0, 2, 9, 40):
+        set_store_aside(folder.path.parent)
+        left = kill
+        with suppress(KilledError):
+            synced(folder)
+        left = 10**9
+        synced(folder)
+        assert Held(folder).everything() == expected, kill
+        assert synced(folder).runs == 0
+        in_the_store(folder, "delete from metrics")
+        left = kill
+        with suppress(KilledError):
+            synced(folder)
+        left = 10**9
+        synced(folder)
+        assert Held(folder).everything() == expected, kill
+
+
+def test_another_store_is_filled_with_all_sweeps(folder):
+    synced(folder)
+    before = Held(folder).everything()
+    (folder.path.parent / "mlflow.db").write_bytes(b"damaged by somebody")
+    assert set_store_aside(folder.path.parent).endswith(
+        "is now mlflow.db.damaged, and a new store is filled from the results"
+    )
+    assert fill(folder.path.parent, own=NAME) == []
+    assert fill(folder.path.parent) == [f"MLflow holds {NAME}, too"]
+    assert Held(folder).everything() == before
+
+
+def test_the_extent_of_a_run_is_no_less_after_a_user_has_added_to_it(folder):
+    synced(folder)
+    held = Held(folder)
+    held.client.log_metric(held.ids["ifca0"], "mine", 1.0)
+    held.client.set_tag(held.ids["ifca0"], "mlflow.note.content", "my own words")
+    assert synced(folder).runs == 0
+
+
+def test_settings_have_names_of_their_own():
+    swept = [{"a.ratio": a, "b.clip": b, "seed": seed} for a in (0.1, 0.100001) for b in (1, 2) for seed in (0, 1)]
+    assert len({projection.setting_name(one) for one in swept}) == 4
+
+
+@pytest.mark.slow
+def test_trained_models_are_sent_once_where_they_are_asked_for(folder):
+    import torch
+    from mlflow.pytorch import load_model
+    from safetensors.torch import save
+
+    from datasets.components import Component, components
+    from orchestrator.results.log import read_manifest
+    from orchestrator.results.record import write_record
+    from orchestrator.results.saved_models import MODELS
+    from tests.support.tracked import RUN
+
+    trial = folder.trial("ifca0")
+    fields = components(MODELS)["mlp"].Config(hidden=(4,))
+    module = Component("mlp", fields, MODELS).module.build(fields, (3,), 2)
+    arrays = {
+        f"{group}.{name}": array.clone() for group in ("all", "few") for name, array in module.state_dict().items()
+    }
+    run = {**RUN, "model": {"name": "mlp", "hidden": [4]}, "seed": 0}
+    record = {**read_manifest(trial.path).facts, "model": {"shape": [3], "classes": 2}}
+    write_record(trial, record, run, {trial.model.name: save(arrays)})
+    synced(folder)
+    said: list[str] = []
+    assert [synced(folder, models=said.append).models for _ in range(2)] == [1, 0] and not said
+    held = Held(folder)
+    found = {one.name: one for one in held.client.search_logged_models([held.experiment.experiment_id])}
+    assert found.keys() == {"all", "few"} and len(held.runs["ifca0"].outputs.model_outputs) == 2
+    loaded = load_model(found["few"].artifact_location)
+    assert torch.equal(loaded(torch.ones(5, 3)), module.eval()(torch.ones(5, 3)))

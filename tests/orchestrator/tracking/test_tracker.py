@@ -1,0 +1,105 @@
+"""The thread beside a running sweep: live rounds, a server that is away, an interruption, and the next run."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.tracking import tracker as tracking
+from orchestrator.tracking.events import MlflowListener
+from orchestrator.tracking.tracker import Tracker
+from tests.support.tracked import NAME, RUN, TRIALS, Held, empty_store, finals, folder, rows, write_sweep, write_trial
+
+__all__ = ["empty_store", "folder"]
+SECONDS = 120
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch):
+    monkeypatch.setattr(tracking, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(tracking, "LONGEST_PAUSE", 0.05)
+
+
+def tracker(folder, **options) -> Tracker:
+    return Tracker(folder.path.parent, NAME, say=options.pop("say", print), **options)
+
+
+def run(folder, own: Tracker, trials=tuple(TRIALS), ends: bool = True) -> None:
+    """What the events of a sweep tell the tracker."""
+    listener = MlflowListener(own)
+    for trial in trials:
+        listener.on_planned(trial, "title", RUN, TRIALS[trial])
+        listener.on_started(trial)
+        for row in rows(3):
+            listener.on_rounds(trial, [row])
+        if ends:
+            listener.on_ended(trial, {"id": trial, "metrics": finals(trial)})
+
+
+def test_live_runs_are_completed_and_not_logged_twice(folder):
+    own = tracker(folder)
+    run(folder, own)
+    assert own.finish(SECONDS)
+    live = Held(folder)
+    everyone = live.client.search_runs([live.experiment.experiment_id], run_view_type=3)
+    assert len(everyone) == 5
+    assert live.points("ifca1")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert live.points("ifca1")["attack/sia_mean"] == [(3, 0.52), (4, 0.25)]
+    assert own.link().endswith(
+        f"#/experiments/{live.experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=fedpriv"
+    )
+
+
+def test_the_next_run_of_a_complete_sweep_does_not_even_connect(folder, monkeypatch):
+    own = tracker(folder)
+    assert own.finish(SECONDS)
+    monkeypatch.setattr(tracking, "connect", lambda *_: pytest.fail("it was opened"))
+    again = tracker(folder)
+    assert again.finish(SECONDS) and again.synced is None and again.link() == own.link()
+
+
+def test_an_interrupted_trial_is_killed_and_then_resumed_in_a_run_of_its_own(folder):
+    folder.trial("ifca0").manifest.unlink()
+    write_sweep(folder)
+    own = tracker(folder)
+    run(folder, own, ("ifca0",), ends=False)
+    assert own.finish(SECONDS)
+    before = Held(folder)
+    assert before.runs["ifca0"].info.status == before.runs[""].info.status == "KILLED"
+    assert before.points("ifca0")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    own = tracker(folder)
+    write_trial(folder, "ifca0")
+    write_sweep(folder)
+    run(folder, own, ("ifca0",))
+    assert own.finish(SECONDS)
+    after = Held(folder)
+    assert {run.info.status for run in after.runs.values()} == {"FINISHED"}
+    changed = {trial for trial in after.ids if after.ids[trial] != before.ids[trial]}
+    assert changed == {"", "ifca0"}
+    assert after.points("ifca0")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
+def test_a_server_that_is_away_stops_nothing_and_is_told_all_later(folder, monkeypatch):
+    said: list[str] = []
+    real, away = tracking.connect, [True]
+
+    def connect(*given):
+        if away[0]:
+            raise OSError("[Errno 111] Connection refused")
+        return real(*given)
+
+    monkeypatch.setattr(tracking, "connect", connect)
+    own = tracker(folder, say=said.append)
+    run(folder, own)
+    assert not own.finish(SECONDS) and own.trouble == "connection refused"
+    assert len(said) == 1 and said[0].startswith("MLflow cannot be used now")
+    away[0] = False
+    again = tracker(folder)
+    assert again.finish(SECONDS) and again.synced.runs == 5
+    assert Held(folder).points("ifca0")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
+def test_a_store_that_is_none_is_named_with_the_remedy(folder):
+    (folder.path.parent / "mlflow.db").write_bytes(b"damaged by somebody")
+    own = tracker(folder)
+    assert not own.finish(SECONDS)
+    assert own.trouble.endswith("mlflow.db is no SQLite data base")
