@@ -233,7 +233,7 @@ def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[s
         columns[f"loss_{name}"] = state.losses[:, j]
     for _, _, exposure in found.exposures:
         columns |= exposure.clients
-    return columns | risk.client_columns() | state.statistics
+    return columns | risk.client_columns() | dict(sorted(state.statistics.items()))
 
 
 def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:

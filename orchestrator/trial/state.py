@@ -108,5 +108,5 @@ def load_state(content: bytes) -> RunState:
 
 
 def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the arrays whose names begin with ``prefix``, without it."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    """Return the arrays whose names begin with ``prefix``, without it, in the order of their names (safetensors has none)."""
+    return {name.removeprefix(prefix): arrays[name] for name in sorted(arrays) if name.startswith(prefix)}
