@@ -89,12 +89,15 @@ def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
 
 
 def test_the_sentences_of_the_readme_follow_from_the_run(quickstart: Callable[[str, float], Rows]) -> None:
-    page, ifca, mir = words("README.md"), quickstart("ifca", 0.1), quickstart("ifca_mir", 0.1)
+    page, ifca, mir = words("docs/quickstart.md"), quickstart("ifca", 0.1), quickstart("ifca_mir", 0.1)
     few = quickstart("ifca", 0.3)
     between = [float(v) for v in (ifca["calibrated_auc_minority"] - ifca["calibrated_auc_majority"])]
     assert paired_test(between) < 0.001
     small, large = shown(ifca["calibrated_auc_minority"]), shown(ifca["calibrated_auc_majority"])
     assert f"an AUC of {small} on the minority's records and {large} on the majority's" in page
+    assert f"an AUC of {small} on the minority's examples and {large} on the majority's" in words("README.md")
+    change = differences(mir, ifca, "calibrated_auc_minority")
+    assert f"changes the calibrated attack's AUC on the minority by {shown(change)}" in words("README.md")
     assert f"the difference, {shown(between)}, p < 0.001" in page
     worst, chance = (ifca[f"calibrated_auc_worst_client{end}"] for end in ("", "_null"))
     assert estimate([float(v) for v in worst - chance]).low > 0

@@ -82,11 +82,11 @@ def test_the_table_of_attacks() -> None:
         assert line in page
 
 
-def test_what_the_readme_says_of_a_calibrated_attack() -> None:
+def test_what_the_first_page_says_of_a_calibrated_attack() -> None:
     every = measured("audit_attacks")
     own = every[every["run"] == "audit-ifca"]
     minority, majority = (shown(aucs(own, "calibrated_mia", "headline", name)) for name in ("minority", "majority"))
-    text = words("README.md")
+    text = words("docs/quickstart.md")
     assert f"With 16 it has an AUC of {minority} on the minority's records and {majority} on the majority's" in text
 
 

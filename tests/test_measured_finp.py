@@ -59,6 +59,19 @@ def test_the_tables_of_finp_follow_from_the_run() -> None:
     assert f"{everything['cov_null']:.2f} for CoV and {everything['eod_null']:.2f} for EOD" in words("docs/finp.md")
 
 
+def test_inequality_beyond_chance_follows_from_the_run() -> None:
+    page, trials = words("docs/finp.md"), measured("finp_har")
+    methods = [finp_part(trials, *method[:2]) for method in FINP.values()]
+    cov, eod = (
+        [estimate((own[name] - own[null]).tolist()) for own in methods]
+        for name, null in (("sia_cov", "cov_null"), ("eod", "eod_null"))
+    )
+    assert max(one.high for one in cov) < 0 < min(one.low for one in eod)
+    assert f"(the baseline's by {' ± '.join(cov[0].parts(3)).removeprefix('-')})" in page
+    assert f"in the baseline by {' ± '.join(eod[0].parts(3))}" in page
+    assert methods[0]["sia_mean"].mean() == pytest.approx(2 / 10, abs=0.02)
+
+
 @pytest.mark.parametrize(("name", "set_"), [("finp_har", []), ("finp_har_20", ["base.curvature.examples=20"])])
 def test_the_runs_of_finp_are_those_of_the_sweep_file(name: str, set_: list[str]) -> None:
     from orchestrator.config.run import trial_id
@@ -81,17 +94,13 @@ def test_the_sentences_on_finp_follow_from_the_run() -> None:
     for metric in ("sia_mean", "sia_cov", "eod"):
         assert not starred(trials, metric) and not starred(before, metric)
     base = finp_part(trials, "plain", "fedavg")
-    cov, eod = (
-        {
-            label: estimate(differences(finp_part(trials, *FINP[label][:2]), base, name))
-            for label in FINP
-            if label != "Baseline"
-        }
-        for name in ("sia_cov", "eod")
-    )
+    cov = {
+        label: estimate(differences(finp_part(trials, *FINP[label][:2]), base, "sia_cov"))
+        for label in FINP
+        if label != "Baseline"
+    }
     assert min(found.mean for found in cov.values()) > 0
-    assert min(found.low for found in cov.values()) > -0.02, "an improvement of more than 0.02 is outside the intervals"
-    assert min(found.mean for found in eod.values()) < 0, "which was not so with 20 examples"
+    assert min(found.low for found in cov.values()) > -0.03, "an improvement of more than 0.03 is outside the intervals"
     costs = {
         name: sorted(one.split()[0].strip("−") for one in starred(rows, "accuracy_last5_mean"))
         for name, rows in (("now", trials), ("before", before))
@@ -100,7 +109,7 @@ def test_the_sentences_on_finp_follow_from_the_run() -> None:
     now, then = (f"{found[0]} to {found[-1]}" for found in costs.values())
     assert f"The penalty costs {now} of accuracy" in page
     assert f"cost in accuracy is {now} instead of {then}" in page
-    assert (len(starred(trials, "loss_cov")), len(starred(before, "loss_cov"))) == (3, 4)
+    assert (len(starred(trials, "loss_cov")), len(starred(before, "loss_cov"))) == (3, 3)
 
 
 RHO = ("rho_spearman", "rho_spearman_all", "rho_halves", "rho_reliability")
@@ -131,9 +140,9 @@ def test_how_well_rho_is_measured_follows_from_the_run() -> None:
         in page
     )
     assert f"are ranked alike by {within} only" in page
-    assert f"The reliability of {whole} (intervals in the table) says that about a third" in page
-    assert all(1 - float(end) == pytest.approx(1 / 3, abs=0.05) for end in whole.split(" to "))
-    assert f"its reliability was {rho_means(before, 'rho_reliability')}" in page
+    assert f"The reliability of {whole} (intervals in the table) says that over a quarter" in page
+    assert all(0.25 < 1 - float(end) < 0.3 for end in whole.split(" to "))
+    assert f"its reliability is {rho_means(before, 'rho_reliability')}" in page
 
 
 def test_what_changed_with_all_examples_follows_from_the_two_runs() -> None:
@@ -146,18 +155,14 @@ def test_what_changed_with_all_examples_follows_from_the_two_runs() -> None:
             assert not any(map(any, changed.values())), "without rho, the runs are the same"
         else:
             found += [paired_test(values) for values in changed.values()]
-    assert len(found) == 20
-    assert min(found) > 0.05
-    assert f"the smallest p value is {min(found):.2f}" in page
-    base, raw = finp_part(trials, "plain", "fedavg"), {}
-    for label, (objective, aggregation, _) in FINP.items():
-        for metric in (*FINP_METRICS, "loss_cov") if label != "Baseline" else ():
-            raw[label, metric] = paired_test(differences(finp_part(trials, objective, aggregation), base, metric))
-    corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
-    lost = corrected["FinP_server (ALA)", "loss_cov"]
-    assert "under ALA weights without the penalty, losses are no longer significantly more equal" in page
-    assert f"more equal than the baseline's (Holm's p = {lost:.2f})" in page
-    assert lost > 0.05
+    assert (len(found), sum(p < 0.05 for p in found)) == (20, 3)
+    assert f"after Holm's correction: the smallest p value is {min(holm(found)):.2f}" in page
+    lower = [
+        differences(finp_part(before, "finp", "fedavg"), finp_part(trials, "finp", "fedavg"), name)
+        for name in ("eod", "sia_cov")
+    ]
+    assert all(paired_test(values) < 0.05 for values in lower)
+    assert f"(by {' and '.join(shown(values, 3) for values in lower)})" in page
 
 
 def test_the_seconds_of_finp_follow_from_the_run() -> None:

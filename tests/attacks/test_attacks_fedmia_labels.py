@@ -13,6 +13,7 @@ from algorithms.training import local_sgd
 from attacks.fedmia import Config, observe
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
+from orchestrator.report.estimate import estimate
 from orchestrator.trial.federation import partition_data
 from tests.support.passive import concluded, seen_by
 from tests.support.stand_ins import StandIn
@@ -22,14 +23,14 @@ CLIENTS, MOST, ROUNDS = 16, 30, 3
 TRAINING = StandIn(local_sgd, local_sgd.Config(optimizer="sgd", lr=0.2, batch_size=10))
 
 
-def halves(alpha: float) -> list[Federation]:
+def halves(alpha: float, seed: int) -> list[Federation]:
     """The same clients twice, each with one half of its examples, 30 at most."""
     split = {"name": "dirichlet", "alpha": alpha}
     split |= {"algorithm": "fedml", "min_size": 20} if alpha < 1 else {}
     sizes = {"shadow_size": 400, "nonmember_size": 200, "test_size": 199}
     data = {"name": "digits", "clients": CLIENTS, "split": split, **sizes}
-    whole = partition_data(resolve({"rounds": 1, "data": data, "model": "mlp"}), Path())
-    rng, parts = np.random.default_rng(0), ([], [])
+    whole = partition_data(resolve({"rounds": 1, "data": data, "model": "mlp", "seed": seed}), Path())
+    rng, parts = np.random.default_rng(seed), ([], [])
     for start, end in zip(whole.offsets, whole.offsets[1:], strict=False):
         own = start + rng.permutation(end - start)
         for part, chosen in zip(parts, np.array_split(own[: 2 * MOST], 2), strict=True):
@@ -45,10 +46,10 @@ def halves(alpha: float) -> list[Federation]:
     ]
 
 
-def aucs(alpha: float) -> dict[tuple[str, str], dict[str, float]]:
+def aucs(alpha: float, seed: int = 0) -> dict[tuple[str, str], dict[str, float]]:
     """What FedMIA finds after three rounds, by ``center`` and by whether the records were trained on or held back."""
-    trained, held_back = halves(alpha)
-    network, rng, found = network_for(trained.shape, (48,)), np.random.default_rng(0), {}
+    trained, held_back = halves(alpha, seed)
+    network, rng, found = network_for(trained.shape, (48,)), np.random.default_rng(seed), {}
     sent = network.initial(rng)
     for _ in range(ROUNDS):
         answers = [learned(network, sent, trained.client(i), rng) for i in range(CLIENTS)]
@@ -80,3 +81,16 @@ def test_members_are_told_from_nonmembers_of_their_label_and_held_back_records_a
         alpha < 1 or centered > published + 0.1
     )  # 0.82 and 0.63; clients of few labels are compared within them anyway
     assert found["label", "trained on"]["loss_series_auc"] == found["none", "trained on"]["loss_series_auc"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.1, 100])
+def test_held_back_records_stay_at_chance_over_ten_partitions(alpha):
+    found = [aucs(alpha, seed) for seed in range(10)]
+    for center in ("label", "none"):
+        control, trained = (
+            estimate([one[center, name]["fedmia_auc"] for one in found]) for name in ("held back", "trained on")
+        )
+        print(alpha, center, *control.parts(3), *trained.parts(3))
+        assert control.low < 0.5 < control.high
+        assert trained.low > 0.5
