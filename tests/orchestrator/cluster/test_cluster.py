@@ -123,7 +123,7 @@ def test_a_ray_that_is_started_here_has_the_loopback_address_and_one_that_is_joi
 @pytest.mark.slow
 def test_nobody_can_reach_a_ray_that_is_started_here_from_another_machine():
     with ray_session(HERE, PLACE):
-        assert ray.get(ray.remote(os.getpid).remote()) != os.getpid()
+        assert ray.get(ray.remote(lambda: os.getpid()).remote()) != os.getpid()
         started_here = [psutil.Process(), *psutil.Process().children(recursive=True)]
         listening = {
             one.laddr.ip for process in started_here for one in process.net_connections() if one.status == "LISTEN"
