@@ -25,7 +25,7 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
 from orchestrator.estimates.counts import Count
-from orchestrator.trial import halves_tasks
+from orchestrator.trial import attack_tasks
 from orchestrator.trial.arithmetic import multiply_with_one_thread
 from orchestrator.trial.attack_round import AttackComponent, attack_named, of_kind
 from orchestrator.trial.federation import federation_key, partition_data
@@ -269,7 +269,7 @@ class Small:
     def halve(self, attack: AttackComponent) -> float:
         """Train a block of as many replicas as a task trains at once."""
         pool = attack.module.pool(attack.config, self.data, own)
-        return self.train(halves_tasks.together(self.run, pool, self.network.layout.size))
+        return self.train(attack_tasks.together(self.run, pool, self.network.layout.size))
 
     def evaluate(self) -> float:
         """Evaluate a model on all clients' examples."""

@@ -22,11 +22,11 @@ from orchestrator.results.writing import WriteError, hold, remove, write_atomica
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
 from orchestrator.trial.arithmetic import multiply_with_one_thread
+from orchestrator.trial.attack_tasks import ShadowTasks
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.shadow_tasks import ShadowTasks
 from orchestrator.trial.worker_session import Setup
 
 # Short rounds are reported to the head process in groups, because a report costs more than a very short round.

@@ -113,28 +113,15 @@ class FinishedRun:
 
 
 class AttackTasks(Protocol):
-    """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation."""
+    """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation.
+
+    ``setup`` is where workers find the trial.
+    """
 
     def audit(
-        self,
-        setup: Any,
-        run: Run,
-        attack: AttackComponent,
-        data: Federation,
-        models: ClusterModels,
+        self, setup: Any, run: Run, attack: AttackComponent, data: Federation, models: ClusterModels
     ) -> dict[int, Audit]:
-        """Attack every model that clients have trained.
-
-        Args:
-            setup: where workers find the trial.
-            run: the run.
-            attack: the attack.
-            data: the federation.
-            models: all cluster models.
-
-        Returns:
-            The results by cluster.
-        """
+        """Attack every model that clients have trained; return the results by cluster."""
         ...
 
     def replicate(self, setup: Any, run: Run, attack: AttackComponent) -> Exposure | None:
@@ -142,7 +129,7 @@ class AttackTasks(Protocol):
         ...
 
     def halve(self, setup: Any, run: Run, attack: AttackComponent, data: Federation, original: FinishedRun) -> Exposure:
-        """Return the result of ``attack`` from replicas of the run on random halves of the clients' records."""
+        """Return the result of ``attack`` from replicas of the run on random halves of the clients' examples."""
         ...
 
 
