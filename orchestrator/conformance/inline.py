@@ -13,12 +13,12 @@ from orchestrator.config.run import resolve
 from orchestrator.results.paths import Folder
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.attack_tasks import ReplicaTasks
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
-from orchestrator.trial.local_clients import LocalClients, prepare_session
 from orchestrator.trial.loop import TrialContext
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.worker_session import Setup, _sessions
+from orchestrator.trial.worker_session import Setup, _sessions, prepare_session
 
 
 class InlineShadows(ReplicaTasks):

@@ -26,9 +26,9 @@ from datasets.roles import NOBODY
 from orchestrator.estimates import counts
 from orchestrator.estimates.counts import Count
 from orchestrator.trial import attack_tasks
-from orchestrator.trial.arithmetic import multiply_with_one_thread
 from orchestrator.trial.attack_round import AttackComponent, attack_named, of_kind
 from orchestrator.trial.federation import federation_key, partition_data
+from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
 LIMIT = 6.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
@@ -128,13 +128,7 @@ def with_fewer_clients(run: Run, most: int) -> Run:
 
 
 def in_small(data: Federation, clients: int, examples: int) -> Federation:
-    """Return the first clients of a federation with some examples each, and as many others; itself if that is all.
-
-    Args:
-        data: the federation.
-        clients: the most clients.
-        examples: the most training examples of each.
-    """
+    """Return the first clients of a federation with some examples each, and as many others; itself if that is all."""
     clients, sizes = min(clients, data.clients), np.minimum(data.sizes, examples)[:clients]
     if clients == data.clients and (sizes == data.sizes).all():
         return data
@@ -203,14 +197,7 @@ class Small:
         return took * max(1.0, units / most) ** float(np.clip(power, 0, 1))
 
     def _tries(self, attempt: Attempt, clients: int) -> list[tuple[float, float]]:
-        """Do a step on more and more of the data.
-
-        Args:
-            attempt: does the step on a small federation; returns how many units that were, and the seconds.
-            clients: how many clients the smallest has.
-
-        Returns:
-            The units and the seconds of each try, at least one.
+        """Do a step on more and more of the data; return the units and the seconds of each try, at least one.
 
         Raises:
             DataError: the data are unsuitable, all of them, too.

@@ -24,11 +24,6 @@ def cached(cache: Path, key: str, make: Callable[[], bytes]) -> bytes:
 
     Two processes may make the same entry at once; both write the same bytes.
 
-    Args:
-        cache: the folder of the cache.
-        key: the name of the entry.
-        make: makes the content.
-
     Raises:
         WriteError: the entry could not be written.
     """

@@ -1,4 +1,7 @@
-"""Attacks within a round: which ones are due, and how their results are collected for the tables."""
+"""Attacks within a round: which ones are due, and how their results are collected for the tables.
+
+Everywhere here, ``history`` [rounds, clients] is the model that each client trained in each round, -1 if it took no part.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,7 @@ class ClusterModels:
         accuracies: [clusters] training accuracy of each model.
         trained_rounds: [clusters] the number of rounds after the last one in which clients trained each model.
         round: the number of rounds of the run so far.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part; empty: all
-            took part in all rounds.
+        history: what each client trained in each round; empty: all took part in all rounds.
     """
 
     weights: list[Weights]
@@ -101,7 +103,7 @@ class FinishedRun:
         models: the models after the last round.
         names: their names.
         assignment: [clients] the model that each client uses.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+        history: what each client trained in each round.
         start: the number of the initialization.
     """
 
@@ -136,15 +138,7 @@ class AttackTasks(Protocol):
 def replicate(
     tasks: AttackTasks, setup: Any, run: Run, data: Federation, state: RunState, names: Sequence[str]
 ) -> list[tuple[str, int, Exposure]]:
-    """Make the attacks that train whole federations, after the last round.
-
-    Args:
-        tasks: runs them.
-        setup: where workers find the trial.
-        run: the run.
-        data: the federation.
-        state: the state after the last round.
-        names: the names of the models.
+    """Make the attacks that train whole federations, after the last round; results like those of `conclude_updates`.
 
     Returns:
         For each attack: its name, the rounds that the models were trained for, and the result.
@@ -156,25 +150,14 @@ def replicate(
 
 
 def with_round(history: NDArray[np.int16], assignment: Ints, results: Sequence[BlockResult]) -> NDArray[np.int16]:
-    """Return the ``history`` [rounds, clients] with one more round.
-
-    Args:
-        history: the model that each client trained in each round so far, -1 if it took no part.
-        assignment: [clients] the model of each client in this round.
-        results: the results of the blocks that took part.
-    """
+    """Return the history with one more round, of the blocks in ``results``; ``assignment`` [clients] is each client's model."""
     present = np.isin(np.arange(len(assignment)), [client for one in results for client in one.clients])
     row = np.where(present, assignment, -1).astype(np.int16)
     return np.vstack([history.reshape(-1, len(assignment)), row])
 
 
 def trained_last(history: NDArray[np.int16], clients: int) -> Ints:
-    """Return the model that each client trained last, [clients]; -1: it has not taken part in any round.
-
-    Args:
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
-        clients: number of clients.
-    """
+    """Return the model that each client trained last, [clients]; -1: it has not taken part in any round."""
     if not len(history):
         return np.full(clients, -1, np.int64)
     back = (history[::-1] >= 0).argmax(axis=0)  # rounds since the last one of each client; 0 also where there is none
@@ -185,12 +168,8 @@ def trained_last(history: NDArray[np.int16], clients: int) -> Ints:
 def last_users(users: NDArray[np.bool_], history: NDArray[np.int16]) -> NDArray[np.bool_]:
     """Return which clients have the model as the one that they trained last, [clusters, clients].
 
-    A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its records are
-    still in that model, and in no other one. A model that all its clients have left keeps its last users.
-
-    Args:
-        users: [clusters, clients] the same before the last round.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+    A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its examples are
+    still in that model, and in no other one. A model that all its clients have left keeps its last ``users``.
     """
     now = trained_last(history, users.shape[1]) == np.arange(len(users))[:, None]
     found: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
@@ -198,12 +177,7 @@ def last_users(users: NDArray[np.bool_], history: NDArray[np.int16]) -> NDArray[
 
 
 def last_rounds(trained_rounds: Ints, history: NDArray[np.int16]) -> Ints:
-    """Return after how many rounds each model was trained last, [clusters].
-
-    Args:
-        trained_rounds: [clusters] the same before the last round.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
-    """
+    """Return after how many rounds each model was trained last, [clusters], given the same before the last round."""
     found: Ints = np.where(np.isin(np.arange(len(trained_rounds)), history[-1]), len(history), trained_rounds)
     return found
 
@@ -213,13 +187,8 @@ def clients_that_left(
 ) -> NDArray[np.bool_]:
     """Return whether each client had chosen a model before risk counted and uses another one now, [clusters, clients].
 
-    Where clients may be absent, a client has left a model if it has trained this one, and then another one.
-
-    Args:
-        reference: [clients] the model chosen before risk counted; -1: risk does not count yet.
-        assignment: [clients] the model used now.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
-        clusters: number of models.
+    ``reference`` is the model of each client before risk counted, -1 if it does not count yet, and ``assignment`` the one of
+    now, [clients] each. Where clients may be absent, a client has left a model if it has trained this one, and then another.
     """
     numbers = np.arange(clusters)[:, None]
     left: NDArray[np.bool_] = (reference == numbers) & (reference != assignment)
@@ -254,13 +223,7 @@ def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:
 
 
 def own_risks(before: NDArray[np.float64], found: Findings, clusters: int) -> NDArray[np.float64]:
-    """Return the risk that each client's own attack found for every model [clients, clusters]; empty: none attacked.
-
-    Args:
-        before: the same before the attacks of ``found``; what they did not measure anew is kept.
-        found: results of attacks.
-        clusters: number of models.
-    """
+    """Return the risk that each client's own attack found for every model [clients, clusters]; empty: none attacked."""
     risks = before
     for _, _, cluster, audit in found.audits:
         if audit.own_risks is not None:
@@ -288,11 +251,7 @@ def risk_known(run: Run, state: RunState) -> bool:
 
 
 def conclude_updates(
-    run: Run,
-    data: Federation,
-    results: Sequence[BlockResult],
-    round_: int,
-    attacks: dict[str, NDArray[Any]],
+    run: Run, data: Federation, results: Sequence[BlockResult], round_: int, attacks: dict[str, NDArray[Any]]
 ) -> list[tuple[str, int, Exposure]]:
     """Compute the results of the round's attacks on updates from the observations of all blocks.
 

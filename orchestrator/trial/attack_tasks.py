@@ -31,12 +31,11 @@ from orchestrator.results.cache import cached
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import own_code_hash
 from orchestrator.trial.attack_round import AttackComponent, AttackTasks, ClusterModels, FinishedRun, attack_named
-from orchestrator.trial.client_actors import ClientActor
-from orchestrator.trial.local_clients import LocalClients, prepare_session
+from orchestrator.trial.client_actors import ClientActor, LocalClients
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.worker_session import Session, Setup, session
+from orchestrator.trial.worker_session import Session, Setup, prepare_session, session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -343,12 +342,7 @@ def replica_stream(run: Run, number: int, start: int) -> Stream:
 
 
 def _digest(
-    worker: Session,
-    data: Sequence[Federation],
-    pool: Pool,
-    model: Ints,
-    numbers: Sequence[int],
-    original: FinishedRun,
+    worker: Session, data: Sequence[Federation], pool: Pool, model: Ints, numbers: Sequence[int], original: FinishedRun
 ) -> str:
     """Return a hexadecimal digest of all that the answers of some replicas depend on."""
     clustering, run = worker.run.clustering, with_shared_noise(worker.run).to_dict()

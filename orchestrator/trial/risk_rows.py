@@ -25,13 +25,7 @@ FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too nar
 
 
 def model_columns(state: RunState, preferences: Preferences, data: Federation) -> dict[str, Any]:
-    """Return the measured risk of each model, the worst and the mean, and the violations; empty before the first attack.
-
-    Args:
-        state: the run's state, with the models' names.
-        preferences: the clients' risk preferences.
-        data: the federation.
-    """
+    """Return the measured risk of each model, the worst and the mean, and the violations; empty before the first attack."""
     risks, names, used = state.measured_risks, state.names, state.assignment
     if np.isnan(risks).all():
         return {}
@@ -91,13 +85,7 @@ class ClientExposure:
     """
 
     def __init__(self, found: Findings, attack: str | None, data: Federation) -> None:
-        """Collect the attacked examples of the clients, and those of clients that left a model.
-
-        Args:
-            found: the results of the round's attacks.
-            attack: the attack behind the published risk, if there is one.
-            data: the federation.
-        """
+        """Collect the attacked examples of the clients, and of those that left a model; ``attack`` publishes the risk."""
         self.data, assignment = data, found.assignment
         self.round, audits = found.latest(attack)
         self.attacked = Attacked.join([audit.examples().of(assignment == j) for j, audit in audits.items()])
@@ -145,9 +133,6 @@ class ClientExposure:
 
         Whole clients are resampled, because the records of a client are not independent. Fewer than ten clients give no
         interval.
-
-        Args:
-            rng: draws the resamples.
         """
         parts = [(f"{name} clients", self.attacked.of(among)) for name, among in self._groups()]
         if self.movers.any():
@@ -169,12 +154,7 @@ class ClientExposure:
 
 
 def score_columns(found: Findings, names: list[str]) -> dict[str, Any]:
-    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked.
-
-    Args:
-        found: the results of the round's attacks.
-        names: the names of the models.
-    """
+    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked."""
     parts = [
         (round_, np.full(len(own.score), names[j]), own)
         for _, round_, j, audit in found.audits

@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.results.cache import Cache, cached
 from orchestrator.results.claim import Claim
-from orchestrator.results.log import (
-    MANIFEST,
-    Log,
-    Part,
-    damage_of,
-    quarantine,
-    read_manifest,
-    verify,
-)
+from orchestrator.results.log import MANIFEST, Log, Part, damage_of, quarantine, read_manifest, verify
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import sweeps_in, trial_rows, write_sweep
 from orchestrator.results.writing import WriteError, hold, let_go, read_plain, remove_folder, write_atomically

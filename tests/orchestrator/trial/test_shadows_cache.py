@@ -73,11 +73,7 @@ def test_what_is_read_is_what_would_be_trained(tmp_path):
 
 @pytest.mark.parametrize(
     "run",
-    [
-        changed(rounds=7),
-        changed(clustering=clustered("ifca_mir")),
-        changed(attacks=[ATTACK | {"every": 1}]),
-    ],
+    [changed(rounds=7), changed(clustering=clustered("ifca_mir")), changed(attacks=[ATTACK | {"every": 1}])],
     ids=["rounds", "clustering", "schedule"],
 )
 def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path, monkeypatch, run):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.loop import DivergenceError
 from orchestrator.trial.restarts import Trial
 from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, served_by, table
