@@ -93,7 +93,7 @@ class SmallRuns:
         names, details = {
             "train": ((run.training.name, run.objective.name), (training, run.objective)),
             "curve": ((), run.curvature),
-            "serve": ((run.aggregation.name, run.privacy.name), (run.aggregation, run.privacy)),
+            "serve": ((), (run.aggregation, run.privacy)),
         }.get(step, ((), run.data if attack else None))
         known = self._rates.setdefault((step, attack, network, *names), {})
         key = repr((details, attack_named(run, attack)) if attack else details)

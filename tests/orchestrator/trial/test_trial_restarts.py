@@ -37,7 +37,7 @@ def compared(trial: Trial) -> list[list[float]]:
     while trial.comparing:
         saved, start, round_ = trial.saved, trial.state.start, trial.state.round
         trial.advance()
-        losses.setdefault(start, []).extend(saved.rows(start, "rounds", round_)["loss"].to_pylist())
+        losses.setdefault(start, []).extend(saved.rows(start, "rounds").slice(round_)["loss"].to_pylist())
     return list(losses.values())
 
 
