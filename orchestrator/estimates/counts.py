@@ -1,6 +1,6 @@
 """What a trial does, counted: examples that are trained on and evaluated, attacks, shadow models, replicas.
 
-Nothing is run for it, but what components answer at once: how many shadow models, replicas and records an attack needs.
+Nothing is run for it, but what components answer at once: how many shadow models, replicas and examples an attack needs.
 The seconds of a trial are its counts times the seconds of each step (`orchestrator.estimates.small_runs`).
 """
 
@@ -64,11 +64,11 @@ class Count:
 
 def seconds(counts: Iterable[Count], rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
     """Return the seconds of each part, from those of each step by (step, attack)."""
-    found: dict[str, float] = {}
+    parts: dict[str, float] = {}
     for one in counts:
         each = 1.0 if one.step == "wait" else rates[one.step, one.attack]
-        found[one.part] = found.get(one.part, 0.0) + one.times * each / one.processes
-    return found
+        parts[one.part] = parts.get(one.part, 0.0) + one.times * each / one.processes
+    return parts
 
 
 def of_trial(run: Run, data: Federation, place: Placement, loading: float = 0.0) -> list[Count]:
@@ -190,7 +190,7 @@ def _replicas(run: Run, data: Federation, place: Placement, attack: AttackCompon
 
 
 def _halves(run: Run, data: Federation, place: Placement, attack: AttackComponent) -> Iterator[Count]:
-    """Yield the replicas that an attack trains on halves of the clients' records."""
+    """Yield the replicas that an attack trains on halves of the clients' examples."""
     fixed = lambda purpose, *where: stream(run.seed, purpose, *where)  # noqa: E731
     pool = attack.module.pool(attack.config, data, fixed)
     inside = attack.module.halves(attack.config, pool, fixed)

@@ -104,7 +104,7 @@ class Need:
 
 def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
     """Return what the machine has not enough of, as far as it can be told before the data are loaded."""
-    found: dict[ConfigProblem, None] = {}
+    problems: dict[ConfigProblem, None] = {}
     for run in sweep.runs:
         rounds, clients = run.rounds, run.data.config.clients
         key: Key = ("base", "rounds")
@@ -113,8 +113,8 @@ def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
         disk = "the disk of the results has" if machine.disk < 2**60 else machine.words
         over = _first(iter([table]), machine.disk, disk) or _in_memory(iter([history]), machine)
         if over:
-            found[sweep.problem(over[1], *over[0])] = None
-    return list(found)
+            problems[sweep.problem(over[1], *over[0])] = None
+    return list(problems)
 
 
 def table_bytes(run: Run) -> float:

@@ -70,9 +70,9 @@ class SmallRuns:
             made = partition_data(run, root, self._source[1])
             took = (time.perf_counter() - started) * clients / run.data.config.clients
             self._data = wanted, made, took
-        held = self._data[1]
-        assert held is not None
-        return held, self._source[2] + self._data[2]
+        data = self._data[1]
+        assert data is not None
+        return data, self._source[2] + self._data[2]
 
     def rates(self, run: Run, data: Federation, counted: list[Count]) -> dict[tuple[str, str], float]:
         """Return the seconds of each step that is counted, by (step, attack).

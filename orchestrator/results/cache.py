@@ -1,7 +1,7 @@
 """The cache of a sweep: what attacks have trained, which all its trials share and which can be made again at any time.
 
 An entry is a folder with one part, named by the hash of all that its content depends on. One that does not verify is not
-read: what it held is trained again, and replaces it.
+read: its content is trained again, and replaces it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 A part whose name ends in `GROWING` is added to instead: the manifest vouches for its first bytes. Four verbs serve sweeps,
 trials, saved states, shadow models and replicas alike: `Log.append` a part, `Log.finish` the manifest, `verify` a folder, read
 a part of it with `Manifest.read`. A folder without a manifest is not finished, and what its manifest does not name is not
-there. What does not verify is never believed: `quarantine` renames it, and whatever it held is made again. Behind a checksum
+there. What does not verify is never believed: `quarantine` renames it, and its content is made again. Behind a checksum
 no value is looked at.
 """
 
@@ -271,6 +271,6 @@ def _unreadable(path: Path, error: OSError) -> DamageError:
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
-        held = path.stat()
-        return held.st_mtime_ns, held.st_ino
+        status = path.stat()
+        return status.st_mtime_ns, status.st_ino
     return None

@@ -76,15 +76,15 @@ class ClusterModels:
     @property
     def clusters(self) -> list[int]:
         """The models that clients have trained."""
-        found: list[int] = np.flatnonzero(self.users.any(axis=1)).tolist()
-        return found
+        numbers: list[int] = np.flatnonzero(self.users.any(axis=1)).tolist()
+        return numbers
 
     @property
     def own(self) -> Ints:
         """The model that each client trained last, [clients]; -1: none."""
         rounds = np.where(self.users, self.trained_rounds[:, None], -1)
-        found: Ints = np.where(self.users.any(axis=0), rounds.argmax(axis=0), -1)
-        return found
+        last: Ints = np.where(self.users.any(axis=0), rounds.argmax(axis=0), -1)
+        return last
 
     def cluster(self, data: Federation, number: int) -> Cluster:
         """Return one of the models with its clients."""
@@ -144,9 +144,9 @@ def replicate(
         For each attack: its name, the rounds that the models were trained for, and the result.
     """
     original = FinishedRun(state.models, tuple(names), state.assignment, state.history, state.start)
-    found = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
-    found += [(one.name, tasks.halve(setup, run, one, data, original)) for one in of_kind(run, "halves")]
-    return [(name, run.rounds, exposure) for name, exposure in found if exposure is not None]
+    exposures = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
+    exposures += [(one.name, tasks.halve(setup, run, one, data, original)) for one in of_kind(run, "halves")]
+    return [(name, run.rounds, exposure) for name, exposure in exposures if exposure is not None]
 
 
 def with_round(history: NDArray[np.int16], assignment: Ints, results: Sequence[BlockResult]) -> NDArray[np.int16]:
@@ -161,8 +161,8 @@ def trained_last(history: NDArray[np.int16], clients: int) -> Ints:
     if not len(history):
         return np.full(clients, -1, np.int64)
     back = (history[::-1] >= 0).argmax(axis=0)  # rounds since the last one of each client; 0 also where there is none
-    found: Ints = history[len(history) - 1 - back, np.arange(clients)].astype(np.int64)
-    return found
+    last: Ints = history[len(history) - 1 - back, np.arange(clients)].astype(np.int64)
+    return last
 
 
 def last_users(users: NDArray[np.bool_], history: NDArray[np.int16]) -> NDArray[np.bool_]:
@@ -172,14 +172,14 @@ def last_users(users: NDArray[np.bool_], history: NDArray[np.int16]) -> NDArray[
     still in that model, and in no other one. A model that all its clients have left keeps its last ``users``.
     """
     now = trained_last(history, users.shape[1]) == np.arange(len(users))[:, None]
-    found: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
-    return found
+    last: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
+    return last
 
 
 def last_rounds(trained_rounds: Ints, history: NDArray[np.int16]) -> Ints:
     """Return after how many rounds each model was trained last, [clusters], given the same before the last round."""
-    found: Ints = np.where(np.isin(np.arange(len(trained_rounds)), history[-1]), len(history), trained_rounds)
-    return found
+    rounds: Ints = np.where(np.isin(np.arange(len(trained_rounds)), history[-1]), len(history), trained_rounds)
+    return rounds
 
 
 def clients_that_left(
@@ -222,10 +222,10 @@ def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:
     return rounds_done % attack.config.every == 0 or rounds_done == run.rounds
 
 
-def own_risks(before: NDArray[np.float64], found: Findings, clusters: int) -> NDArray[np.float64]:
+def own_risks(before: NDArray[np.float64], findings: Findings, clusters: int) -> NDArray[np.float64]:
     """Return the risk that each client's own attack found for every model [clients, clusters]; empty: none attacked."""
     risks = before
-    for _, _, cluster, audit in found.audits:
+    for _, _, cluster, audit in findings.audits:
         if audit.own_risks is not None:
             risks = risks.copy() if risks.size else np.full((len(audit.own_risks), clusters), np.nan)
             risks[:, cluster] = audit.own_risks
@@ -265,7 +265,7 @@ def conclude_updates(
     Returns:
         For each attack: its name, the rounds that the models were trained for, and the result.
     """
-    clients, found = np.concatenate([result.clients for result in results]), []
+    clients, exposures = np.concatenate([result.clients for result in results]), []
     fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
     for attack in updates_due(run, round_):
         observed = join_observations([result.observed[attack.name] for result in results])
@@ -273,8 +273,8 @@ def conclude_updates(
         kept = {name.removeprefix(prefix): array for name, array in attacks.items() if name.startswith(prefix)}
         exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, kept))
         attacks |= {prefix + name: array for name, array in exposure.kept.items()}
-        found.append((attack.name, round_ + 1, exposure))
-    return found
+        exposures.append((attack.name, round_ + 1, exposure))
+    return exposures
 
 
 def join_observations(pieces: Sequence[Any]) -> Any:

@@ -191,7 +191,7 @@ def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np
     return predicted[owned], shot.data.test.y[owned], shot.test_group[owned] == 0, shot.data.classes
 
 
-def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[str, Any]:
+def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dict[str, Any]:
     """Return the columns of ``clients.parquet`` for one evaluated round, one entry per client."""
     state, data = shot.state, shot.data
     clients = np.arange(data.clients)
@@ -217,7 +217,7 @@ def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[s
     columns |= {"own_risk": of_own_model(state.own_risks, state.assignment)} if state.own_risks.size else {}
     for j, name in enumerate(shot.names):
         columns[f"loss_{name}"] = state.losses[:, j]
-    for _, _, exposure in found.exposures:
+    for _, _, exposure in findings.exposures:
         columns |= exposure.clients
     return columns | risk.client_columns() | dict(sorted(state.statistics.items()))
 
@@ -232,17 +232,17 @@ def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[s
     return row
 
 
-def attack_columns(found: Findings, names: list[str]) -> dict[str, Any]:
+def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     """Return what attacks contribute to a round's row.
 
     Of results on models there is the mean over the models that clients use, the largest value, and that of each.
     """
     row: dict[str, Any] = {}
-    for _, _, exposure in found.exposures:
+    for _, _, exposure in findings.exposures:
         row |= exposure.metrics
     of_models: dict[str, dict[int, float]] = {}
-    for _, _, cluster, audit in found.audits:
-        for metric, value in audit.metrics.items() if cluster in found.assignment else ():
+    for _, _, cluster, audit in findings.audits:
+        for metric, value in audit.metrics.items() if cluster in findings.assignment else ():
             of_models.setdefault(metric, {})[cluster] = value
     for metric, values in of_models.items():
         known = [value for value in values.values() if not math.isnan(value)] or [math.nan]
@@ -259,11 +259,15 @@ def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
     return columns, classification.area(false, true)
 
 
-def attack_rows(found: Findings, names: list[str]) -> list[dict[str, Any]]:
+def attack_rows(findings: Findings, names: list[str]) -> list[dict[str, Any]]:
     """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or client) and metric."""
-    of_models = [(one.subject, round_, names[j], one) for _, round_, j, audit in found.audits for one in audit.measures]
+    of_models = [
+        (one.subject, round_, names[j], one) for _, round_, j, audit in findings.audits for one in audit.measures
+    ]
     of_clients = [
-        (attack, round_, one.subject, one) for attack, round_, exposure in found.exposures for one in exposure.measures
+        (attack, round_, one.subject, one)
+        for attack, round_, exposure in findings.exposures
+        for one in exposure.measures
     ]
     return [
         {"attack": attack, "round": round_, "target": target, "metric": one.metric, "value": one.value}
