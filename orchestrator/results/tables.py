@@ -25,9 +25,9 @@ from orchestrator.results.writing import open_plain, write_atomically
 Rows: TypeAlias = "pa.Table | Mapping[str, Any] | Iterable[Mapping[str, Any]]"
 
 # The types of a column of numbers; a column with values of several of these types gets the last of them.
-NUMBERS = (pa.bool_(), pa.int64(), pa.float64())
 CELL = 100  # bytes that a cell takes as a value of Python, roughly
-CONVERT: dict[pa.DataType, Callable[[Any], Any]] = dict(zip(NUMBERS, (bool, int, float), strict=True))
+CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}
+NUMBERS = tuple(CONVERT)
 
 
 def as_table(rows: Rows) -> pa.Table:
