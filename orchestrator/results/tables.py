@@ -24,8 +24,8 @@ from orchestrator.results.writing import open_plain, write_atomically
 
 Rows: TypeAlias = "pa.Table | Mapping[str, Any] | Iterable[Mapping[str, Any]]"
 
-# The types of a column of numbers; a column with values of several of these types gets the last of them.
 CELL = 100  # bytes that a cell takes as a value of Python, roughly
+# The types of a column of numbers; a column with values of several of these types gets the last of them.
 CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}
 NUMBERS = tuple(CONVERT)
 
@@ -111,14 +111,14 @@ def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
     if not tables:
         return schema.empty_table()
 
-    def column(table: pa.Table, wanted: pa.Field) -> Any:
+    def conform(table: pa.Table, wanted: pa.Field) -> Any:
         there = wanted.name in table.column_names
         return table[wanted.name].cast(wanted.type) if there else pa.nulls(len(table), wanted.type)
 
     same = [
         table
         if table.schema.equals(schema)
-        else pa.Table.from_arrays([column(table, wanted) for wanted in schema], schema=schema)
+        else pa.Table.from_arrays([conform(table, wanted) for wanted in schema], schema=schema)
         for table in tables
     ]
     return pa.concat_tables(same).combine_chunks()
