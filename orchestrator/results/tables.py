@@ -112,7 +112,7 @@ def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
         return schema.empty_table()
 
     def conform(table: pa.Table, wanted: pa.Field) -> Any:
-        there = wanted.name in table.column_names
+        there = table.schema.get_field_index(wanted.name) >= 0
         return table[wanted.name].cast(wanted.type) if there else pa.nulls(len(table), wanted.type)
 
     same = [
