@@ -17,8 +17,7 @@ from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
-from orchestrator.estimates.machine import amount
-from orchestrator.estimates.needs import parameters, table_bytes
+from orchestrator.estimates.needs import amount, parameters, table_bytes
 from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.report.data import Repeat, independent, repeat
 from orchestrator.report.estimate import FEWEST

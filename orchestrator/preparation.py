@@ -14,8 +14,7 @@ from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.cluster.ray_session import local_cpus, local_nodes
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.estimates.machine import LARGEST, this_machine
-from orchestrator.estimates.needs import course_problems, fits
+from orchestrator.estimates.needs import LARGEST, course_problems, fits, this_machine
 from orchestrator.results.claim import obstacle
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes

@@ -37,11 +37,11 @@ from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
 from orchestrator.results.paths import Folder
 from orchestrator.scheduling.tuner import tune_environment
+from orchestrator.trial.attack_tasks import ShadowTasks
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.loop import Rounds, TrialContext
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.shadow_tasks import ShadowTasks
 from orchestrator.trial.worker_session import Setup
 
 ENDLESS = 10**9  # rounds of a trial that is only ever asked for one more

@@ -110,9 +110,9 @@ def measure_memory(run: Run, data_root: Path) -> MemoryUse:
 
     from algorithms.core.messages import Assignment
     from algorithms.engine import server
-    from orchestrator.trial.client_actors import Job, client_blocks
+    from orchestrator.trial.client_actors import Job, LocalClients, client_blocks
     from orchestrator.trial.federation import partition_data
-    from orchestrator.trial.local_clients import LocalClients, prepare_session
+    from orchestrator.trial.worker_session import prepare_session
 
     data = partition_data(run, data_root)
     blocks = client_blocks(data.clients, run.training.config.block_size)

@@ -11,23 +11,18 @@ from attacks.interfaces import AttackedModel
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.paths import Folder
-from orchestrator.trial.attack_round import ClusterModels, FinishedRun
+from orchestrator.trial.attack_round import ClusterModels
+from orchestrator.trial.attack_tasks import ReplicaTasks
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
-from orchestrator.trial.halves_tasks import judge_halves
-from orchestrator.trial.local_clients import LocalClients, prepare_session
 from orchestrator.trial.loop import TrialContext
 from orchestrator.trial.random_streams import integer, stream
-from orchestrator.trial.replica_tasks import run_replicas
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.worker_session import Setup, _sessions
+from orchestrator.trial.worker_session import Setup, _sessions, prepare_session
 
 
-class InlineShadows:
-    """Stands for `orchestrator.trial.shadow_tasks.ShadowTasks`, whose methods these are: no shadow model is cached."""
-
-    def __init__(self, cache: Path) -> None:
-        """Keep the folder of the answers of replicas."""
-        self.cache = cache
+class InlineShadows(ReplicaTasks):
+    """Stands for `orchestrator.trial.attack_tasks.ShadowTasks`: no shadow model is cached."""
 
     def audit(self, setup: Setup, run: Run, attack: Any, data: Federation, models: ClusterModels) -> dict[int, Any]:
         """Attack every model that clients have trained."""
@@ -48,15 +43,7 @@ class InlineShadows:
             found[j] = attack.module.audit(attack.config, model)
         return found
 
-    def replicate(self, setup: Setup, run: Run, attack: Any) -> Any:
-        """Return the result of an attack by replicas."""
-        return run_replicas(self.gathered, self.cache, setup, run, attack)
-
-    def halve(self, setup: Setup, run: Run, attack: Any, data: Federation, original: FinishedRun) -> Any:
-        """Return the result of an attack by halves."""
-        return judge_halves(self.gathered, self.cache, setup, run, attack, data, original)
-
-    def gathered(self, function: Any, _: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:  # noqa: ARG002
         """Return the results of the calls, each from the session that it finds, as in a worker process of its own."""
         kept, results = dict(_sessions), []
         for call in calls:

@@ -1,1 +1,1 @@
-"""How long a sweep takes: single steps are timed in this process (`speeds`) and multiplied by counted work (`work`)."""
+"""How long a sweep takes, and what it needs: counted work (`counts`) times steps timed in this process (`small_runs`)."""

@@ -1,6 +1,6 @@
 """What a trial does, counted: examples that are trained on and evaluated, attacks, shadow models, replicas.
 
-Nothing is run for it, but what components answer at once: how many shadow models, replicas and records an attack needs.
+Nothing is run for it, but what components answer at once: how many shadow models, replicas and examples an attack needs.
 The seconds of a trial are its counts times the seconds of each step (`orchestrator.estimates.small_runs`).
 """
 
@@ -63,30 +63,16 @@ class Count:
 
 
 def seconds(counts: Iterable[Count], rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Return the seconds of each part.
-
-    Args:
-        counts: what is done.
-        rates: the seconds of each step, by (step, attack).
-
-    >>> seconds([Count("training", "train", 300, processes=2), Count("training", "wait", 5)], {("train", ""): 0.1})
-    {'training': 20.0}
-    """
-    found: dict[str, float] = {}
+    """Return the seconds of each part, from those of each step by (step, attack)."""
+    parts: dict[str, float] = {}
     for one in counts:
         each = 1.0 if one.step == "wait" else rates[one.step, one.attack]
-        found[one.part] = found.get(one.part, 0.0) + one.times * each / one.processes
-    return found
+        parts[one.part] = parts.get(one.part, 0.0) + one.times * each / one.processes
+    return parts
 
 
 def of_trial(run: Run, data: Federation, place: Placement, loading: float = 0.0) -> list[Count]:
-    """Return what a trial does.
-
-    Args:
-        run: the run.
-        data: its federation, or a part of its clients, who then stand for all.
-        place: its processes.
-        loading: seconds in which its data are loaded and partitioned.
+    """Return what a trial does, with some or all clients of its federation; ``loading`` is seconds for its data.
 
     Raises:
         DataError: the data are unsuitable for an attack.
@@ -110,14 +96,7 @@ def of_trial(run: Run, data: Federation, place: Placement, loading: float = 0.0)
 
 
 def federation(run: Run, sizes: Ints, rounds: float, actors: int = 0) -> Iterator[Count]:
-    """Yield what rounds of a federation are, without evaluations and attacks.
-
-    Args:
-        run: the run.
-        sizes: [clients] numbers of training examples.
-        rounds: how many rounds, of several federations together.
-        actors: number of processes; 0: the one that counts.
-    """
+    """Yield what ``rounds`` rounds of a federation are, without evaluations and attacks, in ``actors`` processes; 0: in one."""
     blocks, present, training = _blocks(run, len(sizes)), _present(run), run.training.config
     spread = _spread(run, len(sizes), actors)
     passes = 1 if "epochs" in training.unread_fields() else training.epochs
@@ -211,7 +190,7 @@ def _replicas(run: Run, data: Federation, place: Placement, attack: AttackCompon
 
 
 def _halves(run: Run, data: Federation, place: Placement, attack: AttackComponent) -> Iterator[Count]:
-    """Yield the replicas that an attack trains on halves of the clients' records."""
+    """Yield the replicas that an attack trains on halves of the clients' examples."""
     fixed = lambda purpose, *where: stream(run.seed, purpose, *where)  # noqa: E731
     pool = attack.module.pool(attack.config, data, fixed)
     inside = attack.module.halves(attack.config, pool, fixed)

@@ -7,8 +7,12 @@ compared with all that the machine has, so that what is merely large is not refu
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from algorithms.interfaces import ModelContract, Run
@@ -17,11 +21,63 @@ from datasets.federation import Source
 from orchestrator.cluster.placement import Placement, placement
 from orchestrator.config.errors import ConfigProblem, Key, format_value
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.estimates.machine import Machine, amount
 
 FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's position in a batch, of a client's model
 ROW = 100  # bytes of a round in the tables, at least
 MANY = 100  # models at a time from which those of a known architecture are worth counting
+
+CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+SIZES = ("B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is to hold a trial.
+
+    Attributes:
+        memory: bytes of memory.
+        disk: bytes of the disk with the results.
+        words: whose they are, as the begin of a clause, such as "this machine has".
+        hint: where there may be more memory, as the end of a sentence.
+    """
+
+    memory: float
+    disk: float
+    words: str
+    hint: str = ""
+
+
+# Of a machine that is elsewhere nothing is known but that none has more.
+LARGEST = Machine(memory=64 * 2.0**40, disk=2.0**60, words="no node of a cluster has more than")
+
+
+def this_machine(results: Path) -> Machine:
+    """Return what this machine has, or the container that limits this process.
+
+    Args:
+        results: the folder of the results, which need not exist.
+    """
+    there = next((folder for folder in (results, *results.parents) if os.path.exists(folder)), Path.cwd())
+    limits, disk = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")], math.inf
+    for path in map(Path, CGROUPS):
+        with suppress(OSError, ValueError):  # no limit, or no such file
+            limits.append(int(path.read_text()))
+    with suppress(OSError):
+        disk = float(shutil.disk_usage(there).total)
+    return Machine(float(min(limits)), disk, "this machine has", "; --address HOST:PORT runs the sweep on a cluster")
+
+
+def amount(bytes_: float) -> str:
+    """Write a number of bytes for a reader.
+
+    >>> amount(999), amount(2.6e11), amount(8e30)
+    ('999 B', '260 GB', '8e+09 ZB')
+    """
+    for unit in SIZES:
+        if bytes_ < 999.5 or unit == SIZES[-1]:
+            break
+        bytes_ /= 1000
+    return f"{bytes_:.3g} {unit}"
 
 
 @dataclass(frozen=True)
@@ -47,13 +103,8 @@ class Need:
 
 
 def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
-    """Return what the machine has not enough of, as far as it can be told before the data are loaded.
-
-    Args:
-        sweep: the sweep.
-        machine: what there is.
-    """
-    found: dict[ConfigProblem, None] = {}
+    """Return what the machine has not enough of, as far as it can be told before the data are loaded."""
+    problems: dict[ConfigProblem, None] = {}
     for run in sweep.runs:
         rounds, clients = run.rounds, run.data.config.clients
         key: Key = ("base", "rounds")
@@ -62,8 +113,8 @@ def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
         disk = "the disk of the results has" if machine.disk < 2**60 else machine.words
         over = _first(iter([table]), machine.disk, disk) or _in_memory(iter([history]), machine)
         if over:
-            found[sweep.problem(over[1], *over[0])] = None
-    return list(found)
+            problems[sweep.problem(over[1], *over[0])] = None
+    return list(problems)
 
 
 def table_bytes(run: Run) -> float:
@@ -72,34 +123,22 @@ def table_bytes(run: Run) -> float:
 
 
 def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
-    """Return the function that says, in sentences with a key inside ``base``, why a trial cannot be held.
-
-    Args:
-        sweep: the sweep.
-        machine: what there is.
-    """
+    """Return the function that says, in sentences with a key inside ``base``, why a trial cannot be held."""
 
     def shortages(run: Run, source: Source) -> list[str]:
         place = placement(sweep.resources, run.training.config)
-        found = _in_memory(held(run, source, place), machine)
-        if found is None:
+        short = _in_memory(needs_of(run, source, place), machine)
+        if short is None:
             return []
-        (top, *inner), sentence = found
-        if top == "base":
-            return [f"{'.'.join(map(str, inner))}: {sentence}"]
-        return [f"{'.'.join(map(str, found[0]))} {sentence}"]
+        (top, *inner), sentence = short
+        at = f"{'.'.join(map(str, inner))}:" if top == "base" else ".".join(map(str, short[0]))
+        return [f"{at} {sentence}"]
 
     return shortages
 
 
-def held(run: Run, source: Source, place: Placement) -> Iterator[Need]:
-    """Yield what the processes of a trial hold of its models and batches, what depends on less first.
-
-    Args:
-        run: the run.
-        source: its data set.
-        place: its processes.
-    """
+def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
+    """Yield what the processes of a trial hold of its models and batches, what depends on less first."""
     training, clients = run.training.config, run.data.config.clients
     taking_part = cohort(run)
     together = math.ceil(min(training.block_size, clients) * taking_part / clients)  # of a block, on average
@@ -144,12 +183,6 @@ def parameters(run: Run, shape: tuple[int, ...], classes: int, copies: float = M
 
     The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So the
     answer is remembered.
-
-    Args:
-        run: the run.
-        shape: shape of one example.
-        classes: number of labels.
-        copies: how many of these models a trial holds at most; a model of a known architecture counts only as one of many.
     """
     return _counted(_Written(repr(run.model), run.model), tuple(map(int, shape)), int(classes), copies >= MANY)
 
@@ -185,14 +218,14 @@ def _first(needs: Iterator[Need], limit: float, words: str) -> tuple[Key, str] |
 
 def _in_memory(needs: Iterator[Need], machine: Machine) -> tuple[Key, str] | None:
     """Return the same for the memory of ``machine``."""
-    found = _first(needs, machine.memory, machine.words)
-    return found and (found[0], found[1] + machine.hint)
+    short = _first(needs, machine.memory, machine.words)
+    return short and (short[0], short[1] + machine.hint)
 
 
 def _large_field(config: Any) -> tuple[str, ...]:
     """Return the field of a model with the largest number in it; empty if none has any."""
     sizes = {name: _largest(value) for name, value in config}
-    return (max(sizes, key=lambda name: sizes[name]),) if any(size > 0 for size in sizes.values()) else ()
+    return (max(sizes, key=sizes.__getitem__),) if any(size > 0 for size in sizes.values()) else ()
 
 
 def _largest(value: Any) -> float:

@@ -25,10 +25,10 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
 from orchestrator.estimates.counts import Count
-from orchestrator.trial import halves_tasks
-from orchestrator.trial.arithmetic import multiply_with_one_thread
+from orchestrator.trial import attack_tasks
 from orchestrator.trial.attack_round import AttackComponent, attack_named, of_kind
 from orchestrator.trial.federation import federation_key, partition_data
+from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
 LIMIT = 6.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
@@ -70,9 +70,9 @@ class SmallRuns:
             made = partition_data(run, root, self._source[1])
             took = (time.perf_counter() - started) * clients / run.data.config.clients
             self._data = wanted, made, took
-        held = self._data[1]
-        assert held is not None
-        return held, self._source[2] + self._data[2]
+        data = self._data[1]
+        assert data is not None
+        return data, self._source[2] + self._data[2]
 
     def rates(self, run: Run, data: Federation, counted: list[Count]) -> dict[tuple[str, str], float]:
         """Return the seconds of each step that is counted, by (step, attack).
@@ -93,7 +93,7 @@ class SmallRuns:
         names, details = {
             "train": ((run.training.name, run.objective.name), (training, run.objective)),
             "curve": ((), run.curvature),
-            "serve": ((run.aggregation.name, run.privacy.name), (run.aggregation, run.privacy)),
+            "serve": ((), (run.aggregation, run.privacy)),
         }.get(step, ((), run.data if attack else None))
         known = self._rates.setdefault((step, attack, network, *names), {})
         key = repr((details, attack_named(run, attack)) if attack else details)
@@ -128,13 +128,7 @@ def with_fewer_clients(run: Run, most: int) -> Run:
 
 
 def in_small(data: Federation, clients: int, examples: int) -> Federation:
-    """Return the first clients of a federation with some examples each, and as many others; itself if that is all.
-
-    Args:
-        data: the federation.
-        clients: the most clients.
-        examples: the most training examples of each.
-    """
+    """Return the first clients of a federation with some examples each, and as many others; itself if that is all."""
     clients, sizes = min(clients, data.clients), np.minimum(data.sizes, examples)[:clients]
     if clients == data.clients and (sizes == data.sizes).all():
         return data
@@ -203,14 +197,7 @@ class Small:
         return took * max(1.0, units / most) ** float(np.clip(power, 0, 1))
 
     def _tries(self, attempt: Attempt, clients: int) -> list[tuple[float, float]]:
-        """Do a step on more and more of the data.
-
-        Args:
-            attempt: does the step on a small federation; returns how many units that were, and the seconds.
-            clients: how many clients the smallest has.
-
-        Returns:
-            The units and the seconds of each try, at least one.
+        """Do a step on more and more of the data; return the units and the seconds of each try, at least one.
 
         Raises:
             DataError: the data are unsuitable, all of them, too.
@@ -269,7 +256,7 @@ class Small:
     def halve(self, attack: AttackComponent) -> float:
         """Train a block of as many replicas as a task trains at once."""
         pool = attack.module.pool(attack.config, self.data, own)
-        return self.train(halves_tasks.together(self.run, pool, self.network.layout.size))
+        return self.train(attack_tasks.together(self.run, pool, self.network.layout.size))
 
     def evaluate(self) -> float:
         """Evaluate a model on all clients' examples."""

@@ -1,7 +1,7 @@
 """The cache of a sweep: what attacks have trained, which all its trials share and which can be made again at any time.
 
 An entry is a folder with one part, named by the hash of all that its content depends on. One that does not verify is not
-read: what it held is trained again, and replaces it.
+read: its content is trained again, and replaces it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,6 @@ def cached(cache: Path, key: str, make: Callable[[], bytes]) -> bytes:
     """Return the content of an entry, which is made if it is not there or damaged.
 
     Two processes may make the same entry at once; both write the same bytes.
-
-    Args:
-        cache: the folder of the cache.
-        key: the name of the entry.
-        make: makes the content.
 
     Raises:
         WriteError: the entry could not be written.

@@ -14,9 +14,10 @@ from typing import IO, Self
 
 from orchestrator.results.log import DamageError, read_manifest
 from orchestrator.results.paths import Folder, FolderError
-from orchestrator.results.writing import HIDDEN, WriteError, hold, let_go, open_plain, refusals, sweep_up
+from orchestrator.results.writing import HIDDEN, WriteError, hold, let_go, open_own, open_plain, refusals, sweep_up
 
 LOCK = f"{HIDDEN}.lock"
+NAME, PATH = 255, 4096  # bytes that systems allow
 ROOM = 300  # bytes that the paths of files in a results folder may need
 SHOWN = 60  # characters of a long name that a sentence shows
 OTHER = "give another folder with --results"
@@ -100,8 +101,7 @@ def _lock(folder: Folder) -> IO[bytes]:
     """A locked file that shows that this process writes here; the system releases it when the process ends."""
     path = folder.path / LOCK
     with refusals(path, "cannot be opened"):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
-    lock = os.fdopen(handle, "r+b", buffering=0)
+        lock = os.fdopen(open_own(path), "r+b", buffering=0)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -145,23 +145,11 @@ def _unusable_name(path: Path) -> str | None:
     text = str(path)
     if any(unicodedata.category(letter) in ("Cc", "Cf", "Cs") for letter in text):
         return f"the results folder {text!a} has a character in its path that cannot be printed; {OTHER}"
-    existing, longest = path, max(path.parts, key=lambda part: len(os.fsencode(part)))
-    while not os.path.lexists(existing):
-        existing = existing.parent
-    for what, shown, size, room, limit in (
-        ("name", longest, len(os.fsencode(longest)), 0, _limit(existing, "PC_NAME_MAX", 255)),
-        ("path", text, len(os.fsencode(text)), ROOM, _limit(existing, "PC_PATH_MAX", 4096)),
-    ):
-        if size + room > limit:
-            needed = f", and files in it need up to {room} more" if room else ""
-            return (
-                f"the {what} {shown[:SHOWN]}... is too long for a results folder: it has {size} bytes, the system allows "
-                f"{limit}{needed}; {OTHER}"
-            )
+    longest = max(path.parts, key=lambda part: len(os.fsencode(part)))
+    if (size := len(os.fsencode(longest))) > NAME:
+        problem = f"the name {longest[:SHOWN]}... is too long for a results folder: it has {size} bytes"
+        return f"{problem}, the system allows {NAME}; {OTHER}"
+    if (size := len(os.fsencode(text))) + ROOM > PATH:
+        problem = f"the path {text[:SHOWN]}... is too long for a results folder: it has {size} bytes"
+        return f"{problem}, the system allows {PATH}, and files in it need up to {ROOM} more; {OTHER}"
     return None
-
-
-def _limit(path: Path, name: str, usual: int) -> int:
-    with suppress(OSError, ValueError):
-        return os.pathconf(path, name)
-    return usual

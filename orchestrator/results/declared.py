@@ -37,18 +37,18 @@ class _Saved(BaseModel):
 
 def declared() -> list[dict[str, Any]]:
     """What the components from outside declare in this process, as JSON has it."""
-    found = [
+    entries = [
         _entry(slot.folder, name)
         for slot in SLOTS
         for name in sorted(components(slot.folder).keys() - own_components(slot.folder).keys())
     ]
-    plain: list[dict[str, Any]] = json.loads(json.dumps(found, default=_number))
+    plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=_number))
     return plain
 
 
-def believe(found: Iterable[Any]) -> None:
+def believe(entries: Iterable[Any]) -> None:
     """Let reports describe components from outside as they were when results were made; an entry that is none is ignored."""
-    outside.declare(_declarations(found))
+    outside.declare(_declarations(entries))
 
 
 def _entry(folder: str, name: str) -> dict[str, Any]:
@@ -60,18 +60,18 @@ def _entry(folder: str, name: str) -> dict[str, Any]:
         "name": name,
         "label": one.LABEL,
         "metrics": [asdict(metric) for metric in one.METRICS],
-        "presets": {preset: held.label for preset, held in one.PRESETS.items()},
+        "presets": {preset: fixed.label for preset, fixed in one.PRESETS.items()},
         **attack,
     }
 
 
-def _declarations(found: Iterable[Any]) -> Iterator[Declaration]:
-    for entry in found:
+def _declarations(entries: Iterable[Any]) -> Iterator[Declaration]:
+    for entry in entries:
         with suppress(ValidationError):
-            held = _Saved.model_validate(entry)
-            presets = {name: Preset(label, {}) for name, label in held.presets.items()}
-            of_attack = (held.kinds, held.sees, held.adversary)
-            yield Declaration(held.slot, held.name, held.label, held.metrics, presets, *of_attack)
+            saved = _Saved.model_validate(entry)
+            presets = {name: Preset(label, {}) for name, label in saved.presets.items()}
+            of_attack = (saved.kinds, saved.sees, saved.adversary)
+            yield Declaration(saved.slot, saved.name, saved.label, saved.metrics, presets, *of_attack)
 
 
 def _number(value: Any) -> Any:

@@ -3,10 +3,11 @@
     FOLDER/<part>           a file, written whole or not at all
     FOLDER/manifest.json    format, owner, facts, size and BLAKE2b of every part, and a checksum of all this
 
-Four verbs serve sweeps, trials, saved states, shadow models and replicas alike: `Log.append` a part, `Log.finish` the
-manifest, `verify` a folder, read a part of it with `Manifest.read`. A folder without a manifest is not finished, and what
-its manifest does not name is not there. What does not verify is never believed: `quarantine` renames it, and whatever it
-held is made again. Behind a checksum no value is looked at.
+A part whose name ends in `GROWING` is added to instead: the manifest vouches for its first bytes. Four verbs serve sweeps,
+trials, saved states, shadow models and replicas alike: `Log.append` a part, `Log.finish` the manifest, `verify` a folder, read
+a part of it with `Manifest.read`. A folder without a manifest is not finished, and what its manifest does not name is not
+there. What does not verify is never believed: `quarantine` renames it, and its content is made again. Behind a checksum
+no value is looked at.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.results.writing import WriteError, open_plain, read_plain, remove, write_atomically
+from orchestrator.results.writing import WriteError, open_plain, read_plain, remove, write_atomically, write_behind
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 DAMAGED = ".damaged"  # is added to the name of what was set aside
+GROWING = ".grows"  # ends the name of a part that is added to; bytes beyond its size in the manifest do not count
 DIGEST_BYTES = 16
 THREADS = 8  # hashing and reading give up the interpreter's lock
 
@@ -83,42 +85,29 @@ class Manifest:
     @property
     def digest(self) -> str:
         """The checksum of the manifest, and so of the whole folder."""
-        plain = {
-            "format": FORMAT,
-            "owner": self.owner,
-            "facts": self.facts,
-            "parts": {name: [part.size, part.digest] for name, part in sorted(self.parts.items())},
-        }
-        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(canonical.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+    def plain(self) -> dict[str, Any]:
+        """The manifest as JSON has it, without its checksum."""
+        parts = {name: [part.size, part.digest] for name, part in self.parts.items()}
+        return {"format": FORMAT, "owner": self.owner, "facts": self.facts, "parts": parts}
 
     def read(self, name: str) -> bytes:
         """The content of a part. Raises DamageError unless it is what was saved."""
-        path = self.path / name
-        if name not in self.parts:
+        path, part = self.path / name, self.parts.get(name)
+        if part is None:
             raise DamageError(path, "is missing")
-        try:
-            content = read_plain(path)
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        if Part.of(content) != self.parts[name]:
-            raise DamageError(path, "is not what was saved: its checksum differs" if content else "is empty")
-        return content
-
-    def check(self, name: str) -> None:
-        """Raise DamageError unless a part is what was saved."""
-        path, part = self.path / name, self.parts[name]
         try:
             with open_plain(path) as file:
                 size = os.fstat(file.fileno()).st_size
-                same = size == part.size and (
-                    hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).hexdigest()
-                    == part.digest
-                )
+                fits = size == part.size or (size > part.size and name.endswith(GROWING))
+                content = file.read(part.size) if fits else b""
         except OSError as error:
             raise _unreadable(path, error) from error
-        if not same:
+        if not fits or Part.of(content) != part:
             raise DamageError(path, "is not what was saved: its checksum differs" if size else "is empty")
+        return content
 
 
 @dataclass
@@ -135,11 +124,26 @@ class Log:
     owner: str
     parts: dict[str, Part] = field(default_factory=dict)
     _dropped: list[str] = field(default_factory=list)
+    _running: dict[str, Any] = field(default_factory=dict)  # the hashes of growing parts
 
     def append(self, name: str, content: bytes | memoryview) -> None:
         """Write a part; without the manifest, it is not there yet. Raises WriteError."""
-        write_atomically(self.path / name, bytes(content))
+        write_atomically(self.path / name, content)
         self.parts[name] = Part.of(content)
+
+    def extend(self, name: str, content: bytes | memoryview) -> None:
+        """Add to a growing part, which is begun if needed; what is added is not there before the manifest.
+
+        Raises:
+            DamageError: what is there is not what was written.
+            WriteError: it could not be written.
+        """
+        size = self.parts[name].size if name in self.parts else 0
+        if name not in self._running:
+            self._running[name] = hashlib.blake2b(self.read(name) if size else b"", digest_size=DIGEST_BYTES)
+        write_behind(self.path / name, size, content)
+        self._running[name].update(content)
+        self.parts[name] = Part(size + len(content), self._running[name].hexdigest())
 
     def read(self, name: str) -> bytes:
         """The content of a part. Raises DamageError unless it is what was written."""
@@ -157,10 +161,8 @@ class Log:
             facts: what the folder says of itself, as JSON has it.
         """
         manifest = Manifest(self.path, self.owner, json.loads(json.dumps(facts)), dict(self.parts))
-        parts = {name: [part.size, part.digest] for name, part in self.parts.items()}
-        plain = {"format": FORMAT, "owner": self.owner, "facts": manifest.facts, "parts": parts}
         # Compact, for a running trial writes it after every round.
-        write_atomically(self.path / MANIFEST, json.dumps(plain | {"checksum": manifest.digest}).encode())
+        write_atomically(self.path / MANIFEST, json.dumps(manifest.plain() | {"checksum": manifest.digest}).encode())
         while self._dropped:
             remove(self.path / self._dropped.pop())
         return manifest
@@ -215,7 +217,7 @@ def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> 
     manifest = read_manifest(folder, owner)
     for name in manifest.parts:
         if name not in skip:
-            manifest.check(name)
+            manifest.read(name)
     return manifest
 
 
@@ -269,6 +271,6 @@ def _unreadable(path: Path, error: OSError) -> DamageError:
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
-        held = path.stat()
-        return held.st_mtime_ns, held.st_ino
+        status = path.stat()
+        return status.st_mtime_ns, status.st_ino
     return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.log import DAMAGED, MANIFEST, read_manifest
+from orchestrator.results.log import MANIFEST, read_manifest
 
 TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
@@ -133,6 +133,3 @@ class Folder:
             names = (path for path in (self.path / "trials").iterdir() if is_trial_id(path.name))
             return [TrialFolder(path) for path in sorted(names) if path.is_dir()]
         return []
-
-
-__all__ = ["DAMAGED", "TABLES", "Folder", "FolderError", "TrialFolder"]

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,9 +104,11 @@ class Hashes:
     """
 
     def __init__(self) -> None:
-        files = [file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))]
-        self._code = _hash(files, own_code_hash())
         self._hashes: dict[str, str] = {}
+
+    @cached_property
+    def _code(self) -> str:
+        return _hash((file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))), own_code_hash())
 
     def add(self, data: Component[Any, Any], source: Source) -> None:
         """Hash what the component ``data`` has loaded."""

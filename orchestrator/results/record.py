@@ -81,10 +81,6 @@ def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:
     """Whether a trial has a result and need not run again; a failed trial runs again.
 
     A stopped trial counts as ended while the sweep stops trials by the same rule; otherwise it resumes.
-
-    Args:
-        record: the trial's record; empty if it has none.
-        tune: the section ``tune`` of the sweep.
     """
     if record.get("status") == "stopped":
         return tune is not None and record["stopped"]["by"] == tune.rule

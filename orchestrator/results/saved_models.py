@@ -79,11 +79,6 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
 def loaded_model(folder: TrialFolder, takes: Takes, arrays: dict[str, torch.Tensor]) -> nn.Module:
     """Return a model of a trial with its weights.
 
-    Args:
-        folder: the trial.
-        takes: what its models take.
-        arrays: what was saved of the model.
-
     Raises:
         ConfigError: it cannot be built again; the sentence says why.
     """

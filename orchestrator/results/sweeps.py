@@ -99,8 +99,8 @@ def sweeps_in(path: Path) -> list[Folder]:
     if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
     below: Sequence[Path] = [path] if _is_sweep(path) else sorted(one for one in path.iterdir() if not one.is_symlink())
-    if found := [Folder(one) for one in below if one.is_dir() and _is_sweep(one)]:
-        return found
+    if sweeps := [Folder(one) for one in below if one.is_dir() and _is_sweep(one)]:
+        return sweeps
     raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
 
 

@@ -10,9 +10,7 @@ A table is given as rows (mappings of column to value), as columns (arrays or li
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,11 +24,10 @@ from orchestrator.results.writing import open_plain, write_atomically
 
 Rows: TypeAlias = "pa.Table | Mapping[str, Any] | Iterable[Mapping[str, Any]]"
 
-# The types of a column of numbers; a column with values of several of these types gets the last of them.
-NUMBERS = (pa.bool_(), pa.int64(), pa.float64())
 CELL = 100  # bytes that a cell takes as a value of Python, roughly
-# Python's own types, which Arrow converts without our help.
-PLAIN = {type(None), int, float, str}
+# The types of a column of numbers; a column with values of several of these types gets the last of them.
+CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}
+NUMBERS = tuple(CONVERT)
 
 
 def as_table(rows: Rows) -> pa.Table:
@@ -61,31 +58,12 @@ def _column(name: str, values: Sequence[Any] | np.ndarray | pa.Array) -> pa.Arra
         return _array(name, pa.array(values))
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return _array(name, values)
-    with _about(name):
-        kind, convert = _kept_type(frozenset(map(type, values)))
-    if convert:
-        values = [None if value is None else convert(value) for value in values]
-    return pa.array(values, type=kind, from_pandas=True)
+    kind = _widest(name, {_kind(name, each) for each in set(map(type, values))})
+    convert = CONVERT.get(kind, str)
+    return pa.array([None if value is None else convert(value) for value in values], type=kind, from_pandas=True)
 
 
-@contextmanager
-def _about(column: str) -> Iterator[None]:
-    """Name the column in the message of a TypeError."""
-    try:
-        yield
-    except TypeError as error:
-        raise TypeError(f"column {column!r}: {error}") from None
-
-
-@cache
-def _kept_type(types: frozenset[type]) -> tuple[pa.DataType, Callable[[Any], Any] | None]:
-    """The Arrow type for values of these Python and NumPy types, and the conversion that they need, if any."""
-    kind = _widest(_kind(each) for each in types)
-    convert = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}.get(kind, str)
-    return kind, None if types <= PLAIN else convert
-
-
-def _kind(of: type) -> pa.DataType:
+def _kind(column: str, of: type) -> pa.DataType:
     if of is type(None):
         return pa.null()
     for kept, types in zip(NUMBERS, ((bool, np.bool_), (int, np.integer), (float, np.floating)), strict=True):
@@ -93,19 +71,17 @@ def _kind(of: type) -> pa.DataType:
             return kept
     if issubclass(of, str):
         return pa.string()
-    raise TypeError(f"a value of type {of.__name__} is not a number, Boolean or text")
+    raise TypeError(f"column {column!r}: a value of type {of.__name__} is not a number, Boolean or text")
 
 
-def _widest(kinds: Iterable[pa.DataType]) -> pa.DataType:
+def _widest(column: str, kinds: set[pa.DataType]) -> pa.DataType:
     """The type that can hold values of all ``kinds``; null if there are none."""
-    found = set(kinds) - {pa.null()}
-    if not found:
-        return pa.null()
-    if found <= set(NUMBERS):
-        return max(found, key=NUMBERS.index)
-    if len(found) > 1:
-        raise TypeError("text mixed with numbers")
-    return found.pop()
+    kinds = kinds - {pa.null()}
+    if kinds <= set(NUMBERS):
+        return max(kinds, key=NUMBERS.index, default=pa.null())
+    if len(kinds) > 1:
+        raise TypeError(f"column {column!r}: text mixed with numbers")
+    return next(iter(kinds))
 
 
 def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -131,25 +107,21 @@ def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
     for schema in dict.fromkeys(table.schema for table in tables):
         for column in schema:
             kinds.setdefault(column.name, set()).add(column.type)
-    fields = []
-    for name, found in kinds.items():
-        with _about(name):
-            fields.append((name, _widest(found)))
-    schema = pa.schema(fields)
+    schema = pa.schema([(name, _widest(name, types)) for name, types in kinds.items()])
     if not tables:
         return schema.empty_table()
-    return pa.concat_tables([_conform(table, schema) for table in tables]).combine_chunks()
 
+    def conform(table: pa.Table, wanted: pa.Field) -> Any:
+        there = table.schema.get_field_index(wanted.name) >= 0
+        return table[wanted.name].cast(wanted.type) if there else pa.nulls(len(table), wanted.type)
 
-def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    if table.schema.equals(schema):
-        return table
-    held = set(table.column_names)
-    columns = [
-        table[field.name].cast(field.type) if field.name in held else pa.nulls(len(table), field.type)
-        for field in schema
+    same = [
+        table
+        if table.schema.equals(schema)
+        else pa.Table.from_arrays([conform(table, wanted) for wanted in schema], schema=schema)
+        for table in tables
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.concat_tables(same).combine_chunks()
 
 
 def table_bytes(rows: Rows) -> bytes:

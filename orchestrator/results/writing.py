@@ -39,7 +39,7 @@ class WriteError(OSError):
         return str(self.strerror)
 
 
-def write_atomically(path: Path, content: bytes | Callable[[IO[bytes]], Any]) -> None:
+def write_atomically(path: Path, content: bytes | memoryview | Callable[[IO[bytes]], Any]) -> None:
     """Write a file so that a reader sees either the old file or the complete new one.
 
     Parent folders are created, except a results folder that was there when this process began (see `hold`). A new file
@@ -65,6 +65,20 @@ def write_atomically(path: Path, content: bytes | Callable[[IO[bytes]], Any]) ->
         with suppress(OSError):
             new.unlink()
         raise
+
+
+def write_behind(path: Path, size: int, content: bytes | memoryview) -> None:
+    """Write ``content`` behind the first ``size`` bytes of a file, in place of what else is there. Raises WriteError."""
+    with refusals(path, "could not be written"):
+        try:
+            handle = open_own(path)
+        except FileNotFoundError:
+            _make_parents(path)
+            handle = open_own(path)
+        with open(handle, "r+b") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(content)
 
 
 def remove(path: Path) -> None:
@@ -146,12 +160,17 @@ def _make_parents(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _write(path: Path, content: bytes | Callable[[IO[bytes]], Any]) -> None:
+def _write(path: Path, content: bytes | memoryview | Callable[[IO[bytes]], Any]) -> None:
     with open(path, "xb") as file:  # a link in its place is not followed
         if callable(content):
             content(file)
         else:
             file.write(content)
+
+
+def open_own(path: Path) -> int:
+    """The handle of a file to read and write, which is made if needed; a link is not followed. Raises OSError."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
 
 
 def open_plain(path: Path) -> BufferedReader:

@@ -21,13 +21,12 @@ from orchestrator.results.record import has_ended, read_record
 from orchestrator.results.writing import WriteError, hold, remove, write_atomically
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
-from orchestrator.trial.arithmetic import multiply_with_one_thread
+from orchestrator.trial.attack_tasks import ShadowTasks
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.shadow_tasks import ShadowTasks
-from orchestrator.trial.worker_session import Setup
+from orchestrator.trial.worker_session import Setup, multiply_with_one_thread
 
 # Short rounds are reported to the head process in groups, because a report costs more than a very short round.
 REPORT_SECONDS = 1.0

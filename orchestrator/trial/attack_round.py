@@ -1,4 +1,7 @@
-"""Attacks within a round: which ones are due, and how their results are collected for the tables."""
+"""Attacks within a round: which ones are due, and how their results are collected for the tables.
+
+Everywhere here, ``history`` [rounds, clients] is the model that each client trained in each round, -1 if it took no part.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,7 @@ class ClusterModels:
         accuracies: [clusters] training accuracy of each model.
         trained_rounds: [clusters] the number of rounds after the last one in which clients trained each model.
         round: the number of rounds of the run so far.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part; empty: all
-            took part in all rounds.
+        history: what each client trained in each round; empty: all took part in all rounds.
     """
 
     weights: list[Weights]
@@ -74,15 +76,15 @@ class ClusterModels:
     @property
     def clusters(self) -> list[int]:
         """The models that clients have trained."""
-        found: list[int] = np.flatnonzero(self.users.any(axis=1)).tolist()
-        return found
+        numbers: list[int] = np.flatnonzero(self.users.any(axis=1)).tolist()
+        return numbers
 
     @property
     def own(self) -> Ints:
         """The model that each client trained last, [clients]; -1: none."""
         rounds = np.where(self.users, self.trained_rounds[:, None], -1)
-        found: Ints = np.where(self.users.any(axis=0), rounds.argmax(axis=0), -1)
-        return found
+        last: Ints = np.where(self.users.any(axis=0), rounds.argmax(axis=0), -1)
+        return last
 
     def cluster(self, data: Federation, number: int) -> Cluster:
         """Return one of the models with its clients."""
@@ -101,7 +103,7 @@ class FinishedRun:
         models: the models after the last round.
         names: their names.
         assignment: [clients] the model that each client uses.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+        history: what each client trained in each round.
         start: the number of the initialization.
     """
 
@@ -113,28 +115,15 @@ class FinishedRun:
 
 
 class AttackTasks(Protocol):
-    """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation."""
+    """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation.
+
+    ``setup`` is where workers find the trial.
+    """
 
     def audit(
-        self,
-        setup: Any,
-        run: Run,
-        attack: AttackComponent,
-        data: Federation,
-        models: ClusterModels,
+        self, setup: Any, run: Run, attack: AttackComponent, data: Federation, models: ClusterModels
     ) -> dict[int, Audit]:
-        """Attack every model that clients have trained.
-
-        Args:
-            setup: where workers find the trial.
-            run: the run.
-            attack: the attack.
-            data: the federation.
-            models: all cluster models.
-
-        Returns:
-            The results by cluster.
-        """
+        """Attack every model that clients have trained; return the results by cluster."""
         ...
 
     def replicate(self, setup: Any, run: Run, attack: AttackComponent) -> Exposure | None:
@@ -142,83 +131,55 @@ class AttackTasks(Protocol):
         ...
 
     def halve(self, setup: Any, run: Run, attack: AttackComponent, data: Federation, original: FinishedRun) -> Exposure:
-        """Return the result of ``attack`` from replicas of the run on random halves of the clients' records."""
+        """Return the result of ``attack`` from replicas of the run on random halves of the clients' examples."""
         ...
 
 
 def replicate(
     tasks: AttackTasks, setup: Any, run: Run, data: Federation, state: RunState, names: Sequence[str]
 ) -> list[tuple[str, int, Exposure]]:
-    """Make the attacks that train whole federations, after the last round.
-
-    Args:
-        tasks: runs them.
-        setup: where workers find the trial.
-        run: the run.
-        data: the federation.
-        state: the state after the last round.
-        names: the names of the models.
+    """Make the attacks that train whole federations, after the last round; results like those of `conclude_updates`.
 
     Returns:
         For each attack: its name, the rounds that the models were trained for, and the result.
     """
     original = FinishedRun(state.models, tuple(names), state.assignment, state.history, state.start)
-    found = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
-    found += [(one.name, tasks.halve(setup, run, one, data, original)) for one in of_kind(run, "halves")]
-    return [(name, run.rounds, exposure) for name, exposure in found if exposure is not None]
+    exposures = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
+    exposures += [(one.name, tasks.halve(setup, run, one, data, original)) for one in of_kind(run, "halves")]
+    return [(name, run.rounds, exposure) for name, exposure in exposures if exposure is not None]
 
 
 def with_round(history: NDArray[np.int16], assignment: Ints, results: Sequence[BlockResult]) -> NDArray[np.int16]:
-    """Return the ``history`` [rounds, clients] with one more round.
-
-    Args:
-        history: the model that each client trained in each round so far, -1 if it took no part.
-        assignment: [clients] the model of each client in this round.
-        results: the results of the blocks that took part.
-    """
+    """Return the history with one more round, of the blocks in ``results``; ``assignment`` [clients] is each client's model."""
     present = np.isin(np.arange(len(assignment)), [client for one in results for client in one.clients])
     row = np.where(present, assignment, -1).astype(np.int16)
     return np.vstack([history.reshape(-1, len(assignment)), row])
 
 
 def trained_last(history: NDArray[np.int16], clients: int) -> Ints:
-    """Return the model that each client trained last, [clients]; -1: it has not taken part in any round.
-
-    Args:
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
-        clients: number of clients.
-    """
+    """Return the model that each client trained last, [clients]; -1: it has not taken part in any round."""
     if not len(history):
         return np.full(clients, -1, np.int64)
     back = (history[::-1] >= 0).argmax(axis=0)  # rounds since the last one of each client; 0 also where there is none
-    found: Ints = history[len(history) - 1 - back, np.arange(clients)].astype(np.int64)
-    return found
+    last: Ints = history[len(history) - 1 - back, np.arange(clients)].astype(np.int64)
+    return last
 
 
 def last_users(users: NDArray[np.bool_], history: NDArray[np.int16]) -> NDArray[np.bool_]:
     """Return which clients have the model as the one that they trained last, [clusters, clients].
 
-    A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its records are
-    still in that model, and in no other one. A model that all its clients have left keeps its last users.
-
-    Args:
-        users: [clusters, clients] the same before the last round.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+    A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its examples are
+    still in that model, and in no other one. A model that all its clients have left keeps its last ``users``.
     """
     now = trained_last(history, users.shape[1]) == np.arange(len(users))[:, None]
-    found: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
-    return found
+    last: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
+    return last
 
 
 def last_rounds(trained_rounds: Ints, history: NDArray[np.int16]) -> Ints:
-    """Return after how many rounds each model was trained last, [clusters].
-
-    Args:
-        trained_rounds: [clusters] the same before the last round.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
-    """
-    found: Ints = np.where(np.isin(np.arange(len(trained_rounds)), history[-1]), len(history), trained_rounds)
-    return found
+    """Return after how many rounds each model was trained last, [clusters], given the same before the last round."""
+    rounds: Ints = np.where(np.isin(np.arange(len(trained_rounds)), history[-1]), len(history), trained_rounds)
+    return rounds
 
 
 def clients_that_left(
@@ -226,13 +187,8 @@ def clients_that_left(
 ) -> NDArray[np.bool_]:
     """Return whether each client had chosen a model before risk counted and uses another one now, [clusters, clients].
 
-    Where clients may be absent, a client has left a model if it has trained this one, and then another one.
-
-    Args:
-        reference: [clients] the model chosen before risk counted; -1: risk does not count yet.
-        assignment: [clients] the model used now.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
-        clusters: number of models.
+    ``reference`` is the model of each client before risk counted, -1 if it does not count yet, and ``assignment`` the one of
+    now, [clients] each. Where clients may be absent, a client has left a model if it has trained this one, and then another.
     """
     numbers = np.arange(clusters)[:, None]
     left: NDArray[np.bool_] = (reference == numbers) & (reference != assignment)
@@ -266,16 +222,10 @@ def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:
     return rounds_done % attack.config.every == 0 or rounds_done == run.rounds
 
 
-def own_risks(before: NDArray[np.float64], found: Findings, clusters: int) -> NDArray[np.float64]:
-    """Return the risk that each client's own attack found for every model [clients, clusters]; empty: none attacked.
-
-    Args:
-        before: the same before the attacks of ``found``; what they did not measure anew is kept.
-        found: results of attacks.
-        clusters: number of models.
-    """
+def own_risks(before: NDArray[np.float64], findings: Findings, clusters: int) -> NDArray[np.float64]:
+    """Return the risk that each client's own attack found for every model [clients, clusters]; empty: none attacked."""
     risks = before
-    for _, _, cluster, audit in found.audits:
+    for _, _, cluster, audit in findings.audits:
         if audit.own_risks is not None:
             risks = risks.copy() if risks.size else np.full((len(audit.own_risks), clusters), np.nan)
             risks[:, cluster] = audit.own_risks
@@ -301,11 +251,7 @@ def risk_known(run: Run, state: RunState) -> bool:
 
 
 def conclude_updates(
-    run: Run,
-    data: Federation,
-    results: Sequence[BlockResult],
-    round_: int,
-    attacks: dict[str, NDArray[Any]],
+    run: Run, data: Federation, results: Sequence[BlockResult], round_: int, attacks: dict[str, NDArray[Any]]
 ) -> list[tuple[str, int, Exposure]]:
     """Compute the results of the round's attacks on updates from the observations of all blocks.
 
@@ -319,7 +265,7 @@ def conclude_updates(
     Returns:
         For each attack: its name, the rounds that the models were trained for, and the result.
     """
-    clients, found = np.concatenate([result.clients for result in results]), []
+    clients, exposures = np.concatenate([result.clients for result in results]), []
     fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
     for attack in updates_due(run, round_):
         observed = join_observations([result.observed[attack.name] for result in results])
@@ -327,8 +273,8 @@ def conclude_updates(
         kept = {name.removeprefix(prefix): array for name, array in attacks.items() if name.startswith(prefix)}
         exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, kept))
         attacks |= {prefix + name: array for name, array in exposure.kept.items()}
-        found.append((attack.name, round_ + 1, exposure))
-    return found
+        exposures.append((attack.name, round_ + 1, exposure))
+    return exposures
 
 
 def join_observations(pieces: Sequence[Any]) -> Any:

@@ -28,12 +28,7 @@ PIPELINE = 2  # jobs sent to an actor at a time: the second travels while the fi
 
 
 def client_blocks(clients: int, size: int) -> list[tuple[int, ...]]:
-    """Divide the clients, by id, into the fixed blocks in which work is distributed, summed and repeated.
-
-    Args:
-        clients: the number of clients.
-        size: clients per block; the last block may be smaller.
-    """
+    """Divide the clients, by id, into the fixed blocks in which work is distributed, summed and repeated."""
     return [tuple(range(at, min(at + size, clients))) for at in range(0, clients, size)]
 
 
@@ -48,14 +43,9 @@ class ClientActor:
         import algorithms.engine.block  # noqa: F401 (loads torch while the driver still prepares the data)
 
     def initial(self, setup: Setup, start: int, clusters: int) -> list[Weights]:
-        """Make the initial models, one for each cluster.
+        """Make the initial models of an initialization (``start``), one for each cluster.
 
         They are pre-trained on the server's examples if the aggregation asks for it.
-
-        Args:
-            setup: where to find the trial.
-            start: the number of the initialization.
-            clusters: the number of models.
         """
         from algorithms.engine import block as work
 
@@ -71,17 +61,7 @@ class ClientActor:
         return session(setup).network.layout
 
     def train(self, setup: Setup, models: list[Weights], assigned: Assignment, attacks: tuple[str, ...]) -> BlockResult:
-        """Train a block for one round, and measure and attack the result.
-
-        Args:
-            setup: where to find the trial.
-            models: all cluster models.
-            assigned: the block's clients, their models and what the server keeps for them.
-            attacks: the names of the attacks on updates that are due.
-
-        Returns:
-            The block's sums, client statistics, the attacks' observations and the optimizer states.
-        """
+        """Train a block for one round, measure the result, and make the attacks on updates that are due (``attacks``)."""
         from algorithms.engine.repetition import train_again
 
         worker = session(setup)
@@ -115,19 +95,7 @@ class ClientActor:
         last: int,
         part: Literal["test", "validation"] = "test",
     ) -> np.ndarray:
-        """Compute one model's outputs on a range of the test or validation examples.
-
-        Args:
-            setup: where to find the trial.
-            models: all cluster models.
-            model: which of them.
-            first: the first example.
-            last: the end of the range, exclusive.
-            part: which examples of the federation.
-
-        Returns:
-            Logits [last - first, classes].
-        """
+        """Compute one model's outputs on a range of the test or validation examples: logits [last - first, classes]."""
         worker = session(setup)
         worker.network.load(models[model])
         examples = worker.data.test if part == "test" else worker.data.validation
@@ -158,14 +126,7 @@ class Job:
 
 
 def prediction_jobs(sent: Any, models: int, examples: int, *part: str) -> list[Job]:
-    """Return the jobs that compute the outputs of every model on examples, model after model.
-
-    Args:
-        sent: all cluster models, as `ClientPool.share` returns them.
-        models: number of models.
-        examples: number of examples.
-        part: the name of the examples, if they are not the test examples.
-    """
+    """Return the jobs that compute the outputs of every model on examples, the test examples or another ``part`` of them."""
     slices = [(at, min(at + PREDICTED, examples)) for at in range(0, examples, PREDICTED)]
     return [Job("predict", (sent, j, *ends, *part)) for j in range(models) for ends in slices]
 
@@ -207,10 +168,6 @@ class ClientPool:
     def run(self, setup: Setup, jobs: Sequence[Job]) -> list[Any]:
         """Run jobs on the actors and return their results, in the order of the jobs.
 
-        Args:
-            setup: where actors find the trial.
-            jobs: the jobs.
-
         Raises:
             TimeoutError: no actor returned a result within the time limit. Exceptions from the actors are passed on.
         """
@@ -243,3 +200,19 @@ class ClientPool:
         """Kill the actors' processes."""
         for actor in self.actors:
             ray.kill(actor)
+
+
+class LocalClients:
+    """Replaces `ClientPool` where this process is the only worker: a whole federation in one process."""
+
+    def __init__(self) -> None:
+        """Create the actor object in this process."""
+        self.actor = ClientActor()
+
+    def share(self, value: Any) -> Any:
+        """Return ``value`` itself."""
+        return value
+
+    def run(self, setup: Setup, jobs: Sequence[Job]) -> list[Any]:
+        """Run jobs one after another and return their results."""
+        return [getattr(self.actor, job.method)(setup, *job.args) for job in jobs]

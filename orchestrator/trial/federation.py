@@ -23,12 +23,7 @@ def federation_key(run: Run, data_root: Path) -> Any:
 
 
 def partition_data(run: Run, data_root: Path, source: Source | None = None) -> Federation:
-    """Load a run's data set and partition it.
-
-    Args:
-        run: the run.
-        data_root: the folder that holds the data sets.
-        source: the data set, if it has been loaded already.
+    """Load a run's data set, unless ``source`` is given, and partition it.
 
     Raises:
         DataError: the data set is absent, damaged or too small.

@@ -13,28 +13,29 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from algorithms.auditing.canaries import Directions
 from algorithms.core.accounting import Spending
 from algorithms.core.choices import Preferences, View
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, ClientUpdates, Doubles, Evaluation, Ints, Weights
 from algorithms.core.noise import Normals
-from algorithms.engine import canary_audit, server
+from algorithms.engine import canary_audit, lone_canaries, server
 from algorithms.engine import round as engine
-from algorithms.interfaces import Metrics, Run
+from algorithms.engine.canary_audit import Panel
+from algorithms.interfaces import Metrics, Run, State
 from attacks.interfaces import Audit
 from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
+from orchestrator.results.tables import as_table
 from orchestrator.trial import attack_round, metric_rows, risk_rows
 from orchestrator.trial.attack_round import AttackTasks, Findings
-from orchestrator.trial.client_actors import ClientPool, Job, client_blocks, prediction_jobs
-from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.client_actors import ClientPool, Job, LocalClients, client_blocks, prediction_jobs
 from orchestrator.trial.random_streams import of_start, run_stream, stream
-from orchestrator.trial.release_audit import ReleaseAudit
 from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.saved import Saved
 from orchestrator.trial.state import RunState
-from orchestrator.trial.validation import validation_metrics
 from orchestrator.trial.worker_session import Setup
 
 UNTRAINED_RISK = 0.5  # an attack on an untrained model can only guess
@@ -85,18 +86,10 @@ class Rounds:
         choose: Choice,
         start: int | RunState = 0,
     ) -> None:
-        """Begin from an initialization, or resume from a state.
-
-        Args:
-            run: the run.
-            context: what the run works with.
-            saved: the trial's log, to which the rows are added.
-            preferences: the clients' risk preferences.
-            choose: how clients choose their model in a round.
-            start: the number of the initialization, or a saved state.
-        """
+        """Begin from an initialization (its number), or resume from a state; ``choose`` lets clients choose their model."""
         self.run, self.context, self.saved, self.preferences, self.choose = run, context, saved, preferences, choose
         self.data, self.clients, self.setup = context.data, context.clients, context.setup
+        self.recent: list[pa.Table] = []  # the rows of rounds that were not reported yet
         self.outputs, self.costs = np.empty((0, 0, self.data.classes), np.float32), np.empty((0, 0))
         self.blocks = client_blocks(self.data.clients, run.training.config.block_size)
         self.layout: Layout = self.clients.run(self.setup, [Job("layout", ())])[0]
@@ -293,7 +286,7 @@ class Rounds:
         row |= {"attacked": bool(findings), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:
-            row |= validation_metrics(self.clients, self.setup, self.data, self.state)
+            row |= metric_rows.validation_metrics(self.clients, self.setup, self.data, self.state)
             tables["clients"] = metric_rows.client_rows(snapshot, findings, risk)
         if snapshot.evaluated and last:
             tables["roc"], row["auc_micro"] = metric_rows.roc_rows(snapshot)
@@ -303,5 +296,52 @@ class Rounds:
             tables["attacks"] = metric_rows.attack_rows(findings, names) + risk.group_rows(rng)
         if scores := risk_rows.score_columns(findings, names):
             tables["scores"] = scores
+        self.recent.append(as_table(tables["rounds"]))
         for table, rows in tables.items():
-            self.saved.append(state.start, table, state.round - 1, rows)
+            self.saved.append(state.start, table, rows)
+
+
+# The last number of a stream's place, which tells the draws of the audit apart; its noise has places of three numbers.
+CANARIES, SAMPLING = 1, 2
+
+
+class ReleaseAudit:
+    """The canaries of a run, which follow from its seed, so that a resumed run has the same."""
+
+    def __init__(self, run: Run, d: int, sizes: Ints) -> None:
+        """Decide in which rounds canaries are due; a model has d parameters, and ``sizes`` [clients] are training examples."""
+        self.run, self.d, self.clients = run, d, len(sizes)
+        self.plan = run.privacy.module.canaries(run.privacy.config, run)
+        self.every = canary_audit.audit_every(self.plan, run, d, sizes) if self.plan and self.begin() else 0
+        self._panels: dict[int, Panel] = {}
+
+    def begin(self) -> State:
+        """Return the scores before the first round; empty without an audit."""
+        if self.plan is None:
+            return {}
+        return (
+            lone_canaries.begin(self.run, self.clients)
+            if self.plan.alone
+            else canary_audit.begin(self.run, self.plan, self.d)
+        )
+
+    def due(self, round_: int) -> bool:
+        """Return whether the releases of round ``round_`` are audited: one in the middle of every ``every`` rounds.
+
+        The first round is not like the others: its updates are the longest, or the most alike.
+        """
+        return bool(self.every) and round_ % self.every == (min(self.every, self.run.rounds) - 1) // 2
+
+    def observe(self, state: RunState, j: int, now: canary_audit.Round, noise: Normals | None) -> State:
+        """Return the canaries' scores after a fork of the round with model ``j``."""
+        assert self.plan is not None
+        place = stream(self.run.seed, "canaries", 0, j, 0, CANARIES)
+        if self.plan.alone:
+            directions = Directions.draw(self.d, place)
+            return lone_canaries.observe(self.run, self.plan, state.canaries, j, directions, now, noise)
+        if j not in self._panels:
+            panel = Panel.draw(self.d, place)
+            assert panel is not None  # the audit would not be due
+            self._panels[j] = panel
+        rng = stream(self.run.seed, "canaries", state.round, j, state.start, SAMPLING)
+        return canary_audit.observe(self.run, self.plan, state.canaries, j, self._panels[j], now, noise, rng)

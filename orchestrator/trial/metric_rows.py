@@ -20,8 +20,10 @@ from attacks.metrics.membership import losses
 from datasets.federation import Federation
 from orchestrator.trial import risk_rows
 from orchestrator.trial.attack_round import Findings
+from orchestrator.trial.client_actors import ClientPool, LocalClients, prediction_jobs
 from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.state import RunState
+from orchestrator.trial.worker_session import Setup
 
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
 
@@ -98,12 +100,7 @@ def of_own_model(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> 
 
 
 def cluster_accuracies(accuracies: NDArray[np.float64], users: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the mean training accuracy of every model over its clients, NaN if it has none, [clusters].
-
-    Args:
-        accuracies: [clients, clusters] training accuracies.
-        users: [clusters, clients] whether a client trained the model last.
-    """
+    """Return the mean training accuracy of every model over its clients, NaN if it has none, [clusters]."""
     return np.array([own[who].mean() if who.any() else np.nan for own, who in zip(accuracies.T, users, strict=True)])
 
 
@@ -184,12 +181,7 @@ def _fairness(shot: Snapshot) -> dict[str, float]:
 
 
 def fairness_by_chance(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
-    """Return the fairness metrics to expect if the group made no difference; empty without two groups.
-
-    Args:
-        shot: the state after the evaluation of a round.
-        rng: shuffles the groups of the test examples.
-    """
+    """Return the fairness metrics to expect if the group of a test example made no difference; empty without two groups."""
     return fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {}
 
 
@@ -199,14 +191,8 @@ def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np
     return predicted[owned], shot.data.test.y[owned], shot.test_group[owned] == 0, shot.data.classes
 
 
-def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[str, Any]:
-    """Return the columns of ``clients.parquet`` for one round, one entry per client.
-
-    Args:
-        shot: the state after the evaluation of the round.
-        found: the results of the round's attacks.
-        risk: what the attack behind the published risk tells about clients.
-    """
+def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dict[str, Any]:
+    """Return the columns of ``clients.parquet`` for one evaluated round, one entry per client."""
     state, data = shot.state, shot.data
     clients = np.arange(data.clients)
     owned = np.bincount(data.test_owner[data.test_owner >= 0], minlength=data.clients)
@@ -231,18 +217,13 @@ def client_rows(shot: Snapshot, found: Findings, risk: ClientExposure) -> dict[s
     columns |= {"own_risk": of_own_model(state.own_risks, state.assignment)} if state.own_risks.size else {}
     for j, name in enumerate(shot.names):
         columns[f"loss_{name}"] = state.losses[:, j]
-    for _, _, exposure in found.exposures:
+    for _, _, exposure in findings.exposures:
         columns |= exposure.clients
     return columns | risk.client_columns() | dict(sorted(state.statistics.items()))
 
 
 def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
-    """Return what the components report of a round: the mean over models and, if there are several, each model's own.
-
-    Args:
-        metrics: by model, the values by name.
-        names: the names of the models.
-    """
+    """Return what the components report of a round, by model: the mean over models and, if there are several, each one's."""
     row: dict[str, Any] = {}
     for metric in dict.fromkeys(name for values in metrics.values() for name in values):
         row[metric] = float(np.mean([values[metric] for values in metrics.values() if metric in values]))
@@ -251,17 +232,17 @@ def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[s
     return row
 
 
-def attack_columns(found: Findings, names: list[str]) -> dict[str, Any]:
+def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     """Return what attacks contribute to a round's row.
 
     Of results on models there is the mean over the models that clients use, the largest value, and that of each.
     """
     row: dict[str, Any] = {}
-    for _, _, exposure in found.exposures:
+    for _, _, exposure in findings.exposures:
         row |= exposure.metrics
     of_models: dict[str, dict[int, float]] = {}
-    for _, _, cluster, audit in found.audits:
-        for metric, value in audit.metrics.items() if cluster in found.assignment else ():
+    for _, _, cluster, audit in findings.audits:
+        for metric, value in audit.metrics.items() if cluster in findings.assignment else ():
             of_models.setdefault(metric, {})[cluster] = value
     for metric, values in of_models.items():
         known = [value for value in values.values() if not math.isnan(value)] or [math.nan]
@@ -271,22 +252,22 @@ def attack_columns(found: Findings, names: list[str]) -> dict[str, Any]:
 
 
 def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
-    """Return the ROC curve on the server's test examples, micro-averaged over one-vs-rest, and its area.
-
-    Returns:
-        The columns of ``roc.parquet`` and the area under the curve.
-    """
+    """Return the ROC curve on the server's test examples, micro-averaged over one-vs-rest, as columns, and its area."""
     logits = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged]
     false, true = classification.micro_roc(logits, shot.data.test.y[shot.judged])
     columns = dict(zip(("false_positive_rate", "true_positive_rate"), classification.thin(false, true), strict=True))
     return columns, classification.area(false, true)
 
 
-def attack_rows(found: Findings, names: list[str]) -> list[dict[str, Any]]:
+def attack_rows(findings: Findings, names: list[str]) -> list[dict[str, Any]]:
     """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or client) and metric."""
-    of_models = [(one.subject, round_, names[j], one) for _, round_, j, audit in found.audits for one in audit.measures]
+    of_models = [
+        (one.subject, round_, names[j], one) for _, round_, j, audit in findings.audits for one in audit.measures
+    ]
     of_clients = [
-        (attack, round_, one.subject, one) for attack, round_, exposure in found.exposures for one in exposure.measures
+        (attack, round_, one.subject, one)
+        for attack, round_, exposure in findings.exposures
+        for one in exposure.measures
     ]
     return [
         {"attack": attack, "round": round_, "target": target, "metric": one.metric, "value": one.value}
@@ -299,10 +280,6 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
     """Return a run's final metrics: those of the last round, those over rounds, and those that components compute.
 
     ``violations_last_half`` is the mean over the attacked rounds in the last half.
-
-    Args:
-        run: the run.
-        outcome: the rows of all rounds and what else the run produced.
     """
     rows = outcome.rows
     last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
@@ -330,18 +307,49 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
 
 
 def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:
-    """Summarize the accuracies of the last five evaluated rounds.
-
-    Args:
-        accuracies: accuracy by the number of the evaluated round, 1 the first.
-
-    Returns:
-        Mean, population standard deviation, and the first round that reached 98 % of that mean.
-    """
+    """Return mean and population standard deviation of the last five evaluated rounds, and the first with 98 % of that mean."""
     last = list(accuracies.values())[-5:]
     settled = float(np.mean(last))
     return {
         "accuracy_last5_mean": settled,
         "accuracy_last5_std": float(np.std(last)),
         "converge_round": next(t for t, accuracy in accuracies.items() if accuracy >= 0.98 * settled),
+    }
+
+
+def validation_metrics(
+    clients: ClientPool | LocalClients, setup: Setup, data: Federation, state: RunState
+) -> dict[str, float]:
+    """Return ``validation_accuracy`` and ``validation_loss`` of the current models; nothing without validation examples."""
+    size = len(data.validation)
+    if not size:
+        return {}
+    models = len(state.models)
+    jobs = prediction_jobs(clients.share(state.models), models, size, "validation")
+    outputs = np.concatenate(clients.run(setup, jobs)).reshape(models, size, data.classes)
+    return validation(outputs, data, state.assignment)
+
+
+def validation(outputs: NDArray[np.float32], data: Federation, assignment: NDArray[np.int64]) -> dict[str, float]:
+    """Return accuracy and mean loss (nats), each example under the model that its owner uses.
+
+    Every group of clients counts by its number of clients, as in ``accuracy``. An example of nobody is judged under the
+    model that most clients use; if all examples are nobody's, the metrics are plain means.
+
+    Args:
+        outputs: [models, v, classes] logits of every model on the validation examples.
+        data: the federation, with v validation examples.
+        assignment: [clients] the model that each client uses.
+    """
+    owner, y = data.validation_owner, data.validation.y
+    used = np.where(owner < 0, np.bincount(assignment).argmax(), assignment[owner])
+    logits = outputs[used, np.arange(len(y))]
+    weights = np.zeros(len(y))
+    for group in range(len(data.group_names)):
+        of_group = (owner >= 0) & (data.groups[owner] == group)
+        weights[of_group] = (data.groups == group).sum() / max(of_group.sum(), 1)
+    weights = weights if weights.any() else np.ones(len(y))
+    return {
+        "validation_accuracy": float(np.average(logits.argmax(axis=1) == y, weights=weights)),
+        "validation_loss": float(np.average(losses(logits, y), weights=weights)),
     }

@@ -1,4 +1,8 @@
-"""Writes the files of a trial at its end, whether it finished, diverged, failed or was stopped."""
+"""Writes the files of a trial at its end, whether it finished, diverged, failed or was stopped.
+
+Each function returns the record: status, reason, final metrics, seconds, and the software and machine it ran with. ``began`` is
+when the trial began, in seconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,7 @@ from orchestrator.trial.saved import Saved
 
 
 def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: float) -> dict[str, Any]:
-    """Write the tables, the models and the record of a finished trial, and delete its state.
-
-    Args:
-        folder: the trial's folder.
-        trial: the trial, after its last round.
-        identity: what the trial is.
-        began: when the trial began, in seconds since the epoch.
-
-    Returns:
-        The record: status, final metrics, seconds, and the software and machine it ran with.
+    """Write the tables, the models and the record of a trial after its last round, and delete its state.
 
     Raises:
         DamageError: rows of the trial were damaged or deleted while it ran.
@@ -47,19 +42,7 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
 def give_up(
     folder: TrialFolder, trial: Trial | None, status: str, reason: str, identity: TrialIdentity, began: float
 ) -> dict[str, Any]:
-    """Write the tables so far, and a record without metrics, of a trial that diverged or failed.
-
-    Args:
-        folder: the trial's folder.
-        trial: the trial; None if it failed before its first round.
-        status: the status to record.
-        reason: what went wrong, as text.
-        identity: what the trial is.
-        began: when the trial began, in seconds since the epoch.
-
-    Returns:
-        The record.
-    """
+    """Write the tables so far, and a record without metrics; ``trial`` is None if it failed before its first round."""
     files: dict[str, bytes] = {}
     if trial is not None:
         try:
@@ -73,19 +56,9 @@ def give_up(
 def stop(
     folder: TrialFolder, identity: TrialIdentity, began: float, by: dict[str, Any], last: tuple[int, float]
 ) -> dict[str, Any]:
-    """Write the tables so far, and a record, of a trial that a scheduler stopped.
+    """Write the tables so far, and a record, of a trial that a scheduler stopped (``by``) with a value after its last round.
 
     The state is kept, so that a sweep without that scheduler can resume from it. If it is damaged, the trial has failed.
-
-    Args:
-        folder: the trial's folder.
-        identity: what the trial is.
-        began: when the trial began, in seconds since the epoch.
-        by: the scheduler's fields.
-        last: the last round, counted from 0, and the value of the scheduler's metric after it.
-
-    Returns:
-        The record.
     """
     round_, value = last
     try:
@@ -101,12 +74,7 @@ def stop(
 
 
 def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
-    """Return what must be known of a trial whose noise is secret; nothing for the others, which can be repeated.
-
-    Args:
-        run: the trial's resolved run as plain values.
-        resumed: the numbers of rounds after which the trial was resumed.
-    """
+    """Return what must be known of a trial whose noise is secret, resumed after some rounds; nothing for the others."""
     if run["privacy"].get("noise") != "secret":
         return []
     again = [

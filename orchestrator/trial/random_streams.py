@@ -16,42 +16,13 @@ from algorithms.interfaces import Run
 Stream = Callable[..., np.random.Generator]
 
 # A purpose keeps its number forever: changing it changes every published result that used it.
-PURPOSES = {
-    name: code
-    for code, name in enumerate(
-        (
-            "partition",
-            "groups",
-            "strengths",
-            "test_owners",
-            "test_strengths",
-            "initial_weights",
-            "preferences",
-            "warm_start",
-            "selection",
-            "batches",
-            "shadow_halves",
-            "shadow_strengths",
-            "shadow_training",
-            "audit",
-            "noise",
-            "participation",
-            "augmentation",
-            "gradient_noise",
-            "probes",
-            "curvature_examples",
-            "curvature_probes",
-            "attack_targets",
-            "attack_training",
-            "replicas",
-            "pretraining",
-            "validation",
-            "resampling",
-            "canaries",
-            "exchanged_owners",
-        )
-    )
-}
+NAMES = """
+partition groups strengths test_owners test_strengths initial_weights preferences warm_start selection batches
+shadow_halves shadow_strengths shadow_training audit noise participation augmentation gradient_noise probes
+curvature_examples curvature_probes attack_targets attack_training replicas pretraining validation resampling
+canaries exchanged_owners
+"""
+PURPOSES = {name: code for code, name in enumerate(NAMES.split())}
 
 
 def sequence(seed: int, purpose: str, *place: int) -> np.random.SeedSequence:

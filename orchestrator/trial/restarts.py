@@ -18,6 +18,7 @@ from algorithms.core.messages import Doubles, Ints
 from algorithms.engine.round import choose
 from algorithms.interfaces import Run
 from orchestrator.results.log import DamageError
+from orchestrator.results.tables import join_tables
 from orchestrator.trial import attack_round, metric_rows
 from orchestrator.trial.loop import DivergenceError, Rounds, TrialContext
 from orchestrator.trial.random_streams import stream
@@ -35,10 +36,6 @@ class Trial:
 
     def __init__(self, run: Run, context: TrialContext) -> None:
         """Begin, or resume from what the trial has saved.
-
-        Args:
-            run: the run.
-            context: what the run works with.
 
         Raises:
             DamageError: what the trial has saved is damaged, and its noise is secret. Otherwise it is set aside.
@@ -87,15 +84,18 @@ class Trial:
 
     def news(self) -> list[dict[str, Any]]:
         """Return the rows of all rounds not returned before; none while initializations are compared."""
-        if self.comparing or self.reported >= self.state.round:
+        new, recent = self.state.round - self.reported, self.rounds.recent
+        if self.comparing or new <= 0:
             return []
-        rows: list[dict[str, Any]] = self.rows("rounds", self.reported).to_pylist()
+        table = join_tables(recent) if len(recent) == new else self.rows("rounds").slice(self.reported)
         self.reported = self.state.round
+        recent.clear()
+        rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
-    def rows(self, table: str, first: int = 0) -> pa.Table:
-        """The rows of a table since the round ``first``. Raises DamageError."""
-        return self.saved.rows(self.state.start, table, first)
+    def rows(self, table: str) -> pa.Table:
+        """The rows of a table. Raises DamageError."""
+        return self.saved.rows(self.state.start, table)
 
     def note(self) -> str | None:
         """Return the progress while there are no rows to report, which is while initializations are compared."""
@@ -163,5 +163,6 @@ class Trial:
             raise DivergenceError(f"all {self.starts} initializations diverged")
         else:
             self.state = self.saved.load(self.saved.best or "")
+            self.rounds.recent.clear()  # they are of the last initialization
             self.state.outer, self.state.spent = state.outer | {"settled": True}, state.spent
             self.state.resumed = state.resumed

@@ -25,13 +25,7 @@ FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too nar
 
 
 def model_columns(state: RunState, preferences: Preferences, data: Federation) -> dict[str, Any]:
-    """Return the measured risk of each model, the worst and the mean, and the violations; empty before the first attack.
-
-    Args:
-        state: the run's state, with the models' names.
-        preferences: the clients' risk preferences.
-        data: the federation.
-    """
+    """Return the measured risk of each model, the worst and the mean, and the violations; empty before the first attack."""
     risks, names, used = state.measured_risks, state.names, state.assignment
     if np.isnan(risks).all():
         return {}
@@ -90,16 +84,10 @@ class ClientExposure:
     Every client is attacked under the model that it trained last.
     """
 
-    def __init__(self, found: Findings, attack: str | None, data: Federation) -> None:
-        """Collect the attacked examples of the clients, and those of clients that left a model.
-
-        Args:
-            found: the results of the round's attacks.
-            attack: the attack behind the published risk, if there is one.
-            data: the federation.
-        """
-        self.data, assignment = data, found.assignment
-        self.round, audits = found.latest(attack)
+    def __init__(self, findings: Findings, attack: str | None, data: Federation) -> None:
+        """Collect the attacked examples of the clients, and of those that left a model; ``attack`` publishes the risk."""
+        self.data, assignment = data, findings.assignment
+        self.round, audits = findings.latest(attack)
         self.attacked = Attacked.join([audit.examples().of(assignment == j) for j, audit in audits.items()])
         self.left = Attacked.join([audit.examples(left=True) for audit in audits.values()])
         # Clients of one group that use the same model are compared with the same non-members.
@@ -143,11 +131,8 @@ class ClientExposure:
     def group_rows(self, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Return rows of ``attacks.parquet``: the risk of each group, and of those who moved, with its interval.
 
-        Whole clients are resampled, because the records of a client are not independent. Fewer than ten clients give no
+        Whole clients are resampled, because the examples of a client are not independent. Fewer than ten clients give no
         interval.
-
-        Args:
-            rng: draws the resamples.
         """
         parts = [(f"{name} clients", self.attacked.of(among)) for name, among in self._groups()]
         if self.movers.any():
@@ -168,19 +153,14 @@ class ClientExposure:
         return [(name, self.data.groups == g) for g, name in enumerate(names)] if len(names) > 1 else []
 
 
-def score_columns(found: Findings, names: list[str]) -> dict[str, Any]:
-    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked.
-
-    Args:
-        found: the results of the round's attacks.
-        names: the names of the models.
-    """
+def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
+    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked."""
     parts = [
         (round_, np.full(len(own.score), names[j]), own)
-        for _, round_, j, audit in found.audits
+        for _, round_, j, audit in findings.audits
         for own in [audit.scores]
     ]
-    for _, round_, exposure in found.exposures:
+    for _, round_, exposure in findings.exposures:
         own = exposure.scores
         if len(own.score):
             parts.append((round_, np.full(len(own.score), "") if own.target is None else own.target, own))

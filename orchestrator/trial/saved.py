@@ -1,8 +1,8 @@
 """What an unfinished trial has saved, in TRIAL/state/: a log to which every round adds, so that the trial can resume.
 
-    start-<start>/<table>-<round>.arrow    the rows of a table
-    state-<start>-<round>.safetensors      the state after the last round
-    best-<start>.safetensors               that of the best initialization so far, while initializations are compared
+    rows-<start>-<table>.grows           the rows of a table, a stream of Arrow for each round
+    state-<start>-<round>.safetensors    the state after the last round
+    best-<start>.safetensors             that of the best initialization so far, while initializations are compared
 
 A process that is killed leaves the manifest of the last complete round; what it had begun to write is not there.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator.results.log import DamageError, Log, quarantine, read_manifest, verify
+from orchestrator.results.log import GROWING, DamageError, Log, quarantine, read_manifest, verify
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.tables import Rows, as_table, join_tables
 from orchestrator.trial.state import RunState, load_state, state_bytes
@@ -41,10 +41,6 @@ class Saved:
     def of(cls, folder: TrialFolder, begun: Mapping[str, str]) -> Saved:
         """Take up what a trial has saved; a new log if it has saved nothing.
 
-        Args:
-            folder: the trial's folder.
-            begun: the hashes of code and data, for a trial that begins.
-
         Raises:
             DamageError: what it saved is damaged.
         """
@@ -58,23 +54,20 @@ class Saved:
         log = Log(folder.state, folder.id, dict(manifest.parts))
         return cls(log, manifest.facts["begun"], manifest.facts["state"], manifest.facts["best"])
 
-    def append(self, start: int, table: str, round_: int, rows: Rows) -> None:
-        """Save the rows of a table for one round of an initialization; the next `commit` makes them count."""
+    def append(self, start: int, table: str, rows: Rows) -> None:
+        """Add the rows of one more round of an initialization to a table; the next `commit` makes them count."""
         content, sink = as_table(rows), pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, content.schema) as file:
+        with pa.ipc.new_stream(sink, content.schema) as file:
             file.write_table(content)
-        self.log.append(f"{_prefix(start, table)}{round_:08d}.arrow", memoryview(sink.getvalue()))
+        self.log.extend(_rows_of(start, table), memoryview(sink.getvalue()))
 
-    def rows(self, start: int, table: str, first: int = 0) -> pa.Table:
-        """The rows of a table from the round ``first`` on, in order.
-
-        Raises:
-            DamageError: a part is not what was saved.
-        """
-        prefix = _prefix(start, table)
-        names = sorted(name for name in self.log.parts if name.startswith(prefix))
-        wanted = [name for name in names if int(name.removeprefix(prefix).removesuffix(".arrow")) >= first]
-        return join_tables([pa.ipc.open_file(pa.py_buffer(self.log.read(name))).read_all() for name in wanted])
+    def rows(self, start: int, table: str) -> pa.Table:
+        """The rows of a table, in the order of the rounds. Raises DamageError if they are not what was saved."""
+        name, parts = _rows_of(start, table), []
+        source = pa.BufferReader(self.log.read(name) if name in self.log.parts else b"")
+        while source.tell() < source.size():
+            parts.append(pa.ipc.open_stream(source).read_all())
+        return join_tables(parts)
 
     def load(self, name: str) -> RunState:
         """The state in a part. Raises DamageError if it is not what was saved."""
@@ -128,5 +121,5 @@ def begun_with(folder: TrialFolder) -> Mapping[str, Any]:
         return {}
 
 
-def _prefix(start: int, table: str) -> str:
-    return f"start-{start}/{table}-"
+def _rows_of(start: int, table: str) -> str:
+    return f"rows-{start}-{table}{GROWING}"

@@ -14,7 +14,6 @@ import ray
 from algorithms.interfaces import Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
-from orchestrator.trial.arithmetic import multiply_with_one_thread
 from orchestrator.trial.random_streams import run_stream, stream
 
 if TYPE_CHECKING:
@@ -86,6 +85,19 @@ def keep_freed_memory() -> None:
         library.mallopt(M_TRIM_THRESHOLD, KEPT)
 
 
+def multiply_with_one_thread() -> None:
+    """Let the linear algebra of NumPy and SciPy use one thread in this process, whatever the environment says.
+
+    A sum that is divided among two threads has other last digits than that of one, so the distances between clients, and
+    weights that are searched with them, would depend on ``OMP_NUM_THREADS``. PyTorch's threads are a field of the run
+    (``training.threads``) and are set after this.
+    """
+    from threadpoolctl import threadpool_limits
+
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for SciPy, which has a library of its own and may be loaded later
+    threadpool_limits(1, user_api="blas")
+
+
 def session(setup: Setup) -> Session:
     """Return this process's session for the trial.
 
@@ -110,3 +122,14 @@ def session(setup: Setup) -> Session:
         _sessions.clear()
         _sessions[setup.key] = Session(run, data, Network(run.model, data.shape, data.classes, training.device))
     return _sessions[setup.key]
+
+
+def prepare_session(key: str, run: Run, data: Federation, silent: tuple[int, ...] = ()) -> Setup:
+    """Create a run's session in this process, drop the previous one, and return the setup under which jobs find it."""
+    from algorithms.core.network import Network
+
+    multiply_with_one_thread()
+    _sessions.clear()
+    network = Network(run.model, data.shape, data.classes, run.training.config.device)
+    _sessions[key] = Session(run, data, network, silent)
+    return Setup(key, [])

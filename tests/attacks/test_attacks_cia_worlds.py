@@ -17,7 +17,7 @@ from attacks.metrics import paired
 from datasets.federation import DataError, Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.cache import PART
-from orchestrator.trial import replica_tasks
+from orchestrator.trial import attack_tasks
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
 from tests.support.planted import finished, given, planted, table
@@ -178,8 +178,8 @@ def test_much_noise_hides_it(tmp_path):
 def measured(run: Any, world: World, number: int, whole: Federation) -> dict[str, float]:
     """The losses that one world of a pair ends with."""
     component = run.attacks[0]
-    alone = replace(run, attacks=(), seed=replica_tasks.integer(run.seed, "replicas", number))
-    return replica_tasks._measure(whole, world, alone, component)[run.rounds]
+    alone = replace(run, attacks=(), seed=attack_tasks.integer(run.seed, "replicas", number))
+    return attack_tasks._measure(whole, world, alone, component)[run.rounds]
 
 
 def test_the_worlds_of_a_pair_share_their_noise_and_a_reference_has_none():
@@ -255,7 +255,7 @@ def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
 
 def test_replicas_have_reproducible_noise_where_the_run_has_not():
     run = resolve(given(privacy={"name": "global_dp", "noise": "secret"}))
-    shared = replica_tasks.with_shared_noise(run)
+    shared = attack_tasks.with_shared_noise(run)
     assert shared.repeatable and not run.repeatable
     assert shared.privacy.config.audit_every == 0  # type: ignore[attr-defined]
     assert replace(shared, privacy=run.privacy) == run

@@ -17,8 +17,7 @@ from algorithms.core.network import Network
 from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
-from orchestrator.trial.client_actors import Job
-from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.client_actors import Job, LocalClients
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, _sessions
 from tests.support.inline import inline_trial

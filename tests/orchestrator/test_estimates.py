@@ -16,8 +16,8 @@ from orchestrator.estimates import counts, small_runs
 from orchestrator.estimates.counts import Rounds
 from orchestrator.estimates.small_runs import Small, SmallRuns, in_small
 from orchestrator.trial.attack_round import models_due, of_kind, updates_due
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
-from orchestrator.trial.local_clients import LocalClients
 from tests.support.estimated import a_place, a_run, counted, estimated, parts
 from tests.support.inline import inline_trial
 

@@ -23,7 +23,7 @@ from orchestrator.cluster.placement import placement
 from orchestrator.config.resources import Resources
 from orchestrator.config.sweep_file import Sweep, parse_sweep
 from orchestrator.estimates import needs
-from orchestrator.estimates.machine import Machine, amount, this_machine
+from orchestrator.estimates.needs import Machine, amount, this_machine
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_run
 from tests.support.own_modules import Plain
@@ -40,7 +40,7 @@ def a_source(examples: int = 100) -> Source:
 
 def bytes_of(key: str, actors: int = 1, **given: Any) -> float:
     run = a_run(**{**SLIM, **given})
-    found = needs.held(run, a_source(), placement(Resources(client_actors=actors), run.training.config))
+    found = needs.needs_of(run, a_source(), placement(Resources(client_actors=actors), run.training.config))
     (size,) = [need.bytes for need in found if ".".join(map(str, need.key)) == key]
     return size
 

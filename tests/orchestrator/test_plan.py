@@ -7,7 +7,7 @@ import pytest
 from orchestrator import dry_run, preparation
 from orchestrator.cli import main
 from orchestrator.config.run import resolve
-from orchestrator.estimates.machine import Machine
+from orchestrator.estimates.needs import Machine
 from orchestrator.trial.federation import partition_data
 
 

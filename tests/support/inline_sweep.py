@@ -15,7 +15,7 @@ from orchestrator.results.record import TrialIdentity, read_record
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig, TrialSpec
-from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.worker_session import _sessions
 from tests.support.inline import InlineShadows
 

@@ -18,7 +18,7 @@ from orchestrator import preparation
 from orchestrator.cluster.address import PREFACE, SETTINGS, ClusterError, Target, address_file, find_target
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import parse_sweep
-from orchestrator.estimates.machine import this_machine
+from orchestrator.estimates.needs import this_machine
 from orchestrator.preparation import Choices, prepare
 from tests.support.local_cluster import free_port
 

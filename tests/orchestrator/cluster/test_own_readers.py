@@ -15,8 +15,8 @@ from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.errors import ConfigProblem
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.estimates.small_runs import SmallRuns
+from orchestrator.trial.attack_tasks import own_content
 from orchestrator.trial.federation import partition_data
-from orchestrator.trial.replica_tasks import own_content
 from tests.support.inline import inline_trial
 from tests.support.planted import finished, outputs
 

@@ -11,7 +11,7 @@ from attacks.interfaces import adversary, sees
 from datasets.components import complete, components
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve, trial_id
-from orchestrator.trial.shadow_tasks import _circumstances
+from orchestrator.trial.attack_tasks import _circumstances
 from orchestrator.trial.worker_session import Session
 
 RUN: dict[str, Any] = {"rounds": 1, "data": "digits", "model": "mlp"}

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from orchestrator.results.cache import Cache, cached
 from orchestrator.results.claim import Claim
 from orchestrator.results.log import (
+    GROWING,
     MANIFEST,
+    DamageError,
     Log,
     Part,
     damage_of,
@@ -67,6 +69,24 @@ def test_what_is_dropped_is_there_until_the_next_manifest_and_gone_afterwards(tm
     log.finish(FACTS)
     assert set(verify(tmp_path / "a").parts) == {"deep/er/model", "empty", "state-2"}
     assert not (tmp_path / "a" / "rounds.parquet").exists()
+
+
+def test_a_part_that_grows_has_the_bytes_up_to_the_last_manifest(tmp_path):
+    log, name = Log(tmp_path / "a", "abc"), f"rows{GROWING}"
+    for content in (b"1", b"22"):
+        log.extend(name, content)
+    log.finish(FACTS)
+    log.extend(name, b"not yet")
+    assert verify(tmp_path / "a").read(name) == b"122"
+    log = Log(tmp_path / "a", "abc", dict(verify(tmp_path / "a").parts))  # another process goes on
+    log.extend(name, b"333")
+    assert log.finish(FACTS).parts[name] == Part.of(b"122333")
+    assert (tmp_path / "a" / name).read_bytes() == b"122333"
+    for damaged in (b"122", b"122334", b""):
+        (tmp_path / "a" / name).write_bytes(damaged)
+        assert damage_of(tmp_path / "a").path == tmp_path / "a" / name
+        with pytest.raises(DamageError):
+            Log(tmp_path / "a", "abc", dict(log.parts)).extend(name, b"4")
 
 
 def test_the_digest_is_that_of_all_that_the_folder_holds(tmp_path):

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +89,20 @@ class TestClaim:
         take(Folder(tmp_path / "sweep")).release()
 
 
+def files_of_somebody_else(path: Path) -> None:
+    path.mkdir()
+    for name in ("thesis.tex", "b", "c", "d"):
+        (path / name).write_text("mine")
+
+
+IN_THE_WAY: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
+    "files of somebody else": (files_of_somebody_else, ("did not write", "b, c, d, ...")),
+    "another sweep": (lambda path: Log(path, "other").finish({}), ("another sweep", "'other'", "'sweep'")),
+    "a file": (lambda path: path.write_text(""), ("but a folder belongs there",)),
+    "a link to nowhere": (lambda path: path.symlink_to(path.parent / "nowhere"), ("but a folder belongs there",)),
+}
+
+
 class TestRefusals:
     """Each: one sentence that names the folder, and nothing left behind."""
 
@@ -103,32 +119,17 @@ class TestRefusals:
         if before is not None:
             assert sorted(os.listdir(root)) == before
 
-    def test_files_of_somebody_else(self, tmp_path):
-        (tmp_path / "sweep").mkdir()
-        for name in ("thesis.tex", "b", "c", "d"):
-            (tmp_path / "sweep" / name).write_text("mine")
+    @pytest.mark.parametrize("kind", IN_THE_WAY)
+    def test_what_is_in_its_place(self, tmp_path, kind):
+        make, words = IN_THE_WAY[kind]
+        make(tmp_path / "sweep")
         before = contents(tmp_path)
-        self.refused(Folder(tmp_path / "sweep"), "did not write", "b, c, d, ...", str(tmp_path / "sweep"))
+        self.refused(Folder(tmp_path / "sweep"), *words, str(tmp_path / "sweep"))
         assert contents(tmp_path) == before
-
-    def test_another_sweep(self, tmp_path):
-        folder = Folder(tmp_path / "sweep")
-        Log(folder.path, "other").finish({})
-        before = contents(tmp_path)
-        self.refused(folder, "another sweep", "'other'", "'sweep'")
-        assert contents(tmp_path) == before
-
-    def test_a_file_in_its_place(self, tmp_path):
-        (tmp_path / "sweep").write_text("")
-        self.refused(Folder(tmp_path / "sweep"), "but a folder belongs there")
 
     def test_a_file_above_it(self, tmp_path):
         (tmp_path / "file").write_text("")
         self.refused(Folder(tmp_path / "file" / "sweep"), "but a folder belongs there", str(tmp_path / "file"))
-
-    def test_a_link_to_nowhere(self, tmp_path):
-        (tmp_path / "sweep").symlink_to(tmp_path / "nowhere")
-        self.refused(Folder(tmp_path / "sweep"), "but a folder belongs there")
 
     @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a place where nobody can write")
     def test_a_place_where_nobody_can_write(self):

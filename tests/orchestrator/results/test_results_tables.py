@@ -120,8 +120,8 @@ def test_parts_give_the_bytes_of_all_rows_together(tmp_path_factory, rows, cuts)
     folder = tmp_path_factory.mktemp("parts")
     ends = [*sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     saved, start = Saved.of(TrialFolder(folder / "t"), {}), 0
-    for round, end in enumerate(ends):
-        saved.append(0, "rounds", round, rows[start:end])
+    for end in ends:
+        saved.append(0, "rounds", rows[start:end])
         start = end
     if any(rows):
         assert table_bytes(saved.rows(0, "rounds")) == written(folder / "whole", rows)

@@ -13,8 +13,8 @@ from orchestrator.cluster.placement import Placement
 from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig, tune_trial_id, tune_trial_name
+from orchestrator.trial.attack_tasks import ShadowTasks, _shadow
 from orchestrator.trial.client_actors import ClientPool, Job
-from orchestrator.trial.shadow_tasks import ShadowTasks, _shadow
 
 TITLE = "quickstart ifca minority_ratio=0.1 seed=0"
 PLACE = Placement(1, 0.0, 1, 1)

@@ -18,8 +18,8 @@ from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import federation, worker_session
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import federation_key, partition_data
-from orchestrator.trial.local_clients import LocalClients
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from algorithms.engine.federation import train_models
 from attacks import _halves
 from attacks.metrics import membership
 from datasets.federation import Examples
-from orchestrator.trial import halves_tasks
+from orchestrator.trial import attack_tasks
+from orchestrator.trial.attack_tasks import replica_stream
 from orchestrator.trial.client_actors import ClientActor
-from orchestrator.trial.halves_tasks import replica_stream
+from orchestrator.trial.random_streams import of_start, stream
 from orchestrator.trial.restarts import Trial
 from tests.support.halved import Keeper, attacked_by, by_the_round_loop
 from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
@@ -66,7 +68,7 @@ def begun(trial: Trial) -> list[Any]:
 def test_a_replica_with_all_records_and_the_runs_seed_is_the_run_bit_for_bit(tmp_path, slots):
     trial = finished(opened(given(3, **slots), tmp_path, DATA))
     run, history = trial.run, trial.state.history.astype(np.int64)
-    streams = [replica_stream(run, 0, trial.state.start, run.seed)]
+    streams = [of_start(partial(stream, run.seed), trial.state.start)]
     (models,) = train_models(run, [DATA], network_of(trial), begun(trial), history, streams)
     for found, own in zip(models, trial.state.models, strict=True):
         assert found.params.tobytes() == own.params.tobytes()
@@ -165,7 +167,7 @@ def told_by(given_: dict[str, Any], folder: Path, cache: Path, replicas: int = 4
 
 
 def test_trials_share_replicas_unless_they_train_differently(tmp_path, monkeypatch):
-    monkeypatch.setattr(halves_tasks, "TOGETHER", 2)
+    monkeypatch.setattr(attack_tasks, "TOGETHER", 2)
     cache = tmp_path / "cache"
 
     def kept() -> dict[str, int]:
@@ -254,9 +256,9 @@ def test_the_pairs_of_which_neither_diverged():
 def test_a_task_holds_a_few_replicas_and_no_more_than_its_share_of_memory(tmp_path, monkeypatch):
     trial = opened(given(2), tmp_path, DATA)
     pool = Keeper().pool(None, DATA, None)  # type: ignore[arg-type]
-    assert halves_tasks.groups(10, 4) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9)]
-    assert halves_tasks.together(trial.run, pool, 1000) == 4
-    assert halves_tasks.together(trial.run, pool, 8_000_000) == 2  # a block of 4 clients: 128 MB of models
-    assert halves_tasks.together(trial.run, pool, 10**9) == 1
+    assert attack_tasks.groups(10, 4) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9)]
+    assert attack_tasks.together(trial.run, pool, 1000) == 4
+    assert attack_tasks.together(trial.run, pool, 8_000_000) == 2  # a block of 4 clients: 128 MB of models
+    assert attack_tasks.together(trial.run, pool, 10**9) == 1
     loop = opened(given(2, training={"backend": "loop"}), tmp_path / "loop", DATA)
-    assert halves_tasks.together(loop.run, pool, 1000) == 1  # nothing is gained
+    assert attack_tasks.together(loop.run, pool, 1000) == 1  # nothing is gained

@@ -36,8 +36,7 @@ def test_an_audit_changes_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("z", "fields"),
-    [(0.5, {}), (2.0, {}), (2.0, {"neighboring": "replace_one"}), (1.0, {"sensitivity": "uniform"})],
+    ("z", "fields"), [(0.5, {}), (2.0, {}), (2.0, {"neighboring": "replace_one"}), (1.0, {"sensitivity": "uniform"})]
 )
 def test_a_true_claim_is_found_and_not_refuted(tmp_path, z, fields):
     """The claim of a Gaussian mechanism is exact, so the estimate must meet it, whatever the weights of clients are."""

@@ -78,12 +78,6 @@ def test_rounds_without_an_update_are_not_audited(tmp_path):
     assert clipped["epsilon_audit"] > 1e8 and clipped["audit_canaries"] == 256
 
 
-def test_a_run_from_before_there_were_audits_resumes_without_one(tmp_path):
-    trial = opened(bare(rounds=3), tmp_path, DATA)
-    trial.rounds.state.canaries = {}
-    assert "epsilon_audit" not in told(finished(trial))
-
-
 # Metric privacy: one canary at a time
 
 

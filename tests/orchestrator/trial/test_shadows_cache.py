@@ -11,7 +11,7 @@ from algorithms.interfaces import Run
 from attacks import shadow_mia
 from attacks.interfaces import AttackedModel, Cluster
 from datasets.federation import Examples
-from orchestrator.trial import shadow_tasks
+from orchestrator.trial import attack_tasks
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.restarts import Trial
@@ -37,7 +37,7 @@ def a_job(trial: Trial, k: int = 0) -> Any:
 def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = None, k: int = 0) -> Any:
     """A shadow model as a trial of ``run`` asks for it."""
     trial = opened(run, folder, data or DATA)
-    return shadow_tasks._shadow(trial.context.setup, "shadow_mia", a_job(trial, k), str(cache))
+    return attack_tasks._shadow(trial.context.setup, "shadow_mia", a_job(trial, k), str(cache))
 
 
 def names(cache: Path) -> list[str]:
@@ -73,11 +73,7 @@ def test_what_is_read_is_what_would_be_trained(tmp_path):
 
 @pytest.mark.parametrize(
     "run",
-    [
-        changed(rounds=7),
-        changed(clustering=clustered("ifca_mir")),
-        changed(attacks=[ATTACK | {"every": 1}]),
-    ],
+    [changed(rounds=7), changed(clustering=clustered("ifca_mir")), changed(attacks=[ATTACK | {"every": 1}])],
     ids=["rounds", "clustering", "schedule"],
 )
 def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path, monkeypatch, run):
@@ -152,8 +148,8 @@ class Cached:
                 int(models.trained_rounds[j]),
                 lambda *place: integer(run.seed, *place),
             )
-            trained = [shadow_tasks._shadow(setup, attack.name, job, str(self.cache)) for job in jobs]
-            found[j] = shadow_tasks._audit(setup, attack.name, j, models, *trained)
+            trained = [attack_tasks._shadow(setup, attack.name, job, str(self.cache)) for job in jobs]
+            found[j] = attack_tasks._audit(setup, attack.name, j, models, *trained)
         return found
 
 
@@ -174,7 +170,7 @@ def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
     setup = opened(RUN, tmp_path / "again", DATA).context.setup
     users = np.array([[True] * 4, [False] * 4])
     models = ClusterModels(trial.state.models, users, np.zeros((2, 4), bool), np.full(2, 0.9), np.full(2, 3), 3)
-    found = shadow_tasks._audit(setup, "shadow_mia", 0, models, *trained)
+    found = attack_tasks._audit(setup, "shadow_mia", 0, models, *trained)
     cluster, rng = Cluster(DATA, 0, np.arange(4)), stream(0, "audit", 3, 0)
     expected = shadow_mia.audit(
         trial.run.attacks[0].config, AttackedModel(cluster, network_of(setup), trial.state.models[0], trained, rng)
@@ -184,4 +180,4 @@ def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
 
 
 def network_of(setup: Any) -> Any:
-    return shadow_tasks.session(setup).network
+    return attack_tasks.session(setup).network

@@ -11,7 +11,7 @@ import torch
 
 from algorithms.engine import server
 from datasets.federation import Federation
-from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.loop import DivergenceError
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import (

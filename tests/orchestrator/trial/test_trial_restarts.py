@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.trial.local_clients import LocalClients
+from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.loop import DivergenceError
 from orchestrator.trial.restarts import Trial
 from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, served_by, table
@@ -37,7 +37,7 @@ def compared(trial: Trial) -> list[list[float]]:
     while trial.comparing:
         saved, start, round_ = trial.saved, trial.state.start, trial.state.round
         trial.advance()
-        losses.setdefault(start, []).extend(saved.rows(start, "rounds", round_)["loss"].to_pylist())
+        losses.setdefault(start, []).extend(saved.rows(start, "rounds").slice(round_)["loss"].to_pylist())
     return list(losses.values())
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from datasets.federation import Examples, Federation
-from orchestrator.trial import client_actors, validation
+from orchestrator.trial import client_actors, metric_rows
 from tests.support.planted import clustered, finished, given, opened, outputs, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,21 +27,21 @@ def federation(owners: Any, clients: int = 5, minority: int = 1) -> Federation:
 
 def test_by_hand_every_group_counts_by_its_clients() -> None:
     """Client 4 is the minority, with three of the examples; the majority's client 0 has one and uses the first model."""
-    found = validation.measure(LOGITS, federation([0, 4, 4, 4]), np.array([0, 0, 0, 0, 1]))
+    found = metric_rows.validation(LOGITS, federation([0, 4, 4, 4]), np.array([0, 0, 0, 0, 1]))
     assert found["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 1 / 3)
     majority, minority = -np.log(0.8), -(np.log(0.4) + np.log(0.2) + np.log(0.5001 / 1.0001)) / 3
     assert found["validation_loss"] == pytest.approx(4 / 5 * majority + 1 / 5 * minority, rel=1e-5)
 
 
 def test_by_hand_examples_of_nobody_are_judged_under_the_most_used_model() -> None:
-    found = validation.measure(LOGITS, federation([-1] * 4), np.array([0, 1, 0, 0, 1]))
+    found = metric_rows.validation(LOGITS, federation([-1] * 4), np.array([0, 1, 0, 0, 1]))
     assert found["validation_accuracy"] == 3 / 4
-    mixed = validation.measure(LOGITS, federation([-1, -1, 0, 4]), np.array([0, 0, 0, 0, 0]))
+    mixed = metric_rows.validation(LOGITS, federation([-1, -1, 0, 4]), np.array([0, 0, 0, 0, 0]))
     assert mixed["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 0)
 
 
 def test_a_group_without_examples_counts_for_nothing() -> None:
-    found = validation.measure(LOGITS, federation([0, 1, 2, 3]), np.zeros(5, np.int64))
+    found = metric_rows.validation(LOGITS, federation([0, 1, 2, 3]), np.zeros(5, np.int64))
     assert found["validation_accuracy"] == 3 / 4
 
 
