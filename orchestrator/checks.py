@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datasets.components import components, presets
-from datasets.outside import offers, why_not
-from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
-from orchestrator.config.slots import SLOTS, Slot
+from datasets.outside import offers
+from orchestrator.config.listing import named_components, unknown_component
 from orchestrator.exit_codes import FINISHED, SOME_FAILED
 
 
@@ -22,9 +20,12 @@ def check(name: str) -> int:
 
     from orchestrator.conformance.suite import findings
 
+    named = named_components(name)
+    if not named:
+        raise unknown_component(name, "check")
     torch.set_num_threads(1)  # more threads add in another order
     bad = warnings = 0
-    for slot, component in named(name):
+    for slot, component in named:
         origin = [one.origin for one in offers(slot.folder) if one.name == component]
         print(f"{slot.key} {component}" + (f"  from {origin[0]}" if origin else ""))
         for finding in findings(slot, component):
@@ -38,24 +39,3 @@ def check(name: str) -> int:
     beside = f", {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
     print(f"{result}{beside}" + ("; the contracts are in CONTRIBUTING.md" if bad or warnings else ""))
     return SOME_FAILED if bad else FINISHED
-
-
-def named(name: str) -> list[tuple[Slot, str]]:
-    """Return the components of a name, each with its slot.
-
-    Args:
-        name: a component or a preset, also as ``slot/name``.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    where, _, own = name.rpartition("/")
-    slots = [slot for slot in SLOTS if where in ("", slot.key, slot.field, slot.folder.rpartition(".")[2])]
-    found = [(slot, own) for slot in slots if own in components(slot.folder)]
-    found += [(slot, presets(slot.folder)[own][0]) for slot in slots if own in presets(slot.folder)]
-    if not found:
-        known = sorted({one for slot in slots for one in (*components(slot.folder), *presets(slot.folder))})
-        reasons = [why for slot in slots if (why := why_not(slot.folder, own))]
-        sentences = reasons or [unknown_name(f"unknown component {name!r}", own, known)]
-        raise ConfigError([ConfigProblem(sentence, file="check") for sentence in sentences])
-    return found

@@ -141,7 +141,7 @@ def _dealt(results: Results, trial: Row) -> Row:
 
 
 def _loaded(results: Results, trial: Row) -> str | None:
-    """The hash of the data that a trial loaded; None of a trial of an earlier version."""
+    """The hash of the data that a trial loaded; None if it has none yet."""
     found = (read_record(Folder(results.folder).trial(trial["id"])) or {}).get("origin")
     return found.get("data") if isinstance(found, dict) else None
 

@@ -17,9 +17,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from datasets.components import Config, components
-from orchestrator.config.contracts import Declared, declared, owed
 from orchestrator.config.run import resolve, trial_id
-from orchestrator.config.slots import Slot
+from orchestrator.config.slots import Declared, Slot, declared, owed
 from orchestrator.conformance.example_runs import chosen, described
 
 LIMITS = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}

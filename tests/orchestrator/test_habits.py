@@ -12,9 +12,8 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.listing import listing, names
-from orchestrator.config.resolved import resolved_trials
 from orchestrator.config.run import trial_id
-from orchestrator.config.sweep_file import load_sweep
+from orchestrator.config.sweep_file import load_sweep, resolved_trials
 from orchestrator.results.provenance import versions
 from orchestrator.subcommands import ORDER
 from orchestrator.subcommands.completion import SHELLS, script
