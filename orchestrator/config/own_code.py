@@ -278,13 +278,15 @@ def _taken_modules(found: Sequence[Found]) -> Iterator[str]:
     seen: dict[str, Path] = {}
     for name, path in ((name, path) for one in found for name, path in one.modules.items()):
         origin = origins.of(name)
+        same = origin.file in (
+            path.resolve(),
+            (path / "__init__.py").resolve(),
+        )  # installed, or where Python looks anyway
         if (first := seen.setdefault(name, path)) != path:
             yield f"{path} and {first} are both the module {name}; rename one of them"
-        elif name in (PACKAGE, SENT) or origin.kind in ("python", "fedpriv"):
-            owner = "Python itself" if origin.kind == "python" else "fedpriv"
+        elif origin.kind == "python" or name in (PACKAGE, SENT) or (origin.file and not same):
+            owner = origin.file or ("Python itself" if origin.kind == "python" else "fedpriv")
             yield f"{path} has the name of the module {name} of {owner}; give it another name"
-        elif origin.file and origin.file not in (path.resolve(), (path / "__init__.py").resolve()):
-            yield f"{path} has the name of the module {name} of {origin.file}; give it another name"
 
 
 def _taken() -> Iterator[str]:
@@ -307,7 +309,7 @@ def _broken(offers: Mapping[str, Sequence[Offer]]) -> Iterator[str]:
         module = components(folder).get(one.name)
         if module is not None:
             yield from (f"{one.origin}: {problem}" for problem in lacks(folder, module))
-        elif one.module not in sys.modules:
+        elif hasattr(sys.modules.get(one.module), "SLOT") or one.module not in sys.modules:
             yield outside.why_not(folder, one.name) or f"{one.origin} is no component"
 
 

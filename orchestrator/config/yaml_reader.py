@@ -161,7 +161,7 @@ class _Reader:
             raise _Stop(self.problem(key[:3], node, f"is nested more than {DEEPEST} levels deep"))
         if node.tag.removeprefix(TAG) not in KINDS[type(node)]:
             tag = dotted_key((node.tag.replace(TAG, "!!"),))
-            return self.complain(key, node, f"the tag {tag} is not allowed here; a file may contain plain values only")
+            return self.complain(key, node, f"the tag {tag} is not allowed; a file may contain plain values only")
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(key, node)
         if isinstance(node, yaml.SequenceNode):
