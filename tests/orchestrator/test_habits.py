@@ -120,7 +120,7 @@ def test_list_as_json_of_one_name(capsys):
     ("part", "lines"),
     [
         ("base", ("participation_rate", "curvature", "only if trace is hutchinson")),
-        ("resources", ("client_actors", "[integer >= 1; default 2]")),
+        ("resources", ("client_actors", "[an integer >= 1; default 2]")),
         ("tune", ("search: optuna", "grace_period", "validation_accuracy")),
         ("file", ("data_root", "loguniform             [low, high]")),
     ],
