@@ -19,8 +19,6 @@ from orchestrator.api.audit_inputs import (
     modules_of,
     refuse_numbers,
     refuse_overlap,
-    refuse_shapes,
-    stacked,
 )
 from orchestrator.api.printed import shown_in_notebook
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
@@ -86,9 +84,8 @@ def audit(
     refuse_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
     modules = modules_of(module, references)
     inside, outside = examples_of(members, "members"), examples_of(nonmembers, "nonmembers")
-    refuse_shapes(inside, outside)
     refuse_overlap(inside, outside, module)
-    x, y = stacked(inside, outside)
+    x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
     member = np.arange(len(y)) < len(inside.y)
     queried = [Queried(name, one, x, y, batch_size, len(inside.y)) for name, one in modules.items()]
     classes = queried[0].logits.shape[1]
