@@ -164,7 +164,8 @@ class Queried:
         if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-4):
             _refuse(self.name, "gives probabilities (every row sums to 1); logits are needed, or torch.log of these")
         classes = logits.shape[1]
-        if (beyond := self.y >= classes).any():
+        beyond: NDArray[np.bool_] = np.greater_equal(self.y, classes)
+        if beyond.any():
             label = f"{self._named(beyond)} has the label {self.y[beyond][0]}"
             _refuse(self.name, f"gives {classes} outputs, for the classes 0 to {classes - 1}, but {label}")
         return logits

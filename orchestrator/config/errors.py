@@ -227,17 +227,17 @@ def describe(part: Schema, shared: Schema | None = None) -> str:
         return format_value(part["const"])
     if "enum" in part:
         return f"one of {', '.join(map(format_value, part['enum']))}"
-    words = [KINDS.get(str(part.get("type")), ""), _range(part)]
+    pieces = [KINDS.get(str(part.get("type")), ""), _range(part)]
     if "prefixItems" in part:
         entries = [describe(one, shared) for one in part["prefixItems"]]
-        words.append(f"of {len(entries)}: {', '.join(entries)}")
+        pieces.append(f"of {len(entries)}: {', '.join(entries)}")
     elif part.get("type") == "array":
         ends = [
             f"at {word} {part[end]}" for end, word in (("minItems", "least"), ("maxItems", "most")) if part.get(end)
         ]
         each = describe(part.get("items", {}), shared)
-        words.append(("of " + " and ".join(ends) if ends else "") + (f", each {each}" if each else ""))
-    return " ".join(filter(None, words)).replace(" ,", ",")
+        pieces.append(("of " + " and ".join(ends) if ends else "") + (f", each {each}" if each else ""))
+    return " ".join(filter(None, pieces)).replace(" ,", ",")
 
 
 def _range(part: Schema) -> str:

@@ -240,8 +240,8 @@ def _look_into(path: Path) -> Found:
                     found.parts.append(at)
         found.parts = sorted({*found.parts, *found.modules.values()})
         digest = hashlib.blake2b(digest_size=16)
-        files = {file for part in found.parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
-        for at in sorted(file for file in files if "__pycache__" not in file.parts):
+        code = {file for part in found.parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
+        for at in sorted(file for file in code if "__pycache__" not in file.parts):
             digest.update(f"{at.relative_to(path.parent)}\0".encode() + at.read_bytes() + b"\0")
         found.state = digest.hexdigest()
     except OSError as error:

@@ -160,7 +160,7 @@ def _component(
     fields |= {field: value for field, value in given.items() if field not in {"name", *children, *foreign}}
     offered = tuple(sorted({"name", *children, *foreign, *own}))
     config, problems = _config(known[name].Config, json.dumps(fields, sort_keys=True), offered)
-    component = Component(name, config, slot.folder) if config is not None else None
+    component: AnyComponent | None = Component(name, config, slot.folder) if config is not None else None
     return component, [problem.under(*key) for problem in problems]
 
 

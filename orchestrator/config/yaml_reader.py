@@ -119,11 +119,11 @@ def read(text: str, file: str) -> Document:
         problem = ConfigProblem(f"contains a character that is not text: U+{code:04X}", file=file, line=line)
     except yaml.MarkedYAMLError as error:
         mark, start = error.problem_mark or error.context_mark, error.context_mark
-        where = f"column {mark.column + 1}"
-        if start is not None and start.line < mark.line:
+        where = f"column {mark.column + 1}" if mark else "it cannot be parsed"
+        if start and mark and start.line < mark.line:
             where += f", {error.context} from line {start.line + 1}"
         words = f"is not valid YAML: {error.problem or error.context} ({where})"
-        problem = ConfigProblem(words, file=file, line=mark.line + 1)
+        problem = ConfigProblem(words, file=file, line=mark.line + 1 if mark else None)
     except (yaml.YAMLError, ValueError, OverflowError):  # PyYAML's scanner lets the ValueError of chr() escape
         problem = ConfigProblem("is not valid YAML: a \\U escape names no character", file=file)
     raise ConfigError([*reader.problems, problem]) from None

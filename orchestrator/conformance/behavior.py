@@ -266,7 +266,7 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
 
 
 def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
-    if (array.dtype, array.shape) != (np.float32, (6,)):
+    if array.dtype != np.float32 or array.shape != (6,):
         yield f"{function} must return parameters [d] in float32, got {array.dtype} {list(array.shape)} for d = 6"
 
 
