@@ -220,7 +220,7 @@ def _look_into(path: Path) -> Found:
             found.modules[package] = path
         for at in entries:
             if at.name in SLOT_NAMES and at.is_dir():
-                found.parts.append(at)
+                found.parts += [] if package else [at]
                 around = f"{package}.{at.name}" if package else at
                 files = sorted(at.glob("[!_]*.py"))
                 found.components += [(SLOT_NAMES[at.name], file, around) for file in files]
