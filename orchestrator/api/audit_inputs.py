@@ -160,7 +160,7 @@ class Queried:
                 pieces.append(outputs.float().cpu().numpy())
         logits: NDArray[np.float32] = np.concatenate(pieces)
         if not np.isfinite(logits).all():
-            _refuse(self.name, f"gives NaN or infinity for {self._named(~np.isfinite(logits).all(axis=1))}")
+            _refuse(self.name, f"gives NaN or infinity for {self._named(np.asarray(~np.isfinite(logits).all(axis=1)))}")
         if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-4):
             _refuse(self.name, "gives probabilities (every row sums to 1); logits are needed, or torch.log of these")
         classes = logits.shape[1]
