@@ -15,9 +15,8 @@ import pytest
 
 from algorithms.core.configs import CurvatureConfig
 from datasets.components import components
-from orchestrator.config.resources import Resources
 from orchestrator.config.slots import SLOTS
-from orchestrator.config.sweep_file import load_sweep
+from orchestrator.config.sweep_file import Resources, load_sweep
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.sweeps import write_sweep

@@ -39,7 +39,7 @@ LAYERS = (
     ("orchestrator.dry_run",),
     ("orchestrator.preparation",),
     ("orchestrator.execution",),
-    ("orchestrator.commands", "orchestrator.checks", "orchestrator.folder_checks"),
+    ("orchestrator.commands", "orchestrator.folder_checks"),
     ("orchestrator.api",),
     ("orchestrator.subcommands",),
     ("orchestrator.cli",),

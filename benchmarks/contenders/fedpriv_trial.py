@@ -33,8 +33,8 @@ from datasets.federation import Examples, Federation
 from orchestrator.cluster.address import Target
 from orchestrator.cluster.placement import placement
 from orchestrator.cluster.ray_session import ray_session
-from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
+from orchestrator.config.sweep_file import Resources
 from orchestrator.results.paths import Folder
 from orchestrator.scheduling.tuner import tune_environment
 from orchestrator.trial.attack_tasks import ShadowTasks

@@ -11,6 +11,7 @@ import numpy as np
 
 from attacks import _one_model as one_model
 from attacks._results import Measure
+from attacks.metrics import membership
 from attacks.metrics.membership import NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
 from orchestrator.api.audit_inputs import (
     Queried,
@@ -18,12 +19,12 @@ from orchestrator.api.audit_inputs import (
     modules_of,
     refuse_numbers,
     refuse_overlap,
-    refuse_shapes,
-    stacked,
 )
-from orchestrator.api.audit_roc import roc_figure
+from orchestrator.api.printed import shown_in_notebook
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report.estimate import number
+from orchestrator.report.figures.drawing import BODY, REFERENCE, RESOLUTION
+from orchestrator.report.vocabulary import PALETTE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,7 @@ COLUMNS = {
     "epsilon_record": "epsilon",
 }
 FIGURES = ("roc",)
+FEW = 3  # points of a curve that are marked: a line to a rate of 0 has no place on logarithmic axes
 CHANCE = "by chance"
 NOTES = (
     "In parentheses: 95 % intervals over examples; that another training would give another model is not in them.",
@@ -82,9 +84,8 @@ def audit(
     refuse_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
     modules = modules_of(module, references)
     inside, outside = examples_of(members, "members"), examples_of(nonmembers, "nonmembers")
-    refuse_shapes(inside, outside)
     refuse_overlap(inside, outside, module)
-    x, y = stacked(inside, outside)
+    x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
     member = np.arange(len(y)) < len(inside.y)
     queried = [Queried(name, one, x, y, batch_size, len(inside.y)) for name, one in modules.items()]
     classes = queried[0].logits.shape[1]
@@ -157,10 +158,30 @@ class Audit:
         return (size, *NOTES, *([f"Empty: {', '.join(lost)}."] if lost else []))
 
     def figure(self, name: str = "roc") -> Figure:
-        """Draw a figure: "roc", the ROC curves of all attacks on logarithmic axes. Raises ConfigError for another name."""
+        """Draw "roc", the curves of all attacks on logarithmic axes (Carlini et al. 2022); ConfigError for another name."""
         if name not in FIGURES:
             raise ConfigError([ConfigProblem(unknown_name(f"no figure {name!r}", str(name), FIGURES), file="name")])
-        return roc_figure(self.ranked, self.member)
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.8), dpi=RESOLUTION, layout="constrained", facecolor="white")
+        ax = figure.subplots()
+        lowest = 1 / int((~self.member).sum())
+        for i, (name, scores) in enumerate(self.ranked.items()):
+            fpr, tpr = membership.roc(scores, self.member)
+            label = f"{name.replace('_', ' ')}, AUC {membership.auc(scores, self.member):.3f}"
+            style = ("-" if i < len(PALETTE) else "--") + ("o" if len(fpr) <= FEW else "")
+            ax.plot(
+                fpr, np.where(tpr > 0, tpr, np.nan), style, color=PALETTE[i % len(PALETTE)], label=label, linewidth=1.6
+            )
+        ax.plot([lowest, 1], [lowest, 1], label="guessing", **REFERENCE)
+        ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
+        ax.set_xlabel("false positive rate (fraction)", fontsize=BODY)
+        ax.set_ylabel("true positive rate (fraction)", fontsize=BODY)
+        ax.set_title("Membership inference on the model", fontsize=BODY + 1, loc="left")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(color="#E3E3E3", linewidth=0.8)
+        ax.legend(fontsize=BODY - 1, frameon=False)
+        return shown_in_notebook(figure)
 
     def __repr__(self) -> str:
         """The table and its notes as text."""

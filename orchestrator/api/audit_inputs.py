@@ -57,27 +57,19 @@ def modules_of(module: Any, references: Any) -> dict[str, nn.Module]:
     if references is not None and (isinstance(references, nn.Module) or not isinstance(references, Sequence)):
         _refuse("references", f"must be a list of torch modules, got {_kind(references)}")
     named = {"module": module} | {f"references[{i}]": one for i, one in enumerate(references or ())}
-    problems = [
-        ConfigProblem(f"must be a torch.nn.Module, got {_kind(one)}", file=name)
-        for name, one in named.items()
-        if not isinstance(one, nn.Module)
-    ]
-    problems += [
-        ConfigProblem(
-            "is the attacked module itself; a reference is another model, trained on other examples", file=name
-        )
-        for name, one in named.items()
-        if one is module and name != "module"
-    ]
-    problems += [
-        ConfigProblem(f"{part or 'it'} {MIXES}", file=name)
-        for name, one in named.items()
-        if isinstance(one, nn.Module)
-        for part, inner in one.named_modules()
-        if isinstance(inner, nn.modules.batchnorm._BatchNorm) and inner.running_mean is None
-    ]
+    problems = []
+    for name, one in named.items():
+        if not isinstance(one, nn.Module):
+            problems.append((name, f"must be a torch.nn.Module, got {_kind(one)}"))
+        elif one is module and name != "module":
+            problems.append(
+                (name, "is the attacked module itself; a reference is another model, trained on other examples")
+            )
+        for part, inner in one.named_modules() if isinstance(one, nn.Module) else ():
+            if isinstance(inner, nn.modules.batchnorm._BatchNorm) and inner.running_mean is None:
+                problems.append((name, f"{part or 'it'} {MIXES}"))
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(ConfigProblem(sentence, file=name) for name, sentence in problems)
     return named
 
 
@@ -85,7 +77,7 @@ def examples_of(given: Any, name: str) -> Examples:
     """Check members or non-members. Raises ConfigError with everything that is wrong with them."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         _refuse(name, f"{PAIR}, got {_kind(given)}")
-    x, y = (_native(_array(part)) for part in given)
+    x, y = map(_array, given)
     problems = []
     if x.ndim < 2 or x.dtype.kind not in "fiub":
         problems.append(f"x must be an array of numbers [n, ...], got {x.dtype} of shape {_shape(x)}")
@@ -105,15 +97,11 @@ def examples_of(given: Any, name: str) -> Examples:
     return Examples(name, x, y.astype(np.int64))
 
 
-def refuse_shapes(members: Examples, nonmembers: Examples) -> None:
-    """Raise ConfigError if the examples of both sides do not have the same shape."""
+def refuse_overlap(members: Examples, nonmembers: Examples, module: nn.Module) -> None:
+    """Raise ConfigError if the module is given an example on both sides, a member and none, or examples of two shapes."""
     if members.x.shape[1:] != nonmembers.x.shape[1:]:
         shapes = f"{_shape(nonmembers.x[0])}, those of members {_shape(members.x[0])}"
         _refuse("nonmembers", f"examples have the shape {shapes}; both must be what the module takes")
-
-
-def refuse_overlap(members: Examples, nonmembers: Examples, module: nn.Module) -> None:
-    """Raise ConfigError if the module is given an example on both sides: it would be a member and none."""
     inside, outside = _rows(members, nonmembers, module), _rows(nonmembers, members, module)
     first = {row.tobytes(): place for place, row in reversed(list(enumerate(inside)))}
     twice = [(i, first[row.tobytes()]) for i, row in enumerate(outside) if row.tobytes() in first]
@@ -129,11 +117,6 @@ def _rows(examples: Examples, other: Examples, module: nn.Module) -> NDArray[Any
     given = _given(examples.x.astype(np.result_type(examples.x, other.x)), module)
     x: NDArray[Any] = (given.double() if given.is_floating_point() else given).numpy()
     return np.ascontiguousarray(x.reshape(len(x), -1) + 0)  # minus zero becomes zero
-
-
-def stacked(members: Examples, nonmembers: Examples) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Members and then non-members: examples [n, ...] and labels [n]."""
-    return np.concatenate([members.x, nonmembers.x]), np.concatenate([members.y, nonmembers.y])
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,17 +142,33 @@ class Queried:
     @cached_property
     def logits(self) -> NDArray[np.float32]:
         """Its outputs [n, classes]. Raises ConfigError if they are no logits of the labels' classes."""
-        found = self._outputs()
-        if not np.isfinite(found).all():
-            bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
-            _refuse(self.name, f"gives NaN or infinity for {self._named(bad)}")
-        if (found >= 0).all() and np.allclose(found.sum(axis=1), 1, atol=1e-4):
+        import torch
+
+        pieces: list[Any] = []
+        with _evaluated(self.module), torch.no_grad():
+            for at in range(0, len(self.x), self.batch):
+                try:
+                    outputs = self.module(self._inputs(at))
+                except Exception as error:  # whatever a foreign module raises
+                    _refuse(self.name, f"cannot be called with examples {_shape(self.x)}: {_first_line(error)}")
+                size = min(self.batch, len(self.x) - at)
+                shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else ()
+                if len(shape) != 2 or shape[0] != size or shape[1] < 2:
+                    got = f"shape {shape}" if isinstance(outputs, torch.Tensor) else _kind(outputs)
+                    must = "must return logits [n, classes] of two classes or more"
+                    _refuse(self.name, f"{must}, got {got} for {size} examples")
+                pieces.append(outputs.float().cpu().numpy())
+        logits: NDArray[np.float32] = np.concatenate(pieces)
+        if not np.isfinite(logits).all():
+            _refuse(self.name, f"gives NaN or infinity for {self._named(np.asarray(~np.isfinite(logits).all(axis=1)))}")
+        if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-4):
             _refuse(self.name, "gives probabilities (every row sums to 1); logits are needed, or torch.log of these")
-        if self.y.max() >= found.shape[1]:
-            bad = np.flatnonzero(self.y >= found.shape[1])
-            classes = f"gives {found.shape[1]} outputs, for the classes 0 to {found.shape[1] - 1}"
-            _refuse(self.name, f"{classes}, but {self._named(bad)} has the label {self.y[bad[0]]}")
-        return found
+        classes = logits.shape[1]
+        beyond: NDArray[np.bool_] = np.greater_equal(self.y, classes)
+        if beyond.any():
+            label = f"{self._named(beyond)} has the label {self.y[beyond][0]}"
+            _refuse(self.name, f"gives {classes} outputs, for the classes 0 to {classes - 1}, but {label}")
+        return logits
 
     def gradient_norms(self) -> Doubles | None:
         """The norms [n] of the examples' own gradients; None if nothing of the model is trainable."""
@@ -179,51 +178,24 @@ class Queried:
             return None
         pieces = []
         with _evaluated(self.module):
-            y = torch.from_numpy(self.y)
             for at in range(0, len(self.x), self.batch):
-                labels = y[at : at + self.batch].to(self._device)
+                inputs, labels = self._inputs(at), torch.from_numpy(self.y[at : at + self.batch])
                 try:
-                    pieces.append(one_model.gradient_norms(self.module, self._inputs(at), labels))
+                    pieces.append(one_model.gradient_norms(self.module, inputs, labels.to(inputs.device)))
                 except Exception as error:  # of a forward pass without gradients, or whatever a foreign module raises
-                    self._cannot(f"its gradients cannot be computed: {_first_line(error)}; {NO_GRADIENTS}")
+                    _refuse(self.name, f"its gradients cannot be computed: {_first_line(error)}; {NO_GRADIENTS}")
         return np.concatenate(pieces)
 
-    def _outputs(self) -> NDArray[np.float32]:
-        import torch
-
-        pieces: list[Any] = []
-        with _evaluated(self.module), torch.no_grad():
-            for at in range(0, len(self.x), self.batch):
-                try:
-                    given = self.module(self._inputs(at))
-                except Exception as error:  # whatever a foreign module raises
-                    self._cannot(f"cannot be called with examples {_shape(self.x)}: {_first_line(error)}")
-                size = min(self.batch, len(self.x) - at)
-                if not isinstance(given, torch.Tensor) or given.ndim != 2 or len(given) != size or given.shape[1] < 2:
-                    got = f"shape {tuple(given.shape)}" if isinstance(given, torch.Tensor) else _kind(given)
-                    self._cannot(
-                        f"must return logits [n, classes] of two classes or more, got {got} for {size} examples"
-                    )
-                pieces.append(given.float().cpu().numpy())
-        return np.concatenate(pieces)
-
-    def _cannot(self, sentence: str) -> NoReturn:
-        _refuse(self.name, sentence)
-
-    def _named(self, places: NDArray[np.int64]) -> str:
-        """The first of these examples, as the user counts them, and how many more there are."""
-        first = int(places[0])
+    def _named(self, bad: NDArray[np.bool_]) -> str:
+        """The first of the examples that are ``bad`` [n], as the user counts them, and how many more there are."""
+        first, more = int(np.argmax(bad)), int(bad.sum()) - 1
         name = f"members[{first}]" if first < self.members else f"nonmembers[{first - self.members}]"
-        return name + (f" (and {len(places) - 1} more)" if len(places) > 1 else "")
-
-    @property
-    def _device(self) -> torch.device | None:
-        first = next(self.module.parameters(), None)
-        return None if first is None else first.device
+        return name + (f" (and {more} more)" if more else "")
 
     def _inputs(self, at: int) -> torch.Tensor:
         """A batch as the module takes it, where its parameters are."""
-        return _given(self.x[at : at + self.batch], self.module).to(self._device)
+        first = next(self.module.parameters(), None)
+        return _given(self.x[at : at + self.batch], self.module).to(None if first is None else first.device)
 
 
 def _given(x: NDArray[Any], module: nn.Module) -> torch.Tensor:
@@ -248,21 +220,17 @@ def _evaluated(module: nn.Module) -> Iterator[None]:
 
 
 def _array(given: Any) -> NDArray[Any]:
+    """An array in a type that torch has: in this machine's order of bytes, and no wider than 64 bits."""
     try:
         if hasattr(given, "detach"):  # a tensor
             given = given.detach().cpu()
             # NumPy has no bfloat16.
             given = (given.float() if given.is_floating_point() and given.itemsize < 4 else given).numpy()
-        return np.asarray(given)
+        array = np.asarray(given)
+        wide = array.dtype.kind == "f" and array.dtype.itemsize > np.dtype(np.float64).itemsize
+        return array.astype(np.float64 if wide else array.dtype.newbyteorder("="), copy=False)
     except (NotImplementedError, RuntimeError, TypeError, ValueError):
         return np.empty(0, object)
-
-
-def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in a type that torch has: in this machine's order of bytes, and no wider than 64 bits."""
-    if array.dtype.kind == "f" and array.dtype.itemsize > np.dtype(np.float64).itemsize:
-        return array.astype(np.float64)
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _first_line(error: Exception) -> str:

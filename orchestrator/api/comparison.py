@@ -141,9 +141,10 @@ def _dealt(results: Results, trial: Row) -> Row:
 
 
 def _loaded(results: Results, trial: Row) -> str | None:
-    """The hash of the data that a trial loaded; None of a trial of an earlier version."""
-    found = (read_record(Folder(results.folder).trial(trial["id"])) or {}).get("origin")
-    return found.get("data") if isinstance(found, dict) else None
+    """The hash of the data that a trial loaded; None of a trial that has not ended."""
+    record = read_record(Folder(results.folder).trial(trial["id"])) or {}
+    data: str | None = record.get("origin", {}).get("data")
+    return data
 
 
 def _comparable(one: Results, partner: Setting, other: Results, setting: Setting) -> bool:

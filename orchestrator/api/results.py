@@ -8,14 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.api import comparison, frames, printed
-from orchestrator.api.own_models import Code, code_paths, install_code, model_code
-from orchestrator.api.trained_models import find_trial, trained_model
+import pyarrow as pa
+
+from orchestrator.api import comparison, printed
+from orchestrator.api.models import Code, code_paths, find_trial, install_code, model_code, trained_model
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report import data
-from orchestrator.report.data import NoResultsError, read_results
+from orchestrator.report.data import NoResultsError, counts, read_results
+from orchestrator.report.swept import DEAL
+from orchestrator.results.paths import Folder
+from orchestrator.results.tables import join_tables, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from orchestrator.report.story import Story
+
+TRIAL = "trial"  # the column with the trial's id in the tables of trials
 
 
 def load(folder: str | PathLike[str], code: Code = ()) -> Results:
@@ -41,13 +47,9 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
     try:
         return Results(path, read_results(path), own)
     except NoResultsError as error:
-        raise ConfigError([ConfigProblem(f"{error}{_sweeps_in(path)}", file="folder")]) from None
-
-
-def _sweeps_in(path: Path) -> str:
-    """A note with the sweeps below ``path``, for those who gave the folder of all sweeps."""
-    found = sorted(one.parent.name for one in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
-    return f"; it has the folders of sweeps {', '.join(found)}: give one of them" if found else ""
+        below = sorted(one.parent.name for one in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
+        note = f"; it has the folders of sweeps {', '.join(below)}: give one of them" if below else ""
+        raise ConfigError([ConfigProblem(f"{error}{note}", file="folder")]) from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,7 +77,11 @@ class Results:
     @property
     def trials(self) -> pd.DataFrame:
         """One row per trial: ``id``, ``status``, swept values and seeds, then configuration and final metrics."""
-        return frames.trials_frame(self.read)
+        import pandas as pd
+
+        trials = self.read.trials
+        columns = dict.fromkeys(["id", "status", *self._swept, *(name for trial in trials for name in trial)])
+        return pd.DataFrame([{name: trial.get(name) for name in columns} for trial in trials], columns=list(columns))
 
     @property
     def rounds(self) -> pd.DataFrame:
@@ -99,8 +105,23 @@ class Results:
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row per setting: swept values, trials by status, and every metric with its 95 % interval over seeds."""
-        return frames.summary_frame(self.read)
+        """One row per setting: swept values, trials by status, and every metric with its 95 % interval over seeds.
+
+        A metric has four columns: its mean, the ends ``_low`` and ``_high`` of the interval (empty below three values), and
+        ``_seeds``, the number of independent values.
+        """
+        import pandas as pd
+
+        statuses, lines = list(counts(self.read.trials)), []
+        for setting in self.read.settings:
+            by_status = counts(setting.trials)
+            line: dict[str, Any] = dict(zip(self.read.keys, setting.values, strict=True))
+            line |= {"trials": len(setting.trials)} | {status: by_status.get(status, 0) for status in statuses}
+            for name in self.read.metrics:
+                one = setting.estimate(name)
+                line |= {name: one.mean, f"{name}_low": one.low, f"{name}_high": one.high, f"{name}_seeds": one.n}
+            lines.append(line)
+        return pd.DataFrame(lines)
 
     @cached_property
     def story(self) -> Story:
@@ -195,16 +216,37 @@ class Results:
         """What a notebook shows: the headline, and the table of all settings."""
         return printed.html(self.read, self.headline)
 
-    def _table(self, name: str) -> pd.DataFrame:
-        return self._tables(name).copy()
+    @property
+    def _swept(self) -> list[str]:
+        """The columns that say which trial a row belongs to: swept keys, then the seeds that the trials have."""
+        seeds = [key for key in (DEAL, "seed") if any(trial.get(key) is not None for trial in self.read.trials)]
+        return [*self.read.keys, *(key for key in seeds if key not in self.read.keys)]
 
-    def _tables(self, name: str) -> pd.DataFrame:
-        held: dict[str, pd.DataFrame] = self._held
-        if name not in held:
-            held[name] = frames.table_frame(self.read, name)
-        return held[name]
+    def _table(self, name: str) -> pd.DataFrame:
+        """All rows of one of the trials' tables, trial after trial; empty if no trial has this table."""
+        if name not in self._tables:
+            self._tables[name] = self._read_table(name)
+        return self._tables[name].copy()
+
+    def _read_table(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        folder, tables = Folder(self.read.folder), []
+        for trial in self.read.trials:
+            try:
+                table = read_table(folder.trial(trial["id"]).table(name))
+            except (OSError, ValueError):  # a trial that has not finished has no tables
+                continue
+            tables.append(table.add_column(0, TRIAL, pa.array([trial["id"]] * len(table), pa.string())))
+        if not tables:
+            return pd.DataFrame(columns=[TRIAL, *self._swept])
+        frame: pd.DataFrame = join_tables(tables).to_pandas()
+        by_id = {trial["id"]: trial for trial in self.read.trials}
+        for at, key in enumerate([key for key in self._swept if key not in frame]):
+            frame.insert(at + 1, key, [by_id[trial].get(key) for trial in frame[TRIAL]])
+        return frame
 
     @cached_property
-    def _held(self) -> dict[str, pd.DataFrame]:
+    def _tables(self) -> dict[str, pd.DataFrame]:
         """The tables that were read so far."""
         return {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.config.resources import Resources
+from orchestrator.config.sweep_file import Resources
 
 NO_GPU = (
     "no GPU was found here, and a trial needs one; set base.training.device to cpu, or see whether `nvidia-smi` lists "

@@ -1,14 +1,15 @@
 """Errors in the input: all problems are reported at once, each with its place, key, value and what is allowed.
 
-The messages are built from a field's declared type and range. So they read the same for every field of every component
-and do not depend on the wording of the library that validates them.
+A field is described from its declared type and range, so that a message reads the same for every component; what is wrong
+inside a field's value is said in pydantic's own words. `synonym` knows other tools' names for our keys and components.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -16,7 +17,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
 from datasets.federation import printable
-from orchestrator.config.synonyms import synonym
 
 Key = tuple[str | int, ...]
 """A position in nested maps and lists: keys and indices, outermost first."""
@@ -34,6 +34,7 @@ KINDS = {
     "boolean": "true or false",
     "null": "null",
     "object": "a map",
+    "array": "a list",
 }
 
 # Kinds of pydantic's errors whose own words say more than the type and range of the field.
@@ -110,17 +111,10 @@ def _write(value: Any, depth: int) -> str:
     if isinstance(value, str):
         return repr(value[: SHOWN + 1])
     if isinstance(value, Mapping):
-        inside = (
-            "..."
-            if depth > 2
-            else ", ".join(
-                f"{dotted_key((key,))}: {_write(entry, depth + 1)}" for key, entry in list(value.items())[:SHOWN]
-            )
-        )
-        return f"{{{inside}}}"
+        entries = [f"{dotted_key((key,))}: {_write(one, depth + 1)}" for key, one in list(value.items())[:SHOWN]]
+        return f"{{{', '.join(entries) if depth <= 2 else '...'}}}"
     if isinstance(value, (list, tuple)):
-        inside = "..." if depth > 2 else ", ".join(_write(entry, depth + 1) for entry in value[:SHOWN])
-        return f"[{inside}]"
+        return f"[{', '.join(_write(one, depth + 1) for one in value[:SHOWN]) if depth <= 2 else '...'}]"
     return json.dumps(value, default=repr)
 
 
@@ -150,13 +144,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that is not one of ``known``.
-
-    Args:
-        what: the start of the sentence, such as "unknown key".
-        name: the name that was given.
-        known: the valid names.
-    """
+    """The sentence for a name that is not one of ``known``; ``what`` begins it, such as "unknown key"."""
     names = sorted(known)
     return " ".join(part for part in (f"{what}.", suggest(name, names), f"Known: {', '.join(names)}") if part)
 
@@ -188,73 +176,40 @@ def validate(
 
 
 def translate(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> list[ConfigProblem]:
-    """Translate pydantic's error into our messages, one problem per key.
-
-    Args:
-        error: pydantic's error.
-        model: the model that was validated.
-        fields: the values that were validated.
-    """
+    """The problems that pydantic found in ``fields``, values of ``model``: one for each key."""
     try:
         schema = model.model_json_schema()
-    except PydanticUserError:  # JSON cannot describe the type: the message names the value but not the range
+    except PydanticUserError:  # JSON cannot describe the type: pydantic's own words are used
         schema = {}
-    found: dict[Key, str] = {}
+    sentences: dict[Key, str] = {}
     for detail in error.errors(include_url=False):
-        key, part, value = _follow(detail["loc"], fields, schema)
-        found.setdefault(key, _sentence(detail, part, schema.get("$defs", {}), value))
-    return [ConfigProblem(sentence, key) for key, sentence in found.items()]
+        key, value = _place(detail["loc"], fields)
+        part = schema.get("properties", {}).get(key[0], {}) if len(key) == 1 else {}
+        sentences.setdefault(key, _sentence(detail, part, schema.get("$defs", {}), value))
+    return [ConfigProblem(sentence, key) for key, sentence in sentences.items()]
+
+
+def _place(steps: tuple[Any, ...], value: Any) -> tuple[Key, Any]:
+    """The key that ``steps`` reach in ``value``, and what is there; pydantic also counts alternatives of a type as steps."""
+    key: Key = ()
+    for step in steps:
+        entries: Any = dict(enumerate(value)) if isinstance(value, list) else value
+        if not isinstance(entries, Mapping) or (step not in entries and key):
+            break
+        key, value = (*key, step), entries.get(step, _ABSENT)
+    return key, value
 
 
 def _sentence(detail: Any, part: Schema, shared: Schema, value: Any) -> str:
     if detail["type"] in ("value_error", "assertion_error"):
         return str(detail["ctx"]["error"])
-    if detail["type"] == "extra_forbidden":
-        return unknown_name("unknown key", str(detail["loc"][-1]), part.get("properties", ()))
-    if detail["type"] in TOLD_BY_PYDANTIC:
-        return f"{detail['msg'].replace('Input should', 'must').replace('String should', 'must')}, got {format_value(value)}"
-    allowed = describe(part, shared)
-    must = f"must be {allowed}" if allowed else "is not allowed"
+    allowed = describe(part, shared) if detail["type"] not in TOLD_BY_PYDANTIC else ""
     if value is _ABSENT:
-        return f"is missing; it {must}" if allowed else "is missing"
+        return f"is missing; it must be {allowed}" if allowed else "is missing"
+    must = f"must be {allowed}" if allowed else re.sub(r"^\w+ should", "must", detail["msg"])
     quotes = "; put it in quotes" if allowed == "a text" and isinstance(value, (bool, int, float)) else ""
     near = suggest(value, _options(part, shared)) if isinstance(value, str) else ""
     return f"{must}, got {format_value(value)}{quotes}" + (f". {near}" if near else "")
-
-
-def _follow(steps: tuple[Any, ...], value: Any, schema: Schema) -> tuple[Key, Schema, Any]:
-    """Follow ``steps`` into the value and its schema as far as possible; return the key reached, its schema and value."""
-    key: Key = ()
-    part = schema
-    for step in steps:
-        inner = _inner(part, step, schema.get("$defs", {}))
-        if isinstance(value, list) and isinstance(step, int) and step < len(value) and inner is not None:
-            key, part, value = (*key, step), inner, value[step]
-        elif isinstance(value, Mapping) and isinstance(step, str) and (inner is not None or step in value):
-            if inner is None:  # an unknown key: the known ones are in the schema of the map around it
-                return (*key, step), part, value[step]
-            key, part, value = (*key, step), inner, value.get(step, _ABSENT)
-        else:
-            break
-    return key, part, value
-
-
-def _inner(part: Schema, step: Any, shared: Schema) -> Schema | None:
-    """The schema of an entry of a map or list, or None. Of several alternatives, the only one that is not null is used."""
-    part = _dereference(part, shared)
-    filled = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
-    if len(filled) == 1:
-        part = _dereference(filled[0], shared)
-    if isinstance(step, int):
-        positions = part.get("prefixItems", ())
-        return positions[step] if step < len(positions) else part.get("items")
-    rest = part.get("additionalProperties")
-    properties: dict[str, Schema] = part.get("properties", {})
-    return properties.get(step, rest if isinstance(rest, dict) else None)
-
-
-def _dereference(part: Schema, shared: Schema) -> Schema:
-    return shared[part["$ref"].rsplit("/", 1)[-1]] if "$ref" in part else part
 
 
 def describe(part: Schema, shared: Schema | None = None) -> str:
@@ -265,35 +220,24 @@ def describe(part: Schema, shared: Schema | None = None) -> str:
     >>> describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
     "a number in (0, 1] or 'auto'"
     """
-    shared = shared or {}
-    part = _dereference(part, shared)
+    part = _dereference(part, shared or {})
     if "anyOf" in part:
         return " or ".join(words for one in part["anyOf"] if (words := describe(one, shared)))
     if "const" in part:
         return format_value(part["const"])
     if "enum" in part:
         return f"one of {', '.join(map(format_value, part['enum']))}"
-    kind = part.get("type")
-    if kind == "array":
-        return _describe_list(part, shared)
-    return " ".join(words for words in (KINDS.get(str(kind), ""), _range(part)) if words)
-
-
-def _describe_list(part: Schema, shared: Schema) -> str:
-    entries = [describe(one, shared) for one in part.get("prefixItems", [part.get("items", {})])]
-    fewest, most = part.get("minItems", 0), part.get("maxItems")
-    amount = (
-        f" of {most}"
-        if fewest == most
-        else f" of at least {fewest}"
-        if fewest
-        else f" of at most {most}"
-        if most
-        else ""
-    )
-    if len(set(entries)) > 1:
-        return f"a list of {len(entries)}: {', '.join(entries)}"
-    return f"a list{amount}" + (f", each {entries[0]}" if entries[0] else "")
+    pieces = [KINDS.get(str(part.get("type")), ""), _range(part)]
+    if "prefixItems" in part:
+        entries = [describe(one, shared) for one in part["prefixItems"]]
+        pieces.append(f"of {len(entries)}: {', '.join(entries)}")
+    elif part.get("type") == "array":
+        ends = [
+            f"at {word} {part[end]}" for end, word in (("minItems", "least"), ("maxItems", "most")) if part.get(end)
+        ]
+        each = describe(part.get("items", {}), shared)
+        pieces.append(("of " + " and ".join(ends) if ends else "") + (f", each {each}" if each else ""))
+    return " ".join(filter(None, pieces)).replace(" ,", ",")
 
 
 def _range(part: Schema) -> str:
@@ -309,11 +253,116 @@ def _range(part: Schema) -> str:
     return f"in {'(' if closed_low is None else '['}{low:.12g}, {high:.12g}{')' if closed_high is None else ']'}"
 
 
+def _dereference(part: Schema, shared: Schema) -> Schema:
+    return shared[part["$ref"].rsplit("/", 1)[-1]] if "$ref" in part else part
+
+
 def _options(part: Schema, shared: Schema) -> list[str]:
     part = _dereference(part, shared)
-    options = [
-        part.get("const"),
-        *part.get("enum", ()),
-        *(word for one in part.get("anyOf", ()) for word in _options(one, shared)),
-    ]
-    return [option for option in options if isinstance(option, str)]
+    inner = [word for one in part.get("anyOf", ()) for word in _options(one, shared)]
+    return [one for one in (part.get("const"), *part.get("enum", ()), *inner) if isinstance(one, str)]
+
+
+# By our name, what others call it. Where a word has several names here, the first that is known at the place counts.
+CLIPPING = "max_grad_norm clip_norm clipping clipping_norm l2_norm_clip"
+SYNONYMS: dict[str, str] = {
+    # fields of training
+    "lr": "learning_rate eta step_size local_lr client_lr",
+    "epochs": "local_epochs num_epochs client_epochs",
+    "warm_start_epochs": "local_epochs",
+    "batch_size": "batch batchsize local_batch_size",
+    "optimizer": "opt solver",
+    "threads": "num_threads",
+    "device": "gpu",
+    # fields of privacy and DP-SGD: an epsilon is computed from the noise, never set
+    "noise_multiplier": "epsilon eps target_epsilon sigma noise_scale",
+    "adam_epsilon": "betas epsilon eps",
+    "clip": CLIPPING,
+    "clip_gradient": CLIPPING,
+    # fields of data and of the split
+    "clients": "num_clients n_clients number_of_clients",
+    "examples_per_client": "samples_per_client",
+    "alpha": "dirichlet_alpha",
+    "split": "partition partitioner",
+    "label": "target target_column label_column",
+    "path": "file filename",
+    "test_share": "test_size",
+    # fields of models, clustering, attacks and objectives
+    "hidden": "hidden_sizes hidden_layers layers",
+    "clusters": "num_clusters n_clusters k",
+    "shadows": "num_shadows shadow_models num_shadow_models",
+    "mu": "proximal_mu",
+    # fields of a run, of the sweep file and of its resources
+    "rounds": "num_rounds n_rounds communication_rounds",
+    "seed": "random_seed random_state",
+    "participation_rate": "fraction_fit client_fraction sample_rate",
+    "evaluate_every": "eval_every",
+    "data": "dataset data_set",
+    "model": "network",
+    "attacks": "attack",
+    "privacy": "defense",
+    "aggregation": "strategy aggregator",
+    "objective": "loss",
+    "name": "model_name",
+    "data_root": "data_dir",
+    "sweep": "grid",
+    "grid_search": "grid",
+    "samples": "num_samples",
+    "client_actors": "num_workers workers",
+    # components
+    "local_sgd": "sgd adam",
+    "global_dp": "central_dp user_level_dp dp_fedavg dp",
+    "dp_sgd": "dpsgd dp",
+    "calibrated_mia": "lira rmia",
+    "shadow_mia": "mia membership_inference shadow_models_mia",
+    "sia": "source_inference",
+    "cia": "client_inference",
+    "table": "csv parquet",
+    "arrays": "npz",
+    "image_folder": "imagefolder",
+    "cifar10": "cifar",
+    "groups": "iid",
+    "dirichlet": "non_iid",
+    "mnist_cnn": "cnn",
+    "resnet56": "resnet",
+    "fedmedian": "median",
+}
+
+# Where a key belongs that stands directly under base, or above it.
+FIELDS = {
+    "training": "lr epochs batch_size optimizer momentum weight_decay device threads",
+    "privacy": "noise_multiplier clip delta",
+    "data": "clients examples_per_client split path label",
+    "data.split": "alpha",
+    "model": "hidden",
+    "clustering": "clusters",
+    "objective": "mu",
+    "resources": "client_actors",
+}
+PLACES = {field: f"{section}.{field}" for section, fields in FIELDS.items() for field in fields.split()}
+# What is said by the name of a component, not by a field.
+PLACES |= {
+    "model_name": "model.name",
+    "attack": "attacks",
+    "dataset": "data.name",
+    "optimizer_name": "training.name",
+}
+
+
+def synonym(name: str, known: Collection[str]) -> str:
+    """Our name, of those ``known`` at its place, for another tool's ``name``, or the place where it belongs; else empty.
+
+    >>> synonym("learning-rate", ["lr", "momentum"])
+    'lr'
+    >>> synonym("num_clients", ["data", "training", "rounds"])
+    'data.clients'
+    """
+    plain = name[:200].lower().replace("-", "_")
+    ours = [one for one, others in SYNONYMS.items() if plain in others.split()]
+    if here := next((one for one in ours if one in known), ""):
+        return here
+    place = next((PLACES[one] for one in (plain, *ours) if one in PLACES), "")
+    resources = place.startswith("resources.")
+    if place and {"base", "resources"} <= set(known):  # the top of the file
+        return place if resources else f"base.{place}"
+    return place if {"data", "training"} <= set(known) and not resources else ""  # directly under base, or deeper

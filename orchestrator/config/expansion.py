@@ -9,7 +9,7 @@ from typing import Any
 
 from algorithms.interfaces import Run
 from orchestrator.config.errors import ConfigProblem, Key, format_value
-from orchestrator.config.overrides import KeyPathError, assign, has_key, locate, slot_test
+from orchestrator.config.overrides import KeyPathError, assign, has_key, locate, slot_test, value_at
 from orchestrator.config.run import check, trial_id
 from orchestrator.config.search_space import Axis, Choice, Point
 from orchestrator.config.slots import Slot
@@ -46,21 +46,14 @@ def is_related(one: Key, other: Key) -> bool:
     return one[:shorter] == other[:shorter]
 
 
-def value_at(tree: Any, key: Key) -> Any:
-    """The value at ``key``, which must exist."""
-    for step in key:
-        tree = tree[step]
-    return tree
-
-
 def check_trials(
-    base: Any, found: Sequence[Axis], spanned: list[Point], slots: Sequence[Slot], lost: list[tuple[str, ...]]
+    base: Any, swept_axes: Sequence[Axis], spanned: list[Point], slots: Sequence[Slot], lost: list[tuple[str, ...]]
 ) -> tuple[list[ExpandedTrial], list[ConfigProblem]]:
     """Build and check the trial at every point.
 
     Args:
         base: the section ``base`` of the sweep file.
-        found: the swept keys.
+        swept_axes: the swept keys.
         spanned: the points, each with a value for every swept key.
         slots: the slots of a run.
         lost: keys inside ``base`` whose swept values could not be read; problems there are not reported.
@@ -68,29 +61,26 @@ def check_trials(
     Returns:
         The valid trials, and each problem once. A problem of ``base`` that only some trials have says which ones.
     """
-    swept = _swept_names(base, found, slots)
+    swept = _swept_names(base, swept_axes, slots)
     trials = []
-    count: dict[ConfigProblem, int] = {}
-    first: dict[ConfigProblem, Point] = {}
+    points: dict[ConfigProblem, list[Point]] = {}  # at which a problem appears
     for point in spanned:
         run, keys, wrong = _trial(base, point, slots, swept)
-        for problem in dict.fromkeys(
-            one for one in wrong if not any(is_related(_inside(one.key), key) for key in lost)
-        ):
-            count[problem] = count.get(problem, 0) + 1
-            first.setdefault(problem, point)
+        for problem in dict.fromkeys(wrong):
+            if not any(is_related(_inside(problem.key), key) for key in lost):
+                points.setdefault(problem, []).append(point)
         if run is not None:
             trials.append((run, _values(run if swept else None, point, keys)))
+    unread: Counter[Key] = Counter()
+    for problem, at in points.items():
+        unread[_place(problem)] += len(at) if problem.unread else 0
     problems = []
-    unread = Counter({_place(problem): 0 for problem in count})
-    for problem, times in count.items():
-        unread[_place(problem)] += times if problem.unread else 0
-    for problem, times in count.items():
+    for problem, at in points.items():
         if problem.unread and unread[_place(problem)] < len(spanned):
             continue  # other trials of the sweep read it
-        if problem.key[0] == "base" and times < len(spanned):
-            where = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in first[problem].items())
-            sentence = f"{problem.sentence} (in {times} of {len(spanned)} trials, the first one with {where})"
+        if problem.key[0] == "base" and len(at) < len(spanned):
+            where = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in at[0].items())
+            sentence = f"{problem.sentence} (in {len(at)} of {len(spanned)} trials, the first one with {where})"
             problem = replace(problem, sentence=sentence)
         problems.append(problem)
     return trials, problems
@@ -106,11 +96,11 @@ def _inside(key: Key) -> Key:
     return tuple(str(key[1]).split(".")) if key[:1] == ("sweep",) else key[1:]
 
 
-def _swept_names(base: Any, found: Sequence[Axis], slots: Sequence[Slot]) -> dict[Key, list[Any]]:
+def _swept_names(base: Any, swept_axes: Sequence[Axis], slots: Sequence[Slot]) -> dict[Key, list[Any]]:
     """The component names that the sweep tries in each slot whose ``name`` is swept."""
     is_slot = slot_test(slots)
     swept: dict[Key, list[Any]] = {}
-    for axis in found:
+    for axis in swept_axes:
         *slot, last = axis.key.split(".")
         try:
             key = locate(base, slot)
@@ -143,10 +133,10 @@ def _trial(
 
 def _overwrite_problems(base: Any, key: Key, swept_key: str, choice: Choice) -> list[ConfigProblem]:
     """The problem of a swept bare name for a slot whose fields are set in base: should the fields be kept or not?"""
-    held = value_at(base, key) if has_key(base, key) else None
-    if not isinstance(choice.value, str) or not isinstance(held, dict) or set(held) <= {"name"}:
+    written = value_at(base, key) if has_key(base, key) else None
+    if not isinstance(choice.value, str) or not isinstance(written, dict) or set(written) <= {"name"}:
         return []
-    fields = ", ".join(name for name in held if name != "name")
+    fields = ", ".join(name for name in written if name != "name")
     sentence = f"sweep {swept_key}.name to keep {fields} of base, or write {{name: {choice.value}}} to drop them"
     return [ConfigProblem(sentence, choice.key)]
 
@@ -179,12 +169,9 @@ def repeated_trials(trials: list[ExpandedTrial]) -> list[ConfigProblem]:
     if not twins:
         return []
     one, other = twins[0]
-    return [
-        ConfigProblem(
-            f"{len(twins)} of {len(trials)} trials repeat another trial: {format_value(one)} is the same run as "
-            f"{format_value(other)}. "
-            "If only some components have a field, sweep it together with its component: "
-            "clustering: {grid_search: [none, {name: ifca, clusters: 2}]}",
-            ("sweep",),
-        )
-    ]
+    sentence = (
+        f"{len(twins)} of {len(trials)} trials repeat another trial: {format_value(one)} is the same run as "
+        f"{format_value(other)}. If only some components have a field, sweep it together with its component: "
+        "clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
+    )
+    return [ConfigProblem(sentence, ("sweep",))]

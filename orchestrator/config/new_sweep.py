@@ -59,59 +59,48 @@ class Sizes:
 def sizes(look: Look) -> Sizes:
     """Divide the examples that were found, of which ``look.division`` says what the source makes of them.
 
+    Of clients that the data name, as many take part as take minutes, not counting those that have too few.
+
     Raises:
         ValueError: there are too few, or too few clients; the text is a sentence.
     """
-    train, tests = (sum(part.values()) for part in (look.division.train, look.division.test))
-    _enough(train + tests)
-    if train < FEWEST_TO_TRAIN_ON or tests < FEWEST_TO_TEST_ON:
-        raise ValueError(
-            f"the training part has {train} examples and the test part {tests}; at least {FEWEST_TO_TRAIN_ON} and "
-            f"{FEWEST_TO_TEST_ON} are needed"
-        )
-    if look.clients:
-        return _of_clients(look)
-    shadow = _shadow(train)
-    left = train - shadow
-    clients = min(MOST_CLIENTS, max(2, left // EACH))
-    each = MOST_EACH if left > clients * MOST_EACH else None
-    most = MOST_TESTS if tests > 2 * MOST_TESTS else None
-    return Sizes(clients, each, shadow, most, smallest=(each or left // clients) // 3)
-
-
-def _of_clients(look: Look) -> Sizes:
-    """Divide the examples of as many clients as take minutes, not counting those that have too few."""
     names = list(look.division.train)
     train, test = (np.array([part[name] for name in names]) for part in (look.division.train, look.division.test))
-    enough = (train - np.ceil(SHADOW_SHARE * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
-    if enough.sum() < 2:
+    total = int((train + test).sum())
+    if total >= FEWEST_EXAMPLES and (train.sum() < FEWEST_TO_TRAIN_ON or test.sum() < FEWEST_TO_TEST_ON):
         raise ValueError(
-            f"{enough.sum()} of {len(names)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
-            "and shadow set are taken away; two such clients are needed at least. Without --client the examples are dealt "
-            "to clients"
+            f"the training part has {train.sum()} examples and the test part {test.sum()}; at least {FEWEST_TO_TRAIN_ON} and "
+            f"{FEWEST_TO_TEST_ON} are needed"
         )
+    enough = (train - np.ceil(SHADOW_SHARE * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
     clients = min(MOST_CLIENTS, int(enough.sum()))
-    _enough(round((train + test)[enough].mean() * clients))
-    shadow = _shadow(int(np.sort(train[enough])[:clients].sum()))  # whichever clients are drawn, they can give so many
-    small = too_small(FEWEST_OF_A_CLIENT, shadow, clients, train, test)
-    left = train[~small] - np.ceil(shadow * train[~small] / np.sort(train[~small])[:clients].sum())
-    each = MOST_EACH if left.max() > MOST_EACH else None
-    left_out = tuple(names[client] for client in np.flatnonzero(small))
-    return Sizes(clients, each, shadow, None, min(int(left.min()), MOST_EACH), left_out)
-
-
-def _enough(total: int) -> None:
-    """Raise ValueError if so few examples cannot be divided."""
+    if look.clients and total >= FEWEST_EXAMPLES:
+        if clients < 2:
+            raise ValueError(
+                f"{clients} of {len(names)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
+                "and shadow set are taken away; two such clients are needed at least. Without --client the examples are "
+                "dealt to clients"
+            )
+        total = round((train + test)[enough].mean() * clients)
     if total < FEWEST_EXAMPLES:
         raise ValueError(
             f"{total} different examples (repeated ones count once) are too few: clients, test set, non-members and "
             f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
         )
-
-
-def _shadow(train: int) -> int:
-    """The examples of the shadow set, of so many training examples."""
-    return min(int(SHADOW_SHARE * train), MOST_CLIENTS * MOST_EACH)
+    # Whichever clients are drawn, they can give so many.
+    given = int(np.sort(train[enough])[:clients].sum()) if look.clients else int(train.sum())
+    shadow = min(int(SHADOW_SHARE * given), MOST_CLIENTS * MOST_EACH)
+    if not look.clients:
+        left = given - shadow
+        clients = min(MOST_CLIENTS, max(2, left // EACH))
+        each = MOST_EACH if left > clients * MOST_EACH else None
+        most = MOST_TESTS if test.sum() > 2 * MOST_TESTS else None
+        return Sizes(clients, each, shadow, most, smallest=(each or left // clients) // 3)
+    small = too_small(FEWEST_OF_A_CLIENT, shadow, clients, train, test)
+    rest = train[~small] - np.ceil(shadow * train[~small] / np.sort(train[~small])[:clients].sum())
+    each = MOST_EACH if rest.max() > MOST_EACH else None
+    left_out = tuple(names[client] for client in np.flatnonzero(small))
+    return Sizes(clients, each, shadow, None, min(int(rest.min()), MOST_EACH), left_out)
 
 
 TEMPLATE = """\
@@ -191,6 +180,7 @@ def new_sweep(look: Look, path: str, name: str) -> str:
     from jinja2 import Environment
 
     chosen, images = sizes(look), len(look.shape) == 3
+    why_clients = "" if chosen.clients == len(look.clients) else f"of {len(look.clients)} that there are"
     environment = Environment(trim_blocks=True)  # noqa: S701 - the text is YAML
     environment.filters |= {"yaml": _yaml, "printable": printable}
     filled = environment.from_string(TEMPLATE.replace(" ## ", REMARK)).render(
@@ -200,7 +190,7 @@ def new_sweep(look: Look, path: str, name: str) -> str:
         found=[line for sentence in look.found for line in textwrap.wrap(printable(sentence), WIDEST - 2)],
         sizes=chosen,
         test_share=TEST_SHARE,
-        why_clients=_why_clients(look, chosen),
+        why_clients=why_clients if look.clients else "nobody says whose an example is, so they are dealt",
         split=_split(look, chosen),
         images=images,
         convolutions=images and min(look.shape[1:]) >= 16,
@@ -228,12 +218,6 @@ def _refuse_surprises(text: str, look: Look, path: str) -> None:
         surprising = True
     if surprising:
         raise ValueError("a name in the data cannot be written into a sweep file; rename columns, classes and clients")
-
-
-def _why_clients(look: Look, chosen: Sizes) -> str:
-    if not look.clients:
-        return "nobody says whose an example is, so they are dealt"
-    return "" if chosen.clients == len(look.clients) else f"of {len(look.clients)} that there are"
 
 
 def _split(look: Look, chosen: Sizes) -> str:
@@ -279,12 +263,8 @@ def _yaml(value: Any) -> str:
         return value
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
-    return "".join(one if one.isprintable() else _escape(one) for one in json.dumps(value, ensure_ascii=False))
-
-
-def _escape(one: str) -> str:
-    """The escape of a character in a quoted text of YAML."""
-    return f"\\u{ord(one):04x}" if ord(one) < 0x10000 else f"\\U{ord(one):08x}"
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
 
 
 WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan")  # no texts to every reader of YAML

@@ -31,15 +31,15 @@ def slot_test(slots: Sequence[Slot] = SLOTS, top: Key = ()) -> SlotTest:
 
 def locate(tree: Any, key: Iterable[str | int]) -> Key:
     """``key`` with names of list entries replaced by positions. Raises KeyPathError if a list has no such entry."""
-    found: Key = ()
+    located: Key = ()
     for step in key:
         if isinstance(tree, list):
-            step = _position(tree, step, found)
+            step = _position(tree, step, located)
             tree = tree[step]
         else:
             tree = tree.get(step) if isinstance(tree, dict) else None
-        found = (*found, step)
-    return found
+        located = (*located, step)
+    return located
 
 
 def _position(entries: list[Any], step: str | int, at: Key) -> int:
@@ -48,10 +48,8 @@ def _position(entries: list[Any], step: str | int, at: Key) -> int:
         return names.index(step)
     if str(step).isdecimal() and len(str(step)) < 9 and int(step) < len(entries):
         return int(step)
-    have = ", ".join(f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str)) or str(
-        len(entries)
-    )
-    raise KeyPathError(f"{dotted_key(at)} has no entry {dotted_key((step,))}; its entries: {have}")
+    named = [f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str)] or [str(len(entries))]
+    raise KeyPathError(f"{dotted_key(at)} has no entry {dotted_key((step,))}; its entries: {', '.join(named)}")
 
 
 def has_key(tree: Any, key: Key) -> bool:
@@ -65,16 +63,9 @@ def has_key(tree: Any, key: Key) -> bool:
 
 
 def assign(tree: Any, key: Key, value: Any, is_slot: SlotTest, at: Key = ()) -> Any:
-    """A copy of ``tree`` with ``value`` at ``key``; missing maps on the way are created.
+    """A copy of ``tree`` with ``value`` at ``key``, as `locate` returns it; missing maps on the way are created.
 
-    Only the maps and lists on the way are copied.
-
-    Args:
-        tree: nested maps and lists.
-        key: the place, as `locate` returns it.
-        value: what to put there.
-        is_slot: tells whether a key is the place of a component, see `slot_test`.
-        at: the key of ``tree`` itself, for messages.
+    Only the maps and lists on the way are copied. ``is_slot`` is a `slot_test`; ``at`` is the key of ``tree`` itself.
 
     Raises:
         KeyPathError: the key leads into a value that has no entries.
@@ -120,11 +111,16 @@ class Places:
             return problem
         for length in range(len(problem.key), 0, -1):
             key = problem.key[:length]
-            if key in self.sets:
-                return ConfigProblem(problem.sentence, problem.key, self.sets[key])
-            if key in self.lines:
-                return ConfigProblem(problem.sentence, problem.key, self.file, self.lines[key])
-        return ConfigProblem(problem.sentence, problem.key, self.file)
+            if key in self.sets or key in self.lines:
+                return replace(problem, file=self.sets.get(key, self.file), line=self.lines.get(key))
+        return replace(problem, file=self.file)
+
+
+def value_at(tree: Any, key: Key) -> Any:
+    """The value at ``key``, which must exist."""
+    for step in key:
+        tree = tree[step]
+    return tree
 
 
 def sweep_step(parts: Sequence[str]) -> Key:

@@ -7,59 +7,83 @@
       nets.py                 anything else can be imported as it is: `model: {name: "nets:Net"}`
       mypkg/__init__.py       a package, too; and ``code:`` may name a package
 
-A component is imported as ``fedpriv_code.<folder>.<file>`` (in a package: by its own name), in every process alike, so
-that what it defines travels between processes. A second folder of the same slot is ``fedpriv_code.<folder>_2`` and so on:
-each has helpers of its own. Nothing is put on Python's path: these packages know their folders, and a finder knows the
-other names. Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is
-joined, the files are sent along (`orchestrator.cluster.sent_code`).
+Every module is loaded by its path: a finder knows the names, and nothing is put on Python's path. A component is imported
+as ``fedpriv_code.<folder>.<file>`` (in a package: by its own name), in every process alike, so that what it defines
+travels between processes. A second folder of the same slot is ``fedpriv_code.<folder>_2`` and so on: each has helpers of
+its own. Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined,
+the files are sent along (`orchestrator.cluster.sent_code`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from datasets import outside
+from datasets import origins, outside
 from datasets.components import Config as BaseConfig
-from datasets.components import components, forget, own_components, presets
+from datasets.components import components, forget, own_components
 from datasets.outside import Offer, room
 from orchestrator import CHECKOUT
-from orchestrator.config.contracts import owed
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.config.own_files import Found, look_into
-from orchestrator.config.slots import SLOTS
+from orchestrator.config.slots import SLOTS, owed
 
 VARIABLE = "FEDPRIV_OWN_CODE"
 PACKAGE = "fedpriv_code"
 SENT = "fedpriv_sent"  # the package in which the files arrive on another node
-RESERVED = {"datasets", "algorithms", "attacks", "orchestrator", "fedpriv", PACKAGE, SENT} | set(
-    sys.stdlib_module_names
-)
 ROOMS = {room(slot.folder): slot for slot in SLOTS}
 SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)}
+SLOT = re.compile(r"""^SLOT\b[^=\n]*=\s*["']?([^#"'\n]*)""", re.MULTILINE)
 
 
 class OwnModules(MetaPathFinder):
-    """Finds own modules and packages at the top level; ``modules`` has the file, or the package's folder, of each."""
+    """Finds own code: by name, the file of a module, the folder of a package, or the folders of one that we make."""
 
-    def __init__(self, modules: Mapping[str, Path]) -> None:
-        self.modules = modules
+    def __init__(self, places: Mapping[str, Path | Sequence[Path]]) -> None:
+        self.places = places
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return where the module ``name`` lies; None if it is not own code."""
-        place = self.modules.get(name)
-        if place is None or place.is_file():
-            return spec_from_file_location(name, place) if place else None
+        place = self.places.get(name)
+        if place is None:
+            return None
+        if not isinstance(place, Path):
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = list(map(str, place))
+            return spec
+        if place.is_file():
+            return spec_from_file_location(name, place)
         return spec_from_file_location(name, place / "__init__.py", submodule_search_locations=[str(place)])
+
+
+@dataclass
+class Found:
+    """What lies in an own file or folder.
+
+    Attributes:
+        components: files that should be components: the room of the slot, the file, and the dotted name of the package
+            around it, or else the folder whose helpers it imports.
+        modules: modules and packages that can be imported, by name.
+        parts: the files and folders that make up the own code, without what else lies beside them.
+        problems: what is wrong, as sentences.
+        state: a hash of all names and contents, the same wherever the files lie.
+    """
+
+    components: list[tuple[str, Path, str | Path]] = field(default_factory=list)
+    modules: dict[str, Path] = field(default_factory=dict)
+    parts: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    state: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,12 +112,7 @@ def installed() -> OwnCode:
 
 
 def own_paths(folder: Path, named: str | Iterable[str]) -> tuple[Path, ...]:
-    """Return the absolute paths of what ``code:`` names.
-
-    Args:
-        folder: the folder of the sweep file, to which the names are relative.
-        named: one name, or several.
-    """
+    """Return the absolute paths of what ``code:`` names, one name or several, relative to ``folder``."""
     names = [named] if isinstance(named, str) else named
     return tuple(Path(os.path.abspath(folder / Path(os.path.expanduser(name)))) for name in names)
 
@@ -111,29 +130,25 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     global _now
     wanted = tuple(dict.fromkeys(paths))
     problems = [sentence for path in wanted if (sentence := _unusable(path))]
-    found = () if problems else tuple(look_into(path, SLOT_NAMES) for path in wanted)
+    found = () if problems else tuple(map(_look_into, wanted))
     state = repr((wanted, [one.state for one in found]))
     if wanted and state == _now.state:
         return []
     _remove()
     if not found:
-        return problems + (_taken() if check else [])
+        return problems + (list(_taken()) if check else [])
     problems = [problem for one in found for problem in one.problems]
-    problems += _clashes(found) if check else ()
+    problems += _taken_modules(found) if check else ()
     if problems:
         return problems
-    finder = OwnModules({name: path for one in found for name, path in one.modules.items()})
+    offers, finder = _offers(found)
     _now = OwnCode(wanted, found, finder, state)
     sys.meta_path.insert(0, finder)  # first: on a joined cluster Ray puts the working folder on the path, too
     importlib.invalidate_caches()
-    outside.offer(
-        _offers(found),
-        {(one.room, one.name): one.why_not for part in found for one in part.components if one.why_not},
-        [place for one in found for place in one.parts],
-    )
+    outside.offer(offers, places=[place for one in found for place in one.parts])
     forget()
     os.environ[VARIABLE] = json.dumps([str(path) for path in wanted])
-    problems = [*_taken(), *_broken(found)] if check else []
+    problems = [*_taken(), *_broken(offers)] if check else []
     if problems:
         _remove()
     return problems
@@ -165,7 +180,7 @@ def install_here() -> None:
 def _remove() -> None:
     """Take back what was installed, with all modules that were imported from it."""
     global _now
-    tops = {PACKAGE, *(_now.finder.modules if _now.finder else ())}
+    tops = set(_now.finder.places if _now.finder else ())
     for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
         del sys.modules[name]
     if _now.finder in sys.meta_path:
@@ -187,76 +202,95 @@ def _unusable(path: Path) -> str:
     if path.is_file() and path.suffix != ".py":
         return f"{path} is neither a folder nor a Python file"
     place = path.resolve()
-    ours = any(place.is_relative_to(CHECKOUT / name) for name in ("datasets", "algorithms", "attacks", "orchestrator"))
+    ours = any(place.is_relative_to(CHECKOUT / name) for name in origins.OURS)
     if ours or (place.is_dir() and CHECKOUT.is_relative_to(place)):
         return f"{path} holds fedpriv's own code, which is found without code:"
     return ""
 
 
-def _offers(found: Sequence[Found]) -> dict[str, tuple[Offer, ...]]:
-    """The offers of the own components by room; the packages in which they are imported are made."""
-    _make_package(PACKAGE, [])
-    offers: dict[str, tuple[Offer, ...]] = dict.fromkeys(ROOMS, ())
-    packages: dict[tuple[str, Path], str] = {}
-    for part in found:
-        for one in part.components:
-            package = f"{one.package}.{one.folder.name}"
-            if not one.package:
-                number = sum(where == one.room for where, _ in packages)
-                new = f"{PACKAGE}.{one.room}" + (f"_{number + 1}" if number else "")
-                package = packages.setdefault((one.room, one.folder), new)
-                _make_package(package, [one.folder, one.path.parent])
-            if not one.why_not:
-                offers[one.room] += (Offer(one.name, f"{package}.{one.name}", str(one.path)),)
-    return offers
-
-
-def _make_package(name: str, folders: Iterable[Path]) -> None:
-    """Make a package whose modules lie in ``folders``, beside those that it has."""
-    if name not in sys.modules:
-        spec = ModuleSpec(name, None, is_package=True)
-        spec.submodule_search_locations = []
-        sys.modules[name] = module_from_spec(spec)
-    places = sys.modules[name].__path__
-    places += [str(folder) for folder in dict.fromkeys(folders) if str(folder) not in places]
-
-
-def _clashes(found: Sequence[Found]) -> Iterator[str]:
-    """Yield own files that claim the name of another, or of another module that can be imported."""
-    seen: dict[tuple[str, str], Path] = {}
-    named = [
-        (("component", f"{one.room}/{one.name}"), one.path)
-        for part in found
-        for one in part.components
-        if not one.why_not
-    ]
-    named += [(("module", name), path) for part in found for name, path in part.modules.items()]
-    for (kind, name), path in named:
-        first = seen.setdefault((kind, name), path)
-        if first != path:
-            yield f"{path} and {first} are both the {kind} {name}; rename one of them"
-        elif kind == "module" and (other := _elsewhere(name, path)):
-            yield f"{path} has the name of the module {name} of {other}; give it another name"
-
-
-def _elsewhere(name: str, path: Path) -> str:
-    """Where another module of this name lies; empty if there is none."""
+def _look_into(path: Path) -> Found:
+    """Find what lies in an own file or folder; nothing is imported."""
+    found, at = Found(), path
     try:
-        spec = find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        spec = None
-    origin = spec.origin if spec else None
-    if origin and Path(origin).resolve() in (path.resolve(), (path / "__init__.py").resolve()):
-        return ""  # it is installed, or lies where Python looks anyway
-    if name in RESERVED:
-        whose = "Python itself" if name in sys.stdlib_module_names else "fedpriv"
-        return f"{whose} ({origin})" if origin and Path(origin).exists() else whose
-    return str(origin) if origin else ""
+        single = path.is_file() or path.name in SLOT_NAMES
+        package = path.name if not single and (path / "__init__.py").is_file() else ""
+        entries = [path] if single else sorted(path.iterdir())
+        folders = {SLOT_NAMES[one.name]: one for one in reversed(entries) if one.name in SLOT_NAMES and one.is_dir()}
+        if package:
+            found.modules[package] = path
+        for at in entries:
+            if at.name in SLOT_NAMES and at.is_dir():
+                found.parts += [] if package else [at]
+                around = f"{package}.{at.name}" if package else at
+                files = sorted(at.glob("[!_]*.py"))
+                found.components += [(SLOT_NAMES[at.name], file, around) for file in files]
+            elif package:
+                continue
+            elif (at / "__init__.py").is_file():
+                found.modules[at.name] = at
+            elif at.suffix == ".py" and not at.is_dir():
+                slot = SLOT.search(at.read_text("utf-8", "replace"))
+                if slot is None:
+                    found.modules[at.stem] = at
+                elif (where := SLOT_NAMES.get(slot[1].strip(), "")) == "":
+                    allowed = ", ".join(sorted(SLOT_NAMES))
+                    found.problems.append(f"{at}: SLOT must be one of {allowed}, got {slot[1].strip()!r}")
+                else:
+                    found.components.append((where, at, folders.get(where, at.parent)))
+                    found.parts.append(at)
+        found.parts = sorted({*found.parts, *found.modules.values()})
+        digest = hashlib.blake2b(digest_size=16)
+        code = {file for part in found.parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
+        for at in sorted(file for file in code if "__pycache__" not in file.parts):
+            digest.update(f"{at.relative_to(path.parent)}\0".encode() + at.read_bytes() + b"\0")
+        found.state = digest.hexdigest()
+    except OSError as error:
+        found.problems.append(f"{at} cannot be read: {(error.strerror or str(error)).lower()}")
+    named = [*found.modules.items(), *((file.stem, file) for _, file, _ in found.components)]
+    found.problems += [
+        f"{place} is no name that Python can import; use letters, digits and '_'"
+        for name, place in named
+        if not name.isidentifier()
+    ]
+    return found
 
 
-def _taken() -> list[str]:
-    """Components from outside that have the name of one of ours, or of another from outside; with both places."""
-    problems = []
+def _offers(found: Sequence[Found]) -> tuple[dict[str, tuple[Offer, ...]], OwnModules]:
+    """The offers of the own components by room, and the finder of all modules."""
+    offers: dict[str, tuple[Offer, ...]] = dict.fromkeys(ROOMS, ())
+    places: dict[str, Path | Sequence[Path]] = {name: path for one in found for name, path in one.modules.items()}
+    packages: dict[tuple[str, Path], str] = {}
+    folders: dict[str, list[Path]] = {PACKAGE: []}
+    for where, file, around in (component for one in found for component in one.components):
+        package = str(around)
+        if isinstance(around, Path):
+            number = sum(other == where for other, _ in packages) + 1
+            made = f"{PACKAGE}.{where}" + (f"_{number}" if number > 1 else "")
+            package = packages.setdefault((where, around), made)
+            folders.setdefault(package, [around])
+            folders[package] += [file.parent] if file.parent not in folders[package] else []
+        offers[where] += (Offer(file.stem, f"{package}.{file.stem}", str(file)),)
+    return offers, OwnModules(places | folders)
+
+
+def _taken_modules(found: Sequence[Found]) -> Iterator[str]:
+    """Yield own modules that have the name of another one, or of another module that can be imported."""
+    seen: dict[str, Path] = {}
+    for name, path in ((name, path) for one in found for name, path in one.modules.items()):
+        origin = origins.of(name)
+        same = origin.file in (
+            path.resolve(),
+            (path / "__init__.py").resolve(),
+        )  # installed, or where Python looks anyway
+        if (first := seen.setdefault(name, path)) != path:
+            yield f"{path} and {first} are both the module {name}; rename one of them"
+        elif origin.kind == "python" or name in (PACKAGE, SENT) or (origin.file and not same):
+            owner = origin.file or ("Python itself" if origin.kind == "python" else "fedpriv")
+            yield f"{path} has the name of the module {name} of {owner}; give it another name"
+
+
+def _taken() -> Iterator[str]:
+    """Yield components from outside that have the name of one of ours, or of another from outside; with both places."""
     for slot in SLOTS:
         own = own_components(slot.folder)
         short = {name: module for module in own for name in getattr(own[module], "PRESETS", {})}
@@ -264,37 +298,23 @@ def _taken() -> list[str]:
         for one in outside.offers(slot.folder):
             ours = own.get(one.name) or own.get(short.get(one.name, ""))
             place = Path(str(ours.__file__)).relative_to(CHECKOUT) if ours else None
-            other = f"{place} of fedpriv" if place else seen.get(one.name)
-            if other:
-                problems.append(
-                    f"the {slot.key} component {one.name} of {one.origin} has the name of that of {other}; rename it"
-                )
+            if other := f"{place} of fedpriv" if place else seen.get(one.name):
+                yield f"the {slot.key} component {one.name} of {one.origin} has the name of that of {other}; rename it"
             seen[one.name] = one.origin
-    return problems
 
 
-def _broken(found: Sequence[Found]) -> list[str]:
-    """Own components that cannot be imported or lack what their slot requires."""
-    problems = []
-    for one in (one for part in found for one in part.components if not one.why_not):
-        folder = ROOMS[one.room].folder
+def _broken(offers: Mapping[str, Sequence[Offer]]) -> Iterator[str]:
+    """Yield own components that cannot be imported or lack what their slot requires; a file without Config is none."""
+    for folder, one in ((ROOMS[where].folder, one) for where, offered in offers.items() for one in offered):
         module = components(folder).get(one.name)
-        if module is None:
-            problems.append(outside.why_not(folder, one.name) or f"{one.path} is no component")
-        else:
-            problems += [f"{one.path}: {problem}" for problem in lacks(folder, module)]
-    for slot in SLOTS:
-        presets(slot.folder)
-    return problems
+        if module is not None:
+            yield from (f"{one.origin}: {problem}" for problem in lacks(folder, module))
+        elif hasattr(sys.modules.get(one.module), "SLOT") or one.module not in sys.modules:
+            yield outside.why_not(folder, one.name) or f"{one.origin} is no component"
 
 
 def lacks(folder: str, module: ModuleType) -> Iterator[str]:
-    """Yield what a component lacks of what its slot requires, as sentences.
-
-    Args:
-        folder: the slot's package.
-        module: the component.
-    """
+    """Yield what a component, a module of the slot's package ``folder``, lacks of what its slot requires, as sentences."""
     config = getattr(module, "Config", None)
     if not (isinstance(config, type) and issubclass(config, BaseConfig)):
         yield "Config must be a class that extends datasets.components.Config"

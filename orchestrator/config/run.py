@@ -1,4 +1,7 @@
-"""Resolving one run: validate the component of each slot and its fields, fill in defaults, compute the trial's id."""
+"""Resolving one run: validate the component of each slot and its fields, fill in defaults, compute the trial's id.
+
+A component that needs more than what the server sees (``server_sees``) is refused here, and a field that nobody reads.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from algorithms.core.configs import CurvatureConfig
+from algorithms.core.run_properties import SIGHTS
 from algorithms.interfaces import Run
+from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
 from datasets.outside import why_not
-from orchestrator.config.adversary import sight_problems
 from orchestrator.config.errors import (
     ConfigError,
     ConfigProblem,
@@ -31,6 +35,12 @@ from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components,
 CURVATURE = "curvature"
 UNREAD_NOISE = "is read only where noise is added, by the privacy component or by dp_sgd, and none is here"
 UNREAD_CURVATURE = "is read only where a component needs rho, and none does here"
+SEEN = {
+    "updates": "every client's own update",
+    "sum": "only the sum of its clients' updates for each model (secure aggregation)",
+    "models": "only the models that are sent out",
+}
+LOOKS_AT = {"updates": "looks at every client's own update", "sum": "looks at the sum of the updates"}
 AnyComponent = Component[Any, Any]
 
 
@@ -41,11 +51,7 @@ def trial_id(run: Run) -> str:
 
 
 def resolve(given: Any, slots: Sequence[Slot] = SLOTS) -> Run:
-    """The run that ``given`` describes.
-
-    Args:
-        given: plain JSON values, like the section ``base`` of a sweep file.
-        slots: the slots of a run.
+    """The run that ``given``, plain JSON values like the section ``base`` of a sweep file, describes.
 
     Raises:
         ConfigError: with every problem, keys relative to ``given``.
@@ -77,60 +83,51 @@ def check(
             ConfigProblem(f"must be a map of rounds, data, model and further slots, got {format_value(given)}")
         ]
     inside = {slot.key for slot in slots if len(slot.path) == 1} | {CURVATURE}
-    own = {name: value for name, value in given.items() if name not in inside}
-    course, problems = validate(RunFields, own, known=inside | set(RunFields.model_fields))
+    fields = {name: value for name, value in given.items() if name not in inside}
+    course, problems = validate(RunFields, fields, known=inside | set(RunFields.model_fields))
+    curvature = given.get(CURVATURE)
     filled: dict[str, Any] = {}
-    filled[CURVATURE], found = _curvature(given.get(CURVATURE))
-    problems += found
+    if isinstance(curvature, Mapping | None):
+        filled[CURVATURE], wrong = validate(CurvatureConfig, curvature or {})
+    else:
+        known = ", ".join(CurvatureConfig.model_fields)
+        wrong = [ConfigProblem(f"must be a map of {known}, got {format_value(curvature)}")]
+    problems += [problem.under(CURVATURE) for problem in wrong]
     for slot in slots:
-        filled[slot.field], found = _fill(slot, given, slots, swept or {})
-        problems += found
+        filled[slot.field], wrong = _fill(slot, given, slots, swept or {})
+        problems += wrong
     if problems or course is None:
         return None, problems
     return _settle(Run(**course.model_dump(), **filled), slots)
-
-
-def _curvature(given: Any) -> tuple[CurvatureConfig | None, list[ConfigProblem]]:
-    """Validate the section ``curvature``."""
-    if not isinstance(given, Mapping | None):
-        known = ", ".join(CurvatureConfig.model_fields)
-        return None, [ConfigProblem(f"must be a map of {known}, got {format_value(given)}", (CURVATURE,))]
-    config, problems = validate(CurvatureConfig, given or {})
-    return config, [problem.under(CURVATURE) for problem in problems]
 
 
 def _fill(
     slot: Slot, given: Mapping[str, Any], slots: Sequence[Slot], swept: Mapping[Key, Sequence[Any]]
 ) -> tuple[AnyComponent | tuple[AnyComponent, ...] | None, list[ConfigProblem]]:
     """The component, or components, that ``given`` names for ``slot``."""
-    held: Any = given
+    outer: Any = given
     for part in slot.path[:-1]:
-        held = held.get(part) if isinstance(held, Mapping) else None
+        outer = outer.get(part) if isinstance(outer, Mapping) else None
     # If the outer slot is missing, misspelled or a bare name, the slot inside it is missing, too.
-    present = isinstance(held, Mapping) and slot.path[-1] in held
-    value = held[slot.path[-1]] if present else [] if slot.many else {}
+    present = isinstance(outer, Mapping) and slot.path[-1] in outer
+    value = outer[slot.path[-1]] if present else [] if slot.many else {}
     children = [other.field for other in slots if other.path[:-1] == slot.path]
+    names = ", ".join(components(slot.folder))
     if not slot.many:
         if not present and slot.default is None:
-            return None, [
-                ConfigProblem(f"is missing; it must be one of {', '.join(components(slot.folder))}", slot.path)
-            ]
+            return None, [ConfigProblem(f"is missing; it must be one of {names}", slot.path)]
         return _component(slot, slot.path, value, children, swept.get(slot.path, ()))
     if not isinstance(value, list):
-        known = ", ".join(components(slot.folder))
-        return None, [
-            ConfigProblem(
-                f"must be a list, with entries like {{name: ...}} of {known}, got {format_value(value)}", slot.path
-            )
-        ]
+        sentence = f"must be a list, with entries like {{name: ...}} of {names}, got {format_value(value)}"
+        return None, [ConfigProblem(sentence, slot.path)]
     chosen: list[AnyComponent] = []
     problems: list[ConfigProblem] = []
     for place, entry in enumerate(value):
         key = (*slot.path, place)
-        component, found = _component(slot, key, entry, children, swept.get(key, ()))
+        component, wrong = _component(slot, key, entry, children, swept.get(key, ()))
         if component is not None and component.name in [other.name for other in chosen]:
-            found = [ConfigProblem(f"{component.name} is listed twice; each may be listed once", (*key, "name"))]
-        problems += found
+            wrong = [ConfigProblem(f"{component.name} is listed twice; each may be listed once", (*key, "name"))]
+        problems += wrong
         chosen += [component] if component is not None else []
     return tuple(chosen), problems
 
@@ -141,25 +138,18 @@ def _component(
     """The component that ``given`` names, as text or as a map with ``name``. ``others`` are swept in the same slot."""
     known, short = components(slot.folder), presets(slot.folder)
     names = sorted((*known, *short))
-    if isinstance(given, str):
-        given = {"name": given}
-    given = from_path(slot, given)
+    given = from_path(slot, {"name": given} if isinstance(given, str) else given)
     if not isinstance(given, Mapping):
         return None, [
             ConfigProblem(f"must be a name or a map {{name: ..., field: ...}}, got {format_value(given)}", key)
         ]
     name = given.get("name", slot.default)
-    if name is None and "name" not in given:
-        return None, [ConfigProblem(f"is missing; it must be one of {', '.join(names)}", (*key, "name"))]
-    if not isinstance(name, str):
-        return None, [ConfigProblem(f"must be one of {', '.join(names)}, got {format_value(name)}", (*key, "name"))]
-    if name not in names:
-        sentence = why_not(slot.folder, name)
-        if not sentence:
-            sentence = unknown_name(f"unknown component {format_value(name)}", name, names)
-            if slot.by_path and re.search(r"[.\d]", name):  # a dotted path, or a library's name such as resnet18
-                sentence += f"; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net, and so is "
-                sentence += "torchvision:resnet18"
+    if not isinstance(name, str) or name not in names:
+        must = f"must be one of {', '.join(names)}"
+        if isinstance(name, str):
+            sentence = why_not(slot.folder, name) or _unknown(slot, name, names)
+        else:
+            sentence = f"{must}, got {format_value(name)}" if "name" in given else f"is missing; it {must}"
         return None, [ConfigProblem(sentence, (*key, "name"))]
     name, preset = short.get(name, (name, None))
     own = set(known[name].Config.model_fields)
@@ -170,8 +160,16 @@ def _component(
     fields |= {field: value for field, value in given.items() if field not in {"name", *children, *foreign}}
     offered = tuple(sorted({"name", *children, *foreign, *own}))
     config, problems = _config(known[name].Config, json.dumps(fields, sort_keys=True), offered)
-    found = [one.under(*key) for one in problems]
-    return (Component(name, config, slot.folder) if config is not None else None), found
+    component: AnyComponent | None = Component(name, config, slot.folder) if config is not None else None
+    return component, [problem.under(*key) for problem in problems]
+
+
+def _unknown(slot: Slot, name: str, names: Sequence[str]) -> str:
+    sentence = unknown_name(f"unknown component {format_value(name)}", name, names)
+    if slot.by_path and re.search(r"[.\d]", name):  # a dotted path, or a library's name such as resnet18
+        sentence += f"; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net, and so is "
+        sentence += "torchvision:resnet18"
+    return sentence
 
 
 # The trials of a sweep share most of their components, so each is validated once.
@@ -269,6 +267,36 @@ def _steps(field: str) -> Key:
 
 def _translate_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
     if isinstance(error, ValidationError):
-        found = translate(error, type(component.config), component.config.model_dump(mode="json"))
-        return [problem.under(*key) for problem in found]
+        problems = translate(error, type(component.config), component.config.model_dump(mode="json"))
+        return [problem.under(*key) for problem in problems]
     return [ConfigProblem(str(error), key)]
+
+
+def sight_problems(run: Run, slots: Sequence[Slot] = SLOTS) -> list[ConfigProblem]:
+    """Return a problem for each component that needs more than what the server of ``run`` sees.
+
+    * An attack says with ``SEES`` what its attacker looks at.
+    * An aggregation or a privacy component with ``NEEDS = "updates"`` cannot be computed from a sum; its ``UPDATES_FOR``
+      says why.
+    * Ranking the clients' curvatures takes each client's own values, which the server of a secure sum does not get.
+
+    Means of updates, clipping (which clients do themselves), noise on the mean, server optimizers and the choice among
+    several models need no more than a sum for each model. What is measured for the tables is not what the server sees.
+    """
+    if run.server_sees == "updates":
+        return []
+    seen, problems = SEEN[run.server_sees], []
+    for key, component in chosen_components(run, slots):
+        reason, least = "", "models"
+        if key[0] == "attacks":
+            least = sees(component.module)
+            reason = LOOKS_AT.get(least, "")
+        elif key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates":
+            reason, least = component.module.UPDATES_FOR, "updates"
+        if reason and SIGHTS.index(least) > SIGHTS.index(run.server_sees):
+            sentence = f"{component.name} {reason}, and the server sees {seen}; it needs server_sees: {least}"
+            problems.append(ConfigProblem(sentence, key))
+    if run.measures_curvature:
+        ranked = f"the server ranks every client by its own curvature (rho), and it sees {seen}"
+        problems.append(ConfigProblem(f"{ranked}; whoever reads rho needs server_sees: updates", ("server_sees",)))
+    return problems

@@ -14,11 +14,10 @@ from typing import Any
 
 from algorithms.core.configs import CurvatureConfig
 from datasets.components import Config, components, presets
-from orchestrator.config.described_fields import fields, headline, sweep_words
-from orchestrator.config.resources import Resources
+from orchestrator.config.listing import WORDS, fields, headline
 from orchestrator.config.search_space import GRID
 from orchestrator.config.slots import SLOTS, RunFields, Slot
-from orchestrator.config.sweep_file import Header
+from orchestrator.config.sweep_file import Header, Resources
 from orchestrator.config.tune_section import KINDS, Goal
 
 Schema = dict[str, Any]
@@ -31,42 +30,52 @@ def sweep_schema() -> Schema:
     """The schema of a whole sweep file, as plain JSON values."""
     definitions: Schema = {}
     for slot in SLOTS:
-        strict, loose = _slot(slot)
-        definitions[_named(slot)], definitions[f"any {_named(slot)}"] = strict, loose
-    base = _properties(RunFields)
-    base["curvature"] = _map(CurvatureConfig)
-    base |= {slot.key: {} for slot in SLOTS if "." not in slot.key}  # what may be in them is chosen below
+        definitions[_name(slot)], definitions[f"any {_name(slot)}"] = _slot(slot)
+    outer = [slot for slot in SLOTS if "." not in slot.key]
+    base = _properties(RunFields) | {"curvature": _map(CurvatureConfig)}
+    base |= {slot.key: {} for slot in outer}  # what may be in them is chosen below
+    words = {word: {"type": "array", "minItems": 1, "description": arguments} for word, arguments in WORDS.items()}
+    words[GRID]["uniqueItems"] = True
+    axis = {"properties": words, "minProperties": 1, "maxProperties": 1, "additionalProperties": False}
+    chosen = {}
+    for kind, models in KINDS.items():
+        maps = [_map(model) | {"required": ["name"]} for model in models.values()]
+        chosen[kind] = {"oneOf": [{"enum": list(models)}, *maps, {"type": "null"}]}
     return {
         "$schema": DIALECT,
         "title": "fedpriv sweep file",
         "type": "object",
         "properties": {
-            "code": {"description": "a file or folder with components of your own, or a list of them"},
             **_properties(Header),
+            "code": {"description": "a file or folder with components of your own, or a list of them"},
             "base": {"type": "object", "properties": base, "additionalProperties": False},
-            "sweep": _sweep(),
-            "tune": _tune(),
-            "resources": {**_map(Resources), "type": ["object", "null"]},
+            "sweep": {
+                "type": ["object", "null"],
+                "additionalProperties": {"type": "object", **axis},
+                "description": "dotted keys inside base, such as training.lr: {grid_search: [0.1, 0.2]}",
+            },
+            "tune": _map(Goal, chosen) | {"type": ["object", "null"]},
+            "resources": _map(Resources) | {"type": ["object", "null"]},
         },
         "required": ["name", "base"],
         "additionalProperties": False,
-        "allOf": [_chosen(slot) for slot in SLOTS if "." not in slot.key],
+        "allOf": [_chosen(slot) for slot in outer],
         "$defs": definitions,
     }
 
 
-def _named(slot: Slot) -> str:
+def _name(slot: Slot) -> str:
     return slot.key.replace(".", " ")
 
 
 def _properties(model: type[Config]) -> Schema:
     """The fields of a model as JSON Schema says it: conditions become part of the description."""
-    found = {}
+    properties = {}
     for name, field in fields(model).items():
-        notes = [field.get("description", ""), *(f"only if {one}" for one in field.get("only_if", ()))]
-        plain = {key: value for key, value in field.items() if key not in ("required", "only_if")}
-        found[name] = plain | {"description": "; ".join(filter(None, notes))}
-    return found
+        notes = [field.pop("description", ""), *(f"only if {one}" for one in field.pop("only_if", ()))]
+        field.pop("required", None)
+        properties[name] = field | {"description": "; ".join(filter(None, notes))}
+    return properties
 
 
 def _map(model: type[Config], more: Schema | None = None) -> Schema:
@@ -74,77 +83,40 @@ def _map(model: type[Config], more: Schema | None = None) -> Schema:
     return {"type": "object", "properties": {**(more or {}), **_properties(model)}, "additionalProperties": False}
 
 
-def _inner(slot: Slot, kind: str = "") -> Schema:
-    """The slots inside ``slot``, by key, in their strict form or, with ``"any "``, in their loose one."""
-    return {one.field: {"$ref": f"#/$defs/{kind}{_named(one)}"} for one in SLOTS if one.path[:-1] == slot.path}
-
-
 def _slot(slot: Slot) -> tuple[Schema, Schema]:
-    """What may fill ``slot`` where its component is named in base, and where the sweep names it."""
-    found, inner = components(slot.folder), _inner(slot)
+    """What may fill ``slot``: strictly, where its component is named in base, and loosely, where the sweep names it."""
+    inside = [one for one in SLOTS if one.path[:-1] == slot.path]
+    strict, any_ = ({one.field: {"$ref": f"#/$defs/{kind}{_name(one)}"} for one in inside} for kind in ("", "any "))
     short = {name: component for name, (component, _) in presets(slot.folder).items()}
-    maps = []
-    for name, module in found.items():
+    maps, every = [], dict[str, list[Schema]]()
+    for name, module in components(slot.folder).items():
         names = [name, *(one for one, component in short.items() if component == name)]
-        own = _map(module.Config, {"name": {"enum": names, "description": headline(module)}, **inner})
+        own = _map(module.Config, {"name": {"enum": names, "description": headline(module)}, **strict})
         maps.append(own | {"required": [] if name == slot.default else ["name"]})
-    bare = {"enum": sorted((*found, *short)), "description": f"a component of {slot.key} with its defaults"}
-    dotted = {"type": "object", "properties": {"name": DOTTED}, "required": ["name"]}
-    every: Schema = {}
-    for module in found.values():
         for field, one in _properties(module.Config).items():
-            others = [*every.get(field, {}).get("anyOf", ())]
-            every[field] = {"anyOf": [*others, *([one] if one not in others else [])]}
-    loose = {"type": "object", "properties": {"name": {"type": "string"}, **_inner(slot, "any "), **every}}
+            every.setdefault(field, []).append(one)
+    bare = {
+        "enum": sorted((*components(slot.folder), *short)),
+        "description": f"a component of {slot.key} with its defaults",
+    }
+    dotted = {"type": "object", "properties": {"name": DOTTED}, "required": ["name"]}
+    loose = {"name": {"type": "string"}, **any_, **{field: {"anyOf": ways} for field, ways in every.items()}}
     return {"oneOf": [bare, DOTTED, *maps, dotted]}, {
-        "oneOf": [{"type": "string"}, loose | {"additionalProperties": False}]
+        "oneOf": [{"type": "string"}, {"type": "object", "properties": loose, "additionalProperties": False}]
     }
 
 
 def _chosen(slot: Slot) -> Schema:
     """The strict form of ``slot`` unless the sweep or own code makes the loose one necessary."""
-    inner = [one.key for one in SLOTS if one.path[:-1] == slot.path]
-    names = [f"{key}.name" for key in (slot.key, *inner)] if not slot.many else []
-    swept = [{"properties": {"sweep": {"type": "object", "required": [name]}}, "required": ["sweep"]} for name in names]
-    several = {"properties": {"sweep": {"type": "object", "patternProperties": {r"^attacks\..*name$": False}}}}
-    free = {"anyOf": [{"required": ["code"]}, *swept, *([{"not": several}] if slot.many else [])]}
-    return {"if": free, "then": _at(slot, "any "), "else": _at(slot, "")}
-
-
-def _at(slot: Slot, kind: str) -> Schema:
-    """The schema of a file with ``slot`` of the given kind in base."""
-    one: Schema = {"$ref": f"#/$defs/{kind}{_named(slot)}"}
+    names = [f"{one.key}.name" for one in SLOTS if slot.path in (one.path, one.path[:-1])]
+    swept: list[Schema] = [{"properties": {"sweep": {"required": [name]}}, "required": ["sweep"]} for name in names]
     if slot.many:
-        one = {"type": "array", "items": one}
-    return {"properties": {"base": {"properties": {slot.key: one}}}}
-
-
-def _sweep() -> Schema:
-    """The section ``sweep``: dotted keys, each with one of the words."""
-    words = {
-        word: {
-            "type": "array",
-            "minItems": 1,
-            "description": arguments,
-            **({"uniqueItems": True} if word == GRID else {}),
-        }
-        for word, arguments in sweep_words().items()
-    }
-    axis = {
-        "type": "object",
-        "properties": words,
-        "minProperties": 1,
-        "maxProperties": 1,
-        "additionalProperties": False,
-    }
-    section = {"type": ["object", "null"], "additionalProperties": axis}
-    return section | {"description": "dotted keys inside base, such as training.lr: {grid_search: [0.1, 0.2]}"}
-
-
-def _tune() -> Schema:
-    """The section ``tune``."""
-    chosen = {}
-    for kind, models in KINDS.items():
-        maps = [_map(model) | {"required": ["name"]} for model in models.values()]
-        chosen[kind] = {"oneOf": [{"enum": list(models)}, *maps, {"type": "null"}]}
-    return {**_map(Goal, chosen), "type": ["object", "null"]}
+        no_name = {"properties": {"sweep": {"patternProperties": {r"^attacks\..*name$": False}}}}
+        swept = [{"not": no_name}]
+    strict, loose = (
+        {"type": "array", "items": one} if slot.many else one
+        for one in ({"$ref": f"#/$defs/{kind}{_name(slot)}"} for kind in ("", "any "))
+    )
+    free = {"anyOf": [{"required": ["code"]}, *swept]}
+    then, otherwise = ({"properties": {"base": {"properties": {slot.key: one}}}} for one in (loose, strict))
+    return {"if": free, "then": then, "else": otherwise}

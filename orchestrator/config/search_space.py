@@ -49,29 +49,21 @@ Point = dict[str, Choice]
 """One value for every swept key."""
 
 
-def _uniform(rng: Any, low: float, high: float) -> float:
-    return float(rng.uniform(low, high))
-
-
 def _loguniform(rng: Any, low: float, high: float) -> float:
     return float(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def _randint(rng: Any, low: int, high: int) -> int:
-    return int(rng.integers(low, high))
-
-
-def _quniform(rng: Any, low: float, high: float, step: float) -> float:
-    """A multiple of ``step``, rounded to twelve digits so that steps of 0.1 do not give 0.30000000000000004."""
-    return float(f"{round(rng.uniform(low, high) / step) * step:.12g}")
+def _rounded(value: float, step: float) -> float:
+    """The multiple of ``step`` next to ``value``, to twelve digits, so that steps of 0.1 do not give 0.30000000000000004."""
+    return float(f"{round(value / step) * step:.12g}")
 
 
 RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
     "choice": (None, "[value, value, ...]"),
-    "uniform": (_uniform, "[low, high]"),
+    "uniform": (lambda rng, low, high: float(rng.uniform(low, high)), "[low, high]"),
     "loguniform": (_loguniform, "[low, high]"),
-    "randint": (_randint, "[low, high]"),
-    "quniform": (_quniform, "[low, high, step]"),
+    "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high]"),
+    "quniform": (lambda rng, low, high, step: _rounded(rng.uniform(low, high), step), "[low, high, step]"),
 }
 """The random words: how each one draws (``choice`` draws a position) and the arguments that it takes."""
 
@@ -88,57 +80,39 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     Returns:
         The swept keys in the order of the file, and every problem with them.
     """
-    found: list[Axis] = []
-    problems: list[ConfigProblem] = []
-    for key, given in section.items():
-        axis, wrong = _axis(key, given)
-        problems += wrong
-        found += [axis] if axis is not None else []
-    random = [
-        key for key, given in section.items() if isinstance(given, dict) and any(word in given for word in RANDOM)
-    ]
+    read = [_axis(key, given) for key, given in section.items()]
+    problems = [problem for _, wrong in read for problem in wrong]
+    random = [key for key, given in section.items() if isinstance(given, dict) and not RANDOM.keys().isdisjoint(given)]
     if random and samples is None:
-        problems.append(
-            ConfigProblem(f"is missing; it must be the number of random draws, which {random[0]} needs", ("samples",))
-        )
+        sentence = f"is missing; it must be the number of random draws, which {random[0]} needs"
+        problems.append(ConfigProblem(sentence, ("samples",)))
     if samples is not None and not random:
-        problems.append(
-            ConfigProblem(
-                f"is the number of random draws, but no swept key uses one of the words {', '.join(RANDOM)}",
-                ("samples",),
-            )
-        )
-    return found, problems
+        sentence = f"is the number of random draws, but no swept key uses one of the words {', '.join(RANDOM)}"
+        problems.append(ConfigProblem(sentence, ("samples",)))
+    return [axis for axis, _ in read if axis is not None], problems
 
 
 def _axis(key: str, given: Any) -> tuple[Axis | None, list[ConfigProblem]]:
     place: Key = ("sweep", key)
+    sentence = ""
     if key == "base" or key.startswith("base."):
-        short = key[5:] or "rounds"
-        return None, [ConfigProblem(f"swept keys start inside base; write {format_value(short)}", place)]
-    if not all(key.split(".")):
-        return None, [
-            ConfigProblem(f"must be names joined by dots, such as training.lr, got {format_value(key)}", place)
-        ]
-    if not isinstance(given, dict) or len(given) != 1:
-        return None, [
-            ConfigProblem(
-                f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {format_value(given)}", place
-            )
-        ]
-    ((word, arguments),) = given.items()
-    if word not in WORDS:
-        return None, [ConfigProblem(unknown_name(f"unknown word {format_value(word)}", word, WORDS), place)]
+        sentence = f"swept keys start inside base; write {format_value(key[5:] or 'rounds')}"
+    elif not all(key.split(".")):
+        sentence = f"must be names joined by dots, such as training.lr, got {format_value(key)}"
+    elif not isinstance(given, dict) or len(given) != 1:
+        sentence = f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {format_value(given)}"
+    elif (word := next(iter(given))) not in WORDS:
+        sentence = unknown_name(f"unknown word {format_value(word)}", word, WORDS)
+    if sentence:
+        return None, [ConfigProblem(sentence, place)]
+    arguments = given[word]
     if not isinstance(arguments, list):
         allowed = "a list of values" if word == GRID else RANDOM[word][1]
         return None, [ConfigProblem(f"must be {allowed}, got {format_value(arguments)}", (*place, word))]
-    axis = Axis(key, word, tuple(arguments))
-    sentences = (
-        _list_problems(arguments, repeats=word == "choice")
-        if word in (GRID, "choice")
-        else _bound_problems(word, arguments)
-    )
-    return (axis if not sentences else None), [ConfigProblem(text, (*place, word, *inner)) for inner, text in sentences]
+    values = word in (GRID, "choice")
+    wrong = _list_problems(arguments, word == "choice") if values else _bound_problems(word, arguments)
+    axis = Axis(key, word, tuple(arguments)) if not wrong else None
+    return axis, [ConfigProblem(text, (*place, word, *inner)) for inner, text in wrong]
 
 
 def _list_problems(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
@@ -193,17 +167,19 @@ def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
     number = math.prod(len(axis.arguments) for axis in grids) * draws
     problems = []
     if number > MOST_TRIALS:
-        key: Key = ("sweep",)
-        problems.append(ConfigProblem(f"asks for {number} trials; a file may have at most {MOST_TRIALS}", key))
+        sentence = f"asks for {number} trials; a file may have at most {MOST_TRIALS}"
+        problems.append(ConfigProblem(sentence, ("sweep",)))
         grids, draws = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids], 1
-    combinations = [
-        dict(zip([axis.key for axis in grids], combination, strict=True))
-        for combination in product(*(_grid(axis) for axis in grids))
+    drawn: dict[str, tuple[Choice, ...]] = {}  # without repetitions
+    for row in zip(*(_draws(axis, draws) for axis in random), strict=True) if random else [()]:
+        drawn.setdefault(json.dumps([choice.value for choice in row], sort_keys=True), row)
+    keys = [axis.key for axis in (*grids, *random)]
+    merged = [
+        dict(zip(keys, (*combination, *draw), strict=True))
+        for draw in drawn.values()
+        for combination in product(*map(_ends, grids))
     ]
-    order = [axis.key for axis in found]
-    drawn = _draw_points(random, draws)
-    merged = [{**combination, **draw} for draw in drawn for combination in combinations]
-    return [{key: point[key] for key in order} for point in merged], problems
+    return [{axis.key: point[axis.key] for axis in found} for point in merged], problems
 
 
 def search_problems(found: list[Axis]) -> list[ConfigProblem]:
@@ -213,7 +189,10 @@ def search_problems(found: list[Axis]) -> list[ConfigProblem]:
     sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) instead of {GRID}"
     grids = [ConfigProblem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
     return grids + [
-        ConfigProblem(f"has {len(axis.arguments)} values; a search may choose among {MOST_CHOICES}", _place(axis))
+        ConfigProblem(
+            f"has {len(axis.arguments)} values; a search may choose among {MOST_CHOICES}",
+            ("sweep", axis.key, axis.word),
+        )
         for axis in found
         if axis.word == "choice" and len(axis.arguments) > MOST_CHOICES
     ]
@@ -226,35 +205,17 @@ def corners(found: list[Axis]) -> list[Point]:
     return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]
 
 
-def _place(axis: Axis) -> Key:
-    return ("sweep", axis.key, axis.word)
-
-
 def _ends(axis: Axis) -> list[Choice]:
+    """The values of a list, or the ends of a range."""
+    place: Key = ("sweep", axis.key, axis.word)
     if axis.word in (GRID, "choice"):
-        return [Choice(value, ("sweep", axis.key, axis.word, place)) for place, value in enumerate(axis.arguments)]
+        return [Choice(value, (*place, position)) for position, value in enumerate(axis.arguments)]
     low, high = axis.arguments[:2]
     if axis.word == "randint":
         high -= 1
     if axis.word == "quniform":
-        low, high = (float(f"{round(end / axis.arguments[2]) * axis.arguments[2]:.12g}") for end in (low, high))
-    return [Choice(end, ("sweep", axis.key, axis.word)) for end in (low, high)]
-
-
-def _grid(axis: Axis) -> list[Choice]:
-    return [Choice(value, ("sweep", axis.key, GRID, place)) for place, value in enumerate(axis.arguments)]
-
-
-def _draw_points(random: list[Axis], draws: int) -> list[Point]:
-    """``draws`` points on the random axes, without repetitions."""
-    if not random:
-        return [{}]
-    columns = [_draws(axis, draws) for axis in random]
-    found: dict[str, Point] = {}
-    for row in zip(*columns, strict=True):
-        text = json.dumps([choice.value for choice in row], sort_keys=True)
-        found.setdefault(text, dict(zip([axis.key for axis in random], row, strict=True)))
-    return list(found.values())
+        low, high = (_rounded(end, axis.arguments[2]) for end in (low, high))
+    return [Choice(end, place) for end in (low, high)]
 
 
 def _draws(axis: Axis, draws: int) -> list[Choice]:

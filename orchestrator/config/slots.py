@@ -1,17 +1,27 @@
-"""The slots of a run, whose components are chosen by name, and the fields of a run that belong to no slot."""
+"""The slots of a run, whose components are chosen by name, what a component of each must have, and the other fields."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from algorithms.interfaces import Run
+from attacks.interfaces import Attack, HalvesAttack, ModelAttack, ReplicaAttack, UpdateAttack
 from datasets.components import Component, Config
 from orchestrator.config.errors import Key
+
+ATTACK_KINDS: dict[str, type] = {
+    "models": ModelAttack,
+    "updates": UpdateAttack,
+    "replicas": ReplicaAttack,
+    "halves": HalvesAttack,
+}
 
 
 @dataclass(frozen=True)
@@ -116,3 +126,64 @@ def replace_component(run: Run, key: Key, component: Component[Any, Any], slots:
         before = getattr(run, slot.field)
         filled = tuple(component if place == key[-1] else other for place, other in enumerate(before))
     return replace(run, **{slot.field: filled})
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A function or a constant of a contract.
+
+    Attributes:
+        contract: the protocol that declares it.
+        name: what it is called there and in a component's module.
+        owed: whether every component must have it.
+        function: whether it is a function.
+    """
+
+    contract: type
+    name: str
+    owed: bool
+    function: bool
+
+    @property
+    def described(self) -> str:
+        """The name, with the arguments of a function, as in ``weigh(config, examples)``."""
+        if not self.function:
+            return self.name
+        return f"{self.name}({', '.join(inspect.signature(getattr(self.contract, self.name)).parameters)})"
+
+    @property
+    def type(self) -> Any:
+        """The declared type of a constant."""
+        hint = get_type_hints(self.contract)[self.name]
+        return get_args(hint)[0] if get_origin(hint) is ClassVar else hint
+
+
+def contracts(folder: str, module: Any) -> tuple[type, ...]:
+    """The contracts of the slot in package ``folder`` that apply to a component; for an attack those of its kinds."""
+    listed: tuple[type, ...] = importlib.import_module(folder).CONTRACTS
+    if set(listed) != set(ATTACK_KINDS.values()):
+        return listed
+    return (Attack, *(ATTACK_KINDS[kind] for kind in getattr(module, "KINDS", ())))
+
+
+def declared(folder: str, module: Any) -> list[Declared]:
+    """All that a component may have, each once; what is ``owed`` it must have."""
+    names: dict[str, Declared] = {}
+    for contract in contracts(folder, module):
+        seen: set[str] = set()
+        for base in contract.__mro__:
+            functions = {name: it.__func__ for name, it in vars(base).items() if isinstance(it, staticmethod)}
+            constants = {} if base is object else inspect.get_annotations(base)
+            for name in (*functions, *constants):
+                if name.startswith("_") or name in seen:
+                    continue
+                seen.add(name)
+                owed = getattr(functions.get(name), "__isabstractmethod__", False) or name not in vars(base)
+                if owed or name not in names:
+                    names[name] = Declared(base, name, owed, name in functions)
+    return list(names.values())
+
+
+def owed(folder: str, module: Any) -> list[Declared]:
+    """What a component must have."""
+    return [one for one in declared(folder, module) if one.owed]

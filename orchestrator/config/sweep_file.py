@@ -4,7 +4,7 @@
     description: ...                      free text
     data_root: ~/data                     folder of the data sets; default: FEDPRIV_DATA, else ~/.cache/fedpriv
     code: code                            own components and modules (see `own_code`), relative to the sweep file
-    base: {rounds: 20, data: ..., ...}    one run (see `config`)
+    base: {rounds: 20, data: ..., ...}    one run (see `run`)
     sweep:                                dotted keys inside base with Ray Tune's words (see `search_space`)
       clustering.name: {grid_search: [ifca, ifca_mir]}
     samples: 8                            number of draws, if the sweep has random words
@@ -24,17 +24,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import Field, field_validator
 
 from algorithms.interfaces import Run
 from datasets.components import Config
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, validate
-from orchestrator.config.expansion import ExpandedTrial, Space, check_trials, is_related, repeated_trials, value_at
-from orchestrator.config.overrides import Places, apply_overrides, has_key
+from orchestrator.config.expansion import ExpandedTrial, Space, check_trials, is_related, repeated_trials
+from orchestrator.config.overrides import Places, apply_overrides, has_key, value_at
 from orchestrator.config.own_code import install, own_paths
-from orchestrator.config.resources import Resources
+from orchestrator.config.run import trial_id
 from orchestrator.config.search_space import MOST_TRIALS, axes, corners, points, search_problems
 from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.tune_section import Tune, parse_tune, scheduler_problems, validation_problems
@@ -46,6 +47,7 @@ SECTIONS = ("base", "sweep", "tune", "resources")
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Names of files in the results folder, beside the folders of the sweeps.
 TAKEN = ("mlflow.db", "mlartifacts")
+LEFT_OUT = ("name", "description", "samples", *SECTIONS)  # keys that a single trial has of its own, or not at all
 
 
 class Header(Config):
@@ -66,6 +68,38 @@ class Header(Config):
                 f"digit, contain no '..' and not be {' or '.join(TAKEN)}, got {format_value(name)}"
             )
         return name
+
+
+class Resources(Config):
+    """The section ``resources``: what the sweep may use of the machine or cluster. No field here can change a result."""
+
+    client_actors: int = Field(2, ge=1, description="processes per trial that train its clients")
+    # Whole numbers only: an actor takes 1/n of a GPU, and other fractions would leave an unusable remainder.
+    clients_per_gpu: int = Field(4, ge=1, description="client actors that share one GPU, if clients train on GPUs")
+    shadow_tasks: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="shadow models that a trial trains at the same time; auto: as many as client actors"
+    )
+    concurrent_trials: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="trials that run at the same time; auto: as many as fit"
+    )
+    reserve_gpu: bool = Field(False, description="reserve a share of a GPU even if clients train on the CPU")
+    # Longer than any block of the published runs takes on one core, short enough to notice a hung node the same day.
+    timeout_seconds: float = Field(
+        1800.0, gt=0, description="longest wait for one job of an actor before it counts as lost"
+    )
+    trial_retries: int = Field(
+        2, ge=0, description="number of times that a crashed trial is resumed from its last round"
+    )
+
+    @field_validator("clients_per_gpu", mode="before")
+    @classmethod
+    def _whole(cls, value: Any) -> Any:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and (value < 1 or value != int(value)):
+            raise ValueError(
+                f"must be an integer >= 1, got {value}: n client actors share one GPU and take 1/n of it each, "
+                "so the number must be whole and at least 1"
+            )
+        return value
 
 
 @dataclass(frozen=True)
@@ -117,21 +151,12 @@ class Sweep:
 
 
 def load_sweep(path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLOTS) -> Sweep:
-    """Load and check a sweep file.
-
-    Args:
-        path: the file.
-        sets: overrides as ``key=value``.
-        slots: the slots of a run.
-
-    Raises:
-        ConfigError: with all problems of the file and the overrides.
-    """
+    """Load and check a sweep file, as `parse_sweep` does its text."""
     return parse_sweep(contents(path), path, sets, slots)
 
 
 def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLOTS) -> Sweep:
-    """Check the text of a sweep file; see `load_sweep`.
+    """Check the text of a sweep file.
 
     Args:
         text: the YAML text.
@@ -143,25 +168,37 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence
         ConfigError: with all problems of the text and the overrides.
     """
     places = Places(str(path))
-    tree, problems = apply_overrides(read(text, str(path)), places, sets, slots)
-    blank = [problem.key for problem in problems if has_key(tree, problem.key) and value_at(tree, problem.key) is None]
+    tree, placed = apply_overrides(read(text, str(path)), places, sets, slots)
+    blank = [problem.key for problem in placed if has_key(tree, problem.key) and value_at(tree, problem.key) is None]
+
+    def ordered(problems: list[ConfigProblem]) -> list[ConfigProblem]:
+        """All with their places, in the order of the file, without those caused by an unreadable value."""
+        caused = [one for one in problems if not any(is_related(one.key, key) for key in blank)]
+        every = placed + [places.place(replace(one, key=_written_key(tree, one.key))) for one in caused]
+        return sorted(dict.fromkeys(every), key=lambda one: (one.file != places.file, one.line or 0))
+
     if not isinstance(tree, dict):
         sentence = (
             "is empty" if tree is None else f"must be a map with the keys name and base, got {format_value(tree)}"
         )
-        raise ConfigError(_place_problems(problems, [ConfigProblem(sentence)], blank, tree, places))
-    header, found = _header(tree)
-    resources, more = _resources(tree.get("resources"))
+        raise ConfigError(ordered([ConfigProblem(sentence)]))
+    header, problems = _header(tree)
     folder, wrong = _data_root(header)
+    problems += wrong
+    section, resources = tree.get("resources"), None
+    if isinstance(section, dict | None):
+        resources, wrong = validate(Resources, section or {})
+    else:
+        wrong = [ConfigProblem(f"must be a map of {', '.join(Resources.model_fields)}, got {format_value(section)}")]
+    problems += [problem.under("resources") for problem in wrong]
     code = own_paths(path.parent, header.code) if header else ()
     if foreign := [ConfigProblem(sentence, ("code",)) for sentence in install(code)]:
-        raise ConfigError(_place_problems(problems, found + foreign, blank, tree, places))
-    tune, untuned = parse_tune(tree.get("tune"))
+        raise ConfigError(ordered(problems + foreign))
+    tune, wrong = parse_tune(tree.get("tune"))
     trials, space, faults = _trials(tree, header.samples if header else None, tune, slots)
-    found += [*more, *wrong, *untuned, *faults]
-    all_problems = _place_problems(problems, found, blank, tree, places)
-    if all_problems or header is None or resources is None:
-        raise ConfigError(all_problems)
+    problems = ordered([*problems, *wrong, *faults])
+    if problems or header is None or resources is None:
+        raise ConfigError(problems)
     runs, values = zip(*trials, strict=True)
     return Sweep(
         name=header.name,
@@ -182,15 +219,6 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence
     )
 
 
-def _place_problems(
-    placed: list[ConfigProblem], found: list[ConfigProblem], blank: list[Key], tree: Any, places: Places
-) -> list[ConfigProblem]:
-    """All problems with their places, in the order of the file, without those caused by an unreadable value."""
-    followed = [one for one in found if not any(is_related(one.key, key) for key in blank)]
-    all_problems = placed + [places.place(replace(one, key=_written_key(tree, one.key))) for one in followed]
-    return sorted(dict.fromkeys(all_problems), key=lambda one: (one.file != places.file, one.line or 0))
-
-
 def _written_key(tree: Any, key: Key) -> Key:
     """The part of ``key`` that the file spells out: for ``model: mlp`` it is ``model``, not ``model.name``."""
     for length in range(len(key)):
@@ -201,25 +229,11 @@ def _written_key(tree: Any, key: Key) -> Key:
 
 
 def _header(tree: Mapping[str, Any]) -> tuple[Header | None, list[ConfigProblem]]:
-    inside = {*RunFields.model_fields, *(slot.field for slot in SLOTS)}
+    inside = {name: name for name in RunFields.model_fields} | {slot.field: slot.key for slot in SLOTS}
+    fields = {key: value for key, value in tree.items() if key not in (*SECTIONS, *inside)}
+    header, problems = validate(Header, fields, known=(*SECTIONS, *Header.model_fields))
     misplaced = [key for key in tree if key in inside]
-    own = {key: value for key, value in tree.items() if key not in (*SECTIONS, *misplaced)}
-    header, problems = validate(Header, own, known=(*SECTIONS, *Header.model_fields))
-    keys = {slot.field: slot.key for slot in SLOTS}
-    problems += [ConfigProblem(f"belongs in base: write base.{keys.get(key, key)}", (key,)) for key in misplaced]
-    return header, problems
-
-
-def _resources(given: Any) -> tuple[Resources | None, list[ConfigProblem]]:
-    """The section ``resources``; an empty section has the defaults."""
-    if not isinstance(given, (dict, type(None))):
-        return None, [
-            ConfigProblem(
-                f"must be a map of {', '.join(Resources.model_fields)}, got {format_value(given)}", ("resources",)
-            )
-        ]
-    resources, problems = validate(Resources, given or {})
-    return resources, [problem.under("resources") for problem in problems]
+    return header, problems + [ConfigProblem(f"belongs in base: write base.{inside[key]}", (key,)) for key in misplaced]
 
 
 def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
@@ -231,8 +245,10 @@ def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
             raise ValueError("contains a character that no path may contain")
         return Path(path).expanduser().absolute(), []
     except (RuntimeError, ValueError) as error:
-        source = {"key": ("data_root",)} if named else {"file": DATA_VARIABLE}
-        return Path(), [ConfigProblem(f"is not a usable folder: {error}, got {format_value(path)}", **source)]
+        sentence = f"is not a usable folder: {error}, got {format_value(path)}"
+        return Path(), [
+            ConfigProblem(sentence, ("data_root",)) if named else ConfigProblem(sentence, (), DATA_VARIABLE)
+        ]
 
 
 def _trials(
@@ -240,26 +256,48 @@ def _trials(
 ) -> tuple[list[ExpandedTrial], Space | None, list[ConfigProblem]]:
     """Every trial, the space of a search, and all problems of ``base`` and ``sweep``, each once."""
     if "base" not in tree:
-        return (
-            [],
-            None,
-            [ConfigProblem("is missing; it must be a map of rounds, data, model and further slots", ("base",))],
-        )
+        sentence = "is missing; it must be a map of rounds, data, model and further slots"
+        return [], None, [ConfigProblem(sentence, ("base",))]
     section = tree.get("sweep") or {}
     if not isinstance(section, dict):
         example = "must be a map of dotted keys, such as seed: {grid_search: [0, 1]}"
         return [], None, [ConfigProblem(f"{example}, got {format_value(section)}", ("sweep",))]
-    found, problems = axes(section, samples)
+    swept, problems = axes(section, samples)
     searched = tune is not None and tune.search is not None
-    problems += search_problems(found) if searched else []
-    spanned, crowd = (corners(found), []) if searched else points(found, samples)
+    problems += search_problems(swept) if searched else []
+    spanned, crowd = (corners(swept), []) if searched else points(swept, samples)
     # The values of an unreadable axis are unknown, so problems at its key are not reported.
-    unread = [key for key in section if key not in {axis.key for axis in found}]
+    unread = [key for key in section if key not in {axis.key for axis in swept}]
     lost = [tuple(key.removeprefix("base.").removesuffix(".name").split(".")) for key in unread]
-    trials, faults = check_trials(tree["base"], found, spanned, slots, lost)
+    trials, faults = check_trials(tree["base"], swept, spanned, slots, lost)
     problems += crowd + faults
     if not problems:
         problems += [] if searched else repeated_trials(trials)
         problems += scheduler_problems(tune, max(run.rounds for run, _ in trials)) if tune else []
         problems += validation_problems(tune, [run for run, _ in trials]) if tune else []
-    return trials, Space(tree["base"], tuple(found), tuple(slots)) if searched else None, problems
+    return trials, Space(tree["base"], tuple(swept), tuple(slots)) if searched else None, problems
+
+
+def resolved_trials(sweep: Sweep) -> str:
+    """The trials of ``sweep`` as YAML documents, separated by ``---``, for ``run --print-config``.
+
+    Each document is a sweep file that runs this one trial, with the same id. ``auto`` is replaced by the choice; fields
+    that nobody reads are left out. Early stopping is no part of a single trial.
+
+    Raises:
+        ConfigError: the trials are drawn while the sweep runs, by a search.
+    """
+    if sweep.space is not None:
+        sentence = "draws its trials while it runs, so --print-config cannot show them; config.yaml of each trial does"
+        raise ConfigError([sweep.problem(sentence, "tune", "search")])
+    given, _ = apply_overrides(read(sweep.text, str(sweep.path)), Places(str(sweep.path)), sweep.sets)
+    above = {key: value for key, value in given.items() if key not in LEFT_OUT}  # such as data_root
+    if resources := sweep.resources.model_dump(mode="json", exclude_defaults=True):
+        above["resources"] = resources
+    documents = []
+    for run, values in zip(sweep.runs, sweep.values, strict=True):
+        swept = ", ".join(f"{key}: {format_value(value)}" for key, value in values.items())
+        tree = {"name": f"{sweep.name[:89]}-{trial_id(run)}", **above, "base": run.to_dict()}
+        text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+        documents.append(f"# trial {trial_id(run)}{': ' + swept if swept else ''}\n{text}")
+    return "---\n".join(documents)

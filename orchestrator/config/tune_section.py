@@ -23,7 +23,7 @@ from pydantic import Field
 
 from algorithms.interfaces import Run
 from datasets.components import Config
-from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown_name, validate
+from orchestrator.config.errors import ConfigProblem, format_value, unknown_name, validate
 from orchestrator.metric_names import metric, metrics
 
 
@@ -94,15 +94,11 @@ KINDS: dict[str, dict[str, type[Config]]] = {
     "scheduler": {"asha": Asha, "median_stopping": MedianStopping},
     "search": {"optuna": Optuna},
 }
-PACKAGES = {"optuna": "optuna"}
 TYPO = 0.85  # similarity from which an unknown metric counts as a typo; below it, it may be a component's own metric
 
 
 def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
-    """Read the section ``tune``.
-
-    Args:
-        given: the content of the section; None if the file has none.
+    """Read the section ``tune``; ``given`` is None if the file has none.
 
     Returns:
         The section, or None if there is none or it is invalid, and its problems, with keys from the top of the file.
@@ -110,57 +106,47 @@ def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     if given is None:
         return None, []
     if not isinstance(given, Mapping):
-        return None, [
-            ConfigProblem(f"must be a map of {', '.join(Tune.model_fields)}, got {format_value(given)}", ("tune",))
-        ]
-    own = {key: value for key, value in given.items() if key not in KINDS}
-    goal, problems = validate(Goal, own, known=Tune.model_fields)
-    mode, found = _mode(goal) if goal else (None, [])
-    problems += found
+        sentence = f"must be a map of {', '.join(Tune.model_fields)}, got {format_value(given)}"
+        return None, [ConfigProblem(sentence, ("tune",))]
+    goal, problems = validate(
+        Goal, {key: value for key, value in given.items() if key not in KINDS}, known=Tune.model_fields
+    )
+    mode: Any = None
+    if goal:
+        mode = goal.mode or MODES.get(metric(goal.metric).direction or "")
+        near = difflib.get_close_matches(goal.metric, metrics(), n=1, cutoff=TYPO)
+        if goal.metric not in metrics() and near:
+            sentence = f"no metric {format_value(goal.metric)}. Did you mean {near[0]!r}?"
+            problems.append(ConfigProblem(sentence, ("metric",)))
+        elif mode is None:
+            sentence = (
+                f"is missing; it must be 'max' or 'min', as nothing says which values of {goal.metric} are better"
+            )
+            problems.append(ConfigProblem(sentence, ("mode",)))
     chosen: dict[str, Any] = {}
-    for kind in KINDS:
-        if given.get(kind) is not None:
-            chosen[kind], found = _choose(kind, given[kind])
-            problems += found
-    if not any(given.get(kind) is not None for kind in KINDS):
+    for kind in [kind for kind in KINDS if given.get(kind) is not None]:
+        chosen[kind], wrong = _choose(kind, given[kind])
+        problems += wrong
+    if not chosen:
         known = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
         problems.append(ConfigProblem(f"has no effect: it must name {known}"))
     tune = Tune(metric=goal.metric, mode=mode, **chosen) if goal and not problems else None
     return tune, [problem.under("tune") for problem in problems]
 
 
-def _mode(goal: Goal) -> tuple[Any, list[ConfigProblem]]:
-    """The mode of ``goal``, by default that of the metric's direction, and the problems of metric and mode."""
-    if goal.metric not in metrics():
-        near = difflib.get_close_matches(goal.metric, metrics(), n=1, cutoff=TYPO)
-        if near:
-            sentence = f"no metric {format_value(goal.metric)}. Did you mean {near[0]!r}?"
-            return None, [ConfigProblem(sentence, ("metric",))]
-    mode = goal.mode or MODES.get(metric(goal.metric).direction or "")
-    if mode is None:
-        sentence = f"is missing; it must be 'max' or 'min', as nothing says which values of {goal.metric} are better"
-        return None, [ConfigProblem(sentence, ("mode",))]
-    return mode, []
-
-
 def _choose(kind: str, given: Any) -> tuple[Config | None, list[ConfigProblem]]:
     """The scheduler or search that ``given`` names, as text or as a map with fields."""
-    kinds, key = KINDS[kind], (kind,)
-    fields = {"name": given} if isinstance(given, str) else given
+    kinds, fields = KINDS[kind], {"name": given} if isinstance(given, str) else given
     if not isinstance(fields, Mapping) or not isinstance(fields.get("name"), str):
-        return None, [
-            ConfigProblem(f"must be one of {', '.join(kinds)}, or a map with that name, got {format_value(given)}", key)
-        ]
+        sentence = f"must be one of {', '.join(kinds)}, or a map with that name, got {format_value(given)}"
+        return None, [ConfigProblem(sentence, (kind,))]
     name = fields["name"]
-    at: Key = key if isinstance(given, str) else (*key, "name")
     if name not in kinds:
-        return None, [ConfigProblem(unknown_name(f"unknown {kind} {format_value(name)}", name, kinds), at)]
+        sentence = unknown_name(f"unknown {kind} {format_value(name)}", name, kinds)
+        return None, [ConfigProblem(sentence, (kind,) if isinstance(given, str) else (kind, "name"))]
     component, problems = validate(kinds[name], fields)
-    package = PACKAGES.get(name, "")
-    if package and find_spec(package) is None:
-        problems.append(
-            ConfigProblem(f"needs the package {package}, which is not installed; run: uv pip install {package}")
-        )
+    if name == "optuna" and find_spec("optuna") is None:
+        problems.append(ConfigProblem("needs the package optuna, which is not installed; run: uv pip install optuna"))
     return component, [problem.under(kind) for problem in problems]
 
 

@@ -31,6 +31,7 @@ PATTERNS = {  # of plain scalars, by the end of their tag
     "int": re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
     "float": re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
 }
+KINDS = {yaml.ScalarNode: (*PATTERNS, "str"), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -64,28 +65,23 @@ def contents(path: Path) -> str:
     Raises:
         ConfigError: the file is missing, unreadable, too long or not UTF-8 text, or is a directory.
     """
-    file = str(path)
+    line = None
     try:
         with path.open("rb") as stream:
             raw = stream.read(MOST_BYTES + 1)
+        if len(raw) <= MOST_BYTES:
+            return raw.decode("utf-8-sig")
+        sentence = f"is longer than {MOST_BYTES // 1024} KiB, the largest size that is read"
     except FileNotFoundError:
-        raise ConfigError([ConfigProblem(f"no such file.{_sibling(path)}", file=file)]) from None
+        sentence = f"no such file.{_sibling(path)}"
     except IsADirectoryError:
-        raise ConfigError([ConfigProblem("is a directory; a YAML file is needed", file=file)]) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError([ConfigProblem(f"cannot be read: {reason}", file=file)]) from None
-    if len(raw) > MOST_BYTES:
-        raise ConfigError(
-            [ConfigProblem(f"is longer than {MOST_BYTES // 1024} KiB, the largest size that is read", file=file)]
-        )
-    try:
-        return raw.decode("utf-8-sig")
+        sentence = "is a directory; a YAML file is needed"
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - raw.rfind(b"\n", 0, error.start)
+        line, column = raw.count(b"\n", 0, error.start) + 1, error.start - raw.rfind(b"\n", 0, error.start)
         sentence = f"is not UTF-8 text: byte 0x{raw[error.start]:02x} in column {column}"
-        raise ConfigError([ConfigProblem(sentence, file=file, line=line)]) from None
+    except (OSError, ValueError) as error:
+        sentence = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise ConfigError([ConfigProblem(sentence, file=str(path), line=line)]) from None
 
 
 def _sibling(path: Path) -> str:
@@ -122,26 +118,15 @@ def read(text: str, file: str) -> Document:
         code = error.character if isinstance(error.character, int) else ord(error.character)
         problem = ConfigProblem(f"contains a character that is not text: U+{code:04X}", file=file, line=line)
     except yaml.MarkedYAMLError as error:
-        problem = _syntax(error, file)
+        mark, start = error.problem_mark or error.context_mark, error.context_mark
+        where = f"column {mark.column + 1}" if mark else "it cannot be parsed"
+        if start and mark and start.line < mark.line:
+            where += f", {error.context} from line {start.line + 1}"
+        words = f"is not valid YAML: {error.problem or error.context} ({where})"
+        problem = ConfigProblem(words, file=file, line=mark.line + 1 if mark else None)
     except (yaml.YAMLError, ValueError, OverflowError):  # PyYAML's scanner lets the ValueError of chr() escape
         problem = ConfigProblem("is not valid YAML: a \\U escape names no character", file=file)
     raise ConfigError([*reader.problems, problem]) from None
-
-
-def _syntax(error: yaml.MarkedYAMLError, file: str) -> ConfigProblem:
-    mark = error.problem_mark or error.context_mark
-    problem = error.problem or error.context or "it cannot be parsed"
-    if problem == "but found another document":
-        problem = "a second document starts here; a file may have only one"
-    if r"'\t'" in problem:
-        problem = "a tab where only spaces are allowed"
-    if mark is None:
-        return ConfigProblem(f"is not valid YAML: {problem}", file=file)
-    start = error.context_mark
-    where = f"column {mark.column + 1}"
-    if start is not None and start.line < mark.line:
-        where += f", {error.context} from line {start.line + 1}"
-    return ConfigProblem(f"is not valid YAML: {problem} ({where})", file=file, line=mark.line + 1)
 
 
 class _Stop(Exception):  # noqa: N818
@@ -174,20 +159,16 @@ class _Reader:
             raise _Stop(self.problem(key, node, sentence))
         if len(key) > DEEPEST:
             raise _Stop(self.problem(key[:3], node, f"is nested more than {DEEPEST} levels deep"))
-        if node.tag.removeprefix(TAG) not in (*PATTERNS, "str", "seq", "map"):
+        if node.tag.removeprefix(TAG) not in KINDS[type(node)]:
             tag = dotted_key((node.tag.replace(TAG, "!!"),))
             return self.complain(key, node, f"the tag {tag} is not allowed; a file may contain plain values only")
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(key, node)
-        assert isinstance(node, yaml.CollectionNode)
-        wanted, what = ("seq", "a list") if isinstance(node, yaml.SequenceNode) else ("map", "a map")
-        if node.tag != TAG + wanted:
-            return self.complain(key, node, f"is tagged !!{node.tag.removeprefix(TAG)}, got {what}")
         if isinstance(node, yaml.SequenceNode):
             return [self.value((*key, place), entry) for place, entry in enumerate(node.value)]
         return self.mapping(key, node)
 
-    def mapping(self, key: Key, node: yaml.CollectionNode) -> dict[str, Any]:
+    def mapping(self, key: Key, node: yaml.Node) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for written, entry in node.value:
             problems = len(self.problems)
@@ -213,21 +194,19 @@ class _Reader:
             if any("\ud800" <= character <= "\udfff" for character in text):
                 return self.complain(key, node, "contains half a character (a lone surrogate)")
             return text
-        if kind not in PATTERNS or not PATTERNS[kind].match(text):
+        if not PATTERNS[kind].match(text):
             return self.complain(key, node, f"is tagged !!{kind}, got {format_value(text)}")
-        if kind == "null":
-            return None
-        if kind == "bool":
-            return text.lower() == "true"
+        if kind in ("null", "bool"):
+            return text.lower() == "true" if kind == "bool" else None
         if kind == "int":
             number: int | float = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) <= 40 else math.inf
             if abs(number) <= LARGEST_INTEGER:
                 return number
-            what = "an integer of at most 2^63 - 1 in size"
-        else:
-            # Minus zero becomes zero, so that both give the same trial.
-            number = math.nan if text[-1] in "fFnN" else float(text) + 0.0
-            if math.isfinite(number):
-                return number
-            what = "a finite number"
-        return self.complain(key, node, f"must be {what}, got {format_value(text)[1:-1]}")
+            return self.complain(
+                key, node, f"must be an integer of at most 2^63 - 1 in size, got {format_value(text)[1:-1]}"
+            )
+        # Minus zero becomes zero, so that both give the same trial.
+        number = math.nan if text[-1] in "fFnN" else float(text) + 0.0
+        if math.isfinite(number):
+            return number
+        return self.complain(key, node, f"must be a finite number, got {format_value(text)[1:-1]}")

@@ -63,29 +63,26 @@ def ran(run: dict[str, Any], folder: Path) -> tuple[Trial, dict[str, Any]]:
 def training_problems(slot: Slot, name: str, backend: str = "auto") -> Iterator[str]:
     """Yield what is wrong with two rounds in which the component takes part: values, and whether they repeat.
 
-    Args:
-        slot: clustering, objective, aggregation, privacy or training.
-        name: the component.
-        backend: how clients are computed: "loop" or "vmap".
+    ``backend`` says how clients are computed: "loop" or "vmap".
     """
     if backend == "vmap" and slot.key == "objective" and not module_of(slot.key, name).VMAP:
         backend = "auto"  # must then be the loop
     run = described(slot, name) if slot.key == "training" else described(slot, name, backend=backend)
     with TemporaryDirectory(prefix="fedpriv-") as made:
-        folder = Path(made)
-        trial, kept = ran(run, folder / "first")
-        rows = kept["rounds"].to_pydict()
-        if rows["round"] != list(range(ROUNDS)) or kept["clients"].num_rows != ROUNDS * CLIENTS:
+        trial, outcome = ran(run, Path(made) / "first")
+        rows = outcome["rounds"].to_pydict()
+        if rows["round"] != list(range(ROUNDS)) or outcome["clients"].num_rows != ROUNDS * CLIENTS:
             yield f"a run of {ROUNDS} rounds left the rounds {rows['round']}"
         for column in ("loss", "accuracy"):
             if not np.isfinite(rows[column]).all():
                 yield f"the {column} is not finite: {rows[column]}"
-        start = inline_trial(run, folder / "start", digits()).state.models
-        moved = [after.params - before.params for before, after in zip(start, trial.state.models, strict=True)]
+        again = inline_trial(run, Path(made) / "again", digits())
+        start = [model.params.copy() for model in again.state.models]
+        moved = [after.params - before for before, after in zip(start, trial.state.models, strict=True)]
         if not np.abs(moved).max() > 1e-4:
             yield "the models have not moved"
         yield from undeclared_metrics(trial)
-        yield from unequal(kept, ran(run, folder / "again")[1])
+        yield from unequal(outcome, outputs(finished(again)))
 
 
 def undeclared_metrics(trial: Trial) -> Iterator[str]:
@@ -107,13 +104,7 @@ def unequal(first: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
 
 
 def attack_problems(slot: Slot, name: str, repeat: bool = True) -> Iterator[str]:
-    """Yield what is wrong with an attack in a run of two rounds: when it measures what, in which range, and repeatedly.
-
-    Args:
-        slot: the slot of attacks.
-        name: the attack.
-        repeat: run it twice and compare the bytes.
-    """
+    """Yield what is wrong with an attack in a run of two rounds: when it measures what, in which range, and repeatedly."""
     run = described() | {"attacks": [attack(name)]}
     with TemporaryDirectory(prefix="fedpriv-") as made:
         trial, kept = ran(run, Path(made) / "first")
@@ -265,14 +256,18 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
             yield f"reweigh must return weights that add up to one, got {chosen}"
         received = reweight(received, chosen)
     moved, after, _ = module.apply(config, state, params, received)
-    if (moved.dtype, moved.shape) != (np.float32, (6,)):
-        yield f"apply must return parameters [d] in float32, got {moved.dtype} {list(moved.shape)} for d = 6"
+    yield from _not_parameters("apply", moved)
     shapes = [{key: (array.dtype, array.shape) for key, array in one.items()} for one in (state, after)]
     if shapes[0] != shapes[1]:
         yield f"apply must leave the state's names, types and shapes as begin made them: {shapes[0]}, got {shapes[1]}"
     again, _, _ = module.apply(config, module.begin(config, params), params, received)
     if again.tobytes() != moved.tobytes():
         yield "apply gave other bytes for the same arguments"
+
+
+def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
+    if array.dtype != np.float32 or array.shape != (6,):
+        yield f"{function} must return parameters [d] in float32, got {array.dtype} {list(array.shape)} for d = 6"
 
 
 def privacy_problems(slot: Slot, name: str) -> Iterator[str]:
@@ -292,9 +287,7 @@ def privacy_problems(slot: Slot, name: str) -> Iterator[str]:
         yield f"NOISY is {module.NOISY!r} and must be True or False"
     noise = [Normals(6, np.random.default_rng(5)) if module.NOISY else None for _ in range(2)]
     released = [module.release(config, params, received, own)[0] for own in noise]
-    if (released[0].dtype, released[0].shape) != (np.float32, (6,)):
-        found = released[0]
-        yield f"release must return parameters [d] in float32, got {found.dtype} {list(found.shape)} for d = 6"
+    yield from _not_parameters("release", released[0])
     if released[0].tobytes() != released[1].tobytes():
         yield "release gave other bytes for the same arguments and the same stream of noise"
 
@@ -304,10 +297,8 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     module = module_of(slot.key, name)
     run = resolve(described(slot, name))
     config = run.privacy.config
-    updates, normals = (
-        np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32),
-        Normals(6, np.random.default_rng(5)),
-    )
+    updates = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    normals = Normals(6, np.random.default_rng(5))
     scales = np.asarray(module.bound(config, norms := np.linalg.norm(updates, axis=1)))
     received = received_updates(updates * scales[:, None].astype(np.float32), np.full(3, 1 / 3))
     received = replace(received, norms=norms, scales=scales)

@@ -17,9 +17,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from datasets.components import Config, components
-from orchestrator.config.contracts import Declared, declared, owed
 from orchestrator.config.run import resolve, trial_id
-from orchestrator.config.slots import Slot
+from orchestrator.config.slots import Declared, Slot, declared, owed
 from orchestrator.conformance.example_runs import chosen, described
 
 LIMITS = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}
@@ -60,12 +59,11 @@ def signature_problems(slot: Slot, name: str) -> Iterator[str]:
             yield f"{one.name} must be a function: {one.described}"
             continue
         asked = list(inspect.signature(getattr(one.contract, one.name)).parameters)
-        own = inspect.signature(function).parameters
-        further = [
-            key for key, it in list(own.items())[len(asked) :] if it.default is it.empty and it.kind not in (2, 4)
-        ]
-        if list(own)[: len(asked)] != asked or further:
-            yield f"{one.name}({', '.join(own)}) must be {one.described}"
+        own = list(inspect.signature(function).parameters.values())
+        names = [it.name for it in own]
+        further = [it for it in own[len(asked) :] if it.default is it.empty and it.kind not in (2, 4)]
+        if names[: len(asked)] != asked or further:
+            yield f"{one.name}({', '.join(names)}) must be {one.described}"
 
 
 def constant_problems(slot: Slot, name: str) -> Iterator[str]:
@@ -120,49 +118,35 @@ def conforms(one: Declared, value: Any) -> None:
     TypeAdapter(one.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value, strict=True)
 
 
-def description_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield the fields without a description of one line, or without a default that is allowed."""
+def field_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the fields without a description of one line, a default that is allowed, or a range, and those that are not strict.
+
+    A number's range is looked for where the schema can tell it; a tuple may be checked by a validator.
+    """
     config = components(slot.folder)[name].Config
+    schema = config.model_json_schema().get("properties", {})
+    required = [field for field, info in config.model_fields.items() if info.is_required()]
     for field, info in config.model_fields.items():
         if not info.description or "\n" in info.description or len(info.description) >= LONGEST:
             yield f"the field {field} needs a description of one line with fewer than {LONGEST} characters"
-        if info.is_required():
-            yield f"the field {field} needs a default"
-    required = any(info.is_required() for info in config.model_fields.values())
-    if not required and config.model_validate(config().model_dump()) != config():
-        yield "the defaults are not the same when they are read back"
-
-
-def freezing_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield in which respect the fields can be changed, or take unknown names."""
-    config = components(slot.folder)[name].Config()
-    if not isinstance(config, Config):
-        yield "Config must extend datasets.components.Config"
-    if not _refused(lambda: type(config).model_validate({"no_such_field": 1})):
-        yield "Config must refuse unknown fields"
-    for field, value in config:
-        if not _refused(lambda field=field, value=value: setattr(config, field, value)):
-            yield f"the field {field} can be changed; Config must be frozen"
-
-
-def range_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield the numbers without a range, where the schema can tell it; a tuple may be checked by a validator."""
-    schema = components(slot.folder)[name].Config.model_json_schema()
-    for field, described_as in schema.get("properties", {}).items():
-        for kind in (described_as, *described_as.get("anyOf", ())):
+        for kind in (schema[field], *schema[field].get("anyOf", ())):
             number = kind.get("type") in ("integer", "number") and "enum" not in kind and "const" not in kind
             if number and not LIMITS & set(kind):
                 yield f"the number {field} needs a range: Field(..., ge=..., le=...)"
-
-
-def number_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield the fields that take NaN, infinity or a text for a number."""
-    config = components(slot.folder)[name].Config()
-    for field, value in config:
-        if isinstance(value, float):
-            for wrong in (float("nan"), float("inf"), "0.5"):
-                if not _refused(lambda field=field, wrong=wrong: type(config)(**{field: wrong})):
-                    yield f"the field {field} must refuse {wrong!r}"
+    yield from (f"the field {field} needs a default" for field in required)
+    if not _refused(lambda: config.model_validate({"no_such_field": 1})):
+        yield "Config must refuse unknown fields"
+    if required:
+        return
+    usual = config()
+    if config.model_validate(usual.model_dump()) != usual:
+        yield "the defaults are not the same when they are read back"
+    for field, value in usual:
+        if not _refused(lambda field=field, value=value: setattr(usual, field, value)):
+            yield f"the field {field} can be changed; Config must be frozen"
+        for wrong in (float("nan"), float("inf"), "0.5") if isinstance(value, float) else ():
+            if not _refused(lambda field=field, wrong=wrong: config(**{field: wrong})):
+                yield f"the field {field} must refuse {wrong!r}"
 
 
 def _refused(attempt: Any) -> bool:
@@ -171,9 +155,6 @@ def _refused(attempt: Any) -> bool:
     except ValidationError:
         return True
     return False
-
-
-# Identity
 
 
 def identity_problems(slot: Slot, name: str) -> Iterator[str]:

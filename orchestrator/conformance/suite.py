@@ -42,10 +42,7 @@ CHECKS = (
     Check("has no name that is almost one of its contract", declared.misspelled_names, warns=True),
     Check("has a number that tables show", declared.unshown, ("attacks",), warns=True),
     Check("has constants of the types of its contract", declared.constant_problems),
-    Check("describes every field, with an allowed default", declared.description_problems),
-    Check("has fields that are frozen and known", declared.freezing_problems),
-    Check("has a range for every number", declared.range_problems),
-    Check("refuses NaN, infinity and texts as numbers", declared.number_problems),
+    Check("has fields that are described, frozen, known, in a range and no other type", declared.field_problems),
     Check("counts with every field in the trial's id", declared.identity_problems),
     Check("is read back as it was written", declared.reading_problems),
     Check("loads the same valid examples twice", data.source_problems, ("data",)),
@@ -79,15 +76,7 @@ class Finding:
 
 
 def findings(slot: Slot, name: str) -> Iterator[Finding]:
-    """Make all checks of a component, one after another; stop if it lacks what its contract asks for.
-
-    Args:
-        slot: its slot.
-        name: its name.
-
-    Yields:
-        What each check found.
-    """
+    """Make all checks of a component, one after another; stop if it lacks what its contract asks for."""
     for check in CHECKS:
         if check.slots and slot.key not in check.slots:
             continue
@@ -114,12 +103,7 @@ def _made(check: Check, slot: Slot, name: str) -> Finding:
 
 
 def raised(error: BaseException, file: Path) -> str:
-    """Return an exception as a sentence, with the line of the component that raised it or led to it.
-
-    Args:
-        error: the exception.
-        file: the component's file.
-    """
+    """Return an exception as a sentence, with the line of the component's ``file`` that raised it or led to it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [one for one in frames if Path(one.filename) == file] or list(frames)
     text = (str(error).strip() or "no text").split("\n")[0]

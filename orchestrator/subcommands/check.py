@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from orchestrator.exit_codes import FINISHED, SOME_FAILED
 from orchestrator.subcommands import file_name
 
 HELP = "check that a component does what its slot requires, or that no file of results is damaged"
@@ -23,12 +24,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Make all checks and print a line for each; return the exit code."""
+    from orchestrator.config.listing import named_components, unknown_component
     from orchestrator.config.own_code import install_named
     from orchestrator.folder_checks import check_folder, results_folder
 
     if (folder := results_folder(options.what)) is not None:
         return check_folder(folder)
-    from orchestrator.checks import check
-
     install_named(options.code)
-    return check(options.what)
+    named = named_components(options.what)
+    if not named:
+        raise unknown_component(options.what, "check")
+    import torch
+
+    from datasets.outside import offers
+    from orchestrator.conformance.suite import findings
+
+    torch.set_num_threads(1)  # more threads add in another order
+    bad = warnings = 0
+    for slot, component in named:
+        origin = [one.origin for one in offers(slot.folder) if one.name == component]
+        print(f"{slot.key} {component}" + (f"  from {origin[0]}" if origin else ""))
+        for finding in findings(slot, component):
+            found, failed = len(finding.problems), "warning" if finding.check.warns else "FAILED"
+            bad, warnings = (bad, warnings + found) if finding.check.warns else (bad + found, warnings)
+            word = failed if found else "skipped" if finding.skipped else "passed"
+            print(f"  {word:8} {finding.check.title}" + (f" ({finding.skipped})" if finding.skipped else ""))
+            for problem in finding.problems:
+                print(f"           - {problem}")
+    result = f"{bad} problem{'s' if bad != 1 else ''}" if bad else "no problem was found"
+    beside = f", {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
+    print(f"{result}{beside}" + ("; the contracts are in CONTRIBUTING.md" if bad or warnings else ""))
+    return SOME_FAILED if bad else FINISHED

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
-    from orchestrator.config.listing import listing
+    from orchestrator.config.listing import as_data, listing
     from orchestrator.config.own_code import install_named
 
     install_named(options.code)
@@ -33,7 +33,6 @@ def execute(options: argparse.Namespace) -> int:
     if options.schema or options.json:
         import json
 
-        from orchestrator.config.described_fields import as_data
         from orchestrator.config.schema import sweep_schema
 
         text = json.dumps(sweep_schema() if options.schema else as_data(name), indent=2, ensure_ascii=False)

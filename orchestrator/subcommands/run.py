@@ -52,8 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     if options.print_config:
-        from orchestrator.config.resolved import resolved_trials
-        from orchestrator.config.sweep_file import load_sweep
+        from orchestrator.config.sweep_file import load_sweep, resolved_trials
         from orchestrator.exit_codes import FINISHED
 
         print(resolved_trials(load_sweep(options.sweep, options.sets)), end="")

@@ -19,7 +19,7 @@ import pytest
 
 from attacks.interfaces import Attack
 from datasets.components import components
-from orchestrator.config.contracts import Declared, contracts, declared, owed
+from orchestrator.config.slots import Declared, contracts, declared, owed
 from orchestrator.conformance.declared import conforms
 from tests.support.slot_components import EVERY, FOLDERS, every_component
 

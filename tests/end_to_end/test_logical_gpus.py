@@ -7,8 +7,8 @@ import pytest
 
 from algorithms.core.messages import Assignment
 from orchestrator.cluster.placement import placement
-from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
+from orchestrator.config.sweep_file import Resources
 from orchestrator.trial.random_streams import stream
 
 RUN = {

@@ -20,8 +20,7 @@ from datasets.federation import Examples, Source
 from orchestrator import dry_run
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import placement
-from orchestrator.config.resources import Resources
-from orchestrator.config.sweep_file import Sweep, parse_sweep
+from orchestrator.config.sweep_file import Resources, Sweep, parse_sweep
 from orchestrator.estimates import needs
 from orchestrator.estimates.needs import Machine, amount, this_machine
 from orchestrator.trial.federation import partition_data

@@ -12,9 +12,8 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.listing import listing, names
-from orchestrator.config.resolved import resolved_trials
 from orchestrator.config.run import trial_id
-from orchestrator.config.sweep_file import load_sweep
+from orchestrator.config.sweep_file import load_sweep, resolved_trials
 from orchestrator.results.provenance import versions
 from orchestrator.subcommands import ORDER
 from orchestrator.subcommands.completion import SHELLS, script
@@ -121,7 +120,7 @@ def test_list_as_json_of_one_name(capsys):
     ("part", "lines"),
     [
         ("base", ("participation_rate", "curvature", "only if trace is hutchinson")),
-        ("resources", ("client_actors", "[integer >= 1; default 2]")),
+        ("resources", ("client_actors", "[an integer >= 1; default 2]")),
         ("tune", ("search: optuna", "grace_period", "validation_accuracy")),
         ("file", ("data_root", "loguniform             [low, high]")),
     ],

@@ -21,12 +21,10 @@ from datasets.federation import DataError, Source
 from datasets.sources.purchase_like import Config as PurchaseConfig
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key
-from orchestrator.config.expansion import value_at
-from orchestrator.config.overrides import has_key
-from orchestrator.config.resources import Resources
+from orchestrator.config.overrides import has_key, value_at
 from orchestrator.config.run import check
 from orchestrator.config.slots import SLOTS, RunFields, Slot
-from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.config.sweep_file import Resources, Sweep, load_sweep
 from orchestrator.conformance.example_runs import SMALL, attack
 from orchestrator.trial.federation import partition_data
 from tests.support.drawn_data import OWN, write_data

@@ -5,8 +5,8 @@ from typing import Any
 
 from algorithms.interfaces import Run
 from orchestrator.cluster.placement import Placement, placement
-from orchestrator.config.resources import Resources
 from orchestrator.config.run import resolve
+from orchestrator.config.sweep_file import Resources
 from orchestrator.estimates import counts
 from orchestrator.estimates.counts import Count
 from orchestrator.estimates.small_runs import SmallRuns

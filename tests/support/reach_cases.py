@@ -218,9 +218,8 @@ def _set(tree: dict[str, Any], key: str, value: Any, config: Any) -> None:
 def other_cases() -> Iterator[Case]:
     """The fields that belong to no component: those of a run, resources, tune, search spaces and the top of the file."""
     from algorithms.core.configs import CurvatureConfig
-    from orchestrator.config.resources import Resources
     from orchestrator.config.slots import RunFields
-    from orchestrator.config.sweep_file import Header
+    from orchestrator.config.sweep_file import Header, Resources
     from orchestrator.config.tune_section import KINDS
     from orchestrator.conformance.example_runs import described
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from algorithms.training.local_sgd import Config
 from orchestrator.cluster.placement import Placement, concurrent_trials, misfit, placement
-from orchestrator.config.resources import Resources
+from orchestrator.config.sweep_file import Resources
 
 counts = st.integers(1, 12)
 

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms.interfaces import Run
+from datasets.components import components
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import check, resolve, trial_id
+from orchestrator.config.slots import SLOTS as REAL_SLOTS
 from tests.support.fake_components import BASE, SLOTS
 
 
@@ -134,7 +136,7 @@ def test_all_problems_are_told_at_once() -> None:
     assert sorted(refused(run)) == [
         "attacks.0.shadows: must be an integer in [1, 100], got 0",
         "clustering.cluters: unknown key. Did you mean 'clusters'? Known: clusters, name, selection",
-        "data.split.minority.1: must be a number in [0, 180], got 400",
+        "data.split.minority.1: must be less than or equal to 180, got 400",
         "data.split.minority_ratio: must be a number in (0, 1), got 0",
         "objective.name: unknown component 'fedprxo'. Known: plain",
         "rounds: must be an integer >= 1, got 0",
@@ -283,3 +285,10 @@ def test_reading_a_configuration_imports_nothing_heavy() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_field_of_a_component_takes_the_place_of_its_name() -> None:
+    for slot in REAL_SLOTS:
+        inside = {"name", *(other.field for other in REAL_SLOTS if other.path[:-1] == slot.path)}
+        for module in components(slot.folder).values():
+            assert inside.isdisjoint(module.Config.model_fields)

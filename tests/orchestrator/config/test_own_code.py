@@ -159,10 +159,9 @@ def test_what_own_code_defines_reaches_a_process_that_knows_only_the_variable(be
     [
         ("attacks/sia.py", ATTACK, "{file} has the name of that of attacks/sia.py of fedpriv; rename it"),
         ("aggregation/fedopt.py", AGGREGATION, "{file} has the name of that of algorithms/aggregation/fedavg.py of fedpriv"),
-        ("datasets.py", "", f"{{file}} has the name of the module datasets of fedpriv ({ROOT}/datasets/__init__.py)"),
-        ("fedpriv.py", "", "{file} has the name of the module fedpriv of fedpriv"),
-        ("random.py", "", "{file} has the name of the module random of Python itself ("),
-        ("sys.py", "", "{file} has the name of the module sys of Python itself; give it another name"),
+        ("datasets.py", "", f"{{file}} has the name of the module datasets of {ROOT}/datasets/__init__.py"),
+        ("fedpriv.py", "", f"{{file}} has the name of the module fedpriv of {ROOT}/fedpriv.py"),
+        ("random.py", "", "{file} has the name of the module random of Python itself; give it another name"),
         ("torch.py", "", "/torch/__init__.py; give it another name"),
         ("attacks/bad.py", "import nump\nclass Config: ...\n", "{file}, line 1: ModuleNotFoundError: No module named 'nump'"),
         ("attacks/bad.py", "\n\nraise SystemExit(3)\nclass Config: ...\n", "{file}, line 3: SystemExit: 3; so bad cannot"),
@@ -178,7 +177,7 @@ def test_what_own_code_defines_reaches_a_process_that_knows_only_the_variable(be
         ("attacks/bad.py", ATTACK.replace('"updates",', '"all",'), "{file}: KINDS must be a tuple of 'models', 'updates'"),
         ("privacy/bad.py", AGGREGATION, "{file}: defines no bound(config, norms), release(config, params, received, noise)"),
         ("bad.py", 'SLOT = "attack"\n', "{file}: SLOT must be one of aggregation, attacks, "),
-        ("bad.py", 'SLOT = "attacks"\n', "{file} has a SLOT and defines no class Config, so it is no component"),
+        ("bad.py", 'SLOT = "attacks"\n', "bad of {file} has no class Config, so it is no component"),
         ("attacks/so-so.py", ATTACK, "{file} is no name that Python can import; use letters, digits and '_'"),
     ],
 )  # fmt: skip
@@ -241,8 +240,9 @@ def test_each_of_two_folders_of_a_slot_has_its_own_helpers(beside, tmp_path):
 def test_two_files_of_one_name_are_refused_with_both_places(beside, tmp_path):
     written(tmp_path / "more" / "attacks", {"norms.py": ATTACK, "_norms.py": HELPER})
     beside.write_text(SWEEP.replace("code: code", "code: [code, more]"))
-    places = f"{tmp_path}/more/attacks/norms.py and {tmp_path}/code/attacks/norms.py"
-    assert refusal(beside) == [f"{beside}:2: code: {places} are both the component attacks/norms; rename one of them"]
+    first, second = (f"{tmp_path}/{folder}/attacks/norms.py" for folder in ("code", "more"))
+    (line,) = refusal(beside)
+    assert line.endswith(f"the attacks component norms of {second} has the name of that of {first}; rename it")
 
 
 def test_a_file_without_config_is_no_component_and_says_so_when_it_is_named(beside, tmp_path):
@@ -250,7 +250,9 @@ def test_a_file_without_config_is_no_component_and_says_so_when_it_is_named(besi
     assert load_sweep(beside).runs
     beside.write_text(SWEEP.replace("[norms]", "[plain]"))
     file = tmp_path / "code/attacks/plain.py"
-    assert refusal(beside) == [f"{beside}:8: base.attacks.0: {file} defines no class Config, so it is no component"]
+    assert refusal(beside) == [
+        f"{beside}:8: base.attacks.0: plain of {file} has no class Config, so it is no component"
+    ]
 
 
 # Installed distributions

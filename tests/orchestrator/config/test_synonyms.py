@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from datasets.components import components, presets
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.resources import Resources
+from orchestrator.config.errors import PLACES, SYNONYMS, ConfigError, synonym
 from orchestrator.config.run import check
 from orchestrator.config.slots import SLOTS, RunFields
-from orchestrator.config.sweep_file import SECTIONS, Header, load_sweep
-from orchestrator.config.synonyms import COMPONENTS, NAMES, synonym
-from orchestrator.config.synonyms import SECTIONS as PLACES
+from orchestrator.config.sweep_file import SECTIONS, Header, Resources, load_sweep
 
 SWEEP = """
 name: other-words
@@ -66,8 +63,8 @@ def test_a_key_at_the_top_is_sent_to_its_section(tmp_path, line, ours) -> None:
 
 
 def test_every_suggestion_exists() -> None:
-    places = {part for place in (*PLACES.values(), *COMPONENTS.values()) for part in place.split(".")}
-    assert {*NAMES} | places <= known_names()
+    places = {part for place in PLACES.values() for part in place.split(".")}
+    assert {*SYNONYMS} | places <= known_names()
 
 
 def test_no_synonym_hides_a_name_of_ours() -> None:
