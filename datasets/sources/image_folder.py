@@ -76,11 +76,6 @@ class Found:
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the images, uint8 [n, channels, height, width]; classes are numbered in the order of their names.
 
-    Args:
-        config: the component's fields.
-        root: the folder of the sweep file.
-        download: not used.
-
     Raises:
         DataError: the folder is absent or of another layout, or an image cannot be read or has another size.
     """
