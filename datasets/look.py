@@ -12,19 +12,40 @@ from typing import Any
 
 import numpy as np
 
-from datasets.federation import DataError
-from datasets.look_division import Division, division
-from datasets.look_table import TableLook, look_at_table
+from datasets.federation import DataError, Source
+from datasets.look_table import COPIES, counted, look_at_table
 from datasets.sources import _own_files as own
-from datasets.sources import image_folder
+from datasets.sources import arrays, image_folder, table
 from datasets.sources._table_files import SUFFIXES as TABLES
 
 ARRAYS = (".npz", ".safetensors")
 LABELS = ("y", "labels", "label", "targets", "target")
 EXAMPLES = ("x", "X", "data", "images", "features", "inputs")
-NEARLY_EMPTY = 0.9  # share of empty cells from which a column is warned of
-COPIES = "a copy of a member among the non-members spoils membership inference"
+READERS: dict[str, Any] = {"table": table, "arrays": arrays, "image_folder": image_folder}
+TEST_SHARE = 0.3
 SIDE = 32  # pixels of a side to which larger images are resized, so that a first answer takes minutes
+
+
+@dataclass(frozen=True)
+class Division:
+    """How many examples serve what, once repeated ones are dropped.
+
+    Attributes:
+        train: examples of the training part by client, in the order of the clients; all under "" where nobody says.
+        test: those of the test part, in the same order.
+        one_class: the clients all of whose training examples are of one class.
+        repeats: examples that were dropped, as they repeat earlier ones.
+    """
+
+    train: dict[str, int] = field(default_factory=dict)
+    test: dict[str, int] = field(default_factory=dict)
+    one_class: tuple[str, ...] = ()
+    repeats: int = 0
+
+    @property
+    def examples(self) -> int:
+        """The number of different examples."""
+        return sum(self.train.values()) + sum(self.test.values())
 
 
 @dataclass(frozen=True)
@@ -96,7 +117,7 @@ def look(
         elif kind == "arrays":
             seen = _arrays(path, label, client, group)
         else:
-            seen = _table(path, label, client, group, subject, drop_unlabeled)
+            seen = Look("table", **look_at_table(path, label, client, group, subject, drop_unlabeled))
     except DataError as error:
         wrong += str(error).split("\n")
     own.refuse(wrong)
@@ -104,15 +125,26 @@ def look(
 
 
 def divided(seen: Look, path: Path) -> Look:
-    """What was seen, with its `Division`; the source reads the files for it, and repeated examples are dropped.
+    """What was seen, with its `Division`; the source reads the files as a run would, and repeated examples are dropped.
 
     Raises:
         DataError: the source refuses the files.
     """
-    parts = division(seen.source, seen.fields, path, sum(seen.counts.values()))
-    if not parts.repeats or "duplicates" in seen.fields:
+    reader, total = READERS[seen.source], sum(seen.counts.values())
+    chosen = {"path": str(path.absolute()), "test_share": TEST_SHARE, **seen.fields, "duplicates": "drop"}
+    source: Source = reader.load(reader.Config.model_validate(chosen), path.absolute().parent)
+    repeats = total - len(source)
+    parts = Division({"": len(source.train)}, {"": len(source.test)}, (), repeats)
+    if source.subjects is not None:
+        names, of_part = source.subject_names, np.split(source.subjects, [len(source.train)])
+        train, test = (np.bincount(part, minlength=len(names)).tolist() for part in of_part)
+        pairs = np.unique(np.stack([of_part[0], source.train.y]), axis=1)[0]
+        alone = np.flatnonzero(np.bincount(pairs, minlength=len(names)) == 1)
+        one_class = tuple(names[client] for client in alone)
+        parts = Division(dict(zip(names, train, strict=True)), dict(zip(names, test, strict=True)), one_class, repeats)
+    if not repeats or "duplicates" in seen.fields:
         return replace(seen, division=parts)
-    why = f"{parts.repeats} of {sum(seen.counts.values())} equal an earlier one; {COPIES}"
+    why = f"{repeats} of {total} equal an earlier one; {COPIES}"
     return replace(
         seen,
         division=parts,
@@ -132,71 +164,6 @@ def _kind(path: Path) -> str:
         return "table"
     known = ", ".join((*TABLES, *ARRAYS))
     raise DataError(f"{path}: unknown kind of file; known are {known}, a folder of images, and one by save_to_disk")
-
-
-def _table(
-    path: Path, label: str | None, client: str | None, group: str | None, subject: str | None, drop_unlabeled: bool
-) -> Look:
-    seen = look_at_table(path, label, client, group, subject, drop_unlabeled)
-    fields: dict[str, Any] = {"label": label}
-    remarks: dict[str, str] = {}
-    fields |= {name: value for name, value in (("client", client), ("group", group), ("subject", subject)) if value}
-    found = [f"{path.name}: {seen.rows} rows, {seen.columns} columns, {len(seen.features)} of them features"]
-    found.append(f"label {label}: {counted(seen.counts, 'class', 'classes')}")
-    if seen.unlabeled:
-        fields["unlabeled"] = "drop"
-        remarks["unlabeled"] = f"{seen.unlabeled} rows have no label and are left out"
-        found.append(remarks["unlabeled"])
-    if seen.clients:
-        grouped = f", in groups by {group}" if group else ""
-        found.append(f"client {client}: {counted(seen.clients, 'client', 'clients')}{grouped}")
-    if subject:
-        remarks["subject"] = "all rows of one are in the training part, or all in the test part"
-        found.append(f"subject {subject}: {remarks['subject']}")
-    if seen.part:
-        fields["part"] = seen.part
-        found.append(f"part {seen.part}: says which rows are for testing")
-    if seen.delimiter != "comma":
-        fields["delimiter"] = seen.delimiter
-    if seen.decimal != "point":
-        fields["decimal"] = seen.decimal
-        found.append("numbers have a comma before their fraction, as in 1,5")
-    if seen.left_out:
-        fields["drop"] = list(seen.left_out)
-        remarks["drop"] = "; ".join(f"{name}: {why}" for name, why in seen.left_out.items())
-        found.append(f"left out: {remarks['drop']}")
-    if seen.codes:
-        fields["categories"] = list(seen.codes)
-        remarks["categories"] = "; ".join(
-            f"{name}: {', '.join(texts)} are not all numbers" for name, texts in seen.codes.items()
-        )
-        found.append(f"taken for categories: {remarks['categories']}")
-    if seen.missing:
-        fields["missing"] = "impute"
-        remarks["missing"] = f"{_missing(seen)}; filled with the median or commonest value of the server's examples"
-        found.append(f"missing values are imputed ({remarks['missing']})")
-    for name, count in seen.missing.items():
-        if count >= NEARLY_EMPTY * seen.rows:
-            found.append(
-                f"warning: column {name} is empty in {count} of {seen.rows} rows, so that nearly all of it is made up; "
-                "consider data.drop"
-            )
-    if seen.repeated:
-        one, other = seen.repeated
-        fields["duplicates"] = "drop"
-        remarks["duplicates"] = f"{seen.repeats} rows repeat an earlier one (rows {one} and {other} first): {COPIES}"
-        found.append(f"repeated rows are dropped: {remarks['duplicates']}")
-    return Look("table", fields, remarks, (len(seen.features),), seen.counts, seen.clients, tuple(found))
-
-
-def _missing(seen: TableLook) -> str:
-    """The empty cells in words, with what stands in them where they are not just empty."""
-    cells = []
-    for name, count in list(seen.missing.items())[:5]:
-        words = " or ".join(map(repr, seen.spelled.get(name, ())))
-        cells.append(f"{name} {count}" + (f" ({words} is taken for empty)" if words else ""))
-    more = f" and {len(seen.missing) - 5} more columns" if len(seen.missing) > 5 else ""
-    return f"empty cells: {', '.join(cells)}{more}"
 
 
 def _arrays(path: Path, label: str | None, client: str | None, group: str | None) -> Look:
@@ -269,7 +236,7 @@ def _images(path: Path, layout: str | None) -> Look:
     if {one.name for one in inside} == {"train", "test"}:
         inside = [one for part in inside for one in image_folder.folders(part)]
     below = next(((one, two) for one in inside for two in image_folder.folders(one)), None)
-    if not inside or not any(_image(file) for one in inside for file in one.rglob("*")):
+    if not inside or not any(file.suffix.lower() in image_folder.SUFFIXES for one in inside for file in one.rglob("*")):
         raise DataError(f"{path} holds no images in sub-folders; it must be FOLDER/class/image.png")
     if below and layout not in ("client/class", "class/client"):
         raise DataError(
@@ -299,10 +266,6 @@ def _images(path: Path, layout: str | None) -> Look:
     return Look("image_folder", fields, remarks, (channels, height, width), counts, clients, tuple(found))
 
 
-def _image(file: Path) -> bool:
-    return file.suffix.lower() in image_folder.SUFFIXES
-
-
 def _sizes(files: list[Path]) -> tuple[Counter[tuple[int, int]], Counter[str]]:
     """Width and height, and the mode, of images, from their headers."""
     from PIL import Image
@@ -317,14 +280,3 @@ def _sizes(files: list[Path]) -> tuple[Counter[tuple[int, int]], Counter[str]]:
         except OSError as error:
             raise DataError(f"{file} is no image that can be read: {error}") from error
     return Counter(dict(sizes.most_common())), modes
-
-
-def counted(counts: dict[str, int], one: str, several: str) -> str:
-    """A count in words: "2 classes: benign 357, malignant 212".
-
-    >>> counted({"a": 3, "b": 1}, "class", "classes")
-    '2 classes: a 3, b 1'
-    """
-    shown = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10])
-    more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
-    return f"{len(counts)} {one if len(counts) == 1 else several}: {shown}{more}"

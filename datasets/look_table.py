@@ -20,63 +20,34 @@ import numpy as np
 
 from datasets.federation import DataError
 from datasets.sources import _own_files as own
-from datasets.sources._columns import MOST_LEVELS, checked, firsts, numbers_among_texts, simple
-from datasets.sources._table_config import TableConfig
-from datasets.sources._table_files import DELIMITERS, NULLS, TableFile
+from datasets.sources._columns import MOST_LEVELS, checked, firsts, numbers_among_texts, plain, simple
+from datasets.sources._table_files import DELIMITERS, NULLS, TableConfig, TableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CODES, FEWEST_OF_A_CODE = 20, 5  # different texts of a column of codes, and the rows that each has at least
 LOOKED_AT = 200  # lines of a text file that say how its numbers are written
-ROW_NUMBERS = (
-    "id",
-    "index",
-    "key",
-    "number",
-    "no",
-    "nr",
-    "",
-)  # last words of the names of columns that number the rows
+NEARLY_EMPTY = 0.9  # share of empty cells from which a column is warned of
+COPIES = "a copy of a member among the non-members spoils membership inference"
+ROW_NUMBERS = ("id", "index", "key", "number", "no", "nr", "")  # last words of names of columns that number the rows
 
 
 @dataclass(frozen=True)
-class TableLook:
-    """What was found in a table.
+class Chosen:
+    """What the columns are for.
 
     Attributes:
-        rows: number of rows.
-        columns: number of columns.
-        features: names of those that a model can see.
-        counts: rows by class, in the order of the labels.
-        clients: rows by client, in the order of their names; empty without a client column.
-        missing: empty cells by column, features only.
-        spelled: how these cells are written, by column, where they are not just empty.
-        repeats: number of rows that repeat the features and the label of an earlier one.
-        repeated: the first two such rows, counted from 1 without the header; None if there are none.
-        left_out: columns that are no features, each with the reason.
+        features: those that a model sees.
+        part: the one whose values are train and test; empty if there is none.
+        left_out: those that are no features, each with the reason.
         codes: features whose texts are partly numbers, so that they are categories, with these texts.
-        delimiter: of a .csv, its name in the source `table`.
-        decimal: of a .csv, whether its numbers have a point or a comma.
-        part: the column whose values are train and test; empty if there is none.
-        unlabeled: the rows without a label, which were left out.
     """
 
-    rows: int
-    columns: int
-    features: tuple[str, ...]
-    counts: dict[str, int]
-    clients: dict[str, int]
-    missing: dict[str, int]
-    spelled: dict[str, tuple[str, ...]]
-    repeats: int
-    repeated: tuple[int, int] | None
+    features: list[str]
+    part: str
     left_out: dict[str, str]
     codes: dict[str, tuple[str, ...]]
-    delimiter: str = "comma"
-    decimal: str = "point"
-    part: str = ""
-    unlabeled: int = 0
 
 
 def look_at_table(
@@ -86,7 +57,7 @@ def look_at_table(
     group: str | None,
     subject: str | None = None,
     drop_unlabeled: bool = False,
-) -> TableLook:
+) -> dict[str, Any]:
     """Look at a table.
 
     Args:
@@ -97,24 +68,26 @@ def look_at_table(
         subject: the column with whom a row is about; None if there is none.
         drop_unlabeled: leave out the rows without a label, which are refused otherwise.
 
+    Returns:
+        The attributes of a `datasets.look.Look`, by name.
+
     Raises:
         DataError: the file cannot be read, a column is absent or unfit, or the label column holds no classes: all that is
             wrong, a line each. A sentence about an option begins with its name.
     """
     from pyarrow import compute as pc
 
-    delimiter = _delimiter(path)
-    decimal = _decimal(path, delimiter)
+    delimiter, decimal = _signs(path)
     file = TableFile(path, delimiter, decimal)
     names = file.names()
-    wanted = {"--label": label, "--client": client, "--group": group, "--subject": subject}
+    wanted = {"label": label, "client": client, "group": group, "subject": subject}
     wrong = []
     if not label:
         wrong.append(f"--label: is missing; it is the column with the class. {path.name} has {_listed(names)}")
     for option, column in wanted.items():
         if column and column not in names:
             near = own.nearest(column, names) or f"; it has {_listed(names)}"
-            wrong.append(f"{option}: {path.name} has no column {column!r}{near}")
+            wrong.append(f"--{option}: {path.name} has no column {column!r}{near}")
     roles = [column for column in wanted.values() if column]
     if len(set(roles)) < len(roles):
         wrong.append(f"--label: label, client, group and subject must be different columns, got {', '.join(roles)}")
@@ -127,7 +100,7 @@ def look_at_table(
     part = next((name for name in names if name not in roles and _is_part(table, name)), "")
     roles += [part] if part else []
     left_out = {name: why for name in names if name not in roles and (why := _no_feature(table, name))}
-    features = tuple(name for name in names if name not in roles and name not in left_out)
+    features = [name for name in names if name not in roles and name not in left_out]
     if not features:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         wrong.append(f"{path} has no column that could be a feature{': ' if reasons else ''}{reasons}")
@@ -136,26 +109,101 @@ def look_at_table(
         config = TableConfig(label=str(label), categories=tuple(codes), missing="impute")
         _tried(wrong, lambda: {"": len(checked(config, table.select(features), None))}, bool(features))
     own.refuse(wrong)
-    arrays = _arrays(table, [*features, str(label)])
-    kept, repeated = firsts(arrays)
-    missing = {name: empty for name in features if (empty := _empty(table.column(name)))}
-    return TableLook(
-        rows=table.num_rows,
-        columns=len(names),
-        features=features,
-        counts=counts,
-        clients=clients,
-        missing=missing,
-        spelled=file.spellings(list(missing)),
-        repeats=int((~kept).sum()),
-        repeated=repeated,
-        left_out=left_out,
-        codes=codes,
-        delimiter=delimiter,
-        decimal=decimal,
-        part=part,
-        unlabeled=unlabeled,
-    )
+    chosen = Chosen(features, part, left_out, codes)
+    fields, remarks, found = _told(file, table, wanted, chosen, unlabeled, counts, clients)
+    return {
+        "fields": fields,
+        "remarks": remarks,
+        "shape": (len(features),),
+        "counts": counts,
+        "clients": clients,
+        "found": tuple(found),
+    }
+
+
+def _told(
+    file: TableFile,
+    table: pa.Table,
+    wanted: dict[str, str | None],
+    chosen: Chosen,
+    unlabeled: int,
+    counts: dict[str, int],
+    clients: dict[str, int],
+) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """The fields of the source, the reasons of their values, and sentences for the person who asked."""
+    fields: dict[str, Any] = {name: column for name, column in wanted.items() if column}
+    remarks: dict[str, str] = {}
+    found = [
+        f"{file.path.name}: {table.num_rows} rows, {table.num_columns} columns, {len(chosen.features)} of them features"
+    ]
+    found.append(f"label {wanted['label']}: {counted(counts, 'class', 'classes')}")
+
+    def note(field: str, value: Any, why: str, sentence: str = "") -> None:
+        """Note a field of the sweep and why it has its value, which ``sentence`` and the reason tell."""
+        fields[field], remarks[field] = value, why
+        found.append(f"{sentence}{why}")
+
+    if unlabeled:
+        note("unlabeled", "drop", f"{unlabeled} rows have no label and are left out")
+    if clients:
+        grouped = f", in groups by {wanted['group']}" if wanted["group"] else ""
+        found.append(f"client {wanted['client']}: {counted(clients, 'client', 'clients')}{grouped}")
+    if subject := wanted["subject"]:
+        note(
+            "subject",
+            subject,
+            "all rows of one are in the training part, or all in the test part",
+            f"subject {subject}: ",
+        )
+    if chosen.part:
+        fields["part"] = chosen.part
+        found.append(f"part {chosen.part}: says which rows are for testing")
+    if file.delimiter != "comma":
+        fields["delimiter"] = file.delimiter
+    if file.decimal != "point":
+        fields["decimal"] = file.decimal
+        found.append("numbers have a comma before their fraction, as in 1,5")
+    if left_out := chosen.left_out:
+        note("drop", list(left_out), "; ".join(f"{name}: {why}" for name, why in left_out.items()), "left out: ")
+    if codes := chosen.codes:
+        why = "; ".join(f"{name}: {', '.join(texts)} are not all numbers" for name, texts in codes.items())
+        note("categories", list(codes), why, "taken for categories: ")
+    if missing := {name: empty for name in chosen.features if (empty := _empty(table.column(name)))}:
+        why = f"{_missing(missing, file)}; filled with the median or commonest value of the server's examples"
+        fields["missing"], remarks["missing"] = "impute", why
+        found.append(f"missing values are imputed ({why})")
+    found += [
+        f"warning: column {name} is empty in {count} of {table.num_rows} rows, so that nearly all of it is made up; "
+        "consider data.drop"
+        for name, count in missing.items()
+        if count >= NEARLY_EMPTY * table.num_rows
+    ]
+    kept, repeated = firsts(_arrays(table, [*chosen.features, str(wanted["label"])]))
+    if repeated:
+        which = f"{(~kept).sum()} rows repeat an earlier one (rows {repeated[0]} and {repeated[1]} first)"
+        note("duplicates", "drop", f"{which}: {COPIES}", "repeated rows are dropped: ")
+    return fields, remarks, found
+
+
+def counted(counts: dict[str, int], one: str, several: str) -> str:
+    """A count in words: "2 classes: benign 357, malignant 212".
+
+    >>> counted({"a": 3, "b": 1}, "class", "classes")
+    '2 classes: a 3, b 1'
+    """
+    shown = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10])
+    more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
+    return f"{len(counts)} {one if len(counts) == 1 else several}: {shown}{more}"
+
+
+def _missing(missing: dict[str, int], file: TableFile) -> str:
+    """The empty cells in words, with what stands in them where they are not just empty."""
+    spelled, cells = file.spellings(list(missing)), []
+    for name, count in list(missing.items())[:5]:
+        words = " or ".join(map(repr, spelled.get(name, ())))
+        cells.append(f"{name} {count}" + (f" ({words} is taken for empty)" if words else ""))
+    more = f" and {len(missing) - 5} more columns" if len(missing) > 5 else ""
+    return f"empty cells: {', '.join(cells)}{more}"
 
 
 def _tried(wrong: list[str], look: Callable[[], dict[str, int]], possible: bool) -> dict[str, int]:
@@ -167,33 +215,31 @@ def _tried(wrong: list[str], look: Callable[[], dict[str, int]], possible: bool)
         return {}
 
 
-def _delimiter(path: Path) -> str:
-    """The name of the sign that a .csv has most of in its first line. Raises DataError where that line is no header."""
-    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv"):
-        return "comma"
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        first = lines.readline().strip("\r\n")
-    found = "tab" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=lambda name: first.count(DELIMITERS[name]))
-    cells = [cell.strip().strip('"') for cell in first.split(DELIMITERS[found])]
-    if len(cells) > 1 and all(_is_number(cell) for cell in cells):
+def _signs(path: Path) -> tuple[str, str]:
+    """The names of the sign that a .csv has most of in its first line, and of the one before its numbers' fractions.
+
+    The latter is a comma where the first lines hold numbers such as 1,5 and none such as 1.5, and no comma separates
+    columns. Raises DataError where the first line is no header.
+    """
+    suffix = path.suffix.lower()
+    if not path.is_file() or suffix not in (".csv", ".tsv"):
+        return "comma", "point"
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        lines = list(islice(stream, LOOKED_AT)) or [""]
+    counts = {name: lines[0].count(sign) for name, sign in DELIMITERS.items()}
+    found = "tab" if suffix == ".tsv" else max(counts, key=lambda name: counts[name])
+    rows = csv.reader(lines, delimiter=DELIMITERS[found])
+    header = [cell.strip() for cell in next(rows, [])]
+    if len(header) > 1 and all(_is_number(cell) for cell in header):
         raise DataError(
-            f"{path} has no header line: its first line holds {', '.join(cells[:3])}, ...; put a line with the columns' "
+            f"{path} has no header line: its first line holds {', '.join(header[:3])}, ...; put a line with the columns' "
             "names on top, or name them in data.columns of a sweep file of your own"
         )
-    return "comma" if path.suffix.lower() == ".tsv" else found
-
-
-def _decimal(path: Path, delimiter: str) -> str:
-    """Whether the first lines of a .csv, whose columns no comma separates, hold numbers such as 1,5 and none such as 1.5."""
-    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv"):
-        return "point"
-    sign = "\t" if path.suffix.lower() == ".tsv" else DELIMITERS[delimiter]
-    if sign == ",":
-        return "point"
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        cells = [cell.strip() for row in islice(csv.reader(lines, delimiter=sign), LOOKED_AT) for cell in row]
-    found = {mark: any(re.fullmatch(rf"[+-]?\d+{re.escape(mark)}\d+", cell) for cell in cells) for mark in ",."}
-    return "comma" if found[","] and not found["."] else "point"
+    if found == "comma":
+        return "comma", "point"
+    cells = [cell.strip() for row in rows for cell in row]
+    comma, point = (any(re.fullmatch(rf"[+-]?\d+{mark}\d+", cell) for cell in cells) for mark in (",", r"\."))
+    return "comma" if suffix == ".tsv" else found, "comma" if comma and not point else "point"
 
 
 def _is_number(cell: str) -> bool:
@@ -219,7 +265,6 @@ def _empty(column: Any) -> int:
 
 def _classes(table: pa.Table, label: str) -> dict[str, int]:
     """The rows by class. Raises DataError where the column cannot be the label of a classification."""
-    import pyarrow as pa
     from pyarrow import compute as pc
 
     column, said = table.column(label), f"column {label!r}"
@@ -229,17 +274,15 @@ def _classes(table: pa.Table, label: str) -> dict[str, int]:
             f"--label: {said} is empty in {empty} rows, the first of them row {row}; "
             "add --drop-unlabeled to leave them out, or give them a label"
         )
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_temporal(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
-        raise DataError(f"--label: {said} holds {kind}; a label is a text, a whole number or true/false")
-    cells = column.to_pylist()
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    values = np.array(cells, object) if text else np.array(cells)
+    try:
+        values = plain(simple(label, column)[0])
+    except DataError as error:
+        kind = f"{said} holds {column.type}"
+        raise DataError(f"--label: {kind}; a label is a text, a whole number or true/false") from error
     y, _ = own.labels(values, said, "--label")
-    names: dict[int, str] = {}
-    for place, value in zip(y.tolist(), cells, strict=True):
-        names.setdefault(place, str(value))
-    return {names[place]: count for place, count in sorted(Counter(y.tolist()).items())}
+    _, first, counts = np.unique(y, return_index=True, return_counts=True)
+    cells = column.take(first).to_pylist()
+    return {str(cell): int(count) for cell, count in zip(cells, counts, strict=True)}
 
 
 def _no_feature(table: pa.Table, name: str) -> str:

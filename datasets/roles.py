@@ -18,6 +18,7 @@ There are none unless the data set's configuration asks for them, and then no tr
 they come last, the examples that measure accuracy are some of those that measure it without validation.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,6 +77,17 @@ class Roles:
         return not np.isin(source.subjects[nobody], theirs).all()
 
 
+def owners(parts: Sequence[Ints], nobodys_own: Sequence[int] | Ints = ()) -> Ints:
+    """Return the client of each example, first those of the clients, one part each, and then those of nobody."""
+    of_clients = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return np.concatenate([of_clients, np.full(len(nobodys_own), NOBODY)])
+
+
+def nobodys(rows: Ints) -> Ints:
+    """Return the owner of each of ``rows``, who is nobody."""
+    return np.full(len(rows), NOBODY)
+
+
 def shortages(config: SourceConfig, source: Source) -> list[str]:
     """Return the reasons why ``source`` is too small for the configuration; empty if it is large enough.
 
@@ -129,12 +141,12 @@ def _with_shared_test(config: SharedTestConfig, source: Source, rng: np.random.G
     return Roles(
         clients=tuple(rest[: config.clients * each].reshape(config.clients, each)),
         test=test,
-        test_owner=np.full(len(test), NOBODY),
+        test_owner=nobodys(test),
         nonmembers=nonmembers,
-        nonmember_owner=np.full(len(nonmembers), NOBODY),
+        nonmember_owner=nobodys(nonmembers),
         shadow=shadow,
         validation=validation,
-        validation_owner=np.full(len(validation), NOBODY),
+        validation_owner=nobodys(validation),
     )
 
 
@@ -144,16 +156,16 @@ def _with_hold_outs(config: HeldOutConfig, source: Source, rng: np.random.Genera
     each = _examples_per_client(config, len(training))
     own = training[: config.clients * each].reshape(config.clients, each)
     tests, nonmembers, validation = _hold_outs(config, each)
-    owner, held_out = np.arange(config.clients), tests + nonmembers + validation
+    held_out = tests + nonmembers + validation
     return Roles(
         clients=tuple(own[:, held_out:]),
         test=own[:, :tests].ravel(),
-        test_owner=np.repeat(owner, tests),
+        test_owner=np.repeat(np.arange(config.clients), tests),
         nonmembers=own[:, tests : tests + nonmembers].ravel(),
-        nonmember_owner=np.repeat(owner, nonmembers),
+        nonmember_owner=np.repeat(np.arange(config.clients), nonmembers),
         shadow=testing[: config.shadow_size],
         validation=own[:, tests + nonmembers : held_out].ravel(),
-        validation_owner=np.repeat(owner, validation),
+        validation_owner=np.repeat(np.arange(config.clients), validation),
     )
 
 

@@ -67,12 +67,6 @@ def find(path: str) -> Built:
 def arguments(called: Built, args: Mapping[str, Any], shape: Shape, classes: int) -> dict[str, Any]:
     """Return the keyword arguments of a call: ``args``, and what the signature asks for of shape and classes.
 
-    Args:
-        called: the callable.
-        args: arguments by name, which come first.
-        shape: shape of one example.
-        classes: number of labels.
-
     Raises:
         CallableError: the arguments do not fit the signature.
     """
@@ -87,7 +81,9 @@ def arguments(called: Built, args: Mapping[str, Any], shape: Shape, classes: int
         known = [name for name, one in signature.parameters.items() if one.kind in KEYWORD]
         word = str(error).rpartition("'")[0].rpartition("'")[2]
         near = _nearest(word, known) if "unexpected" in str(error) else ""
-        raise CallableError(f"takes {_short(signature)}: {error}{near}") from None
+        bare = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+        takes = str(inspect.Signature(bare))[:200]
+        raise CallableError(f"takes {takes}: {error}{near}") from None
     return full
 
 
@@ -137,21 +133,13 @@ def _module(name: str) -> Any:
         if not (name == missing or name.startswith(f"{missing}.")):
             raise CallableError(f"does not import: {said(error)}") from error
         parent, _, leaf = missing.rpartition(".")
+        where = " among the files that code: of the sweep file names, nor among installed packages"
         if parent:
-            sentence = f"there is no {leaf} in {parent}{_nearest(leaf, _modules(parent))}"
-        else:
-            sentence = (
-                f"there is no {leaf} among the files that code: of the sweep file names, nor among installed packages"
-            )
-        raise CallableError(f"does not import: {sentence}") from None
+            known = pkgutil.iter_modules(getattr(sys.modules.get(parent), "__path__", []))
+            where = f" in {parent}{_nearest(leaf, (one.name for one in known))}"
+        raise CallableError(f"does not import: there is no {leaf}{where}") from None
     except (Exception, SystemExit) as error:
         raise CallableError(f"does not import: {said(error)}") from error
-
-
-def _modules(parent: str) -> list[str]:
-    """The modules and packages in ``parent``, a package that imports; without it, those at the top."""
-    path = getattr(sys.modules.get(parent), "__path__", []) if parent else None
-    return [one.name for one in pkgutil.iter_modules(path)]
 
 
 def _attribute(module: Any, place: str, attribute: str) -> Built:
@@ -223,10 +211,3 @@ def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> Cal
 def _nearest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f". Did you mean {near[0]!r}?" if near else ""
-
-
-def _short(signature: inspect.Signature) -> str:
-    """The parameters' names and defaults, without their types."""
-    bare = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
-    text = str(inspect.Signature(bare))
-    return text if len(text) <= 200 else text[:197] + "..."

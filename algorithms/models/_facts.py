@@ -56,18 +56,20 @@ def of(path: str, args: str) -> Facts:
         Exception: it could not be found or built; nothing is remembered of it.
     """
     module = _built(path, json.loads(args))
-    parts = list(module.modules())
+    parts, x = list(module.modules()), _accepted(module)
     convolutional = any(isinstance(part, nn.modules.conv._ConvNd) for part in parts)
     batch_norm = any(map(keeps_statistics, parts))
-    x = _accepted(module)
-    random = any(map(is_random, parts)) or (x is not None and not x.is_meta and _draws(module, x))
-    return Facts(
-        convolutional,
-        batch_norm,
-        random,
-        raw_parameters(module),
-        _no_vmap(module, x, batch_norm, random, convolutional),
-    )
+    random = any(map(_is_random, parts)) or (x is not None and not x.is_meta and _draws(module, x))
+    no_vmap = ""
+    if batch_norm or random:
+        no_vmap = "it has batch normalization" if batch_norm else "it draws random numbers (dropout)"
+    elif convolutional:
+        no_vmap = "that is faster for convolutions"
+    elif x is None or not any(array.requires_grad for array in module.parameters()):
+        no_vmap = "the shape of its inputs is not known before the data are"
+    elif failure := vmap_failure(module, x):
+        no_vmap = failure if failure == SLOW else f"torch.func.vmap cannot handle it ({failure})"
+    return Facts(convolutional, batch_norm, random, raw_parameters(module), no_vmap)
 
 
 def keeps_statistics(part: nn.Module) -> bool:
@@ -82,7 +84,7 @@ def raw_parameters(module: nn.Module) -> tuple[str, ...]:
     )
 
 
-def is_random(part: nn.Module) -> bool:
+def _is_random(part: nn.Module) -> bool:
     """Return whether a layer draws random numbers in training."""
     if isinstance(part, nn.RReLU):
         return True
@@ -139,18 +141,6 @@ def _draws(module: nn.Module, x: torch.Tensor) -> bool:
             torch.default_generator.manual_seed(seed)
             found.append(module.train()(x))
     return not torch.equal(*found)
-
-
-def _no_vmap(module: nn.Module, x: torch.Tensor | None, batch_norm: bool, random: bool, convolutional: bool) -> str:
-    if batch_norm or random:
-        return "it has batch normalization" if batch_norm else "it draws random numbers (dropout)"
-    if convolutional:
-        return "that is faster for convolutions"
-    if x is None or not any(array.requires_grad for array in module.parameters()):
-        return "the shape of its inputs is not known before the data are"
-    if failure := vmap_failure(module, x):
-        return failure if failure == SLOW else f"torch.func.vmap cannot handle it ({failure})"
-    return ""
 
 
 def vmap_failure(module: nn.Module, x: torch.Tensor, allow_slow: bool = False, each_example: bool = False) -> str:

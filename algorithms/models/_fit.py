@@ -1,6 +1,7 @@
-"""Whether a module that somebody else wrote fits the data and what a run does with it: it is built and tried.
+"""Whether a module that somebody else wrote fits the data and what a run does with it: it is built twice, and tried.
 
-Every sentence follows the name of the model: "mypkg.nets:Net gives 5 outputs for 10 classes".
+The trial is what a run does, on four examples: evaluation, a step, and what the run's components add to it. Whatever torch
+or the module raises is the refusal. Every sentence follows the name of the model: "mypkg.nets:Net gives 5 outputs".
 """
 
 from __future__ import annotations
@@ -90,7 +91,15 @@ def problem(path: str, args: str, shape: tuple[int, ...], classes: int, needs: N
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _check(path, json.loads(args), shape, classes, needs)
+            with _tried(f"cannot be built for examples of shape {shape}"):
+                make = _callables.maker(path, json.loads(args), shape, classes)
+                if (own_values.elements(make) or 0) > _facts.MOST_TRIED:
+                    return None  # a few copies of it and of its gradients would take the memory that the run needs
+                module = _build(make, shape)
+            _check_declared(module, needs)
+            _check_evaluation(module, shape, classes)
+            _check_step(module, shape, classes, needs)
+            _check_derivatives(module, _examples(shape), needs)
     except Misfit as found:
         return f"{path} {found}"
     finally:
@@ -98,70 +107,43 @@ def problem(path: str, args: str, shape: tuple[int, ...], classes: int, needs: N
     return None
 
 
-def _check(path: str, args: dict[str, Any], shape: tuple[int, ...], classes: int, needs: Needs) -> None:
-    with _tried(f"cannot be built for examples of shape {shape}"):
-        make = _callables.maker(path, args, shape, classes)
-        if (own_values.elements(make) or 0) > _facts.MOST_TRIED:
-            return  # a few copies of it and of its gradients would take the memory that the run needs
-        module = _build(make, shape)
-    _check_declared(module, needs)
-    x = torch.rand(EXAMPLES, *shape, generator=torch.Generator().manual_seed(0))
-    _check_evaluation(module, x, shape, classes)
-    _check_training(module, x, shape, classes, needs)
-    _check_gradients(module, x, needs)
-    _check_objective(module, x, needs.objective)
+def _examples(shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.rand(EXAMPLES, *shape, generator=torch.Generator().manual_seed(0))
 
 
 def _build(make: Callable[[], Any], shape: tuple[int, ...]) -> nn.Module:
-    """Build the module, twice, and check its arrays."""
-    (first, seeds), (second, _) = (_seeded(make, shape, SEED) for _ in range(2))
-    third = _seeded(make, shape, SEED + 1)[0] if seeds else None
-    again = dict(_arrays(second))
-    for name, array in _arrays(first):
-        if array.is_sparse or array.is_complex():
-            raise Misfit(
-                f"has the {'sparse' if array.is_sparse else 'complex'} array {name}; all must be dense and real"
-            )
-        other = again.get(name)
-        if other is None or other.shape != array.shape or not torch.equal(_numbers(other), _numbers(array)):
-            raise Misfit(
-                f"starts from another {name} each time that it is built, although torch's generator is seeded: its "
-                "constructor must draw from torch, not from numpy, random or the time"
-            )
-    trained = list(first.named_parameters())
-    if third is not None and _equal_draws(trained, dict(third.named_parameters())):
-        raise Misfit(
-            "has the same initial values whatever the seed, because its constructor seeds torch's generator "
-            "(torch.manual_seed); leave that out. Values from a file, or constant ones, need no seed"
-        )
-    if not trained:
-        raise Misfit("has no parameter that can be trained")
-    for name, array in trained:
-        if array.dtype != torch.float32:
-            raise Misfit(
-                f"has the parameter {name} of type {_type(array)}; parameters must be float32 (module.float())"
-            )
-    return first
-
-
-def _seeded(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> tuple[nn.Module, bool]:
-    """Build the module under a seed; return it, and whether its constructor set another one."""
-    now = []
+    """Build the module twice, and once more under another seed if its constructor sets one; compare its arrays."""
+    seeds: list[int] = []
 
     def noting() -> Any:
         made = make()
-        now.append(torch.initial_seed())
+        seeds.append(torch.initial_seed())
         return made
 
-    return own_values.build(noting, shape, seed), now != [seed]
-
-
-def _equal_draws(trained: list[tuple[str, nn.Parameter]], other: dict[str, nn.Parameter]) -> bool:
-    """Whether some parameters look drawn, and all are the same in another module."""
-    drawn = any(
-        array.numel() > 1 and not torch.equal(array, array.flatten()[0].expand_as(array)) for _, array in trained
-    )
-    return drawn and all(name in other and torch.equal(array, other[name]) for name, array in trained)
+    first, second = (own_values.build(noting, shape, SEED) for _ in range(2))
+    trained = dict(first.named_parameters())
+    if not trained:
+        raise Misfit("has no parameter that can be trained")
+    for name, array in trained.items():
+        if array.dtype != torch.float32 or array.is_sparse:
+            kind = "sparse" if array.is_sparse else _type(array)
+            raise Misfit(
+                f"has the parameter {name} of type {kind}; parameters must be dense and float32 (module.float())"
+            )
+    if other := _differing({**trained, **_buffers(first)}, {**dict(second.named_parameters()), **_buffers(second)}):
+        raise Misfit(
+            f"starts from another {other[0]} each time that it is built, although torch's generator is seeded: its "
+            "constructor must draw from torch, not from numpy, random or the time"
+        )
+    drawn = any(array.numel() > 1 and not (array == array.flatten()[0]).all() for array in trained.values())
+    if drawn and seeds[0] != SEED:
+        third = own_values.build(make, shape, SEED + 1)
+        if not _differing(trained, dict(third.named_parameters())):
+            raise Misfit(
+                "has the same initial values whatever the seed, because its constructor seeds torch's generator "
+                "(torch.manual_seed); leave that out. Values from a file, or constant ones, need no seed"
+            )
+    return first
 
 
 def _check_declared(module: nn.Module, needs: Needs) -> None:
@@ -175,19 +157,19 @@ def _check_declared(module: nn.Module, needs: Needs) -> None:
         )
 
 
-def _check_evaluation(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], classes: int) -> None:
-    module.eval()
-    before = _copies(module)
+def _check_evaluation(module: nn.Module, shape: tuple[int, ...], classes: int) -> None:
+    """Check that outputs are logits, the same each time, whatever examples are beside an example."""
+    x, before = _examples(shape), _buffers(module.eval())
     with torch.no_grad():
-        first = _forward(module, x, shape, classes, "in evaluation")
-        if changed := _changed(module, before):
+        first = _forward(module, x, classes, "in evaluation")
+        if changed := _differing(before, _buffers(module)):
             raise Misfit(f"keeps state between calls: evaluating changes its buffer {changed[0]}")
-        if not torch.equal(first, _forward(module, x, shape, classes, "in evaluation")):
+        if not torch.equal(first, _forward(module, x, classes, "in evaluation")):
             raise Misfit(
                 "keeps state between calls, or draws random numbers in evaluation: the same examples give other "
                 "outputs the second time"
             )
-        alone = torch.cat([_forward(module, x[i : i + 1], shape, classes, "for one example") for i in range(len(x))])
+        alone = torch.cat([_forward(module, one[None], classes, "for one example") for one in x])
     if not torch.allclose(first, alone, rtol=1e-3, atol=1e-4):
         raise Misfit(
             "gives an example another output when other examples are evaluated beside it, so that neither accuracy nor "
@@ -195,37 +177,38 @@ def _check_evaluation(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...]
         )
 
 
-def _check_training(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], classes: int, needs: Needs) -> None:
-    module.train()
-    before = _copies(module)
-    outputs = _forward(module, x, shape, classes, "in training")
+def _check_step(module: nn.Module, shape: tuple[int, ...], classes: int, needs: Needs) -> None:
+    """Check the gradients of a step, and that it changes no state but running statistics."""
+    x, before = _examples(shape), _buffers(module.train())
+    outputs = _forward(module, x, classes, "in training")
     statistics = {*own_values.statistics_layout(module).names}
-    changed = [name for name in _changed(module, before) if name not in statistics and not name.endswith("_tracked")]
-    if changed:
+    changed = _differing(before, _buffers(module))
+    if lost := [name for name in changed if name not in statistics and not name.endswith("_tracked")]:
         raise Misfit(
-            f"keeps state between calls: training changes its buffer {changed[0]}, which is no running statistic of one "
+            f"keeps state between calls: training changes its buffer {lost[0]}, which is no running statistic of one "
             "of torch's normalization layers and would be lost from round to round"
         )
     if not outputs.requires_grad:
         raise Misfit("gives outputs that do not depend on its parameters by operations that can be differentiated")
     with _tried("cannot be differentiated"):
-        mean_cross_entropy(outputs, torch.zeros(len(x), dtype=torch.int64)).backward()
+        _loss(outputs).backward()
     for name, array in module.named_parameters():
         if array.grad is not None and not array.grad.to_dense().isfinite().all():
             raise Misfit(f"has a gradient that is not finite, of its parameter {name}")
-    if not needs.whole_batches:
-        try:
-            _forward(module, x[:1], shape, classes, "in training")
-        except Misfit as error:
-            raise Misfit(
-                f"{error}; this was a batch of one example, as the last one of an epoch may be: use "
-                "nn.GroupNorm or nn.LayerNorm, or set training.drop_last: true"
-            ) from None
     module.zero_grad()
+    if needs.whole_batches:
+        return
+    try:
+        _forward(module, x[:1], classes, "in training")
+    except Misfit as error:
+        raise Misfit(
+            f"{error}; this was a batch of one example, as the last one of an epoch may be: use "
+            "nn.GroupNorm or nn.LayerNorm, or set training.drop_last: true"
+        ) from None
 
 
-def _check_gradients(module: nn.Module, x: torch.Tensor, needs: Needs) -> None:
-    """Check the gradients of several clients or single examples at once, and second derivatives, where they are needed."""
+def _check_derivatives(module: nn.Module, x: torch.Tensor, needs: Needs) -> None:
+    """Check what a run's components differentiate: several clients or examples at once, twice, or by the objective."""
     normalizes = any(map(_facts.keeps_statistics, module.modules()))
     if needs.private and normalizes:
         raise Misfit("has batch normalization, but dp_sgd clips the gradient of each example")
@@ -236,50 +219,46 @@ def _check_gradients(module: nn.Module, x: torch.Tensor, needs: Needs) -> None:
             f"has no gradients of single examples, which dp_sgd clips: {failure}. "
             "torch.func.vmap must be able to compute it"
         )
+    arrays = dict(module.named_parameters())
     if needs.curvature:
-        module.eval()
-        arrays = list(module.parameters())
         with _tried("cannot be differentiated twice, which the curvature (rho) needs"):
-            loss = mean_cross_entropy(module(x), torch.zeros(len(x), dtype=torch.int64))
-            slopes = torch.autograd.grad(loss, arrays, create_graph=True, allow_unused=True)
+            loss = _loss(module.eval()(x))
+            slopes = torch.autograd.grad(loss, list(arrays.values()), create_graph=True, allow_unused=True)
             total = sum((slope.square().sum() for slope in slopes if slope is not None), start=loss.new_zeros(()))
-            torch.autograd.grad(total, arrays, allow_unused=True)
-
-
-def _check_objective(module: nn.Module, x: torch.Tensor, objective: Component[Any, Any]) -> None:
+            torch.autograd.grad(total, list(arrays.values()), allow_unused=True)
     module.train()
-    arrays, y = dict(module.named_parameters()), torch.zeros(len(x), dtype=torch.int64)
+    parts, config = needs.objective.module, needs.objective.config
 
     def forward(given: Any, inputs: torch.Tensor, **options: Any) -> Any:
         return torch.func.functional_call(module, dict(given), (inputs,), options)
 
     client: dict[str, Any] = {"rho": torch.tensor(0.5), "sent": {name: one.detach() for name, one in arrays.items()}}
-    parts, config = objective.module, objective.config
-    with _tried(f"cannot be trained with the objective {objective.name}"):
+    with _tried(f"cannot be trained with the objective {needs.objective.name}"):
         with torch.no_grad():
             client["carry"] = parts.carry(config, forward, arrays, tuple(x.shape[1:]), torch.Generator())
             client["carry"] = parts.advance(config, forward, arrays, client["carry"], x)
-        loss = parts.loss(config, forward, arrays, x, y, client)
+        loss = parts.loss(config, forward, arrays, x, torch.zeros(len(x), dtype=torch.int64), client)
         torch.autograd.grad(loss, list(arrays.values()), allow_unused=True)
 
 
-def _forward(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], classes: int, when: str) -> torch.Tensor:
+def _loss(outputs: torch.Tensor) -> torch.Tensor:
+    return mean_cross_entropy(outputs, torch.zeros(len(outputs), dtype=torch.int64))
+
+
+def _forward(module: nn.Module, x: torch.Tensor, classes: int, when: str) -> torch.Tensor:
     """Compute the outputs, and check their kind, shape and values."""
-    with _tried(f"does not take examples of shape {shape} {when}"):
+    with _tried(f"does not take examples of shape {tuple(x.shape[1:])} {when}"):
         outputs: Any = module(x)
+    needed = f"it must return the logits alone, float32 [{len(x)}, {classes}]"
     if not isinstance(outputs, torch.Tensor):
-        kind = type(outputs).__name__
-        raise Misfit(f"returns a {kind} {when}; it must return the logits alone, a tensor [examples, classes]")
-    if outputs.dim() != 2 or len(outputs) != len(x):
-        found, needed = list(outputs.shape), [len(x), classes]
-        raise Misfit(f"returns outputs of shape {found} for {len(x)} examples {when}; it must be {needed}")
-    if outputs.shape[1] != classes:
-        raise Misfit(
-            f"has {outputs.shape[1]} outputs, but the data have {classes} classes; name its argument for the number of "
-            "outputs num_classes, or give it in model.args"
+        raise Misfit(f"returns a {type(outputs).__name__} {when}; {needed}")
+    if outputs.shape != (len(x), classes) or outputs.dtype != torch.float32:
+        hint = (
+            " (name its argument for their number num_classes, or give it in model.args)" if outputs.dim() == 2 else ""
         )
-    if outputs.dtype != torch.float32:
-        raise Misfit(f"returns outputs of type {_type(outputs)} {when}; they must be float32")
+        raise Misfit(
+            f"returns {_type(outputs)} {list(outputs.shape)} {when}; {needed}: the data have {classes} classes{hint}"
+        )
     if not outputs.isfinite().all():
         raise Misfit(f"returns outputs that are not finite {when}, for examples between 0 and 1")
     if are_probabilities(outputs.detach().numpy()):
@@ -290,26 +269,15 @@ def _forward(module: nn.Module, x: torch.Tensor, shape: tuple[int, ...], classes
     return outputs
 
 
-def _arrays(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
-
-
-def _copies(module: nn.Module) -> dict[str, torch.Tensor]:
+def _buffers(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: buffer.clone() for name, buffer in module.named_buffers()}
 
 
-def _changed(module: nn.Module, before: dict[str, torch.Tensor]) -> list[str]:
-    after = dict(module.named_buffers())
-    names = [
-        name for name in after if name not in before or not torch.equal(_numbers(before[name]), _numbers(after[name]))
-    ]
-    return names + [name for name in before if name not in after]
-
-
-def _numbers(array: torch.Tensor) -> torch.Tensor:
-    """``array`` with NaN, which equals nothing, replaced."""
-    return array.detach().nan_to_num(nan=0.5) if array.is_floating_point() else array.detach()
+def _differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the names under which two sets of arrays hold other numbers; NaN, which equals nothing, counts as equal."""
+    plain = [{name: one.detach().nan_to_num(nan=0.5) for name, one in arrays.items()} for arrays in (before, after)]
+    names = [name for name in plain[0] if name not in plain[1] or not torch.equal(plain[0][name], plain[1][name])]
+    return names + [name for name in plain[1] if name not in plain[0]]
 
 
 def _type(array: torch.Tensor) -> str:

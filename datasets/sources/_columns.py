@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from datasets.federation import DataError, Floats, Ints, Source
 from datasets.sources import _own_files as own
 from datasets.sources._own_files import Mask
-from datasets.sources._table_config import TableConfig
-from datasets.sources._table_roles import roles
+from datasets.sources._table_files import TableConfig, roles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +52,7 @@ def to_source(name: str, config: TableConfig, table: pa.Table, parts: list[str] 
         DataError: a column is unfit; the message names it and its first row that is, counted from 1 without the header.
     """
     columns = distinct(config, labeled(config, checked(config, table, parts)))
-    y, classes = own.labels(_plain(columns.arrays[config.label]), f"column {own.quoted(config.label)}", "data.label")
+    y, classes = own.labels(plain(columns.arrays[config.label]), f"column {own.quoted(config.label)}", "data.label")
     of, said = None, columns.parts
     if config.client:
         groups = _texts(columns.arrays[config.group]) if config.group else None
@@ -244,24 +243,12 @@ def firsts(arrays: dict[str, Any]) -> tuple[Mask, tuple[int, int] | None]:
 
     count = len(next(iter(arrays.values())))
     numbered = pa.table({**arrays, "\0row": np.arange(count)})
-    grouped = numbered.group_by(list(arrays), use_threads=False).aggregate([("\0row", "min")])
+    grouped = numbered.group_by(list(arrays), use_threads=False).aggregate([("\0row", "list")])
+    equal = [sorted(rows) for rows in grouped["\0row_list"].to_pylist()]
     kept = np.zeros(count, np.bool_)
-    kept[grouped["\0row_min"].to_numpy()] = True
-    if kept.all():
-        return kept, None
-    other = int(np.flatnonzero(~kept)[0])
-    return kept, (_first_equal(arrays, other), other + 1)
-
-
-def _first_equal(arrays: dict[str, Any], row: int) -> int:
-    """Return the first row, counted from 1, that equals ``row`` (from 0) in all ``arrays``."""
-    from pyarrow import compute as pc
-
-    equal = np.array(True)
-    for array in arrays.values():
-        same = pc.equal(array, array[row]) if array[row].is_valid else pc.is_null(array)
-        equal = equal & pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-    return int(np.flatnonzero(equal)[0]) + 1
+    kept[[first for first, *_ in equal]] = True
+    pairs = [(rows[0] + 1, rows[1] + 1) for rows in equal if len(rows) > 1]
+    return kept, min(pairs, key=lambda pair: pair[1], default=None)
 
 
 def _refuse_empty(columns: Columns, train: Mask) -> None:
@@ -336,7 +323,7 @@ def _texts(array: Any) -> list[str]:
     return found
 
 
-def _plain(array: Any) -> NDArray[Any]:
+def plain(array: Any) -> NDArray[Any]:
     """Return labels as an array of numbers, or of objects where they are texts."""
     import pyarrow as pa
 

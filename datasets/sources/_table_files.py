@@ -1,4 +1,7 @@
-"""Reads the columns in use of a table: CSV, Parquet, Arrow, and what Hugging Face's ``save_to_disk`` wrote."""
+"""Which column of a table is what, and the reading of those in use.
+
+CSV, Parquet, Arrow, and what Hugging Face's ``save_to_disk`` wrote.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
 
 from datasets.federation import DataError
-from datasets.sources._own_files import PARTS, nearest, quoted
+from datasets.source_configs import OwnFilesConfig
+from datasets.sources._own_files import PARTS, nearest, quoted, refuse, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +25,84 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
 DECIMALS = {"point": ".", "comma": ","}
 NULLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "?")  # not "None", which is an answer of its own
 SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
+
+
+def _listed(value: Any) -> Any:
+    """A single name stands for a list of one; YAML gives a list for a tuple."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class TableConfig(OwnFilesConfig):
+    """Which column is what."""
+
+    label: str = Field("", description="required: the column with the class")
+    client: str | None = Field(None, description="column that says whose example a row is, for the split natural")
+    group: str | None = Field(None, description="column with the client's group, the same in all rows of a client")
+    part: str | None = Field(None, description="column that says train or test; null: test_share is drawn")
+    subject: str | None = Field(
+        None,
+        description="column with whom or what a row is about: rows of one are never divided between training and test part",
+    )
+    features: Names | None = Field(None, description="columns that the model sees; null: all others but those of drop")
+    drop: Names = Field((), description="columns that are left out, such as a number or a name of the row")
+    categories: Names = Field((), description="columns of numbers that are categories, such as codes")
+    columns: Names | None = Field(None, description="names of all columns of a CSV that has no header line")
+    delimiter: Literal["comma", "semicolon", "tab"] = Field("comma", description="what separates the columns of a .csv")
+    decimal: Literal["point", "comma"] = Field("point", description="what a number in a .csv has before its fraction")
+    # A model can be trained on labels alone; whoever expects one in every row wants to hear of those without.
+    unlabeled: Literal["refuse", "drop"] = Field("refuse", description="rows without a label")
+    # A silent fill would change what is measured.
+    missing: Literal["refuse", "impute"] = Field(
+        "refuse", description="missing features: refused, or median or most frequent value (see statistics)"
+    )
+    standardize: bool = Field(True, description="numbers less their mean, by their deviation (see statistics)")
+
+
+def chosen(config: TableConfig, names: Sequence[str], file: str) -> list[str]:
+    """Return the columns in use, in the order of the file.
+
+    Raises:
+        DataError: a column is named that the file does not have, or one has two roles, or no feature is left.
+    """
+    listed = {"features": config.features or (), "drop": config.drop, "categories": config.categories}
+    named = roles(config)
+    found = []
+    if not config.label:
+        found.append(f"data.label: is missing; it is the column with the class. {_offered(names, file)}")
+    for key, wanted in [*((key, (one,)) for key, one in named.items() if one), *listed.items()]:
+        for name in wanted:
+            if name not in names:
+                known = nearest(name, names) or f". {_offered(names, file)}"
+                found.append(f"data.{key}: {file} has no column {quoted(name)}{known}")
+    if config.group and not config.client:
+        found.append("data.group: is the group of a client; name the column with the clients in data.client")
+    taken = [one for one in named.values() if one]
+    found += [
+        f"data.features: {quoted(name)} is already the label, client, group, part or subject"
+        for name in listed["features"]
+        if name in taken
+    ]
+    if len(set(taken)) < len(taken):
+        found.append("data.label: label, client, group, part and subject must be different columns")
+    left = [name for name in names if name not in taken and name not in config.drop]
+    features = [name for name in left if config.features is None or name in config.features]
+    if not features and not found:
+        found.append(f"data.features: no column of {file} is left as a feature. {_offered(names, file)}")
+    refuse(found)
+    return [name for name in names if name in features or name in taken]
+
+
+def roles(config: TableConfig) -> dict[str, str | None]:
+    """Return the columns that are no features, by role."""
+    return {role: getattr(config, role) for role in ("label", "client", "group", "part", "subject")}
+
+
+def _offered(names: Sequence[str], file: str) -> str:
+    more = ", ..." if len(names) > 12 else ""
+    return f"{file} has the columns {', '.join(map(shortened, names[:12]))}{more}"
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,6 @@ class Config(HeldOutConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the images, uint8 [n, 1, 128, 128]; huggingface_hub downloads them if they are absent.
 
-    Args:
-        config: the component's fields.
-        root: the folder that holds the data sets.
-        download: whether the images may be downloaded.
-
     Raises:
         DataError: a file is absent and cannot be downloaded, or its content is wrong.
     """

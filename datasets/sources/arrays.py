@@ -51,11 +51,6 @@ class Config(OwnFilesConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the arrays, uint8 or float32 [n, ...].
 
-    Args:
-        config: the component's fields.
-        root: the folder of the sweep file.
-        download: not used.
-
     Raises:
         DataError: the file is absent or cannot be read, or an array is unfit.
     """

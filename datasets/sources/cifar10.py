@@ -64,11 +64,6 @@ class Config(HeldOutConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load CIFAR-10, uint8 [n, 3, 32, 32]; torchvision downloads it if neither version is complete under ``root``.
 
-    Args:
-        config: the component's fields.
-        root: the folder that holds the data sets.
-        download: whether the data set may be downloaded.
-
     Raises:
         DataError: the data set is absent and cannot be downloaded, or a file is not the published one.
     """

@@ -33,11 +33,6 @@ class Config(SharedTestConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the digits, float32 in [0, 1] [n, 1, 8, 8], from the installed scikit-learn.
 
-    Args:
-        config: the component's fields.
-        root: not used.
-        download: not used.
-
     Raises:
         DataError: scikit-learn or its table is missing or damaged.
     """

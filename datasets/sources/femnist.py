@@ -54,11 +54,6 @@ class Config(SharedTestConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load FEMNIST, uint8 [n, 1, 28, 28], from the first of `PLACES` that has files; it is never downloaded.
 
-    Args:
-        config: the component's fields.
-        root: the folder that holds the data sets.
-        download: not used.
-
     Raises:
         DataError: there are no files, or the content of a file is wrong.
     """

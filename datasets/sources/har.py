@@ -48,11 +48,6 @@ class Config(HeldOutConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load UCI HAR, float32 [n, 9, 128], with the subject (1..30) of every window; it is never downloaded.
 
-    Args:
-        config: the component's fields.
-        root: the folder that holds the data sets.
-        download: not used.
-
     Raises:
         DataError: a file is absent or its content is wrong.
     """

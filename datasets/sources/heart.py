@@ -22,8 +22,7 @@ from datasets import files
 from datasets.federation import Source
 from datasets.source_configs import StatisticsConfig
 from datasets.sources import _columns
-from datasets.sources._table_config import TableConfig
-from datasets.sources._table_files import TableFile
+from datasets.sources._table_files import TableConfig, TableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,11 +62,6 @@ class Config(StatisticsConfig):
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the patients, float32 [n, features]; they are never downloaded.
-
-    Args:
-        config: the component's fields.
-        root: the folder that holds the data sets.
-        download: not used.
 
     Raises:
         DataError: a file is absent or its content is wrong.

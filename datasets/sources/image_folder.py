@@ -76,11 +76,6 @@ class Found:
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the images, uint8 [n, channels, height, width]; classes are numbered in the order of their names.
 
-    Args:
-        config: the component's fields.
-        root: the folder of the sweep file.
-        download: not used.
-
     Raises:
         DataError: the folder is absent or of another layout, or an image cannot be read or has another size.
     """
@@ -117,13 +112,14 @@ def listed(config: Config, folder: Path) -> list[Found]:
         raise DataError(
             f"data.path: {folder} has the folders train and {others}; train and test are read, and no others beside them"
         )
-    depth = config.layout.count("/") + 1
+    words = config.layout.split("/")
     images = []
     for part in own.PARTS if "train" in parts else ("",):
-        for place, labels in _at_depth(folder / part, depth):
-            named = dict(zip(config.layout.split("/"), labels, strict=True))
-            files = sorted(one for one in place.rglob("*") if one.suffix.lower() in SUFFIXES and _seen(one, place))
-            images += [Found(one, part, named["class"], named.get("client", "")) for one in files]
+        for file in sorted(one for one in (folder / part).rglob("*") if one.suffix.lower() in SUFFIXES):
+            names = file.relative_to(folder / part).parts
+            if len(names) > len(words) and file.is_file() and not any(name.startswith(".") for name in names):
+                named = dict(zip(words, names, strict=False))
+                images.append(Found(file, part, named["class"], named.get("client", "")))
     if not images:
         wanted = "/".join(f"{word.upper()}" for word in config.layout.split("/"))
         raise DataError(
@@ -135,19 +131,6 @@ def listed(config: Config, folder: Path) -> list[Found]:
 def folders(folder: Path) -> list[Path]:
     """Return the folders in ``folder`` that are not hidden, in the order of their names."""
     return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
-
-
-def _seen(file: Path, place: Path) -> bool:
-    """Whether ``file`` is a file, neither hidden nor in a hidden folder below ``place`` (.ipynb_checkpoints)."""
-    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(place).parts)
-
-
-def _at_depth(folder: Path, depth: int) -> list[tuple[Path, tuple[str, ...]]]:
-    """Return the folders that lie ``depth`` below ``folder``, each with the names on the way to it."""
-    found: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
-    for _ in range(depth):
-        found = [(inner, (*names, inner.name)) for outer, names in found for inner in folders(outer)]
-    return found
 
 
 def decode(config: Config, paths: Sequence[Path], names: Sequence[str]) -> NDArray[np.uint8]:

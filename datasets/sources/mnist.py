@@ -38,11 +38,6 @@ class Config(SharedTestConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load MNIST, uint8 [n, 1, 28, 28], from ROOT/MNIST/raw; torchvision downloads it if it is absent.
 
-    Args:
-        config: the component's fields.
-        root: the folder that holds the data sets.
-        download: whether the data set may be downloaded.
-
     Raises:
         DataError: a file is absent and cannot be downloaded, or is not the published one.
     """

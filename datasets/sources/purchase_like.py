@@ -40,13 +40,7 @@ class Config(SharedTestConfig):
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """Make the table, float32 [n, features] of 0 and 1; ``root`` is not read.
-
-    Args:
-        config: the component's fields.
-        root: not used.
-        download: not used.
-    """
+    """Make the table, float32 [n, features] of 0 and 1; ``root`` is not read."""
     rng = np.random.default_rng(SEED)
     y = rng.permutation(np.arange(config.examples) % config.classes)
     shops = rng.integers(0, max(1, config.shops), config.examples)

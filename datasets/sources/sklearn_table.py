@@ -44,11 +44,6 @@ class Config(StatisticsConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load a table, float32 [n, features], from the installed scikit-learn.
 
-    Args:
-        config: the component's fields.
-        root: not used.
-        download: not used.
-
     Raises:
         DataError: scikit-learn or its table is missing or damaged.
     """

@@ -32,9 +32,7 @@ from pathlib import Path
 from datasets.federation import DataError, Source
 from datasets.sources import _columns
 from datasets.sources import _own_files as own
-from datasets.sources._table_config import TableConfig
-from datasets.sources._table_files import TableFile
-from datasets.sources._table_roles import chosen
+from datasets.sources._table_files import TableConfig, TableFile, chosen
 
 LABEL = "own table"
 BESIDE_SWEEP = True
@@ -46,11 +44,6 @@ class Config(TableConfig):
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the table, float32 [n, features].
-
-    Args:
-        config: the component's fields.
-        root: the folder of the sweep file.
-        download: not used.
 
     Raises:
         DataError: the file is absent or cannot be read, or a column is unfit; the message names column and row.

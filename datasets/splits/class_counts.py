@@ -21,7 +21,6 @@ set are stratified.
 Random streams: "partition" for the training examples, "validation" for the test examples.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -31,10 +30,10 @@ from datasets import roles, ungrouped
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import Federation, Ints, Source
-from datasets.roles import NOBODY, Roles
+from datasets.interfaces import RngFor
+from datasets.roles import Roles, nobodys, owners
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 
-RngFor = Callable[[str], np.random.Generator]
 Row = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
 # Clients by classes: mild, moderate, non, very mild demented.
@@ -115,13 +114,7 @@ def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """Return why ``source`` cannot be partitioned as configured, one sentence each, those of `problems` included.
-
-    Args:
-        config: the component's fields.
-        data_config: the fields of the data set.
-        source: the data set.
-    """
+    """Return why ``source`` cannot be partitioned as configured, one sentence each, those of `problems` included."""
     found = problems(config, data_config) + _too_few(data_config, source)
     if found:
         return found
@@ -154,14 +147,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
 
 
 def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:
-    """Assign each example to a purpose, with the cuts that the module's docstring shows; `shortages` must be empty.
-
-    Args:
-        config: the component's fields.
-        data_config: the fields of the data set.
-        source: the data set.
-        rng_for: returns the generator of a named purpose.
-    """
+    """Assign each example to a purpose, with the cuts that the module's docstring shows; `shortages` must be empty."""
     counts, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
     tests = _own_tests(counts, _test_share(config, data_config))
     table = np.vstack([_servers_own(data_config, source), tests, counts - tests])
@@ -176,19 +162,13 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
     return Roles(
         clients=tuple(own),
         test=np.concatenate([*own_tests, server]),
-        test_owner=_owners(own_tests, server),
+        test_owner=owners(own_tests, server),
         nonmembers=nonmembers,
-        nonmember_owner=np.full(len(nonmembers), NOBODY),
+        nonmember_owner=nobodys(nonmembers),
         shadow=shadow,
         validation=np.concatenate([*own_validation, validation]),
-        validation_owner=_owners(own_validation, validation),
+        validation_owner=owners(own_validation, validation),
     )
-
-
-def _owners(own: list[Ints], nobodys: Ints) -> Ints:
-    """Return the client of each example, first those of the clients and then those of nobody."""
-    of_clients = np.repeat(np.arange(len(own)), [len(rows) for rows in own])
-    return np.concatenate([of_clients, np.full(len(nobodys), NOBODY)])
 
 
 def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:

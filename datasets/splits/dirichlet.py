@@ -29,7 +29,7 @@ of 0. A class of fewer than K examples would have a cap of 0; here the cap is at
 client without an example is refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -40,12 +40,11 @@ from datasets import roles, ungrouped
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Federation, Ints, Source
-from datasets.roles import NOBODY, Roles
+from datasets.interfaces import RngFor
+from datasets.roles import Roles, nobodys
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 
 ATTEMPTS = 1000  # draws of fedml before it gives up
-
-RngFor = Callable[[str], np.random.Generator]
 
 
 class Config(SlotConfig):
@@ -87,11 +86,6 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 
     A client without examples is detected here only with `generator: numpy` and if all training examples go to the
     clients; otherwise, `partition` detects it.
-
-    Args:
-        config: the component's fields.
-        data_config: the fields of the data set.
-        source: the data set.
     """
     found = problems(config, data_config) + _too_few_for_test(config, data_config, source)
     if found:
@@ -137,8 +131,7 @@ def _assign(config: Config, data_config: SourceConfig, source: Source, rng_for: 
     if isinstance(data_config, SharedTestConfig) or (config.algorithm != "capped" and limit is None):
         leftover = leftover[:0]  # the few examples that rounding leaves over are too few for non-members
     nonmembers = np.concatenate([pool.nonmembers, leftover])
-    owners = np.full(len(nonmembers), NOBODY)
-    return replace(pool, clients=clients, nonmembers=nonmembers, nonmember_owner=owners)
+    return replace(pool, clients=clients, nonmembers=nonmembers, nonmember_owner=nobodys(nonmembers))
 
 
 def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
@@ -155,12 +148,12 @@ def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.ran
     return Roles(
         clients=(np.arange(len(source.train)),),
         test=test,
-        test_owner=np.full(len(test), NOBODY),
+        test_owner=nobodys(test),
         nonmembers=nonmembers,
-        nonmember_owner=np.full(len(nonmembers), NOBODY),
+        nonmember_owner=nobodys(nonmembers),
         shadow=shadow,
         validation=validation,
-        validation_owner=np.full(len(validation), NOBODY),
+        validation_owner=nobodys(validation),
     )
 
 

@@ -14,7 +14,6 @@ changes nothing but what it sweeps: a higher ratio keeps the minority and adds t
 client's relative place within it.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -25,16 +24,12 @@ from datasets import roles
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import Examples, Federation, Floats, Ints, Preparation, Source
+from datasets.interfaces import RngFor
 from datasets.source_configs import SourceConfig
 from datasets.transforms import Transform
 
 GROUP_NAMES = ("majority", "minority")
 MINORITY = GROUP_NAMES.index("minority")
-EXAMPLES_AT_ONCE = 10_000  # bounds the additional memory that preparation needs
-
-RngFor = Callable[[str], np.random.Generator]
-
-
 TRANSFORMED = read_when(transform=("rotation", "brightness"))
 
 
@@ -114,14 +109,14 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         amounts = strengths[owner]
         if config.draw == "per_image":
             amounts = _within(config, groups[owner], placing.random(len(owner)))
-        return _prepare(source, rows, amounts, prepare), owner
+        return prepare.examples(source, rows, amounts), owner
 
     test, test_owner = worn(assigned.test, assigned.test_owner)
     validation, validation_owner = worn(assigned.validation, assigned.validation_owner)
     return Federation(
         name=source.name,
         classes=source.classes,
-        train=_prepare(source, np.concatenate(assigned.clients), example_strengths, prepare),
+        train=prepare.examples(source, np.concatenate(assigned.clients), example_strengths),
         offsets=np.concatenate([[0], np.cumsum(assigned.sizes)]),
         groups=groups,
         group_names=GROUP_NAMES,
@@ -190,14 +185,3 @@ def _worn_by_both(rows: Ints, owner: Ints, groups: Ints, rng: np.random.Generato
         clients = rng.permutation(np.flatnonzero(groups == group))
         owners.append(rng.permutation(np.resize(clients, len(rows))))
     return np.tile(rows, len(GROUP_NAMES)), np.concatenate(owners)
-
-
-def _prepare(source: Source, rows: Ints, strengths: Floats, prepare: Preparation) -> Examples:
-    """Return the examples as the model sees them."""
-    x = np.empty((len(rows), *source.train.x.shape[1:]), np.float32)
-    y = np.empty(len(rows), np.int64)
-    for start in range(0, len(rows), EXAMPLES_AT_ONCE):
-        part = slice(start, start + EXAMPLES_AT_ONCE)
-        stored = source.examples(rows[part])
-        x[part], y[part] = prepare(stored.x, strengths[part]), stored.y
-    return Examples(x, y)

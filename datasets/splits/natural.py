@@ -28,7 +28,7 @@ from pydantic import Field
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Ints, Source
 from datasets.interfaces import RngFor
-from datasets.roles import Roles
+from datasets.roles import Roles, owners
 from datasets.source_configs import SharedTestConfig, SourceConfig
 from datasets.ungrouped import ungrouped_federation
 
@@ -89,10 +89,16 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         testing.append(test[:tests])
         passed.append(test[tests : tests + outside])
         validating.append(test[len(test) - validation :])
-    held_out = {"test": testing, "nonmembers": passed, "validation": validating}
-    rows = {name: np.concatenate(parts) for name, parts in held_out.items()}
-    owners = {f"{name.removesuffix('s')}_owner": _owners(parts) for name, parts in held_out.items()}
-    assigned = Roles(clients=tuple(training), shadow=np.concatenate(shadow), **rows, **owners)
+    assigned = Roles(
+        clients=tuple(training),
+        test=np.concatenate(testing),
+        test_owner=owners(testing),
+        nonmembers=np.concatenate(passed),
+        nonmember_owner=owners(passed),
+        shadow=np.concatenate(shadow),
+        validation=np.concatenate(validating),
+        validation_owner=owners(validating),
+    )
     names = tuple(source.subject_names[client] for client in chosen)
     if source.subject_groups is None:
         return ungrouped_federation(source, assigned, client_names=names)
@@ -223,7 +229,3 @@ def shares(total: int, sizes: Ints) -> Ints:
     quota: Ints = np.floor(exact).astype(np.int64)
     quota[np.argsort(quota - exact, kind="stable")[: total - quota.sum()]] += 1
     return quota
-
-
-def _owners(parts: list[Ints]) -> Ints:
-    return np.repeat(np.arange(len(parts)), [len(part) for part in parts])

@@ -24,7 +24,6 @@ not reproduced.
 """
 
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -34,10 +33,9 @@ from datasets import ungrouped
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Federation, Ints, Source
-from datasets.roles import Roles
+from datasets.interfaces import RngFor
+from datasets.roles import Roles, owners
 from datasets.source_configs import HeldOutConfig, SourceConfig
-
-RngFor = Callable[[str], np.random.Generator]
 
 
 class Config(SlotConfig):
@@ -74,11 +72,6 @@ class Config(SlotConfig):
         if value >= folds:
             raise ValueError(f"{folds} folds are counted from 0 to {folds - 1}; got {value}")
         return value
-
-
-def problems(config: Config, data_config: SourceConfig) -> list[str]:
-    """Return no problems: only the data set knows which example comes from which subject."""
-    return []
 
 
 def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
@@ -128,12 +121,12 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         Roles(
             clients=tuple(training),
             test=np.concatenate(testing),
-            test_owner=_owners(testing),
+            test_owner=owners(testing),
             nonmembers=np.concatenate(passed_over),
-            nonmember_owner=_owners(passed_over),
+            nonmember_owner=owners(passed_over),
             shadow=_shadow(data_config, np.flatnonzero(~np.isin(source.subjects, subjects[chosen])), who),
             validation=np.concatenate(validating),
-            validation_owner=_owners(validating),
+            validation_owner=owners(validating),
         ),
     )
 
@@ -176,10 +169,6 @@ def _refuse_empty(subject: int, windows: int, held_out: int, tests: int) -> None
         f"{windows - held_out} trained on; each must be at least 1. Keep more (data.split.activity_sample: false, a larger "
         f"data.examples_per_client), hold out another share, or change data.split_seed"
     )
-
-
-def _owners(parts: list[Ints]) -> Ints:
-    return np.repeat(np.arange(len(parts)), [len(part) for part in parts])
 
 
 def _shadow(data_config: HeldOutConfig, others: Ints, rng: np.random.Generator) -> Ints:

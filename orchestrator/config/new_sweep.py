@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from datasets.federation import printable
-from datasets.look import Look
-from datasets.look_division import TEST_SHARE
+from datasets.look import TEST_SHARE, Look
 from datasets.splits.natural import too_small
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.yaml_reader import read

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from datasets import federation
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import groups
@@ -107,7 +108,7 @@ def test_training_examples_are_prepared_with_their_strengths():
 
 def test_preparing_in_parts_changes_nothing(monkeypatch):
     whole = dealt(Config())
-    monkeypatch.setattr(groups, "EXAMPLES_AT_ONCE", 7)
+    monkeypatch.setattr(federation, "EXAMPLES_AT_ONCE", 7)
     np.testing.assert_array_equal(dealt(Config()).train.x, whole.train.x)
     np.testing.assert_array_equal(dealt(Config()).test.x, whole.test.x)
 

@@ -221,7 +221,7 @@ def test_a_split_that_knows_no_validation_is_refused(monkeypatch: pytest.MonkeyP
     )
     split = Component[Any, Any]("groups", groups.Config(), "datasets.splits")
     without = Federation.__dataclass_fields__["validation"].default_factory()  # type: ignore[misc]
-    monkeypatch.setattr(groups, "_prepare", lambda source, rows, *more: without)
+    monkeypatch.setattr(groups.Preparation, "examples", lambda self, source, rows, strengths: without)
     with pytest.raises(
         DataError, match=r"data\.validation_size: the split groups sets no example aside for validation"
     ):

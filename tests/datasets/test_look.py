@@ -14,7 +14,6 @@ from safetensors.numpy import save_file
 
 from datasets.federation import DataError
 from datasets.look import Look, divided, look
-from datasets.look_table import look_at_table
 from datasets.sources import table as table_source
 
 ROWS = 48
@@ -99,11 +98,11 @@ def test_a_comma_in_numbers_is_noticed_and_the_source_reads_the_same_numbers(tmp
 def test_columns_that_are_no_features_are_left_out_with_the_reason(tmp_path):
     days = np.arange(ROWS).astype("datetime64[D]")
     notes = {"note": [f"text {i}" for i in range(300)]}
-    found = look_at_table(written(tmp_path, ".parquet", day=days, empty=[None] * ROWS), "outcome", None, None)
-    assert set(found.left_out) == {"patient_id", "day", "empty"}
+    found = seen(written(tmp_path, ".parquet", day=days, empty=[None] * ROWS))
+    assert set(found.fields["drop"]) == {"patient_id", "day", "empty"}
     many = tmp_path / "many.parquet"
     parquet.write_table(pa.table(notes | {"y": [0, 1] * 150, "x": [i % 7 for i in range(300)]}), many)
-    assert look_at_table(many, "y", None, None).left_out == {"note": "300 different texts"}
+    assert seen(many, "y").remarks["drop"] == "note: 300 different texts"
 
 
 def test_missing_values_are_counted_and_named(tmp_path):
@@ -148,8 +147,8 @@ def test_repeated_rows_with_missing_values_are_found_as_the_source_finds_them(tm
     path = tmp_path / "t.parquet"
     parquet.write_table(pa.table(rows | {"b": [float(one) for one in rows["b"]]}), path)
     found = seen(path, label="y")
-    assert divided(found, path).division.examples == 60 - look_at_table(path, "y", None, None).repeats
-    assert look_at_table(path, "y", None, None).repeated == (2, 32)
+    assert found.remarks["duplicates"].startswith("15 rows repeat an earlier one (rows 2 and 32 first)")
+    assert divided(found, path).division.examples == 45
 
 
 def test_a_column_of_codes_is_a_category_and_a_slip_is_none(tmp_path):

@@ -161,10 +161,10 @@ def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkey
     [
         ("tuple", "returns a tuple in evaluation; it must return the logits alone"),
         ("dict", "returns a dict in evaluation"),
-        ("one value", "returns outputs of shape [4] for 4 examples in evaluation; it must be [4, 10]"),
+        ("one value", "returns float32 [4] in evaluation; it must return the logits alone, float32 [4, 10]"),
         ("not finite", "returns outputs that are not finite"),
         ("softmax", "returns probabilities in evaluation"),
-        ("half", "returns outputs of type float16"),
+        ("half", "returns float16 [4, 10]"),
         ("calls", "keeps state between calls"),
         ("draws", "draws random numbers in evaluation"),
         ("batch", "another output when other examples are evaluated beside it"),
@@ -185,7 +185,7 @@ def test_an_output_that_cannot_be_used_is_refused(kind, words):
         ("from_numpy", "starts from another 1.weight each time that it is built"),
         ("from_the_clock", "starts from another 1.bias each time that it is built"),
         ("double", "has the parameter 1.weight of type float64"),
-        ("complex_numbers", "has the complex array phase"),
+        ("complex_numbers", "has the parameter phase of type complex64"),
         ("frozen", "has no parameter that can be trained"),
         ("none", "returns a NoneType, no torch.nn.Module"),
         ("broken", "cannot be built for examples of shape (1, 8, 8): RuntimeError: no 10"),
@@ -198,7 +198,9 @@ def test_a_module_that_cannot_be_used_is_refused(name, words):
 
 
 def test_what_does_not_fit_is_said_with_its_numbers():
-    assert "has 5 outputs, but the data have 10 classes" in (misfit("Wrapped", args={"kind": "", "classes": 5}) or "")
+    assert "returns float32 [4, 5] in evaluation; it must return the logits alone, float32 [4, 10]" in (
+        misfit("Wrapped", args={"kind": "", "classes": 5}) or ""
+    )
     shape = misfit("torchvision:resnet18")
     assert shape and "does not take examples of shape (1, 8, 8)" in shape
     assert "expected input[4, 1, 8, 8] to have 3 channels" in shape

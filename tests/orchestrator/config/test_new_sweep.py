@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.look import Look
-from datasets.look_division import Division
+from datasets.look import Division, Look
 from orchestrator.config import new_sweep as written
 from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
 from orchestrator.config.run import trial_id
