@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datasets.components import components, presets
 from datasets.outside import offers, why_not
+from orchestrator import FINISHED, SOME_FAILED
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.config.slots import SLOTS, Slot
-from orchestrator.exit_codes import FINISHED, SOME_FAILED
 
 
 def check(name: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ray import tune
 
-from orchestrator.cluster.ray_session import StallError
+from orchestrator.cluster.address import StallError
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.adapters import StoppingScheduler
 from orchestrator.scheduling.trials import TrialConfig, tune_trial_id

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Make all checks and print a line for each; return the exit code."""
     from orchestrator.config.own_code import install_named
-    from orchestrator.folder_checks import check_folder, results_folder
+    from orchestrator.results.folder_checks import check_folder, results_folder
 
     if (folder := results_folder(options.what)) is not None:
         return check_folder(folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from orchestrator.exit_codes import FINISHED
+from orchestrator import FINISHED
 from orchestrator.subcommands import path
 
 HELP = "open the results in the MLflow UI"
