@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import socket
 import stat
 import sys
@@ -137,10 +138,19 @@ def _own_text(file: Path) -> str:
         if not stat.S_ISREG(about.st_mode):
             return ""
         if about.st_uid != os.geteuid():
-            raise ClusterError(f"{file} was written by another user ({about.st_uid}) and is not followed; {JOIN}")
+            raise ClusterError(
+                f"{file} was written by another user ({_user(about.st_uid)}) and is not followed; {JOIN}"
+            )
         return os.read(opened, LONGEST).decode(errors="replace").strip()
     finally:
         os.close(opened)
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"number {number}"
 
 
 def _reach(address: str, origin: str) -> None:
