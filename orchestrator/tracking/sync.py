@@ -125,9 +125,12 @@ def open_experiment(client: MlflowClient, folder: Folder, artifacts: Path | None
     """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
     place = artifacts / folder.name if artifacts else None
     there = client.get_experiment_by_name(folder.name)
-    ours = there is not None and place is not None and there.tags.get(SWEEP) == folder.identity()
-    at = urlsplit(there.artifact_location) if ours else None
-    if at and at.scheme in ("", "file") and Path(url2pathname(at.path)) != place:
+    if (
+        there
+        and place
+        and there.tags.get(SWEEP) == folder.identity()
+        and _place(there.artifact_location) not in (None, place)
+    ):
         client.rename_experiment(there.experiment_id, f"{folder.name} (moved, {there.experiment_id})")
         if there.lifecycle_stage == "active":
             client.delete_experiment(there.experiment_id)
@@ -138,6 +141,12 @@ def open_experiment(client: MlflowClient, folder: Folder, artifacts: Path | None
     if there.lifecycle_stage == "deleted":
         client.restore_experiment(there.experiment_id)
     return there.experiment_id
+
+
+def _place(location: str) -> Path | None:
+    """The folder that an address names; None if it is elsewhere."""
+    address = urlsplit(location)
+    return Path(url2pathname(address.path)) if address.scheme in ("", "file") else None
 
 
 def runs_of(client: MlflowClient, experiment: str, folder: Folder) -> Runs:
