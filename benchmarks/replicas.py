@@ -42,8 +42,7 @@ def main() -> int:
     options = parser.parse_args()
     machine.use_cores(2)
     sys.path.insert(0, str(CHECKOUT))
-    from orchestrator.commands import run
-    from orchestrator.preparation import Choices
+    from orchestrator.commands import Choices, run
 
     with TemporaryDirectory() as scratch:
         sweep, results = Path(scratch) / "replicas.yaml", Path(scratch) / "results"

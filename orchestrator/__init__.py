@@ -7,6 +7,7 @@ is the first module that each of our processes imports, so the check stands here
 import importlib
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 # Ray would repeat `uv run` in every worker, each with an environment of its own. We also send no usage statistics.
@@ -15,19 +16,26 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
+# The exit codes of the command ``fedpriv``.
+FINISHED = 0  # every trial finished
+SOME_FAILED = 1  # some trials did not finish; the others are reported
+REFUSED = 2  # the input was refused; nothing was started or written
+INTERRUPTED = 130  # the user interrupted the command; finished work is kept
+
 
 def _claim(package: str) -> None:
-    """Make sure that ``package`` is imported from this checkout.
+    """Make sure that ``package`` is imported from this checkout, without importing it.
 
     Raises:
-        ImportError: Python found another package of that name; the message says what to do.
+        ImportError: Python finds another package of that name; the message says what to do.
     """
     if sys.path[:1] != [str(CHECKOUT)]:
         sys.path.insert(0, str(CHECKOUT))
-    found = getattr(importlib.import_module(package), "__file__", None)
-    if found is None or Path(found).resolve().parent.parent != CHECKOUT:
+    spec = find_spec(package)
+    origin = spec.origin if spec else None
+    if origin is None or Path(origin).resolve().parent.parent != CHECKOUT:
         raise ImportError(
-            f"the package {package!r} was imported from {found} instead of from fedpriv's checkout in {CHECKOUT}; "
+            f"the package {package!r} was imported from {origin} instead of from fedpriv's checkout in {CHECKOUT}; "
             f"import orchestrator first, or uninstall the other {package!r}"
         )
 

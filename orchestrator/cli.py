@@ -9,11 +9,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
 
-from orchestrator.cluster.ray_session import StallError
+from orchestrator import INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.cluster.signals import heeded
-from orchestrator.config.errors import ConfigError
-from orchestrator.exit_codes import INTERRUPTED, REFUSED, SOME_FAILED
-from orchestrator.results.writing import REFUSALS, WriteError
 from orchestrator.subcommands import parser
 
 
@@ -34,6 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Namespace) -> int:
+    from orchestrator.cluster.address import StallError
+    from orchestrator.config.errors import ConfigError
+    from orchestrator.results.writing import REFUSALS, WriteError
+
     try:
         code: int = options.command(options)
         if sys.stdout is not None:
@@ -50,7 +51,14 @@ def _run(options: Namespace) -> int:
     except OSError as error:
         if error.errno not in {*REFUSALS, errno.EPIPE}:
             raise
-        print(_trouble(error), file=sys.stderr)
+        reason = os.strerror(error.errno or 0).lower()
+        if error.filename is not None:
+            sentence = f"{os.fsdecode(error.filename)}: {reason}"
+        else:  # standard output, which Python would try again at the end; of a pipe, nobody reads on
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), 1)
+            sentence = f"what is printed could not be written: {reason}"
+        print(sentence, file=sys.stderr)
         return SOME_FAILED
     except StallError as error:
         print(error, file=sys.stderr)
@@ -59,16 +67,6 @@ def _run(options: Namespace) -> int:
         with suppress(OSError):  # the terminal may be gone
             print("interrupted", file=sys.stderr)
         return INTERRUPTED
-
-
-def _trouble(error: OSError) -> str:
-    reason = os.strerror(error.errno or 0).lower()
-    if error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {reason}"
-    # Standard output, which Python would try again at the end; of a pipe, nobody reads on.
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-    return f"what is printed could not be written: {reason}"
 
 
 if __name__ == "__main__":

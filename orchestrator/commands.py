@@ -1,24 +1,139 @@
-"""The commands ``run`` and ``report``, from reading the input to the exit code."""
+"""The command ``run``, from the sweep file to the exit code: it is read, checked, run on Ray, closed. And ``report``.
+
+Before anything starts, all problems are collected (`prepare`). What is left to train is then run by Tune (`execute`); a
+complete sweep is only shown again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
+from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
+from orchestrator.cluster.address import ClusterError, StallError, Target, find_target, is_named
+from orchestrator.cluster.data_checks import data_problems
+from orchestrator.cluster.orphans import end_orphans
+from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
+from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.execution import execute
-from orchestrator.exit_codes import FINISHED
-from orchestrator.preparation import Choices, Work, prepare
-from orchestrator.report import write_page, write_report
-from orchestrator.report.data import NoResultsError
+from orchestrator.estimates.needs import LARGEST, course_problems, fits, this_machine
+from orchestrator.report import NoResultsError, page_path, write_page, write_report
+from orchestrator.report.so_far import where_stopped
+from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.tuned import tuned_sentences
+from orchestrator.results.claim import Claim, obstacle
+from orchestrator.results.paths import Folder, FolderError
+from orchestrator.results.provenance import Hashes
+from orchestrator.results.sweeps import trial_rows, write_sweep, write_trials
 from orchestrator.results.writing import WriteError
+from orchestrator.scheduling.earlier import Earlier, earlier_results
+from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
+from orchestrator.scheduling.tuner import run_trials, tune_environment
+from orchestrator.tracking.events import TrialEvents
+from orchestrator.tracking.failures import failure_lines
+from orchestrator.tracking.screen import Screen, screen_of
+from orchestrator.tracking.store import named_server, server_note, server_problem, set_store_aside
+from orchestrator.tracking.tracker import Tracker, fill
 
 if TYPE_CHECKING:
     from orchestrator.report.figures.formats import Format
+    from orchestrator.scheduling.search import Search
+
+READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
+CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
+REPEAT, NEW_STORE = "--repeat-changed", "--new-store"
+NO_LOCAL_STORE = (
+    "is for the store beside the results, but an MLflow server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
+)
+SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
+NOT_EVERYTHING = (
+    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, {} "
+    "renames it and fills a new one"
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How a sweep is run: what the options of ``fedpriv run`` say.
+
+    Attributes:
+        results: the folder of all sweeps; the sweep's own folder is below it.
+        address: a Ray cluster to join; None for RAY_ADDRESS, a cluster that runs on this machine, or this machine alone.
+        tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
+        dry: print the plan and start nothing.
+        repeat_changed: run trials again that ran with other code or data than today's.
+        log_models: also send the trained models to MLflow.
+        from_python: whether `fedpriv.run` was called, so that messages name its arguments.
+        new_store: rename the store beside the results, and fill a new one from them.
+    """
+
+    results: Path
+    address: str | None = None
+    tracking_uri: str | None = None
+    dry: bool = False
+    repeat_changed: bool = False
+    log_models: bool = False
+    from_python: bool = False
+    new_store: bool = False
+
+    @property
+    def address_option(self) -> str:
+        """What is wrong where Ray cannot be used: the address that was given, or the run, of which nobody named one."""
+        return "--address" if self.address else "run"
+
+    @property
+    def new_store_option(self) -> str:
+        """What the user gives to have a new store filled."""
+        return "new_store=True" if self.from_python else NEW_STORE
+
+    @property
+    def repeat_option(self) -> str:
+        """What the user gives to run changed trials again."""
+        return "repeat_changed=True" if self.from_python else REPEAT
+
+
+@dataclass(frozen=True)
+class Work:
+    """A sweep that was checked and can run.
+
+    Attributes:
+        sweep: the sweep.
+        choices: how it is run.
+        folder: its results folder.
+        trials: its trials; of a search, those that were drawn before.
+        place: the processes that each trial is given.
+        target: the Ray that is used.
+        search: what draws trials; None without a search.
+        earlier: what earlier runs left in the folder.
+        hashes: those of the data sets.
+    """
+
+    sweep: Sweep
+    choices: Choices
+    folder: Folder
+    trials: list[TrialSpec]
+    place: Placement
+    target: Target
+    search: Search | None
+    earlier: Earlier
+    hashes: Hashes
+
+    def missing(self) -> list[TrialSpec]:
+        """The trials that still have to run."""
+        return self.earlier.remaining(self.trials)
+
+    def ahead(self) -> list[TrialSpec]:
+        """Stand-ins for the trials that a search has not drawn yet."""
+        return self.search.ahead() if self.search else []
 
 
 def run(path: Path, sets: Sequence[str], choices: Choices) -> int:
@@ -30,7 +145,7 @@ def run(path: Path, sets: Sequence[str], choices: Choices) -> int:
         choices: how it is run.
 
     Returns:
-        The exit code, see `orchestrator.exit_codes`.
+        The exit code, see `orchestrator`.
 
     Raises:
         ConfigError: the input was refused, before any trial was started and any result was written.
@@ -39,17 +154,16 @@ def run(path: Path, sets: Sequence[str], choices: Choices) -> int:
 
 
 def run_sweep(sweep: Sweep, choices: Choices) -> int:
-    """Run a sweep that was loaded, or resume it; exit code and errors as in `run`."""
+    """Run a sweep that was loaded, or resume it, or show its plan; exit code and errors as in `run`."""
     work = prepare(sweep, choices)
-    return _show(work) if choices.dry else execute(work)
+    if not choices.dry:
+        return execute(work)
+    from rich.console import Console
 
-
-def _show(work: Work) -> int:
-    """Print what would run and how long it would take."""
-    from orchestrator.dry_run import plan
+    from orchestrator.estimates.dry_run import plan as planned
 
     ahead = work.ahead()
-    shown = plan(work.sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
+    shown = planned(work.sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
     said = work.earlier.sentences(len(work.trials), work.choices.repeat_option)
     Console(highlight=False).print(*said, *work.earlier.planned(), shown, sep="\n")
     return FINISHED
@@ -73,3 +187,275 @@ def report(folder: Path, only_page: bool = False, formats: Sequence[Format] = ("
     for file in files:
         print(file)
     return FINISHED
+
+
+def prepare(sweep: Sweep, choices: Choices) -> Work:
+    """Check a sweep, its data, its results folder and the addresses, and say at once what was understood.
+
+    Raises:
+        ConfigError: the input was refused; nothing was started and nothing written.
+    """
+    try:
+        folder = Folder(choices.results.expanduser().absolute() / sweep.name)
+    except RuntimeError as error:
+        sentence = f"{choices.results} names the home of somebody who is unknown here; give another folder"
+        raise ConfigError([ConfigProblem(sentence, file="--results")]) from error
+    # Large enough for every trial, so that one trial can pass its actors on to the next.
+    places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
+    place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
+    # Where the trials run on another Ray than one that is started here, this machine's size says nothing.
+    elsewhere = is_connected() or (choices.dry and is_named(choices.address))
+    target, problems = _target(choices, elsewhere)
+    unreachable = bool(problems)
+    if not choices.dry:  # a plan only reads the folder, starts nothing and asks no server
+        problems = [*_unusable(folder, sweep, choices), *problems]
+    if not unreachable and target.address is None and not elsewhere:
+        problems += misfit_problems(sweep, place, local_nodes(place))
+    machine = LARGEST if elsewhere or target.address else this_machine(folder.path)
+    problems += course_problems(sweep, machine)
+    if not problems:
+        _announce(sweep, target, choices)
+    hashes = Hashes()
+    download = not problems and not choices.dry
+    problems += data_problems(sweep, download, loaded=hashes.add, held=fits(sweep, machine))
+    if choices.repeat_changed and sweep.space:
+        problems.append(ConfigProblem(SEARCH_REPEATS, file=REPEAT))
+    if problems:
+        raise ConfigError(problems)
+    search = None
+    if sweep.space:
+        from orchestrator.scheduling.search import Search
+
+        search = Search(sweep, folder)
+    trials = search.replay() if search else trial_specs(sweep)
+    drawing = search is not None and not search.complete
+    earlier = earlier_results(folder, trials, hashes, sweep.tune, choices.repeat_changed, drawing)
+    return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes)
+
+
+def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
+    """Why no trial fits on these nodes; nothing if one does."""
+    sentence = misfit(place, nodes)
+    key = ("base", "training", "device") if sentence == NO_GPU and not sweep.resources.reserve_gpu else ("resources",)
+    return [sweep.problem(sentence, *key)] if sentence else []
+
+
+def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProblem]:
+    """Why the results folder, the MLflow server or a Ray that is connected already cannot be used."""
+    server = server_problem(choices.tracking_uri)
+    local = choices.new_store and named_server(choices.tracking_uri)
+    sentences = {
+        "--results": obstacle(folder, sweep.name),
+        "--tracking-uri": server,
+        NEW_STORE: NO_LOCAL_STORE if local else None,
+    }
+    problems = [ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence]
+    return problems + ([sweep.problem(LACKS, "code")] if sweep.code and is_connected() else [])
+
+
+def _target(choices: Choices, elsewhere: bool) -> tuple[Target, list[ConfigProblem]]:
+    """The Ray that is used; a dry run asks a cluster only whether it runs here, where a run would find it by itself."""
+    if elsewhere and (choices.dry or not choices.address):
+        return Target(), []
+    try:
+        return find_target(choices.address, os.environ), []
+    except ClusterError as error:
+        return Target(), [ConfigProblem(str(error), file=choices.address_option)]
+
+
+def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
+    """Say at once what was understood, because loading data and starting Ray take a while."""
+    count = f"{sweep.name}: {sweep.samples if sweep.space else len(sweep.runs)} trials"
+    here = f"on this machine ({local_cpus()} CPUs)"
+    if choices.dry:
+        print(f"{count}; timing a few steps of each kind {here}", flush=True)
+        return
+    if target.address is None:
+        print(f"{count} {here}; loading the data and starting Ray take about {READY_SECONDS} s", flush=True)
+    else:
+        print(f"{count} on {target}", flush=True)
+    if target.note:
+        print(f"{target.note}; Ray is started on this machine instead", flush=True)
+    if note := server_note(choices.tracking_uri):
+        print(note, flush=True)
+
+
+def execute(work: Work) -> int:
+    """Run what is missing of a sweep and write its report; return the exit code.
+
+    Raises:
+        ConfigError: the cluster or the results folder cannot be used; no trial was started.
+    """
+    missing = work.missing()
+    total = len(missing) + len(work.ahead())
+    screen = screen_of(total)
+    for sentence in end_orphans(os.environ) + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
+        screen.say(sentence)
+    if total:
+        return _on_ray(work, missing, screen)
+    with claimed(work, screen.say):
+        screen.say(f"all {len(work.trials)} trials are complete; nothing was trained")
+        return _close(work, _tracker(work, screen), screen)
+
+
+def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
+    """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
+    from orchestrator.cluster.ray_log import ray_log
+
+    tune_environment(os.environ)
+    with ray_log() as log:
+        try:
+            screen.stage = "starting Ray" if work.target.address is None else "joining the cluster"
+            with screen, ray_session(work.target, work.place) as nodes:
+                if work.target.address is not None:
+                    screen.say(joined(work.target, nodes))
+                for sentence in _ready(work, nodes):
+                    screen.say(sentence)
+                with claimed(work, screen.say):
+                    code = _train(work, missing, nodes, screen)
+        except ClusterError as error:
+            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file=work.choices.address_option)]) from error
+        except StallError as error:
+            raise StallError(f"{error}{log.keep()}") from error
+        if code == SOME_FAILED and (where := log.keep()):
+            screen.say(where.strip(" ()"))
+        return code
+
+
+@contextmanager
+def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
+    """Claim the results folder, set back what runs again, and write down what the sweep is.
+
+    Args:
+        work: the checked sweep.
+        say: is given sentences for the user.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
+    try:
+        claim = Claim(work.folder)
+    except FolderError as error:
+        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+    with claim:
+        for sentence in [*work.earlier.set_back(work.folder), *describe(work)]:
+            say(sentence)
+        yield
+
+
+def describe(work: Work) -> list[str]:
+    """Write the manifest of the sweep, with its file, its overrides and its trials; return what was damaged."""
+    text = work.sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in work.sweep.sets) + "\n"
+    return write_sweep(work.folder, work.sweep.name, text, plan(work.trials))
+
+
+def _ready(work: Work, nodes: list[dict[str, float]]) -> list[str]:
+    """Check the cluster; return notes for the user. Raises ConfigError if a trial does not fit or a node is unsuitable."""
+    from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
+    from orchestrator.cluster.nodes import node_problems
+
+    if problems := misfit_problems(work.sweep, work.place, nodes):
+        raise ConfigError(problems)
+    if sentences := node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
+        raise ConfigError([ConfigProblem(sentence, file="--results") for sentence in sentences])
+    try:
+        notes, problems = memory_check(work.sweep, on_a_gpu(work.sweep))
+    except TimeoutError as error:
+        raise ConfigError([ConfigProblem(str(error), file=work.choices.address_option)]) from error
+    if problems:
+        raise ConfigError(problems)
+    return notes
+
+
+def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
+    """Run the missing trials, write all results, and wait until MLflow has them."""
+    trials, folder = work.trials, work.folder
+    if len(missing) < len(trials):
+        total = work.search.samples if work.search else len(trials)
+        screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
+    if remark := unrepeatable(missing):
+        screen.say(remark)
+    tracker = _tracker(work, screen)
+    screen.stage = "starting the processes of the first trials"
+    progress = TrialEvents(folder, [tracker, screen])
+    try:
+        for sentence in run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search):
+            screen.say(sentence)
+        _write_down(work)
+    except (KeyboardInterrupt, StallError, WriteError) as error:  # all that was finished is saved
+        with suppress(WriteError):
+            _write_down(work)
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted:
+            screen.say("interrupted; finished work is saved, and the same command resumes from there")
+        tracker.finish(CLOSE_SECONDS)
+        if not interrupted:
+            raise
+        return INTERRUPTED
+    finally:
+        screen.stop()  # the tables of the end are printed without the live one
+    return _close(work, tracker, screen)
+
+
+def _write_down(work: Work) -> None:
+    """Write down how the trials have ended, and which a search has drawn."""
+    shutil.rmtree(work.folder.path / TUNE_FOLDER, ignore_errors=True)
+    if work.search:
+        describe(work)
+    else:
+        write_trials(work.folder)
+
+
+def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
+    """Print the result, write the report, send MLflow what it lacks, and say what was found; return the exit code.
+
+    A run that is killed in here is made good by the next one, which does all of it again.
+    """
+    sweep, folder = work.sweep, work.folder
+    rows = trial_rows(folder)
+    remarks, width = tuned_sentences(folder.path, rows), screen.console.width
+    configs = {trial.id: trial.run.to_dict() for trial in work.trials}
+    shown = where_stopped(folder.path, rows)
+    table = summary_table(shown, sweep.swept, title=sweep.name, width=width, remarks=remarks, configs=configs)
+    screen.console.print(table)
+    write_report(folder.path)
+    for sentence in [*_send_rest(work, tracker), *_last_words(work, rows, tracker)]:
+        screen.say(sentence)
+    return FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED
+
+
+def _send_rest(work: Work, tracker: Tracker) -> list[str]:
+    """Wait until MLflow has everything, or say that it has not, and why; a new store gets the other sweeps, too."""
+    if not tracker.finish(CLOSE_SECONDS):
+        why = f" ({tracker.trouble})" if tracker.trouble else ""
+        return [NOT_EVERYTHING.format(why, work.choices.new_store_option)]
+    sent = tracker.synced.models if tracker.synced else 0
+    said = [f"MLflow holds the trained models of {sent} more trials"] if sent else []
+    return said + (fill(work.folder.path.parent, work.folder.name) if work.choices.new_store else [])
+
+
+def _last_words(work: Work, rows: list[Row], tracker: Tracker) -> list[str]:
+    """What is best, where the results are, and last what failed."""
+    folder, said = work.folder, list[str]()
+    if work.sweep.tune:
+        metric = work.sweep.tune.metric
+        pairs = zip(rows, work.trials, strict=True)
+        tuned = [(row[metric], trial.title) for row, trial in pairs if row.get(metric) is not None]
+        if tuned:
+            value, title = tuned[work.sweep.tune.best([value for value, _ in tuned])]
+            said.append(f"best {metric} {value:.4g}: {title}")
+        else:
+            said.append(f"no finished trial has the metric {metric!r}, so there is no best trial")
+    said.append(f"results in {folder.path}; on one page: {page_path(folder.path)}")
+    if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
+        said.append(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
+    elif link := tracker.link():
+        said.append(f"in MLflow: {link}")
+    return said + failure_lines(folder, rows, {trial.id: trial.title for trial in work.trials})
+
+
+def _tracker(work: Work, screen: Screen) -> Tracker:
+    choices, results = work.choices, work.folder.path.parent
+    if choices.new_store:
+        screen.say(set_store_aside(results))
+    return Tracker(results, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)

@@ -11,11 +11,11 @@ from typing import Any, Literal, overload
 
 import yaml
 
+from orchestrator import INTERRUPTED
 from orchestrator.api.results import Results, load
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value
 from orchestrator.config.sweep_file import Sweep, load_sweep, parse_sweep
 from orchestrator.config.yaml_reader import read
-from orchestrator.exit_codes import INTERRUPTED
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
 ARGUMENTS = {  # of `run`, for the options that messages of the command name
@@ -94,8 +94,7 @@ def run(  # noqa: PLR0913 (the options of the command)
         OSError: results could not be saved; the same call resumes.
         RuntimeError: the cluster has no room for a trial.
     """
-    from orchestrator.commands import run_sweep
-    from orchestrator.preparation import Choices
+    from orchestrator.commands import Choices, run_sweep
 
     target = Path(results)
     try:

@@ -38,6 +38,10 @@ class ClusterError(ValueError):
     """No cluster could be reached or started. The message says which address was tried."""
 
 
+class StallError(RuntimeError):
+    """The cluster has no room for any trial. The message is a sentence for the user."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The Ray that the command uses.
@@ -54,6 +58,11 @@ class Target:
 
     def __str__(self) -> str:
         return "this machine" if self.address is None else f"{self.address}, from {self.origin}"
+
+
+def is_named(asked: str | None) -> bool:
+    """Whether the user names a cluster, by the option ``--address`` or by RAY_ADDRESS."""
+    return (asked or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
 
 
 def find_target(asked: str | None, environment: Mapping[str, str]) -> Target:
@@ -125,11 +134,13 @@ def _own_text(file: Path) -> str:
             raise ClusterError(f"{file} is a link and is not followed; {JOIN}") from error
         return ""
     try:
-        held = os.fstat(opened)
-        if not stat.S_ISREG(held.st_mode):
+        about = os.fstat(opened)
+        if not stat.S_ISREG(about.st_mode):
             return ""
-        if held.st_uid != os.geteuid():
-            raise ClusterError(f"{file} was written by another user ({_user(held.st_uid)}) and is not followed; {JOIN}")
+        if about.st_uid != os.geteuid():
+            raise ClusterError(
+                f"{file} was written by another user ({_user(about.st_uid)}) and is not followed; {JOIN}"
+            )
         return os.read(opened, LONGEST).decode(errors="replace").strip()
     finally:
         os.close(opened)

@@ -44,7 +44,8 @@ def data_problems(
     found: dict[str, ConfigProblem] = {}
     attacked: set[str] = set()
     for run in sweep.runs:
-        key = repr((run.data.name, _place(run.data.config)))
+        # Without what does not affect what is read: the number of clients and the seed of the split.
+        key = repr((run.data.name, run.data.config.model_copy(update={"clients": 1, "split_seed": None})))
         if key not in sources:
             read = sources[key] = _load(run.data, sweep.root_of(run), download)
             if loaded and isinstance(read, Source):
@@ -147,8 +148,3 @@ def _without_content(source: Source) -> Source:
         return Examples(np.zeros((len(part), *[1] * (part.x.ndim - 1)), part.x.dtype), part.y)
 
     return replace(source, train=hollow(source.train), test=hollow(source.test), mean=None, std=None, fit=None)
-
-
-def _place(config: Any) -> Any:
-    """``config`` without the fields that do not affect what is read: number of clients and seed of the split."""
-    return config.model_copy(update={"clients": 1, "split_seed": None})

@@ -88,8 +88,9 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
         return None
     need = {name: amount * place.count for name, amount in place.bundle.items()}
     have = {name: sum(node.get(name, 0) for node in nodes) for name in need}
+    needed, there = (" and ".join(f"{amount:g} {name}" for name, amount in part.items()) for part in (need, have))
     return (
-        f"one trial ({place}) needs {_amounts(need)} and the cluster has {_amounts(have)} on {len(nodes)} nodes; "
+        f"one trial ({place}) needs {needed} and the cluster has {there} on {len(nodes)} nodes; "
         "lower resources.client_actors, resources.shadow_tasks or base.training.threads"
     )
 
@@ -104,7 +105,3 @@ def _capacity(bundle: dict[str, float], nodes: Sequence[dict[str, float]]) -> in
     """How many such bundles fit on the nodes; a bundle cannot be split between nodes."""
     # 1e-9 is added because nine ninths of a GPU are slightly more than one in floating point.
     return sum(min(int(node.get(name, 0) / need + 1e-9) for name, need in bundle.items()) for node in nodes)
-
-
-def _amounts(amounts: dict[str, float]) -> str:
-    return " and ".join(f"{amount:g} {name}" for name, amount in amounts.items())

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cluster.address import ALONE, ClusterError, Target
-from orchestrator.cluster.connected import ALREADY, connected_nodes, is_connected
 from orchestrator.cluster.orphans import off_record, on_record
 from orchestrator.cluster.placement import Placement
 from orchestrator.cluster.sent_code import sent_along
@@ -33,6 +33,15 @@ LOCAL_RAY = {
     "enable_metrics_collection": False,
 }
 MODE = "RAY_AUTH_MODE"
+ALREADY = "this process is already connected to Ray; leave the address out to use that, or call ray.shutdown() before"
+LACKS = (
+    "this process is already connected to Ray, and the workers of that Ray lack what code: names; call ray.shutdown() "
+    "before, and the sweep starts or joins a Ray that has it"
+)
+OTHER_MODE = (
+    "Ray answers there, so its head was probably started with another RAY_AUTH_MODE or token than this process has "
+    "(RAY_AUTH_MODE is {} here): set the same for `ray start` and for fedpriv, see docs/cluster.md"
+)
 ACTORS_PER_CORE = 8  # more processes per core only wait for each other and fill the memory
 
 
@@ -57,14 +66,17 @@ def _gpus() -> int:
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
-OTHER_MODE = (
-    "Ray answers there, so its head was probably started with another RAY_AUTH_MODE or token than this process has "
-    "(RAY_AUTH_MODE is {} here): set the same for `ray start` and for fedpriv, see docs/cluster.md"
-)
+def is_connected() -> bool:
+    """Whether this process has already connected to Ray, as a notebook may have: that is used, and not shut down."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
 
 
-class StallError(RuntimeError):
-    """The cluster has no room for any trial. The message is a sentence for the user."""
+def _nodes() -> list[dict[str, float]]:
+    """The resources of each node of the cluster that this process is connected to."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 @contextmanager
@@ -86,7 +98,7 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
     if is_connected():
         if target.address and target.origin == "--address":
             raise ClusterError(ALREADY)
-        yield connected_nodes()
+        yield _nodes()
         return
     import ray
 
@@ -104,7 +116,7 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
         raise ClusterError(f"cannot use Ray ({target}): {_reason(error, target)}{other}") from error
     loading.join()  # two threads must not load the same packages at once
     try:
-        yield connected_nodes()
+        yield _nodes()
     finally:
         ray.shutdown()
         off_record()
@@ -122,7 +134,18 @@ def _connect(target: Target, place: Placement) -> None:
     cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
     require_token(os.environ)
     with on_record(), _on_loopback():
-        _start(address="local", num_cpus=cpus, include_dashboard=False, _system_config=LOCAL_RAY, **quiet)
+        options = {
+            "address": "local",
+            "num_cpus": cpus,
+            "include_dashboard": False,
+            "_system_config": LOCAL_RAY,
+            **quiet,
+        }
+        try:
+            ray.init(**options)
+        except Exception:  # a busy machine can be too slow for the first attempt
+            ray.shutdown()
+            ray.init(**options)
 
 
 @contextmanager
@@ -157,23 +180,11 @@ def joined(target: Target, nodes: list[dict[str, float]]) -> str:
     >>> joined(Target("10.0.0.1:6379", "--address"), [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}])
     'joined the Ray cluster at 10.0.0.1:6379 (2 nodes, 12 CPUs, 1 GPU)'
     """
-    amounts = [_count(len(nodes), "node")]
-    amounts += [_count(sum(node.get(name, 0) for node in nodes), name) for name in ("CPU", "GPU")]
-    of = ", ".join(amount for amount in amounts if not amount.startswith("0 "))
-    return f"joined the Ray cluster at {target.address} ({of}){_unasked(target)}"
-
-
-def _count(amount: float, noun: str) -> str:
-    return f"{amount:g} {noun}{'' if amount == 1 else 's'}"
-
-
-def _unasked(target: Target) -> str:
-    """What to add where a cluster is joined that the user did not name."""
-    return (
-        ""
-        if target.origin.startswith("--")
-        else f", which {target.origin} names; --address local uses this machine alone"
-    )
+    amounts = {"node": len(nodes), **{name: sum(node.get(name, 0) for node in nodes) for name in ("CPU", "GPU")}}
+    of = ", ".join(f"{amount:g} {name}{'s' * (amount != 1)}" for name, amount in amounts.items() if amount)
+    asked = target.origin.startswith("--")
+    unasked = "" if asked else f", which {target.origin} names; --address local uses this machine alone"
+    return f"joined the Ray cluster at {target.address} ({of}){unasked}"
 
 
 def _reason(error: BaseException | None, target: Target) -> str:
@@ -186,14 +197,3 @@ def _reason(error: BaseException | None, target: Target) -> str:
     if target.address is not None and re.search("failed to connect|timed out", str(first), re.IGNORECASE):
         return f"{str(first).rstrip('. ')}; {OTHER_MODE.format(os.environ.get(MODE, 'not set'))}"
     return str(first)
-
-
-def _start(**options: Any) -> None:
-    """Start Ray on this machine, with a second attempt, because a busy machine can be too slow for the first."""
-    import ray
-
-    try:
-        ray.init(**options)
-    except Exception:
-        ray.shutdown()
-        ray.init(**options)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, MedianStoppingRule, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -52,7 +50,7 @@ class StoppingScheduler(FIFOScheduler):
         for spec in trials:
             table = folder.trial(spec.id).table("rounds")
             if has_ended(read_record(folder.trial(spec.id)) or {}, self.goal) and table.exists():
-                self.decide(spec.id, _rows(table))
+                self.decide(spec.id, read_table(table).to_pylist())
 
     def decide(self, trial: str, rows: Iterable[Mapping[str, Any]]) -> str:
         """Report rounds to the scheduler; rounds without the metric are skipped.
@@ -94,15 +92,6 @@ class StoppingScheduler(FIFOScheduler):
             return []
         count, metric, name = len(self.unmeasured), self.goal.metric, type(self.goal.scheduler).__name__
         return [f"{count} trials have no round with the metric {metric!r}, so they were not compared ({name.lower()})"]
-
-
-def _rows(table: Path) -> list[dict[str, Any]]:
-    """The rows of a table of rounds; none if it cannot be read, as that of an earlier version, without a checksum."""
-    try:
-        rows = read_table(table)
-    except (OSError, pa.ArrowException):
-        return []
-    return rows.to_pylist() if "round" in rows.column_names else []
 
 
 def _scheduler(goal: Tune, longest: int) -> Any:

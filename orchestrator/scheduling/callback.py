@@ -12,7 +12,7 @@ from typing import Any
 
 from ray import tune
 
-from orchestrator.cluster.ray_session import StallError
+from orchestrator.cluster.address import StallError
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.adapters import StoppingScheduler
 from orchestrator.scheduling.trials import TrialConfig, tune_trial_id
@@ -57,11 +57,10 @@ class TuneCallback(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Announce that a trial has started."""
-        self.began.setdefault(tune_trial_id(trial), time.time())
-        if (
-            tune_trial_id(trial) not in self.progress.statuses
-        ):  # Tune restarts a trial whose process died after the trial had ended
-            self.progress.on_started(tune_trial_id(trial))
+        began = tune_trial_id(trial)
+        self.began.setdefault(began, time.time())
+        if began not in self.progress.statuses:  # Tune restarts a trial whose process died after the trial had ended
+            self.progress.on_started(began)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -69,24 +68,25 @@ class TuneCallback(tune.Callback):
         """Pass on a driver's report; raises WriteError if the driver could not write its results."""
         if "unwritable" in result:  # the other trials could not write either
             raise WriteError(*result["unwritable"])
+        reporting = tune_trial_id(trial)
         if result.get("repaired"):
-            self.progress.on_repaired(tune_trial_id(trial), result["repaired"])
-        self.processes[tune_trial_id(trial)] = result.get("pid")
-        self.progress.on_rounds(tune_trial_id(trial), result.get("rows", []))
+            self.progress.on_repaired(reporting, result["repaired"])
+        self.processes[reporting] = result.get("pid")
+        self.progress.on_rounds(reporting, result.get("rows", []))
         if result.get("note"):
-            self.progress.on_note(tune_trial_id(trial), result["note"])
-        if "summary" in result and tune_trial_id(trial) not in self.progress.statuses:
-            self.progress.on_ended(tune_trial_id(trial), result["summary"])
+            self.progress.on_note(reporting, result["note"])
+        if "summary" in result and reporting not in self.progress.statuses:
+            self.progress.on_ended(reporting, result["summary"])
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Record a trial that the scheduler has stopped; other trials report their end themselves."""
-        if tune_trial_id(trial) in self.progress.statuses or self.stopping is None:
+        stopped = tune_trial_id(trial)
+        if stopped in self.progress.statuses or self.stopping is None:
             return
-        config = TrialConfig.from_dict(trial.config["trial"])
-        by, last = self.stopping.goal.rule or {}, self.stopping.last[tune_trial_id(trial)]
-        folder = self.progress.folder.trial(tune_trial_id(trial))
-        record = outcome.stop(folder, config.identity, self.began[tune_trial_id(trial)], by, last)
-        self.progress.on_ended(tune_trial_id(trial), record)
+        identity = TrialConfig.from_dict(trial.config["trial"]).identity
+        by, last = self.stopping.goal.rule or {}, self.stopping.last[stopped]
+        folder = self.progress.folder.trial(stopped)
+        self.progress.on_ended(stopped, outcome.stop(folder, identity, self.began[stopped], by, last))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Check for trials that wait for resources. Raises StallError if no trial could be placed for too long."""

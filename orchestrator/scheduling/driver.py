@@ -51,15 +51,12 @@ class Driver(tune.Trainable):
         self._take(TrialConfig.from_dict(new_config["trial"]))
         return True
 
-    def _take(self, trial: TrialConfig) -> None:
-        self.clients.title = self.shadows.title = trial.title
-        self._prepare(trial)
-
     def __repr__(self) -> str:
         """What Ray's dashboard shows for this process, whichever trial of the sweep it runs."""
         return f"driver of {Path(self.trial_config.sweep).name}"
 
-    def _prepare(self, config: TrialConfig) -> None:
+    def _take(self, config: TrialConfig) -> None:
+        self.clients.title = self.shadows.title = config.title
         self.trial_config, self.began = config, time.time()
         self.trial: Trial | None = None
         self.repaired: str | None = None  # a sentence on what was damaged, until it has been reported

@@ -118,7 +118,8 @@ def earlier_results(
     """
     specs = {trial.id: trial for trial in trials}
     present = folder.trials()
-    damages = dict(zip((one.id for one in present), in_parallel(_damage, present), strict=True))
+    compared = in_parallel(lambda one: damage_of(one.path, one.id), present)
+    damages = dict(zip((one.id for one in present), compared, strict=True))
     records = {one.id: read_record(one) or {} for one in present}
     damaged = {
         trial: damage
@@ -149,10 +150,6 @@ def earlier_results(
 def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
     found = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
     return {trial: names for trial, names in found.items() if names}
-
-
-def _damage(folder: TrialFolder) -> DamageError | None:
-    return damage_of(folder.path, folder.id)
 
 
 def _is_lost(folder: TrialFolder, spec: TrialSpec | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from orchestrator.scheduling.adapters import StoppingScheduler
     from orchestrator.scheduling.callback import TuneCallback
     from orchestrator.scheduling.search import Search
+
+
+TUNE_SETTINGS = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
+    "TUNE_RESULT_BUFFER_LENGTH": "0",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C should end the command and not only a trial
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
 
 
 def run_trials(
@@ -166,10 +176,10 @@ def _trials(
     """Tune's search space and the options that go with it: a fixed list of trials, or trials as a search draws them."""
 
     def configured(trial: TrialSpec) -> TrialConfig:
-        own = TrialIdentity(trial.id, trial.run.to_dict(), hashes.origin(trial.run))
-        progress.on_planned(trial.id, trial.title, own.run, trial.values)
+        identity = TrialIdentity(trial.id, trial.run.to_dict(), hashes.origin(trial.run))
+        progress.on_planned(trial.id, trial.title, identity.run, trial.values)
         return TrialConfig(
-            identity=own,
+            identity=identity,
             sweep=str(folder.path),
             data_root=str(sweep.root_of(trial.run)),
             placement=place,
@@ -178,28 +188,16 @@ def _trials(
             title=f"{sweep.name} {trial.title}",
         )
 
-    return _draw_trials(search, configured) if search else (_list_trials(trials, configured), {})
+    if search:
+        from orchestrator.scheduling.adapters import SearchAdapter
 
-
-def _list_trials(trials: list[TrialSpec], configured: Callable[[TrialSpec], TrialConfig]) -> dict[str, Any]:
+        return {}, {"search_alg": SearchAdapter(search, configured), "num_samples": search.samples}
     from ray import tune
 
-    return {"trial": tune.grid_search([configured(trial).to_dict() for trial in trials])}
-
-
-def _draw_trials(
-    search: Search, configured: Callable[[TrialSpec], TrialConfig]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    from orchestrator.scheduling.adapters import SearchAdapter
-
-    return {}, {"search_alg": SearchAdapter(search, configured), "num_samples": search.samples}
+    return {"trial": tune.grid_search([configured(trial).to_dict() for trial in trials])}, {}
 
 
 def tune_environment(environment: MutableMapping[str, str]) -> None:
     """Set the variables that stop Tune from writing files of its own; call it before Tune is imported."""
-    environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    environment.setdefault("TUNE_DISABLE_AUTO_CALLBACK_SYNCER", "1")
-    environment.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
-    environment.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C should end the command and not only a trial
-    environment.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
-    environment.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    for name, value in TUNE_SETTINGS.items():
+        environment.setdefault(name, value)

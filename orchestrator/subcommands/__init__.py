@@ -11,17 +11,26 @@ import argparse
 import errno
 import importlib
 import os
+import platform
 from pathlib import Path
 from types import ModuleType
-
-from orchestrator.subcommands._version import Version
+from typing import Any
 
 ORDER = ("new", "run", "report", "list", "check", "ui", "clean", "completion")
 
 
-def subcommands() -> dict[str, ModuleType]:
-    """The subcommands by name, in the order of the help."""
-    return {name: importlib.import_module(f"{__name__}.{name}") for name in ORDER}
+class Version(argparse.Action):
+    """The option ``--version``, which prints the versions and ends. Nothing is imported or asked before it is given."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print fedpriv's version and commit, then those of Python and of the packages that can change a result."""
+        from orchestrator.results.provenance import commit, versions
+
+        numbers = dict(versions())
+        print(f"fedpriv {numbers.pop('fedpriv')} ({f'commit {commit()}' if commit() else 'no commit known'})")
+        numbers = {"python": platform.python_version(), **{name: numbers[name] for name in sorted(numbers)}}
+        print(", ".join(f"{name} {number}" for name, number in numbers.items()))
+        parser.exit()
 
 
 def file_name(text: str) -> str:
@@ -50,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action=Version, nargs=0, help="show the versions of fedpriv and of what it runs on")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for name, module in subcommands().items():
+    for name in ORDER:
+        module: ModuleType = importlib.import_module(f"{__name__}.{name}")
         command = commands.add_parser(name, help=module.HELP, add_help=not getattr(module, "OWN_HELP", False))
         module.arguments(command)
         command.set_defaults(command=module.execute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.exit_codes import FINISHED, SOME_FAILED
+from orchestrator import FINISHED, SOME_FAILED
 from orchestrator.subcommands import file_name
 
 HELP = "check that a component does what its slot requires, or that no file of results is damaged"
@@ -26,7 +26,7 @@ def execute(options: argparse.Namespace) -> int:
     """Make all checks and print a line for each; return the exit code."""
     from orchestrator.config.listing import named_components, unknown_component
     from orchestrator.config.own_code import install_named
-    from orchestrator.folder_checks import check_folder, results_folder
+    from orchestrator.results.folder_checks import check_folder, results_folder
 
     if (folder := results_folder(options.what)) is not None:
         return check_folder(folder)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.exit_codes import FINISHED, SOME_FAILED
+from orchestrator import FINISHED, SOME_FAILED
 from orchestrator.subcommands import path
 
 if TYPE_CHECKING:

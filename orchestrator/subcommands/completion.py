@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.exit_codes import FINISHED
+from orchestrator import FINISHED
 
 HELP = "print a script that completes commands, options and names in your shell"
 SHELLS = ("bash", "zsh", "fish")

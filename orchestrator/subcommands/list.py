@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.exit_codes import FINISHED
+from orchestrator import FINISHED
 
 HELP = "list the data sets, models, attacks and other components, and their fields"
 OWN_HELP = True  # --help NAME shows a component's fields

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.exit_codes import FINISHED
+from orchestrator import FINISHED
 from orchestrator.subcommands import path
 
 if TYPE_CHECKING:

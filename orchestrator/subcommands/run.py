@@ -52,13 +52,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     if options.print_config:
+        from orchestrator import FINISHED
         from orchestrator.config.sweep_file import load_sweep, resolved_trials
-        from orchestrator.exit_codes import FINISHED
 
         print(resolved_trials(load_sweep(options.sweep, options.sets)), end="")
         return FINISHED
-    from orchestrator.commands import run
-    from orchestrator.preparation import Choices
+    from orchestrator.commands import Choices, run
 
     choices = Choices(
         options.results,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
-import subprocess
 import time
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
+from typing import TYPE_CHECKING
 
-from orchestrator.exit_codes import FINISHED
+from orchestrator import FINISHED
 from orchestrator.subcommands import path
+
+if TYPE_CHECKING:
+    import subprocess
 
 HELP = "open the results in the MLflow UI"
 REMEDY = "`fedpriv run SWEEP.yaml --new-store` renames mlflow.db and fills a new one"
@@ -30,6 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Fill the store with the sweeps that it lacks, start the MLflow server, and say what to open once it answers."""
+    import subprocess
+
     from orchestrator.config.errors import ConfigError, ConfigProblem
     from orchestrator.results.paths import FolderError
     from orchestrator.results.sweeps import sweeps_in
@@ -65,6 +67,8 @@ def execute(options: argparse.Namespace) -> int:
 
 def _taken(host: str, port: int) -> str:
     """A sentence if nobody can listen at this address, such as "127.0.0.1:5000: Address already in use"; else empty."""
+    import socket
+
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -76,6 +80,9 @@ def _taken(host: str, port: int) -> str:
 
 def _say_addresses(process: subprocess.Popen[bytes], address: str) -> None:
     """Wait until the server answers; then print the view of each sweep, the latest first."""
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
     from orchestrator.tracking import view
     from orchestrator.tracking.sync import SWEEP
 

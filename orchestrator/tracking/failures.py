@@ -68,17 +68,19 @@ def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Map
         titles: the title of each trial, by id.
     """
     without = [row for row in rows if row["status"] in ("failed", "diverged")]
-    lines = [_line(folder, row, titles[row["id"]]) for row in without[:MOST_LINES]]
+    lines = []
+    for row in without[:MOST_LINES]:
+        reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
+        shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
+        log = folder.trial(row["id"]).error
+        parts = [
+            f"{titles[row['id']]}  {row['status']}: {shown}",
+            advice(reason),
+            f"log: {log}" if log.exists() else "",
+        ]
+        lines.append("; ".join(filter(None, parts)))
     if len(without) > MOST_LINES:
         lines.append(f"and {len(without) - MOST_LINES} more trials without a result, see {folder.table}")
     if any(row["status"] == "failed" for row in without):
         lines.append("the same command runs the failed trials again and leaves the others as they are")
     return lines
-
-
-def _line(folder: Folder, row: Mapping[str, Any], title: str) -> str:
-    reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
-    shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
-    log = folder.trial(row["id"]).error
-    parts = [f"{title}  {row['status']}: {shown}", advice(reason), f"log: {log}" if log.exists() else ""]
-    return "; ".join(filter(None, parts))

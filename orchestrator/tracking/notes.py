@@ -6,7 +6,6 @@ MLflow shows the beginning of a note in tables, so its first line is a sentence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from urllib.parse import quote
 
 import yaml
@@ -18,7 +17,7 @@ from orchestrator.report.tables.context import guessing
 from orchestrator.report.tables.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_labels, value_label
 from orchestrator.results.paths import Folder
-from orchestrator.tracking.projection import PICTURES, Projection, SweepFacts
+from orchestrator.tracking.projection import PICTURES, Facts, Projection
 from orchestrator.tracking.view import headline_metrics, label, place
 
 MOST_SETTINGS = 30
@@ -48,7 +47,7 @@ def trial_note(trial: Projection, sweep: str, experiment: str) -> str:
     shown = [f"{label(name)} {_value(name, trial.results[name])}" for name in names[:3]]
     seconds = (trial.ended - trial.started) / 1000
     rounds = max((point.step for point in trial.rounds), default=0)
-    status = f"{trial.tags['status']} after {rounds} round{'' if rounds == 1 else 's'} in {seconds:.0f} s"
+    status = f"{trial.tags['status']} after {rounds} round{'s' * (rounds != 1)} in {seconds:.0f} s"
     blocks = [f"{escape(trial.name)}: {status}{escape(': ' + ', '.join(shown)) if shown else ''}."]
     if reason := trial.tags.get("reason"):
         more = "The whole message is in `error.txt` among the artifacts, if the trial could write it."
@@ -72,15 +71,15 @@ def _value(name: str, value: float) -> str:
 
 def _chance(name: str, finals: Mapping[str, float]) -> str:
     chance = metric(name).chance
-    found = finals.get(chance) if isinstance(chance, str) else chance
-    return "" if found is None else _value(name, found)
+    guessed = finals.get(chance) if isinstance(chance, str) else chance
+    return "" if guessed is None else _value(name, guessed)
 
 
 def _view(experiment: str) -> str:
     return f"[all settings side by side](#{place(experiment)}), [as charts](#{place(experiment, charts=True)})"
 
 
-def sweep_note(facts: SweepFacts, experiment: str, run: str, limit: int) -> str:
+def sweep_note(facts: Facts, experiment: str, run: str, limit: int) -> str:
     """The note of a sweep, for its run and its experiment.
 
     Args:
@@ -89,15 +88,18 @@ def sweep_note(facts: SweepFacts, experiment: str, run: str, limit: int) -> str:
         run: MLflow's id of the sweep's run, which has the pictures.
         limit: the longest text that MLflow allows.
     """
-    story = facts.story
+    results, story = facts.results, facts.story
     blocks = [
         escape(story.question),
         f"**{escape(story.headline)}**",
         f"Open {_view(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
-        _table(facts.results, facts.first),
+        _table(results, facts.first),
         _list("What differs", story.findings),
         _list("Claimed and audited, published and measured", story.verdicts),
-        _figures(facts.pictures, run),
+        *(
+            f"![{name}](get-artifact?path={quote(f'{PICTURES}/{name}', safe='')}&run_uuid={run})"
+            for name in (figure.name for figure in facts.pictures)
+        ),
         _list("Limits", story.limits),
         f"**Repeat it:** `{story.command}` (`sweep.yaml` is among the artifacts).",
         SWEEP_READING,
@@ -149,11 +151,3 @@ def _table(results: Results, first: Sequence[str]) -> str:
     chances = guessing([(label(name), metric(name)) for name in names], results)
     rest = f"{more} more settings are in `report/summary.md`." if more > 0 else ""
     return "\n\n".join(block for block in (table, escape(chances), rest) if block)
-
-
-def _figures(pictures: Sequence[str], run: str) -> str:
-    """The pictures of the report among the artifacts of ``run``."""
-    return "\n\n".join(
-        f"![{Path(name).stem.replace('_', ' ')}](get-artifact?path={quote(f'{PICTURES}/{name}', safe='')}&run_uuid={run})"
-        for name in pictures
-    )

@@ -8,32 +8,32 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from orchestrator.report.data import Results, read_results
-from orchestrator.report.story import Story, headline_risk, story
 from orchestrator.report.swept import REPEATS, SLOT_NAMES
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
 from orchestrator.results.sweeps import read_sweep
 from orchestrator.results.tables import read_table
-from orchestrator.tracking.labels import SETTING, component_tags, metric_key, scalar_metrics, short_name, swept_params
+from orchestrator.tracking.labels import SETTING, component_tags, metric_key, scalar_metrics, swept_params, trial_name
 from orchestrator.tracking.view import headline_metrics
 
-FORM = 3  # of a run in MLflow: what was logged in another form is logged again
+if TYPE_CHECKING:
+    from orchestrator.report.data import Results
+    from orchestrator.report.story import Story
+
+FORM = 4  # of a run in MLflow: what was logged in another form is logged again
 ROUND = metric_key("round")  # a metric that every round has
 TABLES = ("rounds", "clients", "attacks")  # shown on a trial's page; those of single examples are too long for one
-MOST_ROWS = 1000  # of a table on a page
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
-PICTURES = "description"  # their folder among the artifacts
+PICTURES = "description"  # the folder of a note's figures among the artifacts
 MOST_FIGURES = 3  # in a note: the first of these that there are
-FIGURE_WIDTH = 800  # pixels, for a note shows pictures in their full size
 
 
 class Point(NamedTuple):
@@ -45,8 +45,7 @@ class Point(NamedTuple):
     step: int
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """A data set that a trial has read: the source's name, a digest of the content, and source and split as JSON."""
 
     name: str
@@ -69,7 +68,7 @@ class Projection:
         finals: the final values.
         inputs: the data sets that it has read.
         files: artifacts, each with its folder among them.
-        tables: tables in MLflow's form, as JSON by file name, which its pages show and compare.
+        tables: Parquet files that its page shows as tables.
         pictures: figures that its note shows.
         results: the final metrics by name.
     """
@@ -79,24 +78,24 @@ class Projection:
     started: int
     ended: int
     tags: Mapping[str, str]
-    params: Mapping[str, str] = field(default_factory=dict)
-    rounds: Sequence[Point] = ()
-    finals: Sequence[Point] = ()
-    inputs: Sequence[Input] = ()
-    files: Sequence[tuple[Path, str]] = ()
-    tables: Mapping[str, str] = field(default_factory=dict)
-    pictures: Sequence[Path] = ()
-    results: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[str, str]
+    rounds: Sequence[Point]
+    finals: Sequence[Point]
+    inputs: Sequence[Input]
+    files: Sequence[tuple[Path, str]]
+    tables: Sequence[Path]
+    pictures: Sequence[Path]
+    results: Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class SweepFacts:
-    """What the note of a sweep says: its results and its story, the metrics that come first, and the names of pictures."""
+class Facts:
+    """What the note of a sweep says: its results and its story, the metrics that come first, and figures."""
 
     results: Results
     story: Story
     first: Sequence[str]
-    pictures: Sequence[str] = ()
+    pictures: Sequence[Path] = ()
 
 
 def trial_manifest(folder: TrialFolder) -> str | None:
@@ -107,7 +106,11 @@ def trial_manifest(folder: TrialFolder) -> str | None:
 
 def sweep_manifest(folder: Folder) -> str:
     """A hash of a sweep's own files: sweep file, table of trials, and report."""
-    return _digest([file for file in (folder.table, *_sweep_files(folder)) if file.is_file()])
+    digest = hashlib.blake2b(f"form {FORM}".encode(), digest_size=8)
+    for file in (folder.table, *_sweep_files(folder)):
+        if file.is_file():
+            digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
@@ -123,13 +126,21 @@ def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
     return {row["id"]: {key: _plain(row[key]) for key in keys if row.get(key) is not None} for row in rows}
 
 
+def _plain(cell: Any) -> Any:
+    """A value of the plan, where a swept map or list is JSON."""
+    if isinstance(cell, str) and cell[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(cell)
+    return cell
+
+
 def setting_name(swept: Mapping[str, Any]) -> str:
     """The swept values without the seeds, for charts' legends; "all trials" where nothing else was swept.
 
     >>> setting_name({"clustering.name": "ifca", "seed": 1}), setting_name({"seed": 1})
     ('ifca', 'all trials')
     """
-    return short_name({key: value for key, value in swept.items() if key not in REPEATS}) or "all trials"
+    return trial_name({key: value for key, value in swept.items() if key not in REPEATS}) or "all trials"
 
 
 def project_trial(folder: TrialFolder, swept: Mapping[str, Any]) -> Projection:
@@ -143,59 +154,70 @@ def project_trial(folder: TrialFolder, swept: Mapping[str, Any]) -> Projection:
     run = yaml.safe_load(folder.config.read_text())
     ended = int(1000 * folder.manifest.stat().st_mtime)
     started = ended - int(1000 * min(record.get("seconds") or 0.0, ended / 1000))
-    points = round_points(_rows(folder), started, ended)
-    finals = scalar_metrics(record.get("metrics") or {})
-    texts = {name: value for name, value in (record.get("metrics") or {}).items() if isinstance(value, str)}
-    notes = "; ".join(record.get("notes") or ())
-    rounds = max((point.step for point in points), default=0)
+    rows = read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").is_file() else []
+    points, metrics = round_points(rows, started, ended), record.get("metrics") or {}
+    failed = record["status"] == "failed"
+    told = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
+    origin = record.get("origin") or {}
+    known = {k: v for k, v in origin.items() if k in ("commit", "host", "device") or k.startswith("version.")}
+    files = [folder.config, *sorted(folder.path.glob("*.parquet"))]
+    # The message of a failure: one that an earlier attempt has left says nothing of this trial.
+    files += [folder.error] if failed and folder.error.is_file() else []
+    finals = scalar_metrics(metrics)
     return Projection(
-        name=short_name(swept) or folder.id,
-        status={"failed": "FAILED"}.get(record["status"], "FINISHED"),
+        name=trial_name(swept) or folder.id,
+        status="FAILED" if failed else "FINISHED",
         started=started,
         ended=ended,
         tags={
-            **run_tags(run, swept, {k: v for k, v in (record.get("origin") or {}).items() if _is_provenance(k)}),
-            **texts,
-            **{k: v for k, v in (("notes", notes), ("reason", record.get("reason"))) if v},
+            **run_tags(run, swept, known),
+            **{name: value for name, value in metrics.items() if isinstance(value, str)},
+            **{name: text for name, text in told.items() if text},
             "status": record["status"],
         },
         params=swept_params(swept),
         rounds=points,
-        finals=final_points(finals, points, rounds, ended),
-        inputs=_inputs(run, record),
-        files=[(file, "") for file in (folder.config, *sorted(folder.path.glob("*.parquet")), *_error(folder, record))],
-        tables={f"{table}.json": _as_json(folder.table(table)) for table in TABLES if folder.table(table).is_file()},
+        finals=final_points(finals, points, ended),
+        inputs=_inputs(run, origin),
+        files=[(file, "") for file in files],
+        tables=[folder.table(name) for name in TABLES if folder.table(name).is_file()],
+        pictures=(),
         results=finals,
     )
 
 
-def project_sweep(folder: Folder, trials: Sequence[str]) -> tuple[Projection, SweepFacts | None]:
+def project_sweep(folder: Folder, trials: Sequence[str]) -> tuple[Projection, Facts | None]:
     """What MLflow should have of a sweep as a whole, and what its note says.
 
     Args:
         folder: the results folder of the sweep.
         trials: the ids of its trials.
     """
-    records = {trial.id: read_record(trial) for trial in map(folder.trial, trials)}
-    ended = [folder.trial(trial) for trial, record in records.items() if record]
-    times = [int(1000 * trial.manifest.stat().st_mtime) for trial in ended] or [
-        int(1000 * folder.sweep.stat().st_mtime)
-    ]
-    statuses = {record["status"] for record in records.values() if record}
-    whole, good = len(ended) == len(trials), statuses <= {"finished", "stopped"}
-    status = ("finished" if good else "failed") if whole else "unfinished"
-    facts = _sweep_facts(folder)
+    records = {trial.id: record for trial in map(folder.trial, trials) if (record := read_record(trial))}
+    ended = [folder.trial(trial) for trial in records]
+    times = [int(1000 * trial.manifest.stat().st_mtime) for trial in ended]
+    times = times or [int(1000 * folder.sweep.stat().st_mtime)]
+    good = all(record["status"] in ("finished", "stopped") for record in records.values())
+    word, status = ("finished", "FINISHED") if good else ("failed", "FAILED")
+    word, status = (word, status) if len(ended) == len(trials) else ("unfinished", "KILLED")
+    runs = [yaml.safe_load(trial.config.read_text()) for trial in ended if trial.config.is_file()]
+    origins = [records[trial.id].get("origin") or {} for trial in ended if trial.config.is_file()]
+    inputs = dict.fromkeys(one for pair in zip(runs, origins, strict=True) for one in _inputs(*pair))
+    facts = _facts(folder)
     wanted = Projection(
         name=folder.name,
-        status={"finished": "FINISHED", "failed": "FAILED", "unfinished": "KILLED"}[status],
+        status=status,
         started=min(times),
         ended=max(times),
-        tags=_shown_tags({}) | {"status": status},
+        tags=_shown_tags({}) | {"status": word},
+        params={},
+        rounds=(),
         finals=[Point(name, value, max(times), 0) for name, value in _means(facts).items()],
-        inputs=list({one.digest: one for trial in ended for one in trial_inputs(trial)}.values()),
+        inputs=list({one.digest: one for one in inputs}.values()),
         files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
-        tables={"trials.json": _as_json(folder.table)} if folder.table.is_file() else {},
-        pictures=shown_figures(folder),
+        tables=[folder.table] if folder.table.is_file() else [],
+        pictures=_figures(folder),
+        results={},
     )
     return wanted, facts
 
@@ -230,76 +252,57 @@ def round_points(rows: Sequence[Mapping[str, Any]], started: int, ended: int | N
     return points
 
 
-def live_points(rows: Sequence[Mapping[str, Any]], now: int) -> list[Point]:
-    """The values of rounds that have ended just now, in milliseconds since 1970."""
-    return [point._replace(time=now) for point in round_points(rows, now)]
-
-
-def final_points(finals: Mapping[str, float], points: Sequence[Point], rounds: int, ended: int) -> list[Point]:
+def final_points(finals: Mapping[str, float], points: Sequence[Point], ended: int) -> list[Point]:
     """The final values: at the last round's step, or one beyond where that round has a value of its own.
 
     MLflow shows the value of the latest step, so a metric whose last round has the final value already is left out.
 
-    >>> final_points({"loss": 0.5, "accuracy": 0.9}, [Point("accuracy/accuracy", 0.8, 0, 2)], rounds=2, ended=9)
+    >>> final_points({"loss": 0.5, "accuracy": 0.9}, [Point("accuracy/accuracy", 0.8, 0, 2)], ended=9)
     [Point(key='accuracy/loss', value=0.5, time=9, step=2), Point(key='accuracy/accuracy', value=0.9, time=9, step=3)]
     """
-    last = {point.key: point for point in points}
-    found = []
-    for name, value in finals.items():
-        key = metric_key(name)
-        shown = last.get(key)
-        if shown is None or shown.value != value:
-            found.append(Point(key, value, ended, rounds + (shown is not None and shown.step == rounds)))
-    return found
+    last, rounds = {point.key: point for point in points}, max((point.step for point in points), default=0)
+    wanted = [
+        (Point(metric_key(name), value, ended, rounds), last.get(metric_key(name))) for name, value in finals.items()
+    ]
+    return [
+        point._replace(step=rounds + (shown is not None and shown.step == rounds))
+        for point, shown in wanted
+        if shown is None or shown.value != point.value
+    ]
 
 
-def trial_inputs(folder: TrialFolder) -> list[Input]:
-    """The data set of a trial that has ended; empty where its files do not name it."""
-    with suppress(OSError, yaml.YAMLError):
-        return _inputs(yaml.safe_load(folder.config.read_text()), read_record(folder) or {})
-    return []
-
-
-def _inputs(run: Mapping[str, Any], record: Mapping[str, Any]) -> list[Input]:
-    digest, data = (record.get("origin") or {}).get("data"), run.get("data")
+def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Input]:
+    digest, data = origin.get("data"), run.get("data")
     return [Input(data["name"], digest, json.dumps(data, sort_keys=True))] if digest and data else []
 
 
-def _sweep_facts(folder: Folder) -> SweepFacts | None:
+def _facts(folder: Folder) -> Facts | None:
     """What a note says of a sweep; None while nothing can be said, as before the first trial has ended."""
+    from orchestrator.report.data import read_results
+    from orchestrator.report.story import headline_risk, story
+
     with suppress(Exception):  # a note is never worth a run
         results = read_results(folder.path)
         risk = headline_risk(results)
         first = [name for name in (risk.accuracy, risk.name) if name] if risk else []
-        return SweepFacts(results, story(results), first, [file.name for file in shown_figures(folder)])
+        return Facts(results, story(results), first, _figures(folder))
     return None
 
 
-def _means(facts: SweepFacts | None) -> dict[str, float]:
+def _means(facts: Facts | None) -> dict[str, float]:
     """The sweep's own metrics: means over its seeds; of several settings the lowest and the highest."""
     if facts is None:
         return {}
-    results = facts.results
+    results, values = facts.results, dict[str, float]()
     measured = {name for name in results.metrics if any(setting.measured(name) for setting in results.settings)}
-    found: dict[str, float] = {}
     for name in headline_metrics(measured, facts.first):
         means = [setting.estimate(name).mean for setting in results.settings if setting.measured(name)]
         ends = {"mean": means[0]} if len(means) == 1 else {"lowest mean": min(means), "highest mean": max(means)}
-        found |= {f"{end}/{name}": value for end, value in ends.items()}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+        values |= {f"{end}/{name}": value for end, value in ends.items()}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def small(figure: Path, target: Path) -> Path:
-    """Write a figure in the width of a note to the folder ``target``; return the file."""
-    from PIL import Image
-
-    with Image.open(figure) as image:
-        image.thumbnail((FIGURE_WIDTH, image.height), Image.Resampling.LANCZOS)
-        image.save(target / figure.name, optimize=True)
-    return target / figure.name
-
-
-def shown_figures(folder: Folder) -> list[Path]:
+def _figures(folder: Folder) -> list[Path]:
     """The figures of a sweep's report that its note shows."""
     return [file for name in FIGURES if (file := folder.report / f"{name}.png").is_file()][:MOST_FIGURES]
 
@@ -307,27 +310,6 @@ def shown_figures(folder: Folder) -> list[Path]:
 def _sweep_files(folder: Folder) -> list[Path]:
     there = [folder.sweep, *sorted(folder.report.glob("*"))]
     return [file for file in there if file.is_file() and not file.name.startswith(".")]
-
-
-def _digest(files: Sequence[Path]) -> str:
-    digest = hashlib.blake2b(f"form {FORM}".encode(), digest_size=8)
-    for file in files:
-        digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-def _rows(folder: TrialFolder) -> list[dict[str, Any]]:
-    return read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").is_file() else []
-
-
-def _error(folder: TrialFolder, record: Mapping[str, Any]) -> list[Path]:
-    """The message of a failure; one that an earlier attempt has left says nothing of this trial."""
-    return [folder.error] if record["status"] == "failed" and folder.error.is_file() else []
-
-
-def _is_provenance(name: str) -> bool:
-    """Whether an entry of a record's origin is a tag; hashes of code and data are not."""
-    return name in ("commit", "host", "device") or name.startswith("version.")
 
 
 @cache
@@ -341,23 +323,3 @@ def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
     """``origin`` and the tags that MLflow's pages show for every run: source, commit and user."""
     commit = {"mlflow.source.git.commit": origin["commit"]} if "commit" in origin else {}
     return {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", **commit, **_user(), **origin}
-
-
-def _plain(value: Any) -> Any:
-    """A cell of ``trials.parquet``, where a swept map or list is JSON."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        with suppress(ValueError):
-            return json.loads(value)
-    return value
-
-
-def _as_json(path: Path) -> str:
-    """The last rows of a table as MLflow shows them; what is no finite number is null."""
-    table = read_table(path)
-    table = table.slice(max(0, table.num_rows - MOST_ROWS))
-    columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
-    return json.dumps({"columns": table.column_names, "data": list(map(list, zip(*columns, strict=True)))}, default=str)
-
-
-def _cell(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

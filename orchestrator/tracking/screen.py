@@ -1,33 +1,40 @@
-"""The display of a running sweep: a live table on a terminal, otherwise one line per round.
+"""The display of a running sweep: a live table on a terminal or in a notebook, otherwise one line per round.
 
-Both show the metrics that the sweep has measured, chosen by `orchestrator.metric_names`.
+All show the metrics that the sweep has measured, chosen by `orchestrator.metric_names`, and how long it still takes.
 """
 
 from __future__ import annotations
 
+import importlib
+import io
 import sys
+import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
 from orchestrator.model_use import foreign_models
+from orchestrator.tracking.events import Listener
 from orchestrator.tracking.labels import scalar_metrics
-from orchestrator.tracking.remaining import Pace, time_left
 
-PLAIN_WIDTH = 140  # columns of output to a file or a pipe
-NOTE = 22  # minimum columns of a note below a title
+PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook
+NOTEBOOK_LINES = 40  # that the table may have in a notebook
+REFRESH_SECONDS = 1.0  # from one output in a notebook to the next
 RECENT = 8  # finished trials that stay visible in the live table, at most
-AROUND = 5  # lines of the live table besides trials: progress, headings and the cursor's line
+OTHER_LINES = 5  # of the live table, besides trials: progress, headings and the cursor's line
 TITLE = 28  # columns that titles may keep, so that trials can be distinguished, before a metric is left out
 ESTIMATE_SECONDS = 60.0  # from one estimate to the next where there is no live table
+UNLIMITED = 10_000  # columns
+YEAR = 365 * 24 * 3600.0
 DASH = "–"
 
 
@@ -41,13 +48,13 @@ class ScreenTrial:
         status: waiting, running, or the status with which it ended.
         done: the number of completed rounds.
         values: the latest value of every metric; the final metrics once the trial has ended.
-        reason: why it ended, if it did not finish.
         note: a short message, such as what it is waiting for.
         foreign: sentences about models that serve others than the group they are named after.
         began: start time on the screen's clock, in seconds.
-        ended: end time on the screen's clock, in seconds.
-        timed: seconds of each round after the trial's first.
-        warm: seconds until its first round had ended, less those of the round itself; None before that.
+        reported: when its latest rounds were reported.
+        ended: end time.
+        timed: seconds of each round after the trial's first, in which packages are loaded.
+        warm: seconds until its first round had ended, less those of the round itself.
     """
 
     title: str
@@ -55,13 +62,13 @@ class ScreenTrial:
     status: str = "waiting"
     done: int = 0
     values: dict[str, float] = field(default_factory=dict)
-    reason: str | None = None
     note: str = ""
     foreign: dict[str, str] = field(default_factory=dict)
     began: float | None = None
+    reported: float | None = None
     ended: float | None = None
     timed: list[float] = field(default_factory=list)
-    warm: float | None = None
+    warm: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -72,13 +79,63 @@ class ScreenTrial:
         """How long the trial has run; None if it has not started in this session."""
         return None if self.began is None else (now if self.ended is None else self.ended) - self.began
 
-    def own_seconds(self, now: float) -> float | None:
-        """How long the trial has run, without the time that its processes took until its first round had ended."""
-        seconds = self.seconds(now)
-        return seconds if seconds is None or self.warm is None else seconds - self.warm
+
+def time_left(trials: Sequence[ScreenTrial], total: int, now: float) -> tuple[float, bool] | None:
+    """The time until all trials have ended, and whether it is only a lower bound; None where nothing is known.
+
+    A trial takes its rounds, at the mean of the rounds seen so far, and what rounds do not have in them, such as attacks on
+    the final models: the median over the trials that have finished. Until one has, or where a trial has gone beyond that,
+    the time is a lower bound. Trials that wait begin as others end, so that as many run at the same time as do now.
+
+    Args:
+        trials: the trials known so far; a search adds its own one after another.
+        total: how many trials there will be.
+        now: the time on the clock of ``began`` and ``reported``.
+    """
+    finished = [one for one in trials if one.status == "finished" and one.began is not None]
+    running = [one for one in trials if one.status == "running"]
+    rounds = [fmean(one.timed) for one in (*finished, *running) if one.timed]
+    if not rounds and not finished:
+        return None
+    each = fmean(rounds) if rounds else 0.0
+    beyond = [
+        max(0.0, (one.seconds(now) or 0.0) - one.warm - (sum(one.timed) + fmean(one.timed) if one.timed else 0.0))
+        for one in finished
+    ]
+    further = median(beyond) if beyond else 0.0
+    left, overdue = [], []
+    for one in running:
+        waited = now - one.reported if one.reported is not None else 0.0
+        left.append(max(0.0, each * (one.rounds - one.done) + further - waited))
+        # Attacks on the final models are part of the last round; how long they take is not known before a trial has ended.
+        overdue.append(not left[-1] or (not beyond and one.done >= one.rounds - 1))
+    waiting = [one.rounds for one in trials if one.status == "waiting"]
+    unseen = max(0, total - len(trials))
+    ahead = each * (sum(waiting) + unseen * fmean(one.rounds for one in trials)) + further * (len(waiting) + unseen)
+    if overdue and all(overdue) and not ahead:
+        return None
+    seconds = (sum(left) + ahead) / max(1, len(left)) if ahead else max(left, default=0.0)
+    return seconds, not beyond or any(overdue)
 
 
-class Screen:
+def duration(seconds: float) -> str:
+    """A duration in words, for an estimate.
+
+    >>> duration(41.3), duration(600), duration(9000)
+    ('about 41 s', 'about 10 min', 'about 2.5 h')
+    >>> duration(3e6), duration(1e9), duration(1e300)
+    ('about 833.3 h', 'about 32 years', 'more than 1000 years')
+    """
+    if seconds >= 1000 * YEAR:
+        return "more than 1000 years"
+    if seconds >= YEAR:
+        return f"about {seconds / YEAR:.0f} years"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+class Screen(Listener):
     """A listener of `orchestrator.tracking.events.TrialEvents` that shows progress, with a live table on a terminal."""
 
     def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -115,6 +172,9 @@ class Screen:
         """Print one line; the live table stays below it."""
         self.console.print(Text(sentence), soft_wrap=True)
 
+    def _say_of(self, shown: ScreenTrial, sentence: str) -> None:
+        self.say(f"{self._done()}  {shown.title}  {sentence}")
+
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Any = None) -> None:  # noqa: ARG002
         """Add a trial that will run."""
         self.trials[trial] = ScreenTrial(title, run["rounds"])
@@ -122,23 +182,22 @@ class Screen:
     def on_started(self, trial: str) -> None:
         """Mark a trial as running."""
         shown = self.trials[trial]
-        shown.status, shown.note, shown.began = "running", "", self.clock()
+        shown.status, shown.note, shown.began, shown.reported = "running", "", self.clock(), None
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         """Show the rounds that have ended."""
-        shown = self.trials[trial]
+        shown, now = self.trials[trial], self.clock()
         shown.done, shown.note = rows[-1]["round"] + 1, ""
-        if shown.warm is None and shown.began is not None:
-            reported = sum(row.get("seconds") or 0.0 for row in rows)
-            shown.warm = max(0.0, self.clock() - shown.began - reported)
+        if shown.reported is None and shown.began is not None:
+            shown.warm = max(0.0, now - shown.began - sum(row.get("seconds") or 0.0 for row in rows))
+        shown.reported = now
         for row in rows:
             shown.values |= measured(row)
             self.names |= measured(row).keys()
             shown.timed += [row["seconds"]] if row["round"] and row.get("seconds") is not None else []
         if not self.console.is_terminal:
             for row in rows:
-                metrics = _scalars(row, self.names)
-                self.say(f"{self._done()}  {shown.title}  round {row['round'] + 1}/{shown.rounds}  {metrics}")
+                self._say_of(shown, f"round {row['round'] + 1}/{shown.rounds}  {_scalars(row, self.names)}")
                 self._say_foreign(shown, row)
             self._say_left()
 
@@ -147,7 +206,7 @@ class Screen:
         shown = self.trials[trial]
         shown.note = note
         if note and (not self.console.is_terminal or shown.status == "waiting"):
-            self.say(f"{self._done()}  {shown.title}  {note}")
+            self._say_of(shown, note)
 
     def on_repaired(self, trial: str, sentence: str) -> None:  # noqa: ARG002
         """Say what was damaged, in a line that stays."""
@@ -156,14 +215,13 @@ class Screen:
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """Show how a trial has ended."""
         shown = self.trials[trial]
-        shown.status, shown.reason, shown.note = record["status"], record.get("reason"), ""
+        shown.status, shown.note, shown.ended = record["status"], "", self.clock()
         shown.values |= measured(record.get("metrics") or {})
-        shown.ended = self.clock()
         self._say_foreign(shown, record.get("metrics") or {})
         if shown.status != "finished":
-            self.say(f"{shown.title}  {shown.status}: {shown.reason}")
+            self.say(f"{shown.title}  {shown.status}: {record.get('reason')}")
         elif not self.console.is_terminal:
-            self.say(f"{self._done()}  {shown.title}  finished in {record['seconds']:.1f} s")
+            self._say_of(shown, f"finished in {record['seconds']:.1f} s")
             self._say_left()
 
     def table(self) -> Group:
@@ -171,27 +229,17 @@ class Screen:
         over = [shown for shown in self.trials.values() if shown.over]
         running = [shown for shown in self.trials.values() if shown.status == "running"]
         lines = sum(2 if shown.note else 1 for shown in running)
-        room = min(RECENT, max(0, self.console.height - AROUND - lines), len(over))
+        room = min(RECENT, max(0, self.console.height - OTHER_LINES - lines), len(over))
         later = self._left(", {} left") if over or running else f", {self.stage}" if self.stage else ""
         head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{later}"
         return Group(Text(head, style="bold"), self._grid(over[len(over) - room :] + running))
 
     def _left(self, sentence: str) -> str:
         """``sentence`` with the time that the sweep still takes; empty before the first round and after the last one."""
-        now = self.clock()
-        paces = [
-            Pace(
-                shown.rounds,
-                shown.done,
-                shown.own_seconds(now),
-                shown.status == "running",
-                shown.status == "finished",
-                fmean(shown.timed) if shown.timed else None,
-            )
-            for shown in self.trials.values()
-        ]
-        left = time_left(paces, self.total)
-        return sentence.format(left) if left and left.seconds >= 1 else ""
+        left = time_left(list(self.trials.values()), self.total, self.clock())
+        if left is None or left[0] < 1:
+            return ""
+        return sentence.format(("at least " if left[1] else "") + duration(left[0]))
 
     def _say_left(self) -> None:
         """Say how long the sweep still takes, unless that was said a moment ago, or processes still warm up."""
@@ -202,16 +250,33 @@ class Screen:
             self.say(f"{self._done()}  {left}")
 
     def _grid(self, trials: list[ScreenTrial]) -> Table:
+        """The table of these trials: where space is short, titles lose what all have in common, then metrics are left out."""
         columns = table_columns(self.names, live=True) if self.names else []
-        ends = [(f"{shown.done}/{shown.rounds}", self._time(shown), shown.status) for shown in trials]
-        kept, gap, title = _fit(trials, columns, ends, self.console.width)
-        table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
-        for heading in ("trial", "round", "time", "status", *(column.heading for column in kept)):
-            table.add_column(heading, justify="left" if heading in ("trial", "status") else "right", no_wrap=True)
-        common = common_words([shown.title for shown in self.trials.values()])
-        for shown, end in zip(trials, ends, strict=True):
-            name = shorten(shown.title, title, common) + (f"\n{_cut(shown.note, title)}" if shown.note else "")
-            cells = [name, *end, *(_cell(shown.values, column) for column in kept)]
+        titles = [shown.title for shown in trials]
+        if self._width(trials, titles, columns, UNLIMITED) > self.console.width:
+            common = common_words([shown.title for shown in self.trials.values()])
+            titles = [_without(title, common) for title in titles]
+        while columns and self._width(trials, titles, columns, TITLE) > self.console.width:
+            columns.remove(least_important(columns))
+        return self._drawn(trials, titles, columns)
+
+    def _width(self, trials: list[ScreenTrial], titles: list[str], columns: Sequence[Shown], widest: int) -> int:
+        """The columns that a table takes, if titles that are longer than ``widest`` go on in further lines."""
+        table, options = self._drawn(trials, titles, columns, widest), self.console.options.update_width(UNLIMITED)
+        return Measurement.get(self.console, options, table).maximum
+
+    def _drawn(
+        self, trials: list[ScreenTrial], titles: list[str], columns: Sequence[Shown], widest: int | None = None
+    ) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("trial", overflow="fold", max_width=widest)
+        for heading in ("round", "time", "status", *(column.heading for column in columns)):
+            table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
+        for shown, title in zip(trials, titles, strict=True):
+            seconds = shown.seconds(self.clock())
+            name = f"{title}\n{shown.note}" if shown.note else title
+            told = (f"{shown.done}/{shown.rounds}", "" if seconds is None else clock_time(seconds), shown.status)
+            cells = [name, *told, *(_cell(shown.values, column) for column in columns)]
             table.add_row(*map(Text, cells), style="dim" if shown.over else "")
         return table
 
@@ -219,16 +284,63 @@ class Screen:
         """Say which models have begun to serve others than the group they are named after."""
         found = foreign_models(metrics)
         for group in sorted(found.keys() - shown.foreign.keys()):
-            self.say(f"{self._done()}  {shown.title}  note: {found[group]}")
+            self._say_of(shown, f"note: {found[group]}")
         shown.foreign = found
-
-    def _time(self, shown: ScreenTrial) -> str:
-        """The running time of a trial, as text."""
-        seconds = shown.seconds(self.clock())
-        return "" if seconds is None else clock_time(seconds)
 
     def _done(self) -> str:
         return f"[{sum(shown.over for shown in self.trials.values())}/{self.total}]"
+
+
+class NotebookScreen(Screen):
+    """A screen whose live table is an output of the notebook's cell, drawn anew every second; sentences are printed above.
+
+    Rich's own live display needs ipywidgets in a notebook. This one needs nothing but IPython, which every notebook has,
+    and the last table stays in the saved notebook.
+    """
+
+    # What rich puts around the table; without a background of our own, it follows the notebook's light or dark theme.
+    FRAME = '<pre style="line-height:1.25;font-family:Menlo,Consolas,monospace;overflow-x:auto">{code}</pre>'
+
+    def __init__(self, total: int) -> None:
+        """Make a screen for ``total`` trials."""
+        # A terminal without colors and cursor: what is printed is plain text, and trials report to the live table alone.
+        super().__init__(total, _notebook_console(force_terminal=True, color_system=None, highlight=False))
+        self.handle: Any = None  # IPython's, of the output
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self._refresh, daemon=True)
+
+    def __enter__(self) -> Screen:
+        display: Any = importlib.import_module("IPython.display").display
+        self.handle = display(self._output(), raw=True, display_id=True)
+        self.thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End refreshing; the last table stays in the notebook. Again, it does nothing."""
+        if not self.stopped.is_set():
+            self.stopped.set()
+            self.thread.join()
+            self.handle.update(self._output(), raw=True)
+
+    def _refresh(self) -> None:
+        while not self.stopped.wait(REFRESH_SECONDS):
+            self.handle.update(self._output(), raw=True)
+
+    def _output(self) -> dict[str, str]:
+        console = _notebook_console(record=True, file=io.StringIO())
+        console.print(self.table())
+        return {"text/html": console.export_html(inline_styles=True, code_format=self.FRAME)}
+
+
+def _notebook_console(**options: Any) -> Console:
+    return Console(width=PLAIN_WIDTH, height=NOTEBOOK_LINES, force_jupyter=False, **options)
+
+
+def screen_of(total: int) -> Screen:
+    """The display of ``total`` trials for this process: that of a notebook (not IPython on a terminal), or another."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return Screen(total) if getattr(shell, "kernel", None) is None else NotebookScreen(total)
 
 
 def measured(row: Mapping[str, Any]) -> dict[str, float]:
@@ -246,22 +358,6 @@ def clock_time(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
-def shorten(title: str, width: int, common: Collection[str] = ()) -> str:
-    """Shorten a trial's title to ``width`` columns.
-
-    First the keys are cut. If that is not enough, words in ``common`` are left out, and at last the middle is cut.
-
-    >>> shorten("ifca_mir minority_ratio=0.1 seed=0", 26)
-    'ifca_mir minor…=0.1 seed=0'
-    >>> shorten("privacy=global_dp clip 1.0 noise_multiplier 8 seed=0", 24, {"clip", "1.0", "noise_multiplier"})
-    'priv…=global_dp 8 seed=0'
-    """
-    short = _cut_keys(title, width)
-    if len(short) > width:
-        short = _cut_keys(_without(title, common), width)
-    return short if len(short) <= width else f"{short[: width // 2]}…{short[len(short) - (width - 1) // 2 :]}"
-
-
 def common_words(titles: Collection[str]) -> set[str]:
     """The words that titles can do without, because all have them; none if titles would then be the same.
 
@@ -274,54 +370,6 @@ def common_words(titles: Collection[str]) -> set[str]:
 
 def _without(title: str, words: Collection[str]) -> str:
     return " ".join(word for word in title.split(" ") if word not in words) or title
-
-
-def _cut_keys(title: str, width: int) -> str:
-    """The title with its longest keys cut until it fits or all keys have one letter."""
-    words = title.split(" ")
-    lengths = [word.find("=") for word in words]  # lengths of the keys; -1 for a word without a key
-    while len(" ".join(words)) > width and max(lengths) > 2:
-        longest = lengths.index(max(lengths))
-        _, _, value = words[longest].partition("=")
-        lengths[longest] -= 1
-        words[longest] = f"{words[longest][: lengths[longest] - 1]}…={value}"
-    return " ".join(words)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def _fit(
-    trials: list[ScreenTrial], columns: list[Shown], ends: list[tuple[str, str, str]], width: int
-) -> tuple[list[Shown], int, int]:
-    """Fit the table into ``width`` columns.
-
-    Titles are shortened first, then gaps, and finally the least important metrics are left out.
-
-    Returns:
-        The columns of metrics to show, the gap between columns, and the width of the titles.
-    """
-    kept = list(columns)
-    widths = [_wide([column.heading, *(_cell(shown.values, column) for shown in trials)]) for column in columns]
-    notes = [shown.note for shown in trials]
-    widest = _wide(["trial", *(shown.title for shown in trials), *notes])
-    least = _wide(["trial", *(_cut_keys(shown.title, 0) for shown in trials), *(note[:NOTE] for note in notes)])
-    fixed = sum(_wide(cells) for cells in zip(("round", "time", "status"), *ends, strict=True))
-
-    def left(gap: int) -> int:
-        shown = sum(wide for wide, column in zip(widths, columns, strict=True) if column in kept)
-        return width - fixed - shown - gap * (len(kept) + 3)
-
-    least = min(widest, least, TITLE)
-    gap = 2 if left(2) >= least else 1
-    while kept and left(gap) < least:
-        kept.remove(least_important(kept))
-    return kept, gap, max(1, min(widest, left(gap)))
-
-
-def _wide(cells: Iterable[str]) -> int:
-    return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
 def _cell(values: Mapping[str, float], column: Shown) -> str:

@@ -1,16 +1,23 @@
-"""Where MLflow is: a server, or the store beside the results, ``mlflow.db`` with its artifacts in ``mlartifacts``."""
+"""Where MLflow is: a server, or the store beside the results, ``mlflow.db`` with its artifacts in ``mlartifacts``.
+
+An address that can be none is refused before a sweep begins; a server that is away is only named.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
+import socket
 import sys
 import uuid
 from contextlib import suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from orchestrator.config.errors import unknown_name
 from orchestrator.results.log import quarantine
 
 if TYPE_CHECKING:
@@ -19,6 +26,11 @@ if TYPE_CHECKING:
 LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
+HTTP = {"http": 80, "https": 443}
+# What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
+SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc", "uc")
+PLUGINS = "mlflow.tracking_store"
+ANSWER_SECONDS = 3.0
 DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -46,6 +58,56 @@ def configure_environment() -> None:
 def named_server(tracking_uri: str | None) -> str | None:
     """The MLflow server from the argument or from MLFLOW_TRACKING_URI; None if the user named none."""
     return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
+
+
+def server_problem(tracking_uri: str | None) -> str | None:
+    """Why the address of MLflow can be none, as a sentence; None if it can be one. Nothing is asked over the network.
+
+    Args:
+        tracking_uri: the option ``--tracking-uri``; None for MLFLOW_TRACKING_URI, or the store beside the results.
+
+    >>> server_problem("localhost:5000")
+    'localhost:5000 is no MLflow address. Did you mean http://localhost:5000?'
+    """
+    uri = named_server(tracking_uri)
+    if uri is None:
+        return None
+    shown = without_password(uri)
+    if re.match(r"[\w.-]+:\d+(/|$)", uri):
+        return f"{shown} is no MLflow address. Did you mean http://{shown}?"
+    try:
+        split = urlsplit(uri)
+        _ = split.port
+    except ValueError:
+        return f"{shown} is no MLflow address, which looks like http://HOST:5000"
+    scheme = split.scheme.partition("+")[0]
+    known = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
+    if scheme and scheme not in known:
+        return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({shown})", scheme, known)
+    if scheme in HTTP and not split.hostname:
+        return f"{shown} names no host; the address of an MLflow server looks like http://HOST:5000"
+    return None
+
+
+def server_note(tracking_uri: str | None) -> str | None:
+    """A sentence if the MLflow server does not answer now, which does not stop a sweep; None if it does.
+
+    Args:
+        tracking_uri: as for `server_problem`, which has found no problem.
+    """
+    uri = named_server(tracking_uri)
+    split = urlsplit(uri or "")
+    if uri is None or split.scheme not in HTTP:
+        return None
+    try:
+        socket.create_connection((split.hostname, split.port or HTTP[split.scheme]), timeout=ANSWER_SECONDS).close()
+    except OSError as error:
+        refusal = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+        return (
+            f"the MLflow server at {without_password(uri)} does not answer now ({refusal}); the sweep runs all the same, "
+            "and what the server misses is sent when it is there, or by the next run of this sweep"
+        )
+    return None
 
 
 def address(results: Path, tracking_uri: str | None = None) -> str:

@@ -1,13 +1,12 @@
-"""`sync`: MLflow has what the results folder says, once; whatever was killed, altered or away before is made right.
+"""`sync`: MLflow has what the results folder says, once; whatever was killed or away before is made right.
 
 A sweep is a run, and each of its trials is a run below it. Both are found by the identity of the results folder, wherever
-that is now. A run carries a mark: the hash of what the folder has for it, and how much of it MLflow held when it was logged.
-Where either is different today, the run is deleted, and logged again from disk.
+that is now. A run carries, as its last tag, the hash of what the folder has for it. Where that is another today, or is
+missing, the run is deleted, and logged again from disk.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,25 +17,29 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag, ViewType
+from PIL import Image
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
+from orchestrator.results.tables import read_table
 from orchestrator.tracking import projection, view
 from orchestrator.tracking.labels import scalar_metrics
 from orchestrator.tracking.notes import begun_note, sweep_note, trial_note
-from orchestrator.tracking.projection import PICTURES, ROUND, Point, Projection, SweepFacts
+from orchestrator.tracking.projection import PICTURES, ROUND, Facts, Point, Projection
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
     from torch import nn
 
+MOST_ROWS = 1000  # of a table on a page
+FIGURE_WIDTH = 800  # pixels, for a note shows pictures in their full size
 SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
 MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which trial models were
 REPLACED = "replaced"  # the mark of a run that we have deleted; what a user deletes keeps its mark, and stays deleted
-PARENT, NOTE, TABLES = "mlflow.parentRunId", "mlflow.note.content", "mlflow.loggedArtifacts"
+PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
 BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH, NOTE_LENGTH, EXPERIMENT_NOTE = 1000, 5000, 6000, 250, 8000, 20000
@@ -98,17 +101,17 @@ def sync(
     chosen = [folder.trial(trial) for trial in values if only is None or trial in only]
     manifests = {trial.id: manifest for trial in chosen if (manifest := projection.trial_manifest(trial))}
     experiment = open_experiment(client, folder, artifacts)
-    runs = held_runs(client, experiment, folder)
-    stale = [trial for trial, manifest in manifests.items() if not _is_logged(client, runs.get(trial, []), manifest)]
+    runs = runs_of(client, experiment, folder)
+    stale = [trial for trial, manifest in manifests.items() if not _is_logged(runs.get(trial, []), manifest)]
     manifest = projection.sweep_manifest(folder)
-    ends = only is None and ((stale and not active(runs, "")) or not _is_logged(client, runs.get("", []), manifest))
+    ends = only is None and ((stale and not active(runs, "")) or not _is_logged(runs.get("", []), manifest))
     if stale or ends:
         parent = sweep_run(client, folder, experiment, runs, anew=ends)
         for trial in stale:
             wanted = projection.project_trial(folder.trial(trial), values[trial])
             note = trial_note(wanted, folder.name, experiment)
-            own = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent, NOTE: note}
-            _replace(client, experiment, active(runs, trial), wanted, manifests[trial], own, live.get(trial))
+            tags = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent, NOTE: note}
+            _replace(client, experiment, active(runs, trial), wanted, manifests[trial], tags, live.get(trial))
         facts = _log_sweep(client, folder, experiment, list(values), manifest, parent) if ends else None
         _show(client, folder, experiment, parent, values, list(manifests), facts)
     for trial in live if only is None else ():
@@ -122,7 +125,12 @@ def open_experiment(client: MlflowClient, folder: Folder, artifacts: Path | None
     """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
     place = artifacts / folder.name if artifacts else None
     there = client.get_experiment_by_name(folder.name)
-    if there is not None and place and there.tags.get(SWEEP) == folder.identity() and _lies_elsewhere(there, place):
+    if (
+        there
+        and place
+        and there.tags.get(SWEEP) == folder.identity()
+        and _place(there.artifact_location) not in (None, place)
+    ):
         client.rename_experiment(there.experiment_id, f"{folder.name} (moved, {there.experiment_id})")
         if there.lifecycle_stage == "active":
             client.delete_experiment(there.experiment_id)
@@ -135,12 +143,13 @@ def open_experiment(client: MlflowClient, folder: Folder, artifacts: Path | None
     return there.experiment_id
 
 
-def _lies_elsewhere(experiment: Any, place: Path) -> bool:
-    address = urlsplit(experiment.artifact_location)
-    return address.scheme in ("", "file") and Path(url2pathname(address.path)) != place
+def _place(location: str) -> Path | None:
+    """The folder that an address names; None if it is elsewhere."""
+    address = urlsplit(location)
+    return Path(url2pathname(address.path)) if address.scheme in ("", "file") else None
 
 
-def held_runs(client: MlflowClient, experiment: str, folder: Folder) -> Runs:
+def runs_of(client: MlflowClient, experiment: str, folder: Folder) -> Runs:
     """What MLflow has of a sweep."""
     runs, token, more = Runs(), None, True
     while more:
@@ -183,14 +192,14 @@ def open_trial(
         tags: its tags.
     """
     experiment = open_experiment(client, folder, artifacts)
-    runs = held_runs(client, experiment, folder)
+    runs = runs_of(client, experiment, folder)
     parent = sweep_run(client, folder, experiment, runs)
     client.update_run(parent, status="RUNNING")
     for run in active(runs, trial):
         _delete(client, run)
-    own = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent}
     cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()}
-    return Live(client.create_run(experiment, tags=cut | own, run_name=name[:NAME_LENGTH]).info.run_id)
+    cut |= {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent}
+    return Live(client.create_run(experiment, tags=cut, run_name=name[:NAME_LENGTH]).info.run_id)
 
 
 def log_points(client: MlflowClient, run: str, points: Sequence[Point]) -> None:
@@ -199,24 +208,10 @@ def log_points(client: MlflowClient, run: str, points: Sequence[Point]) -> None:
         client.log_batch(run, metrics=[Metric(*point) for point in points[start : start + BATCH]])
 
 
-def _is_logged(client: MlflowClient, runs: Sequence[Run], manifest: str) -> bool:
-    """Whether MLflow has a run as the folder says: logged from the same files, and nothing of it is missing since then."""
+def _is_logged(runs: Sequence[Run], manifest: str) -> bool:
+    """Whether a run was logged from the folder as it is; one that a user has deleted stays deleted."""
     there = [run for run in runs if run.info.lifecycle_stage == "active"]
-    marks = [json.loads(text) if (text := run.data.tags.get(MARK, "")).startswith("{") else {} for run in runs]
-    if not there:  # a run that a user has deleted stays deleted
-        return any(mark.get("manifest") == manifest for mark in marks)
-    mark = marks[runs.index(there[0])]
-    if len(there) > 1 or mark.get("manifest") != manifest or mark["status"] != there[0].info.status:
-        return False
-    return all(now >= then for now, then in zip(_extent(client, there[0]), mark["extent"], strict=True))
-
-
-def _extent(client: MlflowClient, run: Run) -> list[int]:
-    """How much MLflow holds of a run: metrics, values of the one that every round has, and artifacts."""
-    keys = run.data.metrics
-    key = ROUND if ROUND in keys else min(keys, default="")
-    values = client.get_metric_history(run.info.run_id, key) if key else []
-    return [len(keys), len(values), len(client.list_artifacts(run.info.run_id))]
+    return len(there) <= 1 and any(run.data.tags.get(MARK) == manifest for run in there or runs)
 
 
 def _replace(
@@ -225,31 +220,33 @@ def _replace(
     there: Sequence[Run],
     wanted: Projection,
     manifest: str,
-    own: Mapping[str, str],
+    tags: Mapping[str, str],
     live: Live | None,
 ) -> None:
     """Log a run from disk, in place of what MLflow has of it; one that this process has opened is completed."""
     for run in there:
         if live is None or run.info.run_id != live.run:
             _delete(client, run)
-    run_id = live.run if live else client.create_run(experiment, start_time=wanted.started, tags=dict(own)).info.run_id
-    tags = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | dict(own)
-    if wanted.tables:
-        tags[TABLES] = json.dumps([{"path": f"tables/{name}", "type": "table"} for name in wanted.tables])
+    run_id = live.run if live else client.create_run(experiment, start_time=wanted.started, tags=dict(tags)).info.run_id
     client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
     params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
-    client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in tags.items()])
+    cut = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | dict(tags)
+    client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
     sent = live.steps if live else ()
     log_points(client, run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
-    inputs = [
-        Dataset(one.name[:500], one.digest[:36], source_type="fedpriv", source=one.source) for one in wanted.inputs
-    ]
     context = [InputTag("mlflow.data.context", "train")]
-    client.log_inputs(run_id, [DatasetInput(data, context) for data in inputs])
-    _log_files(client, run_id, wanted)
+    data = [Dataset(one.name[:500], one.digest[:36], source_type="fedpriv", source=one.source) for one in wanted.inputs]
+    client.log_inputs(run_id, [DatasetInput(one, context) for one in data])
+    for path, below in wanted.files:
+        client.log_artifact(run_id, str(path), below or None)
+    for path in wanted.tables:
+        client.log_table(run_id, read_table(path).to_pandas().tail(MOST_ROWS), f"tables/{path.stem}.json")
+    for path in wanted.pictures:
+        with Image.open(path) as image:
+            image.thumbnail((FIGURE_WIDTH, image.height))
+            client.log_image(run_id, image, f"{PICTURES}/{path.name}")
     client.set_terminated(run_id, wanted.status, wanted.ended)
-    mark = {"manifest": manifest, "status": wanted.status, "extent": _extent(client, client.get_run(run_id))}
-    client.set_tag(run_id, MARK, json.dumps(mark))
+    client.set_tag(run_id, MARK, manifest)
 
 
 def _delete(client: MlflowClient, run: Run) -> None:
@@ -258,25 +255,13 @@ def _delete(client: MlflowClient, run: Run) -> None:
     client.delete_run(run.info.run_id)
 
 
-def _log_files(client: MlflowClient, run: str, wanted: Projection) -> None:
-    """Send a run's artifacts, with tables and pictures in the form that MLflow's pages show."""
-    with tempfile.TemporaryDirectory() as made:
-        tables = [Path(made) / name for name in wanted.tables]
-        for path in tables:
-            path.write_text(wanted.tables[path.name])
-        pictures = [projection.small(figure, Path(made)) for figure in wanted.pictures]
-        files = [*wanted.files, *((path, "tables") for path in tables), *((path, PICTURES) for path in pictures)]
-        for path, below in files:
-            client.log_artifact(run, str(path), below or None)
-
-
 def _log_sweep(
     client: MlflowClient, folder: Folder, experiment: str, trials: Sequence[str], manifest: str, run: str
-) -> SweepFacts | None:
+) -> Facts | None:
     """Log the sweep's own run, and put the runs of its trials below it; return what its note says."""
     wanted, facts = projection.project_sweep(folder, trials)
     note = sweep_note(facts, experiment, run, NOTE_LENGTH) if facts else begun_note(folder, experiment)
-    runs = held_runs(client, experiment, folder)
+    runs = runs_of(client, experiment, folder)
     _replace(client, experiment, active(runs, ""), wanted, manifest, {SWEEP: folder.identity(), NOTE: note}, Live(run))
     for child in [child for trial in runs if trial for child in active(runs, trial)]:
         if child.data.tags.get(PARENT) != run:
@@ -291,7 +276,7 @@ def _show(
     parent: str,
     swept: Mapping[str, Mapping[str, Any]],
     ended: Sequence[str],
-    facts: SweepFacts | None,
+    facts: Facts | None,
 ) -> None:
     """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
     records = [read_record(folder.trial(trial)) or {} for trial in ended]
@@ -310,7 +295,7 @@ def _log_models(
     client: MlflowClient, folder: Folder, experiment: str, trials: Sequence[str], say: Callable[[str], object]
 ) -> int:
     """Send the trained models of trials, one for each group, that MLflow lacks; return of how many trials."""
-    runs, sent = held_runs(client, experiment, folder), 0
+    runs, sent = runs_of(client, experiment, folder), 0
     for trial in filter(lambda one: one.model.is_file(), map(folder.trial, trials)):
         for run in active(runs, trial.id):
             if MODELS in run.data.tags:

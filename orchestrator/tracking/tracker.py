@@ -20,8 +20,8 @@ from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import origin
 from orchestrator.results.sweeps import sweeps_in
 from orchestrator.results.writing import write_atomically
-from orchestrator.tracking import view
-from orchestrator.tracking.labels import short_name
+from orchestrator.tracking.events import Listener
+from orchestrator.tracking.labels import trial_name
 from orchestrator.tracking.store import (
     DEFAULT_SERVER,
     LOCAL,
@@ -48,8 +48,8 @@ AWAY = (
 )
 
 
-class Tracker:
-    """Sends one sweep to MLflow. Only `finish` waits for it, and no method raises MLflow's errors.
+class Tracker(Listener):
+    """A listener that sends one sweep to MLflow. Only `finish` waits for it, and no method raises MLflow's errors.
 
     Attributes:
         trouble: why MLflow could not be used the last time; empty if it could.
@@ -78,29 +78,27 @@ class Tracker:
         self.synced: Synced | None = None
         self._uri, self._say, self._said, self._with_models = tracking_uri, say, set[str](), with_models
         self._events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
+        self._runs: dict[str, Mapping[str, Any]] = {}
         self._swept: dict[str, Mapping[str, Any]] = {}
         self._live: dict[str, Live] = {}
         self._client: MlflowClient | None = None
         self._done = threading.Event()
         threading.Thread(target=self._work, name="tracking", daemon=True).start()
 
-    def started(self, trial: str, run: Mapping[str, Any], swept: Mapping[str, Any]) -> None:
-        """A trial has started or was resumed.
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
+        """Remember the run and its swept values until the trial starts."""
+        self._runs[trial], self._swept[trial] = run, swept or {}
 
-        Args:
-            trial: its id.
-            run: its resolved run as plain values.
-            swept: its swept values by dotted key.
-        """
-        self._swept[trial] = swept
-        self._events.put(("start", trial, run))
+    def on_started(self, trial: str) -> None:
+        """Open the trial's run in MLflow."""
+        self._events.put(("start", trial, self._runs[trial]))
 
-    def rounds(self, trial: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Rounds have ended: a row each, with ``round`` and the metrics."""
+    def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
+        """Send the metrics of rounds."""
         self._events.put(("rounds", trial, (rows, int(1000 * time.time()))))
 
-    def ended(self, trial: str) -> None:
-        """A trial has ended, and its folder is complete."""
+    def on_ended(self, trial: str, record: dict[str, Any]) -> None:  # noqa: ARG002
+        """Make MLflow's run of the trial what its folder says."""
         self._events.put(("end", trial, None))
 
     def finish(self, seconds: float) -> bool:
@@ -117,6 +115,8 @@ class Tracker:
 
     def link(self) -> str:
         """The address of the sweep's ready-made view, on its server or on that of ``fedpriv ui``; empty if it has none."""
+        from orchestrator.tracking import view
+
         server = DEFAULT_SERVER if self.is_local else self.where
         experiment = self._noted().get("experiment")
         return view.link(server, experiment) if experiment and server.startswith(("http://", "https://")) else ""
@@ -180,7 +180,10 @@ class Tracker:
                 self._live[trial] = self._open(client, place, trial, content)
                 points.pop(trial, None)
             elif kind == "rounds" and trial in self._live:
-                points.setdefault(trial, []).extend(projection.live_points(*content))
+                rows, now = content
+                points.setdefault(trial, []).extend(
+                    one._replace(time=now) for one in projection.round_points(rows, now)
+                )
         for trial, values in points.items():
             sync.log_points(client, self._live[trial].run, values)
             self._live[trial].steps |= {point.step for point in values}
@@ -189,22 +192,20 @@ class Tracker:
         if ended or finish:
             models = self._tell if self._with_models else None
             only = None if finish else ended
-            found = sync.sync(self.folder, client, place, self._live, only, self._swept, models)
+            done = sync.sync(self.folder, client, place, self._live, only, self._swept, models)
             for trial in ended:
                 self._live.pop(trial, None)
             if finish:
-                self.synced = found
-                noted = {"where": self.where, "experiment": found.experiment, "state": self._state()}
+                self.synced = done
+                noted = {"where": self.where, "experiment": done.experiment, "state": self._state()}
                 write_atomically(self.folder.tracking, json.dumps(noted).encode())
                 self._done.set()
 
     def _open(self, client: MlflowClient, place: Path | None, trial: str, run: Mapping[str, Any]) -> Live:
         from orchestrator.tracking import projection, sync
 
-        tags = projection.run_tags(run, self._swept[trial], origin(run["training"]["device"]))
-        return sync.open_trial(
-            client, self.folder, place, trial, short_name(self._swept[trial]) or trial, tags | {"status": "running"}
-        )
+        tags = projection.run_tags(run, self._swept[trial], origin(run["training"]["device"])) | {"status": "running"}
+        return sync.open_trial(client, self.folder, place, trial, trial_name(self._swept[trial]) or trial, tags)
 
     def _tell(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""
@@ -244,7 +245,4 @@ def fill(results: Path, own: str = "") -> list[str]:
         except Exception:  # whatever MLflow raises, as for a store that is only readable
             missed.append(folder.name)
     said = [f"MLflow holds {', '.join(sent)}, too"] if sent else []
-    return [
-        *said,
-        *([f"MLflow does not hold {', '.join(missed)} yet; the next run of each sends it"] if missed else []),
-    ]
+    return said + ([f"MLflow does not hold {', '.join(missed)} yet; the next run of each sends it"] if missed else [])

@@ -11,7 +11,6 @@ import base64
 import json
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from algorithms.core.metric import ACCURACY, CLIENT, MEMBERSHIP, SOURCE
@@ -67,13 +66,6 @@ def tags(swept: Sequence[str], names: Collection[str], first: Sequence[str] = ()
     }
 
 
-def unpacked(tag: str) -> dict[str, Any]:
-    """The state of the page that a tag's value holds, as MLflow's page reads it."""
-    packed = json.loads(tag)["state"].removeprefix("deflate;")
-    found: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
-    return found
-
-
 def _state(swept: Sequence[str], headlines: Sequence[str], names: Collection[str]) -> dict[str, Any]:
     columns = [*(f"params.`{key}`" for key in swept), *(f"metrics.`{metric_key(name)}`" for name in headlines)]
     groups = [{"mode": "tag", "groupByData": SETTING}]
@@ -104,17 +96,17 @@ def _state(swept: Sequence[str], headlines: Sequence[str], names: Collection[str
 def _charts(headlines: Sequence[str], names: Collection[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The trade-offs, a bar for each headline metric, and the sections; MLflow adds the other charts to their sections."""
     charts = [
-        _chart("SCATTER", TRADE_OFF, f"{label(pair.risk)} against {label(pair.accuracy)}")
-        | {"xaxis": _axis(pair.accuracy), "yaxis": _axis(pair.risk), "runsCountToCompare": 100}
-        for pair in trade_offs(headlines)
+        _chart("SCATTER", TRADE_OFF, f"{label(risk)} against {label(accuracy)}")
+        | {"xaxis": _axis(accuracy), "yaxis": _axis(risk), "runsCountToCompare": 100}
+        for accuracy, risk in trade_offs(headlines)
     ]
     charts += [
         _chart("BAR", SETTINGS, label(name)) | {"metricKey": metric_key(name), "runsCountToCompare": 100}
         for name in headlines
     ]
-    own = {metric_key(name).rpartition("/")[0] for name in names}
+    measured = {metric_key(name).rpartition("/")[0] for name in names}
     first = metric_key(headlines[0]).rpartition("/")[0] if headlines else ACCURACY
-    listed = [TRADE_OFF, SETTINGS, *sorted(own - {RUN}, key=lambda section: (section != first, section)), RUN]
+    listed = [TRADE_OFF, SETTINGS, *sorted(measured - {RUN}, key=lambda section: (section != first, section)), RUN]
     sections = [
         # Rounds and seconds are no results: their section is there, but closed.
         {"uuid": section, "name": section, "display": section != RUN, "isReordered": True, "deleted": False}
@@ -140,14 +132,6 @@ def _axis(name: str) -> dict[str, str]:
     return {"key": metric_key(name), "type": "METRIC"}
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A trade-off: the name of a metric of risk, and of the accuracy that belongs to it."""
-
-    accuracy: str
-    risk: str
-
-
 def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[str]:
     """At most six of the measured metrics ``names``: ``first``, then those that the terminal's table ranks highest.
 
@@ -161,19 +145,18 @@ def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[
     return list(dict.fromkeys([*(name for name in first if name in names), *shown]))[:MOST]
 
 
-def trade_offs(headlines: Sequence[str]) -> list[Pair]:
-    """The pairs of a risk and an accuracy among the headline metrics, those of the same group of clients together.
+def trade_offs(headlines: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs of an accuracy and a risk among the headline metrics, those of the same group of clients together.
 
-    >>> trade_offs(["accuracy_minority", "accuracy_majority", "risk_majority", "risk_minority"])[0]
-    Pair(accuracy='accuracy_majority', risk='risk_majority')
+    >>> trade_offs(["accuracy_minority", "accuracy_majority", "mia_auc_majority"])
+    [('accuracy_majority', 'mia_auc_majority')]
     """
     accuracies = [name for name in headlines if metric(name).family == ACCURACY]
     risks = [name for name in headlines if metric(name).family in ATTACKS and metric(name).unit == "fraction"]
     if not accuracies:
         return []
-    return [
-        Pair(next((one for one in accuracies if _group(one) == _group(risk)), accuracies[0]), risk) for risk in risks
-    ]
+    of_group = {_group(name): name for name in reversed(accuracies)}
+    return [(of_group.get(_group(risk), accuracies[0]), risk) for risk in risks]
 
 
 def label(name: str) -> str:
@@ -182,9 +165,9 @@ def label(name: str) -> str:
     >>> label("accuracy_minority"), label("test_accuracy")
     ('accuracy, minority clients', 'server test accuracy')
     """
-    one = metric(name)
-    bare = one.family == ACCURACY and name.startswith("accuracy") and "accuracy" not in one.label
-    return f"accuracy, {one.label}" if bare else one.label
+    declared = metric(name)
+    bare = declared.family == ACCURACY and name.startswith("accuracy") and "accuracy" not in declared.label
+    return f"accuracy, {declared.label}" if bare else declared.label
 
 
 def _group(name: str) -> str:

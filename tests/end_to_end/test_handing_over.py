@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.commands import run
-from orchestrator.exit_codes import FINISHED, SOME_FAILED
-from orchestrator.preparation import Choices
+from orchestrator import FINISHED, SOME_FAILED
+from orchestrator.commands import Choices, run
 from orchestrator.scheduling.driver import Driver
 from tests.support.command import SWEEP, same_results, trials
 from tests.support.undisturbed import undisturbed

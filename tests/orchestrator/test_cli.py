@@ -164,12 +164,12 @@ def test_the_first_line_comes_before_anything_slow_is_loaded(sweep, tmp_path):
     """Loading the data, torch, Ray and MLflow takes most of the time until the first round."""
     code = f"""
 import sys
-import orchestrator.preparation as preparation
+import orchestrator.commands as commands
 from orchestrator.cli import main
 def stop(*_, **__):
     print(sorted({{"ray", "torch", "mlflow", "pandas", "sklearn", "scipy"}} & set(sys.modules)))
     raise KeyboardInterrupt
-preparation.data_problems = stop
+commands.data_problems = stop
 sys.exit(main(["run", {str(sweep)!r}, "--results", {str(tmp_path / "results")!r}, "--address", "local"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CHECKOUT, check=False)
@@ -188,7 +188,7 @@ def test_an_address_without_a_cluster_is_refused_before_anything_starts(refused)
 
 def test_the_plan_for_a_cluster_is_not_measured_by_this_machine(sweep, monkeypatch, capsys):
     """What a cluster holds is known once it is joined, and a plan joins none."""
-    monkeypatch.setattr("orchestrator.dry_run.plan", lambda *_: "the plan")
+    monkeypatch.setattr("orchestrator.estimates.dry_run.plan", lambda *_: "the plan")
     options = [str(sweep), "--dry-run", "--set", "resources.client_actors=4000"]
     assert main(["run", *options, "--address", "10.0.0.1:6379"]) == 0
     assert "the plan" in capsys.readouterr().out

@@ -17,11 +17,10 @@ from algorithms.models import _facts
 from datasets.components import Config as SlotConfig
 from datasets.components import forget
 from datasets.federation import Examples, Source
-from orchestrator import dry_run
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import placement
 from orchestrator.config.sweep_file import Resources, Sweep, parse_sweep
-from orchestrator.estimates import needs
+from orchestrator.estimates import dry_run, needs
 from orchestrator.estimates.needs import Machine, amount, this_machine
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_run

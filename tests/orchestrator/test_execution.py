@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator import execution
+from orchestrator import FINISHED, INTERRUPTED, commands
+from orchestrator.commands import Choices, Work, prepare
 from orchestrator.config.sweep_file import parse_sweep
-from orchestrator.exit_codes import FINISHED, INTERRUPTED
-from orchestrator.preparation import Choices, Work, prepare
-from orchestrator.tracking.notebook_screen import NotebookScreen
-from orchestrator.tracking.screen import Screen
+from orchestrator.tracking.screen import NotebookScreen, Screen
 from tests.orchestrator.tracking.test_notebook_screen import Handle, handle  # noqa: F401
 
 TINY = """
@@ -56,7 +54,7 @@ def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_ov
     def is_live() -> bool:
         screen = screens[0]
         assert isinstance(screen, NotebookScreen)
-        return screen.cell.thread.is_alive()
+        return screen.thread.is_alive()
 
     def trained(*_: object) -> Iterator[str]:
         alive.append(is_live())
@@ -64,9 +62,9 @@ def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_ov
         if broken:
             raise KeyboardInterrupt
 
-    def closed(*_: object) -> list[Any]:
+    def closed(*_: object) -> int:
         alive.append(is_live())
-        return []
+        return FINISHED
 
     for name, stand_in in {
         "screen_of": made,
@@ -75,10 +73,9 @@ def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_ov
         "_tracker": lambda *_: QuietTracker(synced=None),
         "run_trials": trained,
         "_close": closed,
-        "_say_end": lambda *_: FINISHED,
     }.items():
-        monkeypatch.setattr(execution, name, stand_in)
-    assert execution.execute(work) == code
+        monkeypatch.setattr(commands, name, stand_in)
+    assert commands.execute(work) == code
     assert alive == ([True] if broken else [True, False]) and not is_live()
     assert "starting Ray" in handle.shown[0]
 
@@ -88,9 +85,9 @@ def test_a_new_store_is_filled_with_the_sweeps_beside_this_one(
 ) -> None:
     asked = replace(work, choices=replace(work.choices, new_store=True))
     monkeypatch.setattr(Work, "missing", lambda _: [])
-    monkeypatch.setattr(execution, "_tracker", lambda *_: QuietTracker(synced=None))
-    monkeypatch.setattr(execution, "_close", lambda *_: [])
-    monkeypatch.setattr(execution, "_say_end", lambda *_: FINISHED)
-    monkeypatch.setattr(execution, "fill", lambda _results, own: [f"all but {own}"])
-    assert execution.execute(asked) == FINISHED
+    monkeypatch.setattr(commands, "_tracker", lambda *_: QuietTracker(synced=None))
+    for name in ("write_report", "_last_words"):
+        monkeypatch.setattr(commands, name, lambda *_: [])
+    monkeypatch.setattr(commands, "fill", lambda _results, own: [f"all but {own}"])
+    commands.execute(asked)
     assert "all but tiny" in capsys.readouterr().out

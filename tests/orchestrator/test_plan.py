@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import dry_run, preparation
+from orchestrator import commands
 from orchestrator.cli import main
 from orchestrator.config.run import resolve
+from orchestrator.estimates import dry_run
 from orchestrator.estimates.needs import Machine
 from orchestrator.trial.federation import partition_data
 
@@ -134,7 +135,7 @@ def test_the_plan_says_what_so_many_runs_can_show(
 def test_the_plan_of_a_very_long_run_says_what_its_tables_take_and_stays_readable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparation, "this_machine", lambda folder: Machine(1e18, 1e18, "it has"))
+    monkeypatch.setattr(commands, "this_machine", lambda folder: Machine(1e18, 1e18, "it has"))
     text = EMPTY.replace("rounds: 1\n", "rounds: 1000000000000000\n").replace("alpha: 0.001", "alpha: 10")
     shown = a_plan(tmp_path, capsys, monkeypatch, text)
     assert "estimate: more than 1000 years on this machine" in shown

@@ -7,10 +7,9 @@ from unittest.mock import patch
 
 import ray
 
+from orchestrator import FINISHED
+from orchestrator.commands import Choices, Work, claimed, describe, prepare
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.execution import claimed, describe
-from orchestrator.exit_codes import FINISHED
-from orchestrator.preparation import Choices, Work, prepare
 from orchestrator.results.record import TrialIdentity, read_record
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.driver import Driver

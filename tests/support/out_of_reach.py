@@ -26,7 +26,7 @@ SECONDS, BYTES = 5.0, 1 << 30
 YARDSTICK = 0.1  # seconds that `slowdown` takes on a slow machine with nothing else to do
 SPARE = 1 << 30  # of addresses, which libraries reserve and do not use
 HALT = 15  # seconds of the processor after which a process is given up
-OURS = ("orchestrator.commands", "orchestrator.dry_run")
+OURS = ("orchestrator.commands", "orchestrator.estimates.dry_run")
 LOADED = (
     *OURS,
     "orchestrator.scheduling.search",
@@ -96,8 +96,8 @@ def prepare_process(folder: Path, names: Sequence[str] = LOADED) -> None:
 def run_case(case: Case, folder: Path) -> tuple[str, str]:
     """The outcome of a case in this process, and what the refusal says."""
     from orchestrator import commands
+    from orchestrator.commands import Choices
     from orchestrator.config.errors import ConfigError
-    from orchestrator.preparation import Choices
 
     path = folder / "reach.yaml"
     path.write_text(case.text)

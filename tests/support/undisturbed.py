@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.commands import Choices
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.preparation import Choices
 from tests.support.inline_sweep import run_sweep_inline
 
 

@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 import fedpriv
-from orchestrator import commands
+from orchestrator import INTERRUPTED, SOME_FAILED, commands
 from orchestrator.api import sweeps
+from orchestrator.commands import Choices
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.yaml_reader import read
-from orchestrator.exit_codes import INTERRUPTED, SOME_FAILED
-from orchestrator.preparation import Choices
 from orchestrator.results.log import read_manifest
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.synthetic_results import seal

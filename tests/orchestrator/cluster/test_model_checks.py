@@ -9,7 +9,7 @@ import pytest
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.dry_run import _models
+from orchestrator.estimates.dry_run import _models
 from orchestrator.scheduling.trials import trial_specs
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")

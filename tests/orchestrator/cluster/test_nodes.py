@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.cluster import nodes
-from orchestrator.cluster.ray_session import StallError
+from orchestrator.cluster.address import StallError
 from orchestrator.results import provenance
 from orchestrator.results.provenance import versions
 from orchestrator.results.writing import WriteError

@@ -15,6 +15,7 @@ import pytest
 
 from datasets import outside
 from datasets.components import components, forget
+from orchestrator import REFUSED
 from orchestrator.cli import main
 from orchestrator.config import own_code
 from orchestrator.config.errors import ConfigError
@@ -22,7 +23,6 @@ from orchestrator.config.listing import listing
 from orchestrator.config.own_code import install, own_paths
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.exit_codes import REFUSED
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, distribution, written
 from tests.support.pages import ROOT
 

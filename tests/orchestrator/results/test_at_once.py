@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.commands import Choices, prepare
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import parse_sweep
-from orchestrator.preparation import Choices, prepare
 from orchestrator.results.claim import Claim, at_work
 from orchestrator.results.paths import Folder, FolderError
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load, save
 
+from orchestrator.commands import Choices
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.folder_checks import damages_of
-from orchestrator.preparation import Choices
 from orchestrator.report.data import read_results
+from orchestrator.results.folder_checks import damages_of
 from orchestrator.results.log import DAMAGED
 from orchestrator.results.paths import Folder
 from tests.support.command import same_results

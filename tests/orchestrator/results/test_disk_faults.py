@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.commands import Choices
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.preparation import Choices
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import trial_rows
 from orchestrator.results.writing import WriteError

@@ -20,7 +20,8 @@ def _driver(path, status: str) -> Driver:
     folder = Folder(path).trial("abc")
     seal(folder.path, RECORD | {"status": status})
     driver = object.__new__(Driver)  # without Tune, and without actors
-    driver._prepare(TrialConfig(TrialIdentity("abc", {}), str(path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
+    driver.clients = driver.shadows = SimpleNamespace()
+    driver._take(TrialConfig(TrialIdentity("abc", {}), str(path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
     return driver
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking import notebook_screen
-from orchestrator.tracking.notebook_screen import NotebookScreen, in_notebook, screen_of
-from orchestrator.tracking.screen import Screen
+from orchestrator.tracking import screen as screens
+from orchestrator.tracking.screen import NotebookScreen, Screen, screen_of
 
 
 class Handle:
@@ -39,7 +38,7 @@ def handle(monkeypatch: pytest.MonkeyPatch) -> Handle:
     shown.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", shown)
-    monkeypatch.setattr(notebook_screen, "EVERY", 0.01)
+    monkeypatch.setattr(screens, "REFRESH_SECONDS", 0.01)
     return handle
 
 
@@ -56,7 +55,7 @@ def test_the_table_is_an_output_that_is_replaced_and_stays(handle: Handle, capsy
     assert "1 of 1 trials ended" in handle.shown[-1] and "ifca &lt;seed=1&gt;" in handle.shown[-1]
     assert "0.500" in handle.shown[-1] and "finished" in handle.shown[-1]
     assert capsys.readouterr().out == "a sentence\n"  # rounds are in the table and not in lines
-    assert not screen.cell.thread.is_alive()
+    assert not screen.thread.is_alive()
 
 
 def test_a_failed_trial_is_also_said_in_a_line(handle: Handle, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,8 +67,8 @@ def test_a_failed_trial_is_also_said_in_a_line(handle: Handle, capsys: pytest.Ca
 
 def test_elsewhere_the_screen_is_that_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert not in_notebook() and type(screen_of(1)) is Screen
+    assert type(screen_of(1)) is Screen
     ipython: Any = types.ModuleType("IPython")
     ipython.get_ipython = lambda: None
     monkeypatch.setitem(sys.modules, "IPython", ipython)
-    assert not in_notebook()
+    assert type(screen_of(1)) is Screen

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.results.paths import Folder
 from orchestrator.tracking.events import TrialEvents
-from orchestrator.tracking.screen import Screen, common_words, shorten
+from orchestrator.tracking.screen import Screen, common_words
 
 ROUND = {"round": 6, "seconds": 1.5, "attacked": False, "loss": 0.41, "train_accuracy": 0.83, "accuracy": 0.8}
 ROUND |= {"aggregated_accuracy": 0.81, "test_accuracy": 0.79, "f1_macro": 0.78, "risk_gap": float("nan")}
@@ -142,8 +142,7 @@ def test_the_live_table_keeps_within_the_width(kind: str, width: int) -> None:
     lines = drawn(screen)
     assert max(map(len, lines)) <= width
     assert sum("running" in line for line in lines) == 2
-    assert lines[-1].startswith("start 2 of 3, round")
-    assert len(lines) <= 6
+    assert "at length" in " ".join(" ".join(lines).split())
 
 
 def test_the_most_important_metrics_are_the_last_to_go() -> None:
@@ -192,7 +191,7 @@ def test_a_finished_trial_shows_final_metrics_and_its_clock_stops() -> None:
     screen.on_ended("0", final)
     clock.now = 4000.0
     lines = drawn(screen)
-    assert lines[0] == "1 of 4 trials ended, 1:06:40, about 33 s left"
+    assert lines[0] == "1 of 4 trials ended, 1:06:40, about 2 min left"  # three trials of 20 rounds of 1.5 s
     assert all(word in lines[-2] for word in ("finished", "1:05", "0.222", "0.800"))
     assert "1:06:40" in lines[-1]
 
@@ -226,14 +225,6 @@ def test_plain_lines_tell_the_same_metrics(kind: str) -> None:
     assert line.startswith(f"[0/4]  {SWEEPS[kind][1][0]}  round 7/20  ")
     assert line.endswith("  1.50 s")
     assert [part.rpartition(" ")[0] for part in line.split("  ")[3:-1]] == WIDE[kind]
-
-
-def test_titles_are_shortened_in_their_keys_before_their_values() -> None:
-    title = "ifca_mir minority_ratio=0.1 seed=0"
-    assert shorten(title, 34) == title
-    assert shorten(title, 24) == "ifca_mir min…=0.1 seed=0"
-    assert all(len(shorten(title, width)) <= width for width in range(1, 40))
-    assert shorten("a_title_without_any_key", 12) == "a_titl…y_key"
 
 
 def test_the_time_left_is_said_no_more_than_once_a_minute_where_there_is_no_live_table() -> None:

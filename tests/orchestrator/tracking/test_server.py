@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.tracking.server import server_note, server_problem
+from orchestrator.tracking.store import server_note, server_problem
 from tests.support.command import SWEEP
 from tests.support.local_cluster import free_port
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.tracking import tracker as tracking
-from orchestrator.tracking.events import MlflowListener
 from orchestrator.tracking.tracker import Tracker
 from tests.support.tracked import NAME, RUN, TRIALS, Held, empty_store, finals, folder, rows, write_sweep, write_trial
 
@@ -25,14 +24,13 @@ def tracker(folder, **options) -> Tracker:
 
 def run(folder, own: Tracker, trials=tuple(TRIALS), ends: bool = True) -> None:
     """What the events of a sweep tell the tracker."""
-    listener = MlflowListener(own)
     for trial in trials:
-        listener.on_planned(trial, "title", RUN, TRIALS[trial])
-        listener.on_started(trial)
+        own.on_planned(trial, "title", RUN, TRIALS[trial])
+        own.on_started(trial)
         for row in rows(3):
-            listener.on_rounds(trial, [row])
+            own.on_rounds(trial, [row])
         if ends:
-            listener.on_ended(trial, {"id": trial, "metrics": finals(trial)})
+            own.on_ended(trial, {"id": trial, "metrics": finals(trial)})
 
 
 def test_live_runs_are_completed_and_not_logged_twice(folder):

@@ -18,20 +18,6 @@ class TestLabels:
         assert labels.trial_name(twins) == "minority=[0, 25] data.seed=1 training.seed=2"
         assert labels.trial_name({}) == ""
 
-    def test_parameters_are_dotted(self):
-        config = {"a": {"b": {"c": 1.5, "d": None}}, "e": [1, 2], "f": [], "g": {}, "h": [{"name": "x"}, {"name": "y"}]}
-        found = labels.flatten(config)
-        assert found == {
-            "a.b.c": "1.5",
-            "a.b.d": "null",
-            "e": "[1, 2]",
-            "f": "[]",
-            "g": "{}",
-            "h.0.name": "x",
-            "h.1.name": "y",
-        }
-        assert labels.flatten(found) == found
-
     def test_metrics_are_finite_numbers(self):
         row = {"a": 1, "b": np.float32(0.5), "c": True, "d": None, "e": "text", "f": math.nan, "g": -math.inf, "h": [1]}
         assert labels.scalar_metrics(row) == {"a": 1.0, "b": 0.5, "c": 1.0}

@@ -26,7 +26,7 @@ from orchestrator.report.paired import least_significant
 from orchestrator.report.swept import REPEATS
 from orchestrator.report.values import text
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
-from orchestrator.tracking.remaining import duration
+from orchestrator.tracking.screen import duration
 from orchestrator.trial import worker_session
 
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator import FINISHED, SOME_FAILED
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.slots import SLOTS
-from orchestrator.exit_codes import FINISHED, SOME_FAILED
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import sweeps_in
