@@ -9,7 +9,7 @@ from scipy import stats
 
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
-from attacks import _passive_records, fedmia, sia
+from attacks import _targets, fedmia, sia
 from attacks.fedmia import Config, data_problems, observe
 from attacks.metrics import membership
 from datasets.federation import DataError, Examples
@@ -33,8 +33,8 @@ def measured(noise, network, experts):
 
 
 def scores_of(config, data, observed):
-    labels = _passive_records.labels(config, data, fixed)
-    return fedmia.round_scores(config, observed, _passive_records.places(config, data, fixed).records, labels)
+    labels = _targets.labels(config, data, fixed)
+    return fedmia.round_scores(config, observed, _targets.places(config, data, fixed).records, labels)
 
 
 # Whether it works
@@ -93,8 +93,8 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
     """Record by record, with torch's own losses and gradients, as the docstring says it (published distribution)."""
     config = Config(signals="all", targets=3, compared=10, center="none", world="gaussian")
     start = start_of(network)
-    places = _passive_records.places(config, noise, fixed)
-    inside, outside = noise.train[places.members.ravel()], _passive_records.outside(config, noise, fixed)
+    places = _targets.places(config, noise, fixed)
+    inside, outside = noise.train[places.members.ravel()], _targets.outside(config, noise, fixed)
     x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
     observed = observe(config, seen_by(noise, network, experts, sent=[start]))
     scores = scores_of(config, noise, observed)
@@ -168,9 +168,9 @@ def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, ex
 
 def test_records_are_the_same_in_every_round_and_their_scores_are_averaged(noise, measured):
     """The released code draws non-members anew in every round, which averages scores of different records."""
-    places = [_passive_records.places(ALL, replace(noise), fixed) for _ in range(2)]
+    places = [_targets.places(ALL, replace(noise), fixed) for _ in range(2)]
     np.testing.assert_array_equal(places[0].records, places[1].records)
-    x = [_passive_records.outside(ALL, replace(noise), fixed).x for _ in range(2)]
+    x = [_targets.outside(ALL, replace(noise), fixed).x for _ in range(2)]
     np.testing.assert_array_equal(*x)
     quiet = {name: np.roll(values, 1, axis=0) if name != "assignment" else values for name, values in measured.items()}
     first = concluded(ALL, noise, measured)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attacks._source_scores import calibrated
-from attacks.sia import Config
+from attacks.sia import Config, calibrated
 from tests.support.source_inference import concluded, dealt
 
 CALIBRATED = Config(score="calibrated")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attacks import _calibrated
-from attacks._pools import Pool
+from attacks import calibrated_mia
+from attacks._halves import Pool
 from attacks.interfaces import Answers
 from attacks.metrics import membership, targets
 from attacks.metrics.calibrated import METHODS, cross_scores
@@ -104,7 +104,7 @@ def test_thresholds_do_not_look_at_the_target_or_at_its_complement():
     of_another[1][4:6] = ~inside[4:6]
 
     def shifts(method: str, phi: np.ndarray, inside: np.ndarray) -> np.ndarray:
-        seen = _calibrated._Seen(answers_of(phi, inside), np.arange(100))
+        seen = calibrated_mia._Seen(answers_of(phi, inside), np.arange(100))
         scores = cross_scores(method, phi, inside, one_kind(100))
         return scores - seen._of(method, "auto").replicas.scores
 

@@ -11,7 +11,7 @@ from algorithms.core.messages import Assignment
 from algorithms.engine import block
 from algorithms.engine.repetition import train_again
 from algorithms.interfaces import Outcome
-from attacks import _whitebox_examples, whitebox_mia
+from attacks import whitebox_mia
 from attacks.interfaces import SeenRound, SeenUpdates
 from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problems, mock_updates, observe
 from datasets.federation import DataError, Examples
@@ -264,15 +264,15 @@ def test_a_part_of_nobodys_examples_is_the_trainers(noise):
     taken = {}
     for queries in (20, 1000):
         config = Config(queries=queries, trainer=2)
-        pools = [_whitebox_examples.held_out(config, noise, client, fixed)[1] for client in EVERYONE]
+        pools = [whitebox_mia.held_out(config, noise, client, fixed)[1] for client in EVERYONE]
         taken[queries] = len(pools[2])
         others = {tuple(pool) for client, pool in enumerate(pools) if client != 2}
         assert len(others) == 1 and sorted([*pools[2], *others.pop()]) == list(range(NONMEMBERS))
     assert taken == {20: 20, 1000: NONMEMBERS // 2}
     alone = replace(noise, test_owner=np.delete(EVERYONE, 2).repeat(2))  # all others have test examples of their own
-    assert len(_whitebox_examples.held_out(Config(queries=1000, trainer=2), alone, 2, fixed)[1]) == NONMEMBERS
+    assert len(whitebox_mia.held_out(Config(queries=1000, trainer=2), alone, 2, fixed)[1]) == NONMEMBERS
     owns = replace(noise, test_owner=np.full(10, 2))
-    assert len(_whitebox_examples.held_out(Config(trainer=2), owns, 0, fixed)[1]) == NONMEMBERS
+    assert len(whitebox_mia.held_out(Config(trainer=2), owns, 0, fixed)[1]) == NONMEMBERS
 
 
 def test_members_are_the_clients_and_non_members_are_never_trained_on(held):
