@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from algorithms.core.run_properties import SIGHTS
-from algorithms.interfaces import Run
+from algorithms.interfaces import SIGHTS, Run
 from attacks.interfaces import sees
 from orchestrator.config.errors import ConfigProblem, Key
 from orchestrator.config.slots import SLOTS, Slot, chosen_components

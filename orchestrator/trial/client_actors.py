@@ -82,7 +82,7 @@ class ClientActor:
         Returns:
             The block's sums, client statistics, the attacks' observations and the optimizer states.
         """
-        from algorithms.engine.repetition import train_again
+        from algorithms.engine.block import train_again
 
         worker = session(setup)
         run, data, network = worker.run, worker.data, worker.network

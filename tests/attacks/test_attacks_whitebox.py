@@ -9,7 +9,7 @@ import pytest
 
 from algorithms.core.messages import Assignment
 from algorithms.engine import block
-from algorithms.engine.repetition import train_again
+from algorithms.engine.block import train_again
 from algorithms.interfaces import Outcome
 from attacks import whitebox_mia
 from attacks.interfaces import SeenRound, SeenUpdates

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from algorithms.auditing.epsilon import epsilon_gdp, epsilon_two_gaussians
-from algorithms.auditing.estimate import separation
+from algorithms.auditing.finding import separation
 
 
 @pytest.mark.parametrize("z", [0.5, 1.0, 2.0, 4.0])

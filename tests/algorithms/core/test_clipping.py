@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from algorithms.core.clipping import clip_for_privacy, clip_gradients
+from algorithms.core.gradients import clip_for_privacy, clip_gradients
 
 INFINITY, NAN, LARGEST = math.inf, math.nan, torch.finfo(torch.float32).max
 ROUNDING = 1 + 1e-5

@@ -8,7 +8,7 @@ import torch
 from torch.func import vmap
 from torch.nn.functional import cross_entropy
 
-from algorithms.core.cross_entropy import IGNORED, mean_cross_entropy
+from algorithms.core.gradients import IGNORED, mean_cross_entropy
 
 
 def _batch(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -55,7 +55,7 @@ def test_a_step_of_all_clients_loads_no_symbolic_algebra() -> None:
     code = (
         "import sys, torch\n"
         "from torch.func import vmap\n"
-        "from algorithms.core.cross_entropy import mean_cross_entropy\n"
+        "from algorithms.core.gradients import mean_cross_entropy\n"
         "logits = torch.randn(2, 3, 4, requires_grad=True)\n"
         "vmap(mean_cross_entropy)(logits, torch.zeros(2, 3, dtype=torch.long)).sum().backward()\n"
         "assert 'sympy' not in sys.modules\n"

@@ -2,16 +2,15 @@
 
 import math
 
+import algorithms.curvature.agreement as agreement_module
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-import algorithms.curvature.agreement as agreement_module
 from algorithms.core.configs import CurvatureConfig
-from algorithms.curvature.agreement import agreement, over_everything, over_rounds, rank_agreement, step_up
-from algorithms.curvature.ranking import relative_rank
+from algorithms.curvature.ranking import agreement, over_everything, over_rounds, rank_agreement, relative_rank, step_up
 
 CONFIG = CurvatureConfig()
 curvatures = st.lists(
