@@ -259,7 +259,8 @@ def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Expo
     methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= len(seen.phi)]
     found = seen.found(methods, config.variance)
     best = config.method == "best"
-    chosen = seen.chosen(methods, config.variance) if best else [config.method] * (len(seen.phi) + 1)
+    given: list[str] = [config.method] * (len(seen.phi) + 1)
+    chosen = seen.chosen(methods, config.variance) if best else given
     head = _headline(found, chosen)
     usual = max(set(chosen[:-1]), key=chosen[:-1].count)
     summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}

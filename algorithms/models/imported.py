@@ -108,7 +108,8 @@ def remark(config: Config, run: Run) -> str | None:
     facts = _facts_of(config)
     if facts is None or run.training.module.PRIVATE_STEPS:
         return None
-    if run.training.config.backend == "vmap":
+    training: Any = run.training.config  # that of local SGD, the only one without private steps
+    if training.backend == "vmap":
         return f"model {config.callable}: the clients of a block train all at once (backend vmap)"
     reason = f", because {facts.no_vmap}" if facts.no_vmap else ""
     return f"model {config.callable}: the clients of a block train one after another (backend loop){reason}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import algorithms.curvature.agreement as agreement_module
+import algorithms.curvature.ranking as agreement_module
 import numpy as np
 import pytest
 from hypothesis import given, settings
