@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-import algorithms.curvature.ranking as agreement_module
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import algorithms.curvature.ranking as agreement_module
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.ranks import spearman
 from algorithms.curvature.ranking import agreement, over_everything, over_rounds, rank_agreement, relative_rank, step_up
