@@ -7,35 +7,66 @@ there (`datasets.components.Completed`). In shapes, d is the length of a model's
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from algorithms.auditing.plan import CanaryPlan
-from algorithms.core.accounting import PrivacyEvent
+from algorithms.auditing.canaries import CanaryPlan
+from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
-from algorithms.core.network_contract import NetworkContract
-from algorithms.core.run_properties import RunProperties
-from algorithms.core.slot_types import ClientInputs as ClientInputs
-from algorithms.core.slot_types import Forward as Forward
-from algorithms.core.slot_types import GradientStep as GradientStep
-from algorithms.core.slot_types import Metrics as Metrics
-from algorithms.core.slot_types import Outcome as Outcome
-from algorithms.core.slot_types import Problems as Problems
-from algorithms.core.slot_types import State as State
 from datasets.components import BaseContract, Component, Config
 from datasets.interfaces import SourceContract, SplitContract
 from datasets.source_configs import SourceConfig
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from algorithms.core.network import Network
     from algorithms.core.noise import Normals
+
+
+SIGHTS = ("models", "sum", "updates")  # what the server may see, from the least to the most
+
+Problems = list[tuple[str, str]]
+"""Pairs of a field (dotted; empty for the component as a whole) and a sentence that continues the field's name."""
+
+Metrics = dict[str, Any]
+"""Metrics by name."""
+
+State = dict[str, np.ndarray]
+"""A component's own arrays by name, kept from round to round."""
+
+ClientInputs = dict[str, Any]
+"""Inputs of a client's objective besides a batch: client statistics by name, and dicts of tensors (``sent``, ``carry``)."""
+
+Forward = Callable[..., Any]
+"""``forward(arrays, x, **options)``: logits [batch, classes] of a network with parameters ``arrays`` by name."""
+
+GradientStep = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
+"""Fills the network's gradients for a batch of inputs and labels, and returns the batch's loss."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The rounds of a finished run, from which components compute their final metrics.
+
+    Attributes:
+        rows: the rows of ``rounds.parquet``.
+        spent: the privacy events of each round and model.
+        sizes: [clients] number of training examples of each client.
+        canaries: the scores of the canaries that audited the release, arrays by name (`algorithms.auditing.finding`);
+            empty without an audit.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    spent: Sequence[Spending]
+    sizes: Ints
+    canaries: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class ComponentContract(BaseContract, Protocol):
@@ -57,8 +88,51 @@ class ComponentContract(BaseContract, Protocol):
         return {}
 
 
-class ModelContract(ComponentContract, NetworkContract, Protocol):
-    """A network; what it owes is in `NetworkContract`."""
+class ModelContract(ComponentContract, Protocol):
+    """A network.
+
+    Attributes:
+        CONVOLUTIONAL: whether it has convolutions.
+        BATCH_NORM: whether it has batch normalization.
+        RANDOM: whether a forward pass draws random numbers in training (`algorithms.core.dropout`).
+        SLIM: whether its last stage can be slimmed (``forward(x, features=True)``, ``forward(x, narrow=width)``).
+        OWN_VALUES: whether initial values are those of its constructor (`algorithms.core.own_values`).
+        VMAP: whether many clients can compute it at once (torch.func.vmap).
+        RAW: names of its parameters of several dimensions that are no layer's weight, such as a class token.
+    """
+
+    CONVOLUTIONAL: bool
+    BATCH_NORM: bool
+    RANDOM: ClassVar[bool] = False
+    SLIM: ClassVar[bool] = False
+    OWN_VALUES: ClassVar[bool] = False
+    VMAP: ClassVar[bool] = True
+    RAW: ClassVar[tuple[str, ...]] = ()
+
+    @staticmethod
+    @abstractmethod
+    def build(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Build a module for examples of ``shape``; `algorithms.core.initialization` fills it, unless ``OWN_VALUES``."""
+
+    @staticmethod
+    def parameters(config: Any, shape: tuple[int, ...], classes: int) -> int | None:
+        """Return the number of parameters, found without making them, for a model that fields can make huge; else None."""
+        return None
+
+    @staticmethod
+    def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
+        """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
+        return None
+
+    @staticmethod
+    def fit_problem(config: Any, run: Run, shape: tuple[int, ...], classes: int) -> str | None:
+        """Explain what of the built module does not fit the data or what ``run`` does with it; None if all fits."""
+        return None
+
+    @staticmethod
+    def remark(config: Any, run: Run) -> str | None:
+        """Return what a plan of ``run`` should say of the model; None if there is nothing to say."""
+        return None
 
 
 class TrainingContract(ComponentContract, Protocol):
@@ -300,7 +374,7 @@ class AttackContract(ComponentContract, Protocol):
 
 
 @dataclass(frozen=True)
-class Run(RunProperties):
+class Run:
     """One training run, fully resolved: every default and every ``auto`` that a component decides has its value.
 
     Attributes:
@@ -326,3 +400,45 @@ class Run(RunProperties):
     curvature: CurvatureConfig
     attacks: tuple[Component[Any, Any], ...] = ()
     server_sees: Literal["updates", "sum", "models"] = "updates"
+
+    @property
+    def measures_curvature(self) -> bool:
+        """Whether clients measure their curvature, because a component reads rho."""
+        statistics = self.aggregation.module.statistics(self.aggregation.config)
+        return "rho" in self.objective.module.NEEDS or "rho" in statistics
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether the server or the clients add noise, which ``privacy.noise`` makes reproducible or secret."""
+        return self.privacy.module.NOISY or self.training.module.PRIVATE_STEPS
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the run gives the same bytes again, which it does unless its noise is secret."""
+        return not self.draws_noise or self.privacy.config.noise == "reproducible"
+
+    def _no_choice(self, name: str, value: Any) -> bool:
+        """Return whether a field of the privacy slot says nothing of this run.
+
+        That is the kind of noise where there is none, and an audit that is made anyway where nothing is claimed: it changes
+        nothing of the run, and runs from before there were such audits keep their ids.
+        """
+        if name == "noise":
+            return not self.draws_noise
+        return name == "audit_every" and value == "auto" and not self.privacy.module.NOISY
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as plain JSON values, with all fields that are read."""
+        slots = ("model", "training", "clustering", "objective", "aggregation")
+        settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate", "server_sees")
+        unread = self.split.module.unread_of_data(self.split.config, self.data.config)
+        data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
+        privacy = {name: value for name, value in self.privacy.to_dict().items() if not self._no_choice(name, value)}
+        return {
+            **{name: getattr(self, name) for name in settings},
+            "data": {**data, "split": self.split.to_dict()},
+            **{name: getattr(self, name).to_dict() for name in slots},
+            "privacy": privacy,
+            **({"curvature": self.curvature.dump_read()} if self.measures_curvature else {}),
+            "attacks": [attack.to_dict() for attack in self.attacks],
+        }

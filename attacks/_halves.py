@@ -1,28 +1,53 @@
-"""What models say of the records of a pool, and which replicas of a run can be compared."""
+"""The records that replicas of a run are trained on, and what the replicas say of them.
+
+    held back for a client     the non-members held out from it, of each class no more than it trains on; if none were,
+                               its share of the records of nobody
+    records of nobody          the non-members of nobody and the server's shadow set, each for one client at most, by
+                               class in proportion to the clients' training examples; for none if they come from people
+                               other than the clients (`Federation.strangers`)
+    a replica                  trains every client on a random half of its records; the next replica on the other half
+
+A replica is as large as the run if as many records were held back for every client as it trains on. It is half as
+large if none were.
+
+In replicas, which record of a pool is in is drawn, so nothing but training tells. In the run it is not drawn: what tells
+held-back records from a client's own otherwise is taken for membership. Hence the same classes, and no other people's
+records. Where fewer records of a class were held back than trained on, this class is still the likelier to be in; and
+records of nobody are matched by class alone, so a client whose examples differ from theirs within a class is recognized.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.messages import Doubles, Ints, Weights
-from attacks._results import NAN, Exposure, Measure
-from attacks._training import Answers, Pool
-from attacks.interfaces import HalvesAttack
+from algorithms.core.messages import Doubles, Weights
+from algorithms.interfaces import Problems
+from attacks._shadows import client_sizes
+from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Stream
+from attacks.interfaces import Pool as Records
 from attacks.metrics import membership
 from datasets.components import Component
+from datasets.federation import DataError, Examples, Federation, Floats, Ints, joined
+from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
 
+
+Bools = NDArray[np.bool_]
+Kind: TypeAlias = Literal["auto", "matched", "training"]
+
+# Places of the stream "replicas", beside those of client inference (1 and 2).
+HALVES, HELD_BACK = 3, 4
 FEWEST = 2  # pairs; if replicas have diverged, an attack on fewer is not made
 
 
-def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: Ints) -> Doubles:
+def confidence(network: Network, models: Sequence[Weights], pool: Records, model: Ints) -> Doubles:
     """Return the confidence in the true class of every record, [n], in the model that its owner uses.
 
     Args:
@@ -68,3 +93,170 @@ def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.ran
     left = replace(answers, inside=answers.inside[kept], confidence=answers.confidence[kept], numbers=numbers[kept])
     found = attack.module.judge(attack.config, left, rng)
     return replace(found, measures=(*found.measures, told))
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The records of all clients, in the order of the clients; each client has an even number of them.
+
+    Attributes:
+        examples: the n records, ready for the model.
+        owner: [n] the client of each record.
+        trained: [n] whether it is a training example of the run itself.
+        strengths: [n] the strength of each record's transform.
+        replica_size: examples of a replica, as a share of the run's.
+    """
+
+    examples: Examples
+    owner: Ints
+    trained: Bools
+    strengths: Floats
+    replica_size: float
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def federation(self, data: Federation, inside: Bools) -> Federation:
+        """Return the run's federation in which each client trains on those of its records that are ``inside`` [n]."""
+        sizes = np.bincount(self.owner[inside], minlength=data.clients)
+        return replace(
+            data,
+            train=self.examples[inside],
+            offsets=np.append(0, np.cumsum(sizes)).astype(np.int64),
+            example_strengths=self.strengths[inside],
+        )
+
+
+def pool_of(kind: Kind, data: Federation, stream: Stream) -> Pool:
+    """Return the records that replicas are trained on.
+
+    Args:
+        kind: whether held-back records are taken in: as many as there are (``auto``), exactly as many as every client
+            trains on (``matched``), or none (``training``).
+        data: the federation of the run.
+        stream: returns the run's generators.
+
+    Raises:
+        DataError: what `problems` lists.
+    """
+    if found := problems(kind, data):
+        raise DataError("; ".join(sentence for _, sentence in found))
+    rng = stream("replicas", 0, HELD_BACK)
+    rows, client = (np.empty(0, np.int64),) * 2 if kind == "training" else partition(data, rng)
+    stored = _held_back(data)[rows]
+    strengths = data.draw_strengths(client, rng)
+    x = [data.train.x] + ([data.prepare(stored.x, strengths)] if len(rows) else [])
+    owner = np.concatenate([data.owner(), client])
+    trained = np.arange(len(owner)) < len(data.train)
+    kept = np.ones(len(owner), bool)
+    kept[_odd_ones(owner, data.clients)] = False
+    order = np.lexsort((np.arange(len(owner)), owner))  # every client's training examples come first
+    order = order[kept[order]]
+    return Pool(
+        examples=Examples(np.concatenate(x)[order], np.concatenate([data.train.y, stored.y])[order]),
+        owner=owner[order],
+        trained=trained[order],
+        strengths=np.concatenate([data.example_strengths, strengths]).astype(np.float32)[order],
+        replica_size=len(order) / 2 / len(data.train),
+    )
+
+
+def _odd_ones(owner: Ints, clients: int) -> Ints:
+    """Return the position of one record of each client with an odd number of them: its last, held back if any is."""
+    last = np.zeros(clients, np.int64)
+    np.maximum.at(last, owner, np.arange(len(owner)))
+    return last[np.bincount(owner, minlength=clients) % 2 == 1]
+
+
+def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Partition held-back records among the clients: for none more of a class than it trains on, and none twice.
+
+    Returns:
+        Positions of the records among all that were held back, the non-members first, then the shadow set; and the
+        client of each.
+    """
+    holder = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
+    labels = _held_back(data).y
+    rows, clients = [], []
+    for client in np.unique(data.nonmember_owner[data.nonmember_owner != NOBODY]).tolist():
+        drawn = rng.permutation(np.flatnonzero(holder == client))
+        trained = np.bincount(data.client(client).y, minlength=data.classes)
+        own = np.concatenate([drawn[labels[drawn] == one][:count] for one, count in enumerate(trained.tolist())])
+        rows.append(np.sort(own))
+        clients.append(np.full(len(own), client))
+    needy = ~np.isin(np.arange(data.clients), data.nonmember_owner)
+    for label in range(0 if data.strangers else data.classes):
+        needs = np.array([(data.client(c).y == label).sum() if needy[c] else 0 for c in range(data.clients)])
+        free = rng.permutation(np.flatnonzero((holder == NOBODY) & (labels == label)))
+        if not needs.sum() or not len(free):
+            continue
+        shares = client_sizes(needs, min(len(free), int(needs.sum())))
+        rows.append(free[: shares.sum()])
+        clients.append(np.repeat(np.arange(data.clients), shares))
+    empty = [np.empty(0, np.int64)]
+    return np.concatenate([*empty, *rows]), np.concatenate([*empty, *clients])
+
+
+def _held_back(data: Federation) -> Examples:
+    """Return all stored records that nobody trains on: the non-members, then the shadow set."""
+    parts = [one for one in (data.nonmembers, data.shadow) if len(one)]
+    if not parts:
+        return Examples(np.empty((0, *data.nonmembers.x.shape[1:]), np.float32), np.empty(0, np.int64))
+    return joined(parts)
+
+
+def problems(kind: Kind, data: Federation) -> Problems:
+    """List why the records of ``data`` cannot be halved: (field, sentence) pairs."""
+    held = np.zeros(data.clients, np.int64)
+    if kind != "training":
+        held = np.bincount(partition(data, np.random.default_rng(0))[1], minlength=data.clients)
+    sizes = data.sizes
+    if (small := sizes + held < 2).any():
+        client = int(np.argmax(small))
+        return [
+            (
+                "pool",
+                f"every client needs 2 records or more, half of which a replica trains on; client {client} of "
+                f"{data.name} has {sizes[client] + held[client]}. Raise data.examples_per_client",
+            )
+        ]
+    if kind == "matched" and (short := held < sizes).any():
+        client = int(np.argmax(short))
+        if data.strangers and client not in data.nonmember_owner:
+            return [
+                (
+                    "pool",
+                    f"matched needs records held back from every client, and client {client} of {data.name} has none of its "
+                    "own; records of other people differ from its own by more than training. Set pool: training",
+                )
+            ]
+        return [
+            (
+                "pool",
+                f"matched needs as many held-back records as every client trains on, of the same classes; client {client} "
+                f"of {data.name} trains on {sizes[client]} and has {held[client]}. Lower data.examples_per_client, hold "
+                "more out where the data set has records left, or set pool: auto",
+            )
+        ]
+    return []
+
+
+def halves_of(pool: Pool, replicas: int, stream: Stream) -> Bools:
+    """Return which records each replica trains on, [replicas, n]: of every client half, and the rest in the next one.
+
+    Args:
+        pool: the records.
+        replicas: an even number.
+        stream: returns the run's generators.
+    """
+    inside = np.empty((replicas, len(pool)), bool)
+    sizes = np.bincount(pool.owner)
+    first = np.cumsum(sizes) - sizes
+    for pair in range(replicas // 2):
+        drawn = stream("replicas", pair, HALVES).random(len(pool))
+        order = np.lexsort((drawn, pool.owner))
+        rank = np.empty(len(pool), np.int64)
+        rank[order] = np.arange(len(pool)) - first[pool.owner]
+        inside[2 * pair] = rank < sizes[pool.owner] // 2
+        inside[2 * pair + 1] = ~inside[2 * pair]
+    return inside

@@ -6,7 +6,8 @@
     gap             the prediction is right; nothing is tuned                              Yeom et al. 2018
     gradient_norm   - || gradient of CE(x, y) by all parameters || above a threshold       Nasr et al. 2019
     lira_offline, rmia_offline, base_offline
-                    the confidence beside that of reference models, which had none of the examples: attacks.metrics.calibrated
+                    the confidence beside that of reference models, which had none of the examples: attacks.metrics.calibrated;
+                    references that are equal to the model give every example the same lira_offline, and so no TPR at 1 % FPR
 
     modified entropy = - (1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks._results import Measure
+from attacks.interfaces import Measure
 from attacks.metrics import calibrated, membership
 from attacks.metrics.intervals import Interval, intervals
 from attacks.metrics.membership import MEASURES, NAN, Bools, Doubles, Outputs

@@ -13,15 +13,78 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
-from attacks._shadow_config import ShadowConfig
+from algorithms.interfaces import Problems
+from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Bools, Outputs
 from datasets import transforms
-from datasets.federation import Federation, Floats, Ints
+from datasets.components import Config as SlotConfig
+from datasets.components import read_when
+from datasets.federation import DataError, Federation, Floats, Ints
 from datasets.roles import NOBODY
+
+ALONE = read_when(shadow_training="accuracy")
+
+
+class ShadowConfig(SlotConfig):
+    """Fields of the shadow attack, for the modules that share them."""
+
+    every: int = Field(5, ge=1, description="rounds from one attack to the next; its result is kept in between")
+    shadows: int = Field(3, ge=1, le=100, description="shadow models per cluster")
+    # The learned attack alone, which the paper publishes, is often weaker than a threshold.
+    risk: Literal["strongest", "shadow_mia", "loss_threshold", "confidence", "gap"] = Field(
+        "strongest", description="the attack whose accuracy is the risk; strongest: the one that does best on shadows"
+    )
+    # A model that is stopped at an accuracy is less confident than one that has been trained for all rounds.
+    shadow_training: Literal["federation", "accuracy"] = Field(
+        "federation",
+        description="federation: imitate the clients, rounds and epochs; accuracy: train one model until it is as accurate",
+    )
+    # With other transforms, the attack would learn from rotations that the clients' images do not have.
+    shadow_transform: Literal["cluster", "mixture", "none"] = Field(
+        "cluster", description="whose transforms shadow images get: the cluster's clients', all clients' or none"
+    )
+    # A model trained on few examples overfits more, so shadows of another size would show the attack a different gap.
+    size_matched: bool = Field(
+        True,
+        description="train shadows on at most as many examples as the cluster has; a federation always does",
+        json_schema_extra=ALONE,
+    )
+    # The published FEMNIST set has 100 000 images; three shadows on half of them would cost more than the federation.
+    shadow_examples: int = Field(
+        10_000, ge=2, description="examples drawn from the shadow set for each shadow, at most"
+    )
+    max_epochs: int = Field(
+        50,
+        ge=1,
+        description="epochs after which a shadow stops even if it is not accurate enough",
+        json_schema_extra=ALONE,
+    )
+    attack_model: Literal["mlp", "mlp_per_class", "art"] = Field(
+        "mlp", description="network that reads softmax vectors: one for all classes, one for each, or ART's"
+    )
+    # More vectors do not improve a network of some 800 weights, and the training time grows with their number.
+    attack_examples: int = Field(10_000, ge=2, description="softmax vectors that the attack is trained on, at most")
+    signal: Literal["oracle", "server_only"] = Field(
+        "oracle", description="risk sent to clients: accuracy on their own examples, or on one more shadow model"
+    )
+    # Clients that choose the model with the lower measured risk also choose measurements that are too low by chance.
+    published_share: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
+        "auto",
+        description="share of the attacked examples that serve the published risk alone; auto: 0.5 with several models",
+        json_schema_extra=read_when(signal="oracle"),
+    )
+    # "unrotated" is diagnostic: it shows how much of a published accuracy a mismatch of transforms can explain.
+    nonmember_transform: Literal["cluster", "unrotated"] = Field(
+        "cluster", description="non-members: transformed like the cluster's clients' examples, or left as they are"
+    )
+    queries: int = Field(2000, ge=1, description="attacked members of a model at most, and so many non-members at most")
+
 
 Role = Literal["shadow", "probe"]
 
@@ -155,3 +218,91 @@ def wear(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator
 def untransformed(data: Federation, examples: int) -> Floats:
     """Return strengths [examples] that leave examples as they are stored."""
     return np.full(examples, transforms.identity(data.prepare.transform), np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a model says about the examples that an attacker asks about.
+
+    Attributes:
+        outputs: [n] the model's outputs; ``member`` says whether a client trained on the example: on this model or,
+            where ``left`` is True, formerly on this model.
+        client: [n] the owner of an example; for a held-out one the client from whom it was held out, or whose transform
+            it wears.
+        left: [n] whether an example belongs to the comparison of clients that left: their records, and non-members that
+            look like them.
+    """
+
+    outputs: Outputs
+    client: Ints
+    left: NDArray[np.bool_]
+
+    def __getitem__(self, index: NDArray[np.bool_]) -> Answers:
+        return Answers(self.outputs[index], self.client[index], self.left[index])
+
+
+def data_problems(config: ShadowConfig, data: Federation) -> Problems:
+    """Return what the attack lacks in the data: (field, sentence) pairs."""
+    found = []
+    if shadow_size(config, len(data.train), len(data.shadow)) < 1:
+        sentence = (
+            f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "
+            f"{data.name}; it needs 2 or more, see data.shadow_size"
+        )
+        found.append(("", sentence))
+    if not len(data.nonmembers):
+        sentence = (
+            f"shadow_mia compares members with examples that nobody trains on, and {data.name} has none left for that; a "
+            "larger test part, or a larger share of held-out examples, leaves some"
+        )
+        found.append(("", sentence))
+    return found
+
+
+def ask(config: ShadowConfig, model: AttackedModel, rng: np.random.Generator) -> Answers:
+    """Query the loaded model about its clients' records, about those of clients that left it, and about non-members.
+
+    Each of the two groups of records is compared with non-members of its own, which wear the transforms of its clients.
+
+    Args:
+        config: the component's fields.
+        model: the attacked model, which ``model.network`` must hold.
+        rng: the generator.
+
+    Raises:
+        DataError: there is no held-out example that can serve as a non-member.
+    """
+    parts = [_ask_about(config, model, model.cluster.clients, False, rng)]
+    if len(model.cluster.left):
+        # An independent generator, so that the comparison of those who left does not change the other one.
+        parts.append(_ask_about(config, model, model.cluster.left, True, rng.spawn(1)[0]))
+    return Answers(
+        pool_outputs([part.outputs for part in parts]),
+        np.concatenate([part.client for part in parts]),
+        np.concatenate([part.left for part in parts]),
+    )
+
+
+def _ask_about(
+    config: ShadowConfig, model: AttackedModel, clients: Ints, left: bool, rng: np.random.Generator
+) -> Answers:
+    """Query the model about records of ``clients`` and about non-members that look like them."""
+    data = model.cluster.data
+    inside = at_most(config.queries, np.flatnonzero(np.isin(data.owner(), clients)), rng)
+    # An example held out from a client looks like that client's; it is unfair as a non-member of another client's model.
+    held_out = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
+    if not held_out.any():
+        raise DataError(f"{data.name} has no held-out example to compare with the {len(inside)} members of a cluster")
+    outside = at_most(config.queries, np.flatnonzero(held_out), rng)
+    worn = wear(data, clients, data.nonmember_owner[outside], rng)
+    matched = config.nonmember_transform == "cluster"
+    strengths = data.draw_strengths(worn, rng) if matched else untransformed(data, len(worn))
+    stored, examples = data.nonmembers[outside], len(inside) + len(outside)
+    logits = [model.network.logits(data.train.x[inside]), model.network.logits(data.prepare(stored.x, strengths))]
+    labels = np.concatenate([data.train.y[inside], stored.y])
+    outputs = Outputs(np.concatenate(logits), labels, np.arange(examples) < len(inside))
+    return Answers(outputs, np.concatenate([data.owner()[inside], worn]), np.full(examples, left))
+
+
+def at_most(limit: int, positions: Ints, rng: np.random.Generator) -> Ints:
+    return np.sort(rng.choice(positions, limit, replace=False)) if len(positions) > limit else positions

@@ -1,6 +1,6 @@
 """Calibrated membership inference on replicas of the run: LiRA, RMIA, BASE and BaVarIA (Carlini et al. 2022 and later).
 
-    pool: of every client, its training examples and as many others held back for it (attacks/_pools.py)
+    pool: of every client, its training examples and as many others held back for it (attacks/_halves.py)
     for i = 0..N/2 - 1:
         draw a random half of every client's pool
         train replica 2i on it and replica 2i + 1 on the rest, all else as in the run, with noise and batches of their own
@@ -24,6 +24,9 @@ augmentations. A record is compared with what the very model says that its owner
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -32,11 +35,12 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk
 from algorithms.interfaces import Problems, Run
-from attacks import _pools
-from attacks._calibrated import exposure
-from attacks._pools import Pool
-from attacks.interfaces import Answers, Exposure, Measure, Stream
-from attacks.metrics import calibrated
+from attacks import _halves
+from attacks._halves import Pool
+from attacks.interfaces import Answers, Exposure, Measure, Scores, Stream
+from attacks.metrics import calibrated, intervals, targets
+from attacks.metrics.membership import NAN, Bools, Doubles, Ints
+from attacks.metrics.targets import Estimate, Targets
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation
 
@@ -197,17 +201,17 @@ def problems(config: Config, run: Run) -> Problems:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """Return why the clients' records cannot be halved: (field, sentence) pairs."""
-    return _pools.problems(config.pool, data)
+    return _halves.problems(config.pool, data)
 
 
 def pool(config: Config, data: Federation, stream: Stream) -> Pool:
     """Return the records of all clients. Raises DataError where a client has too few to be halved."""
-    return _pools.pool_of(config.pool, data, stream)
+    return _halves.pool_of(config.pool, data, stream)
 
 
 def halves(config: Config, pool: Pool, stream: Stream) -> NDArray[np.bool_]:
     """Return which records each replica is trained on, [replicas, n]; replicas 2i and 2i + 1 are complementary."""
-    return _pools.halves_of(pool, config.replicas, stream)
+    return _halves.halves_of(pool, config.replicas, stream)
 
 
 def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
@@ -229,3 +233,246 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
         told = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
         return Exposure({metric.name: float("nan") for metric in METRICS}, measures=told)
     return exposure(config, answers, rng)
+
+
+CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
+FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
+DRAWS = 10  # memberships by chance for the worst client
+NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
+PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What one method, or the headline, found in all replicas and in the run's own model."""
+
+    replicas: Targets
+    run: Targets
+
+
+def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
+    """Return the result of `judge`, for a method that has replicas enough."""
+    drawing, resampling, guessing = rng.spawn(3)
+    clients = int(answers.pool.owner.max()) + 1
+    rows = attacked(answers, config.records, drawing)
+    seen = _Seen(answers, rows)
+    methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= len(seen.phi)]
+    found = seen.found(methods, config.variance)
+    best = config.method == "best"
+    given: list[str] = [config.method] * (len(seen.phi) + 1)
+    chosen = seen.chosen(methods, config.variance) if best else given
+    head = _headline(found, chosen)
+    usual = max(set(chosen[:-1]), key=chosen[:-1].count)
+    summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
+    chance = head.replicas.by_chance(), head.run.by_chance()
+    metrics = _metrics(*summaries["headline"]) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
+    own = of_clients(head.replicas, seen.owner, clients)
+    worst = {
+        "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
+        "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, config.variance, clients, guessing),
+    }
+    measures = [one for name, two in summaries.items() for one in _measures(name, two, chance)]
+    measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
+    measures += [Measure("run_headline", f"is_{one}", float(chosen[-1] == one)) for one in methods]
+    sizes = {"records": float(len(rows)), "replicas": float(len(seen.phi)), "replica_size": _replica_size(answers)}
+    measures += [Measure("pool", name, value) for name, value in sizes.items()]
+    sizes = {f"calibrated_{name}": value for name, value in sizes.items() if name != "records"}
+    return Exposure(metrics | worst | sizes, own, tuple(measures), scores=_scores(head, seen))
+
+
+def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
+    """Return the positions of the attacked records: of each model at most so many, evenly over its clients."""
+    owner, drawn = answers.pool.owner, rng.random(len(answers.pool.owner))
+    order = np.lexsort((drawn, owner))
+    sizes = np.bincount(owner)
+    rank = np.empty(len(owner), np.int64)  # the place of a record among its client's
+    rank[order] = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner[order]]
+    kept = [
+        here[np.lexsort((drawn[here], rank[here]))][:most]
+        for one in np.unique(answers.model)
+        for here in [np.flatnonzero(answers.model == one)]
+    ]
+    return np.sort(np.concatenate(kept))
+
+
+class _Seen:
+    """The attacked records, as the replicas and the run's own model see them."""
+
+    def __init__(self, answers: Answers, rows: Ints) -> None:
+        self.phi, self.inside = answers.confidence[:, rows], answers.inside[:, rows]
+        self.numbers = np.arange(len(self.phi)) if answers.numbers is None else answers.numbers
+        self.own, self.trained = answers.own[rows][None], answers.pool.trained[rows][None]
+        self.owner, self.kind, self.groups = answers.pool.owner[rows], answers.model[rows], answers.groups[rows]
+        self.group_names, self.names = answers.group_names, answers.names
+
+    def found(self, methods: list[str], variance: calibrated.Variance) -> dict[str, Found]:
+        """Return what every method finds."""
+        return {one: self._of(one, variance) for one in methods}
+
+    def _of(self, method: str, variance: calibrated.Variance) -> Found:
+        crossed = calibrated.cross_scores(method, self.phi, self.inside, self.kind, variance)
+        references = calibrated.References(self.phi, self.inside, self.kind)
+        of_run = calibrated.METHODS[method](self.own[0], references, variance)[None]
+        pairs = np.arange(len(self.phi)) // 2
+
+        @cache
+        def rehearse(pair: int, replicas: tuple[int, ...]) -> Doubles:
+            if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST[method]:  # too few are left without the pair
+                return crossed[list(replicas)]
+            return calibrated.cross_scores(method, self.phi, self.inside, self.kind, variance, replicas, pair)
+
+        thinned = np.concatenate(
+            [rehearse((one + 1) % (len(pairs) // 2), (2 * one, 2 * one + 1)) for one in pairs[::2]]
+        )
+        fewer = calibrated.References(self.phi[2:], self.inside[2:], self.kind) if len(pairs) > 2 else references
+        thin_run = calibrated.METHODS[method](self.own[0], fewer, variance)[None]
+        replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, pairs)
+        run = targets.decide(of_run, thin_run, rehearse, self.inside, self.kind)
+        return Found(Targets(*replicas, self.inside), Targets(*run, self.trained))
+
+    def chosen(self, methods: list[str], variance: calibrated.Variance) -> list[str]:
+        """Return the method that counts for each replica, and last for the run.
+
+        A half of the pairs is judged without the other, so that nothing is chosen with what a target says, not even in
+        the role of a reference: what two replicas have in common would favor the method that it favors in the target.
+        """
+        if len(self.phi) < CHOICE:
+            return [next(one for one in PREFERRED if one in methods)] * (len(self.phi) + 1)
+        pair = np.arange(len(self.phi)) // 2
+        best = [self._best(methods, variance, pair % 2 != half) for half in (0, 1)]
+        return [*(best[one % 2] for one in pair.tolist()), self._best(methods, variance, pair >= 0)]
+
+    def _best(self, methods: list[str], variance: calibrated.Variance, judged: Bools) -> str:
+        phi, inside = self.phi[judged], self.inside[judged]
+        crossed = {one: calibrated.cross_scores(one, phi, inside, self.kind, variance) for one in methods}
+        return max(methods, key=lambda one: float(targets.aucs(crossed[one], inside).mean()))
+
+    def parts(self) -> Iterator[tuple[str, Bools]]:
+        """Yield groups and models with their records; nothing where there is one only."""
+        if len(self.group_names) > 1:
+            yield from ((name, self.groups == number) for number, name in enumerate(self.group_names))
+        if len(self.names) > 1:
+            yield from ((f"model_{name}", self.kind == number) for number, name in enumerate(self.names))
+
+    def worst_by_chance(
+        self, method: str, variance: calibrated.Variance, clients: int, rng: np.random.Generator
+    ) -> float:
+        """Return the expected AUC on the worst client if no replica shows who was in.
+
+        Which of two complementary replicas had a record is drawn anew for every record and pair.
+        """
+        worst = []
+        for _ in range(max(1, min(DRAWS, NULL_RECORDS // self.phi.size))):
+            swapped = np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
+            inside = self.inside ^ swapped
+            crossed = calibrated.cross_scores(method, self.phi, inside, self.kind, variance)
+            found = of_clients(Targets(crossed, inside, inside), self.owner, clients)
+            worst.append(_largest(found["calibrated_auc"]))
+        return float(np.mean(worst))
+
+
+def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[np.float64]]:
+    """Return AUC and TPR at the strict threshold on each client's records, averaged over targets, [clients] each."""
+    columns = {name: np.full(clients, NAN) for name in ("calibrated_auc", "calibrated_tpr_set_to_1_fpr")}
+    for client in np.unique(owner).tolist():
+        own = owner == client
+        said, member = found.strict[:, own], found.member[:, own]
+        aucs = targets.aucs(found.scores[:, own], member)
+        columns["calibrated_auc"][client] = np.nanmean(aucs) if not np.isnan(aucs).all() else NAN
+        known = ~np.isnan(found.scores[:, own]).any(axis=1)
+        if members := int(member[known].sum()):
+            columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member)[known].sum() / members
+    return columns
+
+
+def _headline(found: Mapping[str, Found], chosen: list[str]) -> Found:
+    """Return every target as the method that was chosen for it sees it."""
+    first = next(iter(found.values())).replicas
+
+    picked = [found[name].replicas for name in chosen[:-1]]
+    scores = np.stack([one.scores[k] for k, one in enumerate(picked)])
+    strict = np.stack([one.strict[k] for k, one in enumerate(picked)])
+    return Found(Targets(scores, strict, first.member), found[chosen[-1]].run)
+
+
+def summary(
+    found: Found, seen: _Seen, rng: np.random.Generator | None = None
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Return all measures over replicas and those of the run, with the AUC of every group and model."""
+    replicas, run = found.replicas.estimates(), of_run(found.run, seen.owner, rng)
+    for name, own in seen.parts():
+        replicas[f"auc_{name}"], run[f"auc_{name}"] = found_auc(found.replicas, own), found_auc(found.run, own)
+    return replicas, run
+
+
+def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
+    """Return the columns of the headline."""
+    names = "auc", "balanced_accuracy", *targets.PRIORS
+    metrics = {f"calibrated_{name}": replicas[name][0] for name in names}
+    for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
+        ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
+        metrics |= dict(zip(ends, rows["auc"], strict=True))
+        metrics |= {f"{kind}_{name}_fpr": rows[name][0] for name in targets.STRICT}
+        for name in rows:
+            if name.startswith("auc_model_"):
+                metrics[f"{kind}_model_auc_{name.removeprefix('auc_model_')}"] = rows[name][0]
+            elif name.startswith("auc_"):
+                metrics[f"{kind}_{name}"] = rows[name][0]
+    return metrics
+
+
+def found_auc(found: Targets, records: Bools) -> Estimate:
+    """Return the AUC on some records, over targets; of a single target, without an interval."""
+    values = targets.aucs(found.scores[:, records], found.member[:, records])
+    return targets.over_targets(values) if len(values) > 1 else (float(values[0]), NAN, NAN)
+
+
+def of_run(found: Targets, owner: Ints, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
+    """Return the measures of a single target, with a generator also intervals over clients (`attacks.metrics.intervals`).
+
+    Whole clients are resampled, because the records of a client are not independent. Fewer than ten clients give no
+    interval.
+    """
+    values = {name: float(one[0]) for name, one in found.measures().items()}
+    enough = not np.isnan(values["balanced_accuracy"])
+    several = len(np.unique(owner)) >= FEWEST_CLIENTS
+    ends = intervals.intervals(found.scores[0], found.member[0], rng, owner=owner) if enough and several and rng else {}
+    if not enough:
+        values["auc"] = NAN
+    return {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
+
+
+def _measures(
+    name: str, found: tuple[Mapping[str, Estimate], ...], by_chance: tuple[Mapping[str, float], ...]
+) -> list[Measure]:
+    """Return the rows of one method: over replicas, and for the run's own model."""
+    return [
+        Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
+        for subject, rows, chance in zip((name, f"run_{name}"), found, by_chance, strict=True)
+        for metric, estimate in rows.items()
+    ]
+
+
+def _scores(head: Found, seen: _Seen) -> Scores:
+    """Return the headline's scores, a row for each record and target; the run is one where records were held back."""
+    parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(seen.numbers.tolist())]
+    if not seen.trained.all():
+        parts.append(("run", head.run, 0))
+    records = len(seen.owner)
+    return Scores(
+        attack=np.full(len(parts) * records, "calibrated_mia"),
+        client=np.tile(seen.owner, len(parts)),
+        member=np.concatenate([found.member[k] for _, found, k in parts]),
+        score=np.concatenate([found.scores[k] for _, found, k in parts]),
+        target=np.repeat(np.array([name for name, _, _ in parts]), records),
+    )
+
+
+def _replica_size(answers: Answers) -> float:
+    trained = int(answers.pool.trained.sum())
+    return float(answers.inside.sum(axis=1).mean() / trained) if trained else NAN
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.max()) if len(known) else NAN

@@ -7,9 +7,10 @@
                 AUC of all IN against all OUT scores, with an exact p and a 95 % interval
 
 A stand-in has as many examples of the same classes, from the server's shadow set. The reference model is trained with
-another stand-in and without the server's noise. The worlds are made in `attacks._cia_worlds`, the statistics in
-`attacks.metrics.paired`. As a control, IN and OUT are also told apart by records of nobody: an AUC far from 0.5 there
-says that the stand-in's examples are of another kind than the target's, not that its presence shows.
+another stand-in and without the server's noise: noise that it shared with the other worlds would cancel in the score,
+and the test would say that noise does not protect. A zero update is the neighboring relation of a central guarantee.
+The statistics are in `attacks.metrics.paired`. As a control, IN and OUT are also told apart by records of nobody: an AUC
+far from 0.5 there says that the stand-in's examples are of another kind than the target's, not that its presence shows.
 
 Differences from the paper: the published difference allows no decision (it has no run without the target, no threshold
 and no error rate) and grows with noise and with a skewed target; it is kept for comparison. The paired test measures
@@ -20,26 +21,31 @@ clients, the weights and the noise, which records of nobody reveal, too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core.metric import CLIENT, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Problems, Run
-from attacks import _cia_worlds as worlds
-from attacks._cia_worlds import Replica
 from attacks.interfaces import AttackedModel, Audit, Exposure, Measure, Stream, World
 from attacks.metrics import paired
 from datasets.components import Above, read_when
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation
+from datasets.federation import DataError, Examples, Federation, Ints
+from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
     from algorithms.core.messages import Weights
     from algorithms.core.network import Network
 
+
 KINDS = ("models", "replicas")
+Kind: TypeAlias = Literal["in", "stand_in", "zero", "reference"]
+WORLDS: tuple[Kind, ...] = ("in", "stand_in", "zero", "reference")
+DRAWS = {"stand_in": 1, "reference": 2}  # not 0, because seed sequences do not see trailing zeros
+MOST_OF_NOBODY = 2000  # records of nobody on which every model is measured
 NAN = float("nan")
 METRICS = (
     Metric("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
@@ -173,6 +179,21 @@ class Config(SlotConfig):
     )
 
 
+@dataclass(frozen=True)
+class Replica:
+    """A federation to be trained for the paired test.
+
+    Attributes:
+        world: how it differs from the run.
+        number: the number of its pair, which selects the random numbers of all four
+        rounds: the number of rounds.
+    """
+
+    world: Kind
+    number: int
+    rounds: int
+
+
 def resolve(config: Config, run: Run) -> Config:
     """Replace ``auto`` in ``rounds`` by the first round and the last one."""
     if config.rounds != "auto" or not config.replicas:
@@ -210,10 +231,10 @@ def data_problems(config: Config, data: Federation) -> Problems:
     """Return why the attacker has no examples, or why there is no stand-in for the target: (field, sentence) pairs."""
     client = target(config, data)
     try:
-        _held(config, data)
+        attacker_examples(config, data)
     except DataError as error:
         return [("shadow", str(error))]
-    lack = worlds.lacking(data, client) if config.replicas else ""
+    lack = lacking(data, client) if config.replicas else ""
     remedy = f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set replicas: 0"
     return [("replicas", lack + remedy)] if lack else []
 
@@ -237,7 +258,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     """
     data = model.cluster.data
     owned = data.test_owner >= 0 if (data.test_owner >= 0).any() else np.ones(len(data.test), bool)
-    of_target, of_clients = _losses(model.network, model.weights, [_held(config, data), data.test[owned]])
+    of_target, of_clients = _losses(model.network, model.weights, [attacker_examples(config, data), data.test[owned]])
     metrics = {
         "cia_aggregated_loss": of_clients,
         "cia_target_loss": of_target,
@@ -247,8 +268,24 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     return Audit(None, measures, metrics=metrics)
 
 
-def _held(config: Config, data: Federation) -> Examples:
-    return worlds.attacker_examples(data, target(config, data), config.shadow, config.shadow_share)
+def attacker_examples(config: Config, data: Federation) -> Examples:
+    """Return the target's examples that the attacker holds.
+
+    They are a share of its training examples or of its own test examples, evenly spaced in the client's order, so every
+    model is queried with the same examples.
+
+    Raises:
+        DataError: the target has no test examples of its own.
+    """
+    client = target(config, data)
+    own = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
+    if not len(own):
+        raise DataError(f"client {client} of {data.name} has no test examples of its own; use shadow: subset")
+    return own[_spaced(len(own), max(1, round(config.shadow_share * len(own))))]
+
+
+def _spaced(size: int, count: int) -> Ints:
+    return np.linspace(0, size - 1, count).round().astype(np.int64)
 
 
 def _losses(network: Network, weights: Weights, sets: Sequence[Examples]) -> list[float]:
@@ -267,7 +304,8 @@ def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
         rounds: the rounds of the run.
     """
     measured = _rounds(config, rounds)
-    return worlds.pairs(config.replicas, measured[-1]) if measured else ()
+    pairs = range(config.replicas if measured else 0)
+    return tuple(Replica(world, number, measured[-1]) for number in pairs for world in WORLDS)
 
 
 def _rounds(config: Config, rounds: int) -> list[int]:
@@ -278,7 +316,60 @@ def _rounds(config: Config, rounds: int) -> list[int]:
 
 def world(config: Config, data: Federation, replica: Replica, stream: Stream) -> World:
     """Return what a replica is trained on. Raises DataError where there is no stand-in for the target."""
-    return worlds.world_of(data, target(config, data), replica, stream)
+    if replica.world == "in":
+        return World(data)
+    attacked = target(config, data)
+    if replica.world == "zero":
+        return World(data, silent=(attacked,))
+    rng = stream("replicas", replica.number, DRAWS[replica.world])
+    return World(with_stand_in(data, attacked, rng), noisy=replica.world == "stand_in")
+
+
+def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Federation:
+    """Return the federation in which other examples of the same classes hold the target's slot.
+
+    They are drawn from the shadow set and get the target's transforms. Where a class has fewer examples there than the
+    target has, they are repeated evenly.
+
+    Args:
+        data: the federation.
+        target: the client that is replaced.
+        rng: draws the examples and their transforms.
+
+    Raises:
+        DataError: the shadow set has no example of a class of the target's.
+    """
+    if lack := lacking(data, target):
+        raise DataError(lack)
+    own, labels = slice(data.offsets[target], data.offsets[target + 1]), data.client(target).y
+    rows = np.empty(len(labels), np.int64)
+    for label in np.unique(labels):
+        places = np.flatnonzero(labels == label)
+        rows[places] = _drawn(np.flatnonzero(data.shadow.y == label), len(places), rng)
+    strengths = data.draw_strengths(np.full(len(rows), target), rng)
+    x, example_strengths = data.train.x.copy(), data.example_strengths.copy()
+    x[own], example_strengths[own] = data.prepare(data.shadow.x[rows], strengths), strengths
+    return replace(data, train=Examples(x, data.train.y), example_strengths=example_strengths)
+
+
+def lacking(data: Federation, target: int) -> str:
+    """Return why there is no stand-in for the target; empty if there is one."""
+    if not len(data.shadow):
+        return f"a stand-in for client {target} needs a shadow set of the server, and {data.name} gives it none"
+    missing = sorted(set(data.client(target).y.tolist()) - set(data.shadow.y.tolist()))
+    if not missing:
+        return ""
+    classes = f"class {missing[0]}" if len(missing) == 1 else f"classes {', '.join(map(str, missing))}"
+    return (
+        f"a stand-in for client {target} needs examples of all of its classes, and none of the {len(data.shadow)} "
+        f"in the server's shadow set is of {classes}"
+    )
+
+
+def _drawn(available: Ints, size: int, rng: np.random.Generator) -> Ints:
+    """Return ``size`` of the available examples in random order, none more than once more often than another."""
+    rounds = -(-size // len(available))
+    return np.concatenate([rng.permutation(available) for _ in range(rounds)])[:size]
 
 
 def looks_after(config: Config, rounds: int) -> bool:
@@ -300,9 +391,27 @@ def measure(config: Config, data: Federation, network: Network, weights: Weights
         nobody; and "distinct", the share of distinct examples among a stand-in's.
     """
     attacked = target(config, data)
-    sets = [_held(config, data), worlds.records_of_nobody(data, attacked)]
+    sets = [attacker_examples(config, data), records_of_nobody(data, attacked)]
     found = dict(zip(("target", "nobody"), _losses(network, weights, sets), strict=True))
-    return found | {"distinct": worlds.distinct(data, attacked)}
+    needed, available = (np.bincount(y, minlength=data.classes) for y in (data.client(attacked).y, data.shadow.y))
+    return found | {"distinct": float(np.minimum(needed, available).sum() / needed.sum())}
+
+
+def records_of_nobody(data: Federation, target: int) -> Examples:
+    """Return examples that neither the target nor its stand-in trains on, evenly spaced, 2 000 at most.
+
+    They are non-members that were not held out from the target, in their order; where there are none, test examples
+    that are not the target's. Non-members of nobody get the clients' transforms in turn.
+    """
+    held = np.flatnonzero(data.nonmember_owner != target)
+    if not len(held):
+        tests = data.test[data.test_owner != target]
+        return tests[_spaced(len(tests), min(len(tests), MOST_OF_NOBODY))]
+    held = held[_spaced(len(held), min(len(held), MOST_OF_NOBODY))]
+    owner = data.nonmember_owner[held]
+    wearer = np.where(owner == NOBODY, np.arange(len(held)) % data.clients, owner)
+    chosen = data.nonmembers[held]
+    return Examples(data.prepare(chosen.x, data.strengths[wearer]), chosen.y)
 
 
 def compare(
@@ -343,8 +452,8 @@ def _test(
 ) -> dict[str, float]:
     """Return the metrics of the paired test after one round."""
     relative = config.score == "reference"
-    scores = worlds.paired_scores(found, round_, "target", relative)
-    control = worlds.paired_scores(found, round_, "nobody", relative)
+    scores = paired_scores(found, round_, "target", relative)
+    control = paired_scores(found, round_, "nobody", relative)
     ins, outs, enough = scores["in"], scores["stand_in"], len(scores["in"]) > 1
     values = _told_apart("cia_auc", ins, outs, config.interval)
     values["cia_advantage"] = abs(2 * values["cia_auc"] - 1)
@@ -376,3 +485,26 @@ def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray, interval: bool) -> d
     one, proved = paired.epsilon(ins, outs), paired.certified_epsilon(ins, outs)
     found = dict(zip(names, (one.epsilon, proved, one.low, one.high), strict=False))
     return {key: value if np.isfinite(value) else NAN for key, value in found.items()}
+
+
+def paired_scores(
+    found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], round_: int, losses: str, reference: bool
+) -> dict[str, np.ndarray]:
+    """Return the scores of the three worlds that are compared, of the pairs that are complete.
+
+    Args:
+        found: for each replica, its losses by round; a federation that diverged lacks rounds.
+        round_: the round that is scored.
+        losses: the name of the loss that is scored.
+        reference: whether the score is relative to the loss of the pair's reference model.
+
+    Returns:
+        "in", "stand_in" and "zero": [pairs] the reference's loss, or 0, minus the world's.
+    """
+    held: dict[int, dict[str, float]] = {}
+    for replica, by_round in found:
+        if round_ in by_round and np.isfinite(loss := by_round[round_][losses]):
+            held.setdefault(replica.number, {})[replica.world] = loss
+    complete = [one for _, one in sorted(held.items()) if len(one) == len(WORLDS)]
+    base = np.array([one["reference"] * reference for one in complete])
+    return {world: base - np.array([one[world] for one in complete]) for world in WORLDS if world != "reference"}

@@ -27,24 +27,26 @@ since, and a client attacks as soon as it has trained a model itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
-from algorithms.interfaces import Run
-from attacks import _client_lessons
-from attacks._client_lessons import attackers, lesson, reserved
-from attacks._shadows import wear
+from algorithms.interfaces import Problems, Run
+from attacks._shadows import at_most, wear
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import intervals, membership
-from attacks.metrics.attackers import MEASURED, Successes, best, successes
 from attacks.metrics.chance import worst_by_chance
-from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
+from attacks.metrics.client_auc import MEASURED, Successes, best, successes
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Ints
+from datasets.federation import DataError, Examples, Federation, Ints
 from datasets.roles import NOBODY
+
+if TYPE_CHECKING:
+    from attacks.interfaces import Stream
+
 
 KINDS = ("models",)
 LABEL = "client's attack"
@@ -93,9 +95,6 @@ class Config(SlotConfig):
         description="share of the asked examples that serve the clients' own choice alone; auto: 0.5 if they use it",
     )
     queries: int = Field(2000, ge=1, description="members of a model that are asked about at most, and non-members")
-
-
-data_problems = _client_lessons.data_problems
 
 
 def resolve(config: Config, run: Run) -> Config:
@@ -181,10 +180,10 @@ def _ask(config: Config, model: AttackedModel, aside: Ints, rng: np.random.Gener
         The outputs, and the client who knows about each example because it is its own [n]; -1: nobody.
     """
     data, clients = model.cluster.data, model.cluster.clients
-    inside = _at_most(config.queries, np.flatnonzero(np.isin(data.owner(), clients)), rng)
+    inside = at_most(config.queries, np.flatnonzero(np.isin(data.owner(), clients)), rng)
     held_out = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
     held_out[aside] = False
-    outside = _at_most(config.queries, np.flatnonzero(held_out), rng)
+    outside = at_most(config.queries, np.flatnonzero(held_out), rng)
     owner = data.nonmember_owner[outside]
     stored = data.nonmembers[outside]
     prepared = data.prepare(stored.x, data.draw_strengths(wear(data, clients, owner, rng), rng))
@@ -193,10 +192,6 @@ def _ask(config: Config, model: AttackedModel, aside: Ints, rng: np.random.Gener
     labels = np.concatenate([data.train.y[inside], stored.y])
     member = np.arange(len(labels)) < len(inside)
     return Outputs(logits, labels, member), np.concatenate([data.owner()[inside], owner])
-
-
-def _at_most(limit: int, positions: Ints, rng: np.random.Generator) -> Ints:
-    return np.sort(rng.choice(positions, limit, replace=False)) if len(positions) > limit else positions
 
 
 def _told(config: Config, member: Bools, rng: np.random.Generator) -> Bools:
@@ -235,3 +230,74 @@ def _mean(values: Sequence[float] | Doubles) -> float:
 
 def _unseeded(_purpose: str, *place: int) -> np.random.Generator:
     return np.random.default_rng(place)
+
+
+FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
+RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
+
+
+def attackers(config: Config, data: Federation, stream: Stream) -> Ints:
+    """Return the clients that attack, ascending: those with enough examples to learn from, or some of them."""
+    able = _able(config, data)
+    if config.attackers == "all" or config.attackers >= len(able):
+        return able
+    return np.sort(stream("attack_targets", 1, CHOSEN).choice(able, config.attackers, replace=False))
+
+
+def reserved(config: Config, data: Federation, stream: Stream) -> Ints:
+    """Return the positions of the non-members that are set aside for attackers; none if all have enough of their own."""
+    size = _reserve_size(config, data)
+    pool = np.flatnonzero(data.nonmember_owner == NOBODY)
+    return np.sort(stream("attack_targets", 1, RESERVED).choice(pool, size, replace=False)) if size else pool[:0]
+
+
+def lesson(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Bools]:
+    """Return the examples that ``client`` learns from, ready for the model, and whether each is a member [n]."""
+    rng = stream("attack_targets", client, DRAWN)
+    own = data.client(client)
+    tests, outside = np.flatnonzero(data.test_owner == client), np.flatnonzero(data.nonmember_owner == client)
+    if len(tests) + len(outside) < FEWEST:
+        common = reserved(config, data, stream)
+        wanted = min(len(common), max(len(own), FEWEST))
+        outside = np.concatenate([outside, np.sort(rng.choice(common, wanted, replace=False))])
+    stored = data.nonmembers[outside]
+    prepared = data.prepare(stored.x, data.draw_strengths(np.full(len(outside), client), rng))
+    x = [own.x, data.test.x[tests], prepared] if len(tests) else [own.x, prepared]
+    labels = np.concatenate([own.y, data.test.y[tests], stored.y])
+    return Examples(np.concatenate(x), labels), np.arange(len(labels)) < len(own)
+
+
+def data_problems(config: Config, data: Federation) -> Problems:
+    """List why no client can attack on ``data``: (field, sentence) pairs."""
+    if not len(_able(config, data)):
+        sentence = (
+            f"client_mia needs a client with {FEWEST} training examples, and {FEWEST} that nobody trains on to learn from; "
+            f"{data.name} has none: hold more out"
+        )
+        return [("", sentence)]
+    left = len(data.nonmembers) - _reserve_size(config, data)
+    if left < FEWEST:
+        sentence = (
+            f"leaves {left} of {len(data.nonmembers)} non-members of {data.name} to ask about, and {FEWEST} are needed; "
+            "hold more out, or set less aside"
+        )
+        return [("set_aside", sentence)]
+    return []
+
+
+def _own_outside(data: Federation) -> Ints:
+    """Count the examples that each client kept back [clients]."""
+    owners = np.concatenate([data.test_owner, data.nonmember_owner])
+    return np.bincount(owners[owners != NOBODY], minlength=data.clients)
+
+
+def _reserve_size(config: Config, data: Federation) -> int:
+    if (_own_outside(data) >= FEWEST).all():
+        return 0
+    return round(config.set_aside * int((data.nonmember_owner == NOBODY).sum()))
+
+
+def _able(config: Config, data: Federation) -> Ints:
+    outside = _own_outside(data)
+    outside = np.where(outside < FEWEST, outside + _reserve_size(config, data), outside)
+    return np.flatnonzero((data.sizes >= FEWEST) & (outside >= FEWEST))

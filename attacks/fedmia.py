@@ -1,13 +1,15 @@
 """Membership inference by a passive server that compares the clients' updates over rounds (FedMIA, Zhu et al. 2025).
 
     records of client c: n members and m non-members, fixed before the first round
-    M_k(x): see `_passive_signals`, less its mean on references with x's label (`metrics.out_worlds.centered`)
+    before the round the server sent theta; client k answers theta_k;  Delta_k = theta - theta_k
+    g_x = gradient of CE(theta; x, y) at the model that was sent, in evaluation mode: one for all clients who got it
+    M_k(x): a signal, less its mean on references with x's label (`metrics.out_worlds.centered`)
     every attacked round t, for every client c that took part, with all others as the world in which c did not train on x:
-        fedmia_loss           P(M_k(x) < M_c(x)), M the confidence of the trained model           (FedMIA-I)
-        fedmia_cosine         P(M_k(x) < M_c(x)), M = cos(g_x, Delta_k)                           (FedMIA-II)
+        fedmia_loss           P(M_k(x) < M_c(x)), M = -ln(exp(CE(theta_k; x, y)) - 1), the loss on the logit scale    (FedMIA-I)
+        fedmia_cosine         P(M_k(x) < M_c(x)), M = cos(g_x, Delta_k), 0 if either is 0 or not finite              (FedMIA-II)
         loss_series           -CE(theta_c; x, y)
         mean_cosine           cos(g_x, Delta_c)                                                   (Li et al. 2023)
-        gradient_difference   2 <Delta_c, g_x> - ||g_x||^2                                        (Li et al. 2023)
+        gradient_difference   2 <Delta_c, g_x> - ||g_x||^2 = ||Delta_c||^2 - ||Delta_c - g_x||^2  (Li et al. 2023)
     a record's score is the mean over the attacked rounds in which c took part
     found: the AUC of each client's n + m records, as if non-members had the members' labels (`metrics.client_auc`);
            its mean over clients, largest value, CoV, FI and EOD
@@ -36,16 +38,18 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks import _passive_records, _passive_signals, _targets
-from attacks._passive_records import Labels
-from attacks._passive_records import data_problems as data_problems
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks import _targets
+from attacks._targets import Labels
+from attacks._targets import data_problems as data_problems
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
 from attacks.metrics import client_auc, disparity, membership, out_worlds
+from attacks.metrics.membership import confidences_of_losses
 from attacks.metrics.out_worlds import World
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
-from datasets.federation import DataError, Ints, joined
+from datasets.federation import DataError, Examples, Ints, joined
 
+Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"]
 
@@ -181,7 +185,7 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
 
     Returns:
         ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c, records], and with
-        gradients ``cosines`` and ``differences`` [c, records]. Records are in the order of `_passive_records.Places`,
+        gradients ``cosines`` and ``differences`` [c, records]. Records are in the order of `_targets.Places`,
         and after them come the references.
 
     Raises:
@@ -190,13 +194,14 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     for _, sentence in data_problems(config, seen.data):
         raise DataError(sentence)
     members = _targets.targets_seen(config, seen).ravel()
-    others = _passive_records.untrained(config, seen.data, seen.stream)
+    others = _targets.untrained(config, seen.data, seen.stream)
     shared, own = _targets.target_losses(seen, members), _targets.model_losses(seen, others)
     found: dict[str, NDArray[Any]] = {"assignment": np.asarray(seen.assignment)}
-    found |= {"confidences": _passive_signals.confidences(shared, own)}
+    both = np.concatenate([confidences_of_losses(shared), confidences_of_losses(own)], axis=1)
+    found["confidences"] = both.astype(np.float32)
     if config.signals == "all":
         inside = _targets.examples_at(seen.data, members)
-        found |= _passive_signals.against_gradients(seen, joined([inside, others]))
+        found |= against_gradients(seen, joined([inside, others]))
     return found
 
 
@@ -205,8 +210,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
     A round with fewer than three clients does not count, because there is nobody to compare a client with.
     """
-    places = _passive_records.places(config, seen.data, seen.stream)
-    labels = _passive_records.labels(config, seen.data, seen.stream)
+    places = _targets.places(config, seen.data, seen.stream)
+    labels = _targets.labels(config, seen.data, seen.stream)
     kept = {name: array.copy() for name, array in seen.kept.items()}
     if not kept:
         kept = {"rounds": np.zeros(seen.data.clients, np.int64)}
@@ -257,7 +262,7 @@ def round_scores(
     return found
 
 
-def _exposure(config: Config, places: _passive_records.Places, labels: Ints, kept: dict[str, NDArray[Any]]) -> Exposure:
+def _exposure(config: Config, places: _targets.Places, labels: Ints, kept: dict[str, NDArray[Any]]) -> Exposure:
     """Compute the attack's result from the sums of scores over the attacked rounds and the records' labels."""
     clients, n = np.flatnonzero(kept["rounds"]), places.members.shape[1]
     labels = labels[clients]
@@ -345,6 +350,38 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, whose scores are means over all of them."""
     reported: Metrics = {}
     for name in (one.name for one in METRICS if one.name not in _left_out(config)):
-        values = [row[name] for row in outcome.rows if row.get(name) is not None and np.isfinite(row[name])]
+        values = defined(outcome, name)
         reported[name] = float(values[-1]) if values else None
     return reported
+
+
+def against_gradients(seen: SeenUpdates, records: Examples) -> dict[str, NDArray[Any]]:
+    """Compare a block's c updates with the gradients of R records.
+
+    Returns:
+        ``cosines`` and ``differences``, [c, R] each.
+    """
+    found = {name: np.zeros((len(seen.clients), len(records)), np.float32) for name in ("cosines", "differences")}
+    for j in np.unique(seen.assignment):
+        who = np.flatnonzero(seen.assignment == j)
+        seen.network.load(seen.sent[j])
+        updates = seen.sent[j].params - seen.params[who]
+        inner, lengths = _inner_products(seen, records, updates)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            cosines = inner / (lengths * np.linalg.norm(updates.astype(np.float64), axis=1)[:, None])
+            differences = 2 * inner - lengths**2
+        found["cosines"][who] = np.clip(np.nan_to_num(cosines, nan=0.0, posinf=0.0, neginf=0.0), -1, 1)
+        found["differences"][who] = np.nan_to_num(differences)
+    return found
+
+
+def _inner_products(seen: SeenUpdates, records: Examples, updates: Floats) -> tuple[Doubles, Doubles]:
+    """Return the inner products of updates [c, d] and the records' gradients, [c, R], and the gradients' norms [R]."""
+    import torch
+
+    directions = torch.from_numpy(updates).to(seen.network.device)
+    inner, lengths = [], []
+    for gradients in seen.network.example_gradients(records.x, records.y):
+        inner.append((directions @ gradients.T).double().cpu().numpy())
+        lengths.append(torch.linalg.vector_norm(gradients, dim=1).double().cpu().numpy())
+    return np.concatenate(inner, axis=1), np.concatenate(lengths)

@@ -18,24 +18,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.messages import Floats, Ints, Weights
-from algorithms.interfaces import AttackContract, ComponentContract, Problems, Run
-from attacks._adversary import Sight as Sight
-from attacks._adversary import adversary as adversary
-from attacks._adversary import sees as sees
-from attacks._results import Audit as Audit
-from attacks._results import Exposure as Exposure
-from attacks._results import Measure as Measure
-from attacks._results import Scores as Scores
-from attacks._training import Answers as Answers
-from attacks._training import Pool as Pool
-from attacks._training import ShadowJob as ShadowJob
-from attacks._training import World as World
-from datasets.federation import Federation
+from algorithms.core.messages import Doubles, Floats, Ints, Weights
+from algorithms.interfaces import AttackContract, ComponentContract, Outcome, Problems, Run
+from attacks.metrics.client_risk import Attacked
+from datasets.federation import Examples, Federation
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
 
+
+Sight = Literal["models", "sum", "updates"]
+
+ADVERSARIES: Mapping[str, str] = {
+    "updates": "the server, who sees every client's update",
+    "sum": "the server, who sees the sum of the clients' updates",
+    "models": "anybody who has the models",
+}
 Stream = Callable[..., np.random.Generator]
 """``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in every round."""
 
@@ -149,6 +147,213 @@ class SeenRound:
     round: int
     stream: Stream
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number that an attack found.
+
+    Attributes:
+        subject: a variant of the attack, a model or a client.
+        metric: the name of the metric.
+        value: its value.
+        low: the lower end of its 95 % interval over examples; NaN: there is none.
+        high: the upper end.
+        chance: the value of an attack that guesses; NaN: not known.
+    """
+
+    subject: str
+    metric: str
+    value: float
+    low: float = NAN
+    high: float = NAN
+    chance: float = NAN
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of single examples, one row for each attack and attacked example.
+
+    Attributes:
+        attack: [n] name of the attack.
+        client: [n] owner of the example; for a held-out one the client from whom it was held out, or whose transform it
+            wears; -1: nobody.
+        member: [n] whether the example was trained on.
+        score: [n] the higher, the likelier a member; 0 or more is the decision "member".
+        left: [n] whether the example belongs to the comparison of clients that left the model: one of their records
+            (``member``), or a held-out example that looks like theirs. None: there are none.
+        target: [n] name of the attacked model, such as "run" or "replica 0". None: the scores are those of one model.
+    """
+
+    attack: NDArray[np.str_]
+    client: NDArray[np.int64]
+    member: NDArray[np.bool_]
+    score: NDArray[np.float64]
+    left: NDArray[np.bool_] | None = None
+    target: NDArray[np.str_] | None = None
+
+    @staticmethod
+    def none() -> Scores:
+        """Return a table without rows, for an attack that scores no single examples."""
+        return Scores(np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an attack found on one model; a value that could not be determined is NaN.
+
+    Attributes:
+        published_risk: attack accuracy that may be published to the clients; None: the attack measures no risk.
+        measures: for the researcher; subjects are variants of the attack.
+        scores: scores of single examples.
+        metrics: columns of the round's row: the mean over models under the metric's name, the largest value as
+            ``<metric>_worst``, and that of each model as ``<metric>_<model>``.
+        measured_risk: attack accuracy on the clients' examples, for the tables; it may differ from the estimate of an
+            attacker without the clients' data. None: the published risk.
+        chosen: the attack, one of those in ``scores``, whose accuracy is the risk; None: the only one.
+        own_risks: [clients] accuracy of each client's own attack on the model, NaN if it makes none; None: no attack by
+            clients.
+    """
+
+    published_risk: float | None
+    measures: tuple[Measure, ...]
+    scores: Scores = field(default_factory=Scores.none)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    measured_risk: float | None = None
+    chosen: str | None = None
+    own_risks: NDArray[np.float64] | None = None
+
+    @property
+    def risk(self) -> float | None:
+        """The attack accuracy that is reported in tables."""
+        return self.published_risk if self.measured_risk is None else self.measured_risk
+
+    def examples(self, left: bool = False) -> Attacked:
+        """Return the examples that the risk rests on; with ``left``, those of the comparison of clients that left."""
+        scores, attack = self.scores, self.chosen
+        if attack is None and len(names := np.unique(scores.attack)) == 1:
+            attack = names[0]
+        of_left = np.zeros(len(scores.score), bool) if scores.left is None else scores.left
+        here = (scores.attack == attack) & (of_left == left)
+        return Attacked(scores.score[here], scores.member[here], scores.client[here])
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """What an attack on the clients found in a round, or on the run as a whole.
+
+    Attributes:
+        metrics: columns of the round's row.
+        clients: columns of the clients' table, [clients] each, NaN for clients that did not take part.
+        measures: for the researcher; subjects are clients, such as "client_3".
+        scores: scores of single examples, each with its target.
+        kept: arrays by name that an attack on updates gets back in its next round; they are saved with the run.
+    """
+
+    metrics: Mapping[str, float]
+    clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    measures: tuple[Measure, ...] = ()
+    scores: Scores = field(default_factory=Scores.none)
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+class ShadowJob(Protocol):
+    """One shadow model to be trained: a frozen dataclass of everything that it depends on."""
+
+    @property
+    def members(self) -> Ints:
+        """Positions in the shadow set of the examples that it is trained on."""
+        ...
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of members that each client of a federation has that it is trained in; empty: there is none."""
+        ...
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of that federation; 0: there is none."""
+        ...
+
+    @property
+    def max_epochs(self) -> int:
+        """The most passes over the members where there is no federation."""
+        ...
+
+    def key(self, extra: str) -> str:
+        """Return a hexadecimal digest of the job and of ``extra``.
+
+        Args:
+            extra: describes what else the model depends on: the shadow set, the model, the training and the device.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What one replica is trained on, and how it differs from the run besides.
+
+    Attributes:
+        data: the federation.
+        silent: clients that train like the others and then send back the model that they were sent.
+        noisy: whether the server adds the noise of the privacy component.
+    """
+
+    data: Federation
+    silent: tuple[int, ...] = ()
+    noisy: bool = True
+
+
+class Pool(Protocol):
+    """The records of all clients that are attacked: those that the run trains on, and others that were held back."""
+
+    @property
+    def examples(self) -> Examples:
+        """The n records, ready for the model, transformed as their owners' are."""
+
+    @property
+    def owner(self) -> Ints:
+        """The client of each record, [n]."""
+
+    @property
+    def trained(self) -> NDArray[np.bool_]:
+        """Whether each record is a training example of the run itself, [n]."""
+
+    def federation(self, data: Federation, inside: NDArray[np.bool_]) -> Federation:
+        """Return the run's federation ``data`` in which each client trains on its records that are ``inside`` [n]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the models of replicas, and of the run itself, say of the records of a pool.
+
+    The confidence in the true class is ``ln p_y - ln(1 - p_y)`` (`attacks.metrics.membership.confidences`), in the model
+    that the record's owner uses.
+
+    Attributes:
+        pool: the records.
+        inside: [replicas, n] whether each replica trained on each record; replicas 2i and 2i + 1 are complementary.
+        confidence: [replicas, n] the confidence of each replica's models.
+        own: [n] the confidence of the run's final models.
+        model: [n] number of the model that the record's owner uses.
+        names: names of the models.
+        groups: [n] index of the owner's true group in ``group_names``.
+        group_names: names of the groups.
+        numbers: [replicas] the replicas' numbers, some missing where pairs diverged; None: 0, 1, 2, ...
+    """
+
+    pool: Pool
+    inside: NDArray[np.bool_]
+    confidence: Doubles
+    own: Doubles
+    model: Ints
+    names: tuple[str, ...]
+    groups: Ints
+    group_names: tuple[str, ...]
+    numbers: Ints | None = None
 
 
 class Attack(AttackContract, ComponentContract, Protocol):
@@ -309,3 +514,24 @@ class HalvesAttack(Attack, Protocol):
     @abstractmethod
     def judge(config: Any, answers: Answers, rng: np.random.Generator) -> Exposure:
         """Compute the attack's result, from at least one pair of replicas."""
+
+
+def sees(attack: Any) -> Sight:
+    """Return the least that the attacker of an attack has to see: its ``SEES``, else what its ``KINDS`` look at.
+
+    Args:
+        attack: the attack's module; what it leaves out has the contract's value.
+    """
+    declared: Sight | None = getattr(attack, "SEES", None)
+    return declared or ("updates" if "updates" in attack.KINDS else "models")
+
+
+def adversary(attack: Any) -> str:
+    """Return who makes an attack, as a noun with what it sees: the attack's ``ADVERSARY``, else what it sees."""
+    declared: str | None = getattr(attack, "ADVERSARY", None)
+    return declared or ADVERSARIES[sees(attack)]
+
+
+def defined(outcome: Outcome, metric: str) -> list[float]:
+    """Return the values of a metric in the attacked rounds of a run, without those that are undefined."""
+    return [row[metric] for row in outcome.rows if row.get(metric) is not None and np.isfinite(row[metric])]

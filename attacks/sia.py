@@ -27,8 +27,7 @@ the models are. A mean of 1 / clients with a wide spread therefore indicates tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +35,11 @@ from pydantic import Field
 
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Metrics, Outcome, Run
-from attacks._source_scores import calibrated
 from attacks._targets import target_losses, targets_seen
 from attacks._targets import targets as targets
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
 from attacks.metrics import disparity
+from attacks.metrics.membership import confidences_of_losses
 from datasets.components import Config as SlotConfig
 from datasets.federation import Ints
 
@@ -49,6 +48,8 @@ Doubles = NDArray[np.float64]
 KINDS = ("updates",)
 # Permutations of the owners: as many as take about the time of reading this many losses, but no fewer and no more.
 LOSSES, FEWEST, MOST = 200_000, 20, 200
+FEWEST_ALIKE = 10  # examples of a class that a calibrated loss is compared with
+LEAST = 1e-12  # standard deviation of a model that treats all examples alike
 
 METRICS = (
     Metric(
@@ -161,6 +162,60 @@ def guesses(losses: Doubles) -> Ints:
     return np.where(np.isnan(losses), np.inf, losses).argmin(axis=0)
 
 
+def calibrated(losses: Doubles, labels: Ints) -> Doubles:
+    """Compute how unusually low each loss is for its model and the example's class.
+
+    A model that is better on everything has the lowest loss on everybody's examples, and is then everybody's guess. So a
+    loss can be calibrated per model k and class y, with the mean and standard deviation over the attacked examples of
+    class y that belong to other clients than k, and are not x itself:
+
+        phi_k(x) = -ln(exp(CE(theta_k(x), y)) - 1)          the confidence in the true class on the logit scale, the higher
+                                                            the lower the loss; losses are far too skewed for a mean
+        score_k(x) = -(phi_k(x) - mean_k,y) / sd_k,y        the guess is the model with the lowest score
+
+    ``x`` is left out of the reference of every model alike. Otherwise it would be part of the references of all models
+    but its owner's, would be nearer to their means, and examples that tell nothing would be traced more often than by
+    chance. A class of which some model would have fewer than `FEWEST_ALIKE` examples to compare with is compared with
+    all classes.
+
+    Args:
+        losses: [k, k, n] in nats, of every model on the examples of every owner; model i is that of owner i.
+        labels: [k, n] classes of the examples.
+
+    Returns:
+        [k, k, n] scores; the lower, the likelier is the model the example's source. NaN where the loss is.
+    """
+    phi, (owners, n) = confidences_of_losses(losses), labels.shape
+    foreign = np.repeat(np.arange(len(losses))[:, None] != np.arange(owners), n, axis=1).reshape(phi.shape)
+    score, everything = np.empty_like(phi), np.ones(labels.shape, bool)
+    for label in np.unique(labels):
+        here = labels == label
+        counts = here.sum(axis=1)  # by owner
+        like = here if (counts.sum() - counts).min() > FEWEST_ALIKE else everything
+        score[:, here] = _standardized(phi[:, like], foreign[:, like])[:, here[like]]
+    return np.where(np.isnan(losses), np.nan, -score)
+
+
+def _standardized(phi: Doubles, foreign: NDArray[np.bool_]) -> Doubles:
+    """Standardize every value of a model by its other values that are foreign to it.
+
+    Args:
+        phi: [models, n].
+        foreign: [models, n] whether the example belongs to another client than the model.
+
+    Returns:
+        [models, n].
+    """
+    counts = foreign.sum(axis=1, keepdims=True)
+    center = np.where(foreign, phi, 0).sum(axis=1, keepdims=True) / np.maximum(counts, 1)
+    apart = np.where(foreign, phi - center, 0)  # deviations, so that squares lose no digits
+    left = np.maximum(counts - foreign, 1)  # without the example itself
+    mean = (apart.sum(axis=1, keepdims=True) - apart) / left
+    square = ((apart**2).sum(axis=1, keepdims=True) - apart**2) / left
+    sd = np.sqrt(np.maximum(square - mean**2, 0))
+    return (phi - center - mean) / np.maximum(sd, LEAST)
+
+
 def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Compute the attack of one round from the observed losses [k, all clients * n] of the k clients that took part.
 
@@ -260,11 +315,6 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     Rounds in which a metric is undefined (the CoV if no example was traced) do not count; the result is None if no
     round counts.
     """
-    names = [one.name for one in METRICS if one.name != "sia_max"]
-    known = {name: _known(outcome.rows, name) for name in names}
+    known = {one.name: defined(outcome, one.name) for one in METRICS if one.name != "sia_max"}
     reported: Metrics = {name: float(np.mean(values)) if values else None for name, values in known.items()}
     return reported | {"sia_max": max(known["sia_mean"], default=None)}
-
-
-def _known(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [row[name] for row in rows if row.get(name) is not None and np.isfinite(row[name])]

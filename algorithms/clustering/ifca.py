@@ -11,8 +11,8 @@ Differences from the paper: the first rounds use a random partition, and the bes
 
 from __future__ import annotations
 
-from algorithms.clustering import _preference
-from algorithms.clustering._preference import cheapest, indifferent
+from algorithms.clustering import _choice
+from algorithms.clustering._choice import cheapest, indifferent
 from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
@@ -24,7 +24,7 @@ class Config(ClusteredConfig):
     """Fields of IFCA."""
 
 
-preferences, starts, selection_size = indifferent, _preference.starts, _preference.selection_size
+preferences, starts, selection_size = indifferent, _choice.starts, _choice.selection_size
 
 
 def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:

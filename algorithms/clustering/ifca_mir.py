@@ -6,7 +6,7 @@
                      trains theta_{j_i} on the plain loss and sends it back
                      theta_j <- mean of what the clients of cluster j sent
 
-``most_leaving`` and ``leaving_price`` keep a model from emptying (`algorithms.clustering._leaving`). They are no part of
+``most_leaving`` and ``leaving_price`` keep a model from emptying (`algorithms.clustering._choice`). They are no part of
 the algorithm, but what the paper names as future work; by default, nothing limits leaving.
 
 Differences from the paper: it does not say how a client's beta follows from its tolerance tau, nor on which scale nats
@@ -22,9 +22,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.clustering import _preference
-from algorithms.clustering._leaving import LeavingConfig, choose_within_limits
-from algorithms.clustering._preference import cheapest, thresholds
+from algorithms.clustering import _choice
+from algorithms.clustering._choice import LeavingConfig, cheapest, choose_within_limits, thresholds
 from algorithms.core.choices import Preferences, View
 from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Problems, Run
@@ -65,7 +64,7 @@ class Config(LeavingConfig):
         return self.risk_from == "own"
 
 
-starts, selection_size = _preference.starts, _preference.selection_size
+starts, selection_size = _choice.starts, _choice.selection_size
 
 
 def risk_signal(config: Config) -> str:

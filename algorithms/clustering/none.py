@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.clustering._preference import indifferent
+from algorithms.clustering._choice import indifferent
 from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteringConfig
 from algorithms.core.messages import Doubles, Ints

@@ -20,8 +20,8 @@ from itertools import product
 
 import numpy as np
 
-from algorithms.clustering import _preference, ifca_mir
-from algorithms.clustering._preference import cheapest
+from algorithms.clustering import _choice, ifca_mir
+from algorithms.clustering._choice import cheapest
 from algorithms.core.choices import Preferences, View
 from algorithms.core.messages import Doubles, Ints
 
@@ -32,7 +32,7 @@ class Config(ifca_mir.Config):
     """Fields of IFCA-MIR, whose moves are counted."""
 
 
-starts, selection_size = _preference.starts, _preference.selection_size
+starts, selection_size = _choice.starts, _choice.selection_size
 risk_signal, problems = ifca_mir.risk_signal, ifca_mir.problems
 
 

@@ -159,7 +159,7 @@ class Network:
         """
         from torch.func import functional_call, grad, vmap
 
-        from algorithms.core.cross_entropy import mean_cross_entropy
+        from algorithms.core.gradients import mean_cross_entropy
 
         self.module.eval()
         inputs, labels = self.inputs(x), as_tensor(y).to(self.device)

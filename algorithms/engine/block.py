@@ -6,8 +6,8 @@ backends are deterministic, and sums are taken in the order of client ids, in fl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.core.configs import TrainingConfig
-from algorithms.core.messages import Assignment, Doubles, Evaluation, Ints, PartialSum, Weights, weighted_sum
+from algorithms.core.messages import Assignment, Doubles, Evaluation, Floats, Ints, PartialSum, Weights, weighted_sum
 from algorithms.core.network import Network, as_tensor
-from algorithms.engine import clipped_sums
+from algorithms.curvature import hessian
+from algorithms.engine import server
 from algorithms.engine.augmentation import draw_crops
 from algorithms.engine.backends import loop, vmap
 from algorithms.engine.backends.client_inputs import NOTHING, Draws, generator
@@ -29,7 +30,7 @@ from algorithms.training import local_sgd
 from datasets.components import Component
 from datasets.federation import DataError, Examples, Federation
 
-Stream = Callable[[str, int], np.random.Generator]
+Stream = Callable[..., np.random.Generator]
 
 
 @dataclass(frozen=True)
@@ -280,12 +281,12 @@ def sum_updates(
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
         np.subtract(params, models[j].params, out=update)
-    (norms, scales), buffers = clipped_sums.clip(run, updates), trained.buffers
+    (norms, scales), buffers = server.clip(run, updates), trained.buffers
     if (dropped := np.flatnonzero(scales == 0)).size:
         buffers = buffers.copy()
         for i in dropped:
             buffers[i] = models[assignment[i]].buffers
-    weights = clipped_sums.weigh(run, examples)
+    weights = server.weigh(run, examples)
     needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     parts = {}
     for j in np.unique(assignment):
@@ -296,9 +297,144 @@ def sum_updates(
             weights=weights[mine],
             norms=norms[mine],
             scales=scales[mine],
-            total=clipped_sums.add_up(weights[mine], scales[mine], updates[mine]),
+            total=server.add_up(weights[mine], scales[mine], updates[mine]),
             buffers=weighted_sum(weights[mine], buffers[mine]),
             updates=updates[mine] if needed else None,
             own_buffers=buffers[mine] if needed else None,
         )
     return parts
+
+
+def measure_curvatures(
+    run: Run, data: Federation, network: Network, clients: Sequence[int], trained: TrainedBlock, stream: Stream
+) -> dict[str, Doubles]:
+    """Measure the Hessian's top eigenvalue and trace at each client's trained model.
+
+    Every client measures on examples that are the same in every round.
+
+    Args:
+        run: the components, and their fields.
+        data: all clients' examples.
+        network: the module to compute with.
+        clients: ids of the clients.
+        trained: their models.
+        stream: ``stream(purpose, client)`` returns a client's generator.
+
+    Returns:
+        ``lambda_max``, ``hessian_trace`` and its standard error, ``hessian_trace_error``, [clients] each; empty if no
+        component reads rho.
+    """
+    if not run.measures_curvature:
+        return {}
+    spectra = []
+    for i, client in enumerate(clients):
+        network.load(Weights(trained.params[i], trained.buffers[i]))
+        mine, rng = data.client(client), stream("curvature_probes", client)
+        chosen = np.sort(_drawn(run, len(mine), stream("curvature_examples", client)))
+        spectra.append(hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng))
+    lambda_max, trace, error = np.array(spectra, np.float64).reshape(-1, 3).T
+    return {"lambda_max": lambda_max, "hessian_trace": trace, "hessian_trace_error": error}
+
+
+def measure_halves(
+    run: Run,
+    data: Federation,
+    network: Network,
+    clients: Sequence[int],
+    trained: TrainedBlock,
+    stream: Stream,
+    round_: int,
+) -> Doubles | None:
+    """Measure the same on two halves of each client's examples, in the rounds in which this is due.
+
+    Nothing of the run depends on it. The halves are the even and the odd places of the order in which the examples of
+    `measure_curvatures` were drawn, and have start vectors and labels of their own.
+
+    Args:
+        run: the components, and their fields.
+        data: all clients' examples.
+        network: the module to compute with.
+        clients: ids of the clients.
+        trained: their models.
+        stream: ``stream(purpose, client, half)`` returns a generator, ``stream(purpose, client)`` that of the draw.
+        round_: the round, counted from 0.
+
+    Returns:
+        [clients, halves, 2] top eigenvalue and trace, NaN for a client with a single example; None if it is not due.
+    """
+    if not server.reliability_due(run, round_):
+        return None
+    found = np.full((len(clients), 2, 2), np.nan)
+    for i, client in enumerate(clients):
+        network.load(Weights(trained.params[i], trained.buffers[i]))
+        mine = data.client(client)
+        drawn = _drawn(run, len(mine), stream("curvature_examples", client))
+        for half in range(2) if len(drawn) > 1 else ():
+            chosen, rng = np.sort(drawn[half::2]), stream("curvature_probes", client, 1 + half)
+            found[i, half] = hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng)[:2]
+    return found
+
+
+def _drawn(run: Run, examples: int, rng: np.random.Generator) -> Ints:
+    """Draw the positions of the examples on which a client measures, in the order of the draw."""
+    return rng.permutation(examples)[: run.curvature.examples]
+
+
+def only(assigned: Assignment, position: int) -> Assignment:
+    """Return what one client of a block receives, given its position in the block."""
+    here = slice(position, position + 1)
+    return replace(
+        assigned,
+        clients=assigned.clients[here],
+        chosen=assigned.chosen[here],
+        statistics={name: values[here] for name, values in assigned.statistics.items()},
+        optimizer_states={name: values[here] for name, values in assigned.optimizer_states.items()},
+    )
+
+
+def train_again(
+    run: Run,
+    data: Federation,
+    network: Network,
+    models: Sequence[Weights],
+    assigned: Assignment,
+    position: int,
+    stream: Stream,
+) -> Floats:
+    """Repeat what one client of a block does in a round: the same examples and model, trained in the same way.
+
+    With the generators that it had, the result is the same, bit for bit where clients are trained one after another.
+
+    Args:
+        run: the components, and their fields.
+        data: all clients' examples.
+        network: the module to train with, which afterwards holds some other weights.
+        models: the models that the server sent.
+        assigned: what the block received in this round.
+        position: the client's position in the block.
+        stream: ``stream(purpose, client)`` returns a generator.
+
+    Returns:
+        [d] the trained parameters.
+    """
+    return train(run, data, network, models, only(assigned, position), stream).params[0]
+
+
+def silence(
+    trained: TrainedBlock, assigned: Assignment, models: Sequence[Weights], silent: Collection[int]
+) -> TrainedBlock:
+    """Return the trained block in which silent clients have the model that they were sent, running statistics included.
+
+    Their weight in the mean, their loss and their optimizer state stay.
+
+    Args:
+        trained: the block after local training.
+        assigned: its clients and the models that they chose.
+        models: the models that the server sent.
+        silent: ids of the silent clients.
+    """
+    params, buffers = trained.params.copy(), trained.buffers.copy()
+    for i in np.flatnonzero(np.isin(assigned.clients, list(silent))):
+        sent = models[assigned.chosen[i]]
+        params[i], buffers[i] = sent.params, sent.buffers
+    return replace(trained, params=params, buffers=buffers)

@@ -33,11 +33,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.auditing.canaries import Directions, number_of_directions
-from algorithms.auditing.plan import CanaryPlan
+from algorithms.auditing.canaries import CanaryPlan, Directions, number_of_directions
 from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights
 from algorithms.core.noise import Normals
-from algorithms.engine import clipped_sums, server
+from algorithms.engine import server
 from algorithms.interfaces import Run, State
 
 MOST = 1024  # canaries, of which about half are in
@@ -129,7 +128,7 @@ def observe(
         The scores after the round; ``kept`` is not changed. They are the same if a canary's norm follows from the
         updates, and all of these are zero.
     """
-    norm = clipped_sums.median_norm(now.received.norms) if plan.norm is None else plan.norm
+    norm = server.median_norm(now.received.norms) if plan.norm is None else plan.norm
     if not norm > 0:  # nobody sent anything that a canary could be like
         return kept
     plan, m, turn = replace(plan, norm=norm), len(panel.inside), (-1.0) ** int(kept["audited"][j])
@@ -172,14 +171,14 @@ def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, ex
     """
     assert plan.norm is not None  # `observe` has put in the round's own
     explicit = np.flatnonzero(sends[:EXPLICIT])
-    weight = float(clipped_sums.weigh(run, np.array([examples]))[0])
+    weight = float(server.weigh(run, np.array([examples]))[0])
     moved = weight * plan.norm * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
     total = panel.directions.combine(np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)).astype(np.float64)
     if len(explicit):
         sent = [np.float32(sends[row] * plan.norm) * panel.directions.one(int(row)) for row in explicit]
         updates = np.stack(sent)
-        _, scales = clipped_sums.clip(run, updates)
-        total += clipped_sums.add_up(np.full(len(updates), weight), scales, updates)
+        _, scales = server.clip(run, updates)
+        total += server.add_up(np.full(len(updates), weight), scales, updates)
     return total, moved
 
 
@@ -220,7 +219,7 @@ def _largest(now: Round) -> int:
 
 def _total_weight(run: Run, now: Round) -> float:
     own = now.sizes[now.received.clients]
-    return float(clipped_sums.weigh(run, own if len(own) else np.array([_largest(now)])).sum())
+    return float(server.weigh(run, own if len(own) else np.array([_largest(now)])).sum())
 
 
 def _joined(run: Run, now: Round, total: Doubles) -> ClientUpdates:

@@ -30,11 +30,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from algorithms.auditing.canaries import Directions
-from algorithms.auditing.plan import CanaryPlan
+from algorithms.auditing.canaries import CanaryPlan, Directions
 from algorithms.core.messages import Doubles, Floats
 from algorithms.core.noise import Normals
-from algorithms.engine import clipped_sums
+from algorithms.engine import server
 from algorithms.engine.canary_audit import Round
 from algorithms.interfaces import Run, State
 
@@ -80,7 +79,7 @@ def observe(
     after = {name: array.copy() for name, array in kept.items()}
     after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
     after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
-    if "there" in after and told["noise_std"] and len(received.clients) > 1:
+    if told["noise_std"] and len(received.clients) > 1:
         less = privacy.module.noise_without(privacy.config, received) / told["noise_std"]
         after["presence"][j, received.clients] += 2 * len(params) * np.log(less) ** 2
         after["set"][j, received.clients] += less != 1
@@ -94,7 +93,7 @@ def _moves(run: Run, plan: CanaryPlan, directions: Iterable[Floats], now: Round,
 
     A mean moves alike in all directions.
     """
-    weights = clipped_sums.weigh(run, now.sizes[now.received.clients])
+    weights = server.weigh(run, now.sizes[now.received.clients])
     assert plan.norm is not None
     length, aggregation = plan.norm * float(weights.max() / weights.sum()), run.aggregation
     if aggregation.module.SENSITIVITY == "mean":

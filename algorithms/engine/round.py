@@ -168,15 +168,14 @@ def train_block(
         observe: returns what attacks record of the trained clients, by attack.
         silent: ids of clients that send back the model that they were sent.
     """
-    from algorithms.engine import block, curvatures
-    from algorithms.engine.silence import silence
+    from algorithms.engine import block
 
     clients = assigned.clients
     trained = block.train(run, data, network, models, assigned, streams.round)
-    statistics = curvatures.measure_curvatures(run, data, network, clients, trained, streams.fixed)
-    halves = curvatures.measure_halves(run, data, network, clients, trained, streams.fixed, assigned.round)
+    statistics = block.measure_curvatures(run, data, network, clients, trained, streams.fixed)
+    halves = block.measure_halves(run, data, network, clients, trained, streams.fixed, assigned.round)
     observed = observe(trained) if observe else {}
-    sent = silence(trained, assigned, models, silent) if silent else trained
+    sent = block.silence(trained, assigned, models, silent) if silent else trained
     parts = block.sum_updates(run, sent, clients, models, assigned.chosen, data.sizes[list(clients)])
     statistics |= {"train_loss": trained.loss}
     return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states, halves)

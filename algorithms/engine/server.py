@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.accounting import PrivacyEvent
-from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights, reweight
+from algorithms.core.gram import lengths
+from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints, Weights, reweight, weighted_sum
 from algorithms.core.noise import Normals, Zeros
 from algorithms.curvature import ranking
-from algorithms.curvature.agreement import agreement
+from algorithms.curvature.ranking import agreement
 from algorithms.interfaces import Metrics, Run, State
 
 
@@ -161,7 +162,7 @@ def reliability_due(run: Run, round_: int) -> bool:
 def compare_curvatures(
     run: Run, statistics: Mapping[str, Doubles], halves: Doubles | None, cohort: Ints, assignment: Ints
 ) -> dict[int, Metrics]:
-    """Compute how well rho was measured in a round, in each cluster: see `algorithms.curvature.agreement`.
+    """Compute how well rho was measured in a round, in each cluster: see `algorithms.curvature.ranking`.
 
     Args:
         run: the components, and their fields.
@@ -179,3 +180,40 @@ def compare_curvatures(
         curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
         found[int(cluster)] = agreement(*curvatures, None if halves is None else halves[peers], run.curvature)
     return found
+
+
+def clip(run: Run, updates: Floats) -> tuple[Doubles, Doubles]:
+    """Compute the factors by which the privacy slot scales updates; those that it scales by zero become zero in place.
+
+    Args:
+        run: the components, and their fields.
+        updates: [clients, d] updates.
+
+    Returns:
+        [clients] L2 norms of the updates as they came, and [clients] factors.
+    """
+    norms = lengths(updates)
+    scales = run.privacy.module.bound(run.privacy.config, norms)
+    if (dropped := np.flatnonzero(scales == 0)).size:
+        updates[dropped] = 0
+    return norms, scales
+
+
+def median_norm(norms: Doubles) -> float:
+    """Return the median of the finite ``norms`` [clients] above 0; 0 if there are none.
+
+    >>> median_norm(np.array([1.0, 3.0, 0.0, np.nan]))
+    2.0
+    """
+    sent = norms[np.isfinite(norms) & (norms > 0)]
+    return float(np.median(sent)) if len(sent) else 0.0
+
+
+def weigh(run: Run, examples: Ints) -> Doubles:
+    """Return the weights [clients], before normalization, of clients with these numbers of ``examples`` [clients]."""
+    return run.aggregation.module.weigh(run.aggregation.config, examples)
+
+
+def add_up(weights: Doubles, scales: Doubles, updates: Floats) -> Doubles:
+    """Return the weighted sum [d] of scaled ``updates`` [clients, d], in the clients' order."""
+    return weighted_sum(weights * scales, updates)

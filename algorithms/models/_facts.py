@@ -17,8 +17,8 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from algorithms.core import own_values
-from algorithms.core.cross_entropy import mean_cross_entropy
 from algorithms.core.dropout import Dropout
+from algorithms.core.gradients import mean_cross_entropy
 from algorithms.models import _callables
 from datasets.components import remembered
 

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from algorithms.core import own_values
-from algorithms.core.cross_entropy import mean_cross_entropy
-from algorithms.core.run_properties import RunProperties
+from algorithms.core.gradients import mean_cross_entropy
+from algorithms.interfaces import Run
 from algorithms.metrics.classification import are_probabilities
 from algorithms.models import _callables, _facts
 from datasets.components import Component, remembered
@@ -50,7 +50,7 @@ class Needs:
     raw: tuple[str, ...]
 
     @staticmethod
-    def of(run: RunProperties) -> Needs:
+    def of(run: Run) -> Needs:
         """Return the needs of ``run``."""
         config = run.training.config
         together = getattr(config, "backend", "loop") == "vmap"

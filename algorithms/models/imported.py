@@ -25,7 +25,7 @@ from datasets.components import Config as SlotConfig
 if TYPE_CHECKING:
     from torch import nn
 
-    from algorithms.core.run_properties import RunProperties
+    from algorithms.interfaces import Run
     from algorithms.models._facts import Facts
 
 # What `declarations` replaces: a module tells what it is made of.
@@ -95,7 +95,7 @@ def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int | No
     return own_values.elements(make)
 
 
-def fit_problem(config: Config, run: RunProperties, shape: tuple[int, ...], classes: int) -> str | None:
+def fit_problem(config: Config, run: Run, shape: tuple[int, ...], classes: int) -> str | None:
     """Build the module, try it, and explain in a sentence what does not fit; return None if it can be used."""
     from algorithms.models import _fit
 
@@ -103,12 +103,13 @@ def fit_problem(config: Config, run: RunProperties, shape: tuple[int, ...], clas
     return _fit.problem(config.callable, _written(config), tuple(map(int, shape)), int(classes), needs)
 
 
-def remark(config: Config, run: RunProperties) -> str | None:
+def remark(config: Config, run: Run) -> str | None:
     """Return how many clients train at once, and why not more."""
     facts = _facts_of(config)
     if facts is None or run.training.module.PRIVATE_STEPS:
         return None
-    if run.training.config.backend == "vmap":
+    training: Any = run.training.config  # that of local SGD, the only one without private steps
+    if training.backend == "vmap":
         return f"model {config.callable}: the clients of a block train all at once (backend vmap)"
     reason = f", because {facts.no_vmap}" if facts.no_vmap else ""
     return f"model {config.callable}: the clients of a block train one after another (backend loop){reason}"

@@ -67,7 +67,7 @@ def loss(
     """
     import torch
 
-    from algorithms.core.cross_entropy import IGNORED, mean_cross_entropy
+    from algorithms.core.gradients import IGNORED, mean_cross_entropy
 
     present = y != IGNORED
     if not present.all():  # dropped, not masked: batch statistics must not see padding either

@@ -81,7 +81,7 @@ def loss(
     ``client`` holds ``rho``, a number in [0, 1] (1/2 if it is missing), and ``carry`` from `advance`; without ``carry``
     the iterations start from fixed vectors.
     """
-    from algorithms.core.cross_entropy import mean_cross_entropy
+    from algorithms.core.gradients import mean_cross_entropy
 
     entropy = mean_cross_entropy(forward(arrays, x), y)
     if config.beta == 0:

@@ -26,6 +26,6 @@ def loss(
     client: ClientInputs,
 ) -> Tensor:
     """Compute the mean cross-entropy in nats over the examples whose label is not -100."""
-    from algorithms.core.cross_entropy import mean_cross_entropy
+    from algorithms.core.gradients import mean_cross_entropy
 
     return mean_cross_entropy(forward(arrays, x), y)

@@ -31,7 +31,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.auditing import finding
-from algorithms.auditing.plan import CanaryPlan
+from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Floats

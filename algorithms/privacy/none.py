@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.auditing import finding
-from algorithms.auditing.plan import CanaryPlan
+from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals

@@ -158,8 +158,7 @@ def private_gradient(config: Config, network: Network, examples: int, noise: tor
     import torch
     from torch.func import functional_call, grad_and_value, vmap
 
-    from algorithms.core.clipping import clip_for_privacy
-    from algorithms.core.cross_entropy import mean_cross_entropy
+    from algorithms.core.gradients import clip_for_privacy, mean_cross_entropy
 
     def loss(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return mean_cross_entropy(functional_call(network.module, network.layout.views(params), (x[None],)), y[None])

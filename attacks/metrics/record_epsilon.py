@@ -26,7 +26,7 @@ import numpy as np
 from algorithms.auditing import attacks, bounds
 from algorithms.auditing.epsilon import epsilons_gdp
 from algorithms.core.messages import Doubles
-from attacks._results import Measure
+from attacks.interfaces import Measure
 from attacks.metrics.membership import LIMITS, NAN, tpr_by_chance
 
 FEW = 20  # examples of a side below which the statistic is not taken for normal

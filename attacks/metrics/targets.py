@@ -13,7 +13,7 @@ lowers the AUC of both. If the records do not differ by membership, the mean is 
 is c times what independent pairs would give (Hoeffding 1948). If they do, this matters less, and intervals are up to
 1.5 times too wide, as they are for the loss, which has no references. Share of intervals that held the mean over other
 halves and other noise, simulated with 80 records, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA
-0.93 to 0.99, BASE and the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_targets.py``).
+0.93 to 0.99, BASE and the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``).
 The records are taken as they are: other records would give other values.
 """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attacks import _one_model as one_model
-from attacks._results import Measure
+from attacks.interfaces import Measure
 from attacks.metrics import membership
 from attacks.metrics.membership import NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
 from orchestrator.api.audit_inputs import (

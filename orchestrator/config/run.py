@@ -16,8 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from algorithms.core.configs import CurvatureConfig
-from algorithms.core.run_properties import SIGHTS
-from algorithms.interfaces import Run
+from algorithms.interfaces import SIGHTS, Run
 from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
 from datasets.outside import why_not

@@ -17,8 +17,8 @@ import torch
 
 from algorithms.core.messages import Assignment, Ints, gather
 from algorithms.core.network import Network
-from algorithms.engine import block, curvatures, server
-from algorithms.engine.repetition import train_again
+from algorithms.engine import block, server
+from algorithms.engine.block import train_again
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
 from datasets.federation import DataError, Examples, Federation, Source
@@ -279,7 +279,7 @@ class Small:
                 limits = {"power_steps": min(steps, config.power_steps), "probes": min(steps, config.probes)}
                 run = replace(self.run, curvature=config.model_copy(update=limits))
                 asked = (run, data, self.network, [0], trained, own)
-                took = seconds_of(lambda asked=asked: curvatures.measure_curvatures(*asked))  # type: ignore[misc]
+                took = seconds_of(lambda asked=asked: block.measure_curvatures(*asked))  # type: ignore[misc]
                 if steps >= most or GROWTH * took > EACH:
                     return int(data.sizes[0]), took * max(1.0, most / 2 / steps)
                 steps *= GROWTH**2

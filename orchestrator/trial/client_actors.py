@@ -62,7 +62,7 @@ class ClientActor:
 
     def train(self, setup: Setup, models: list[Weights], assigned: Assignment, attacks: tuple[str, ...]) -> BlockResult:
         """Train a block for one round, measure the result, and make the attacks on updates that are due (``attacks``)."""
-        from algorithms.engine.repetition import train_again
+        from algorithms.engine.block import train_again
 
         worker = session(setup)
         run, data, network = worker.run, worker.data, worker.network

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
-from algorithms.curvature import agreement
+from algorithms.curvature import ranking
 from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness
 from algorithms.metrics import clusters as sorting
@@ -290,7 +290,7 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
         last["violations_last_half"] = float(np.mean(half))
     accuracies = {row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None}
     last |= _over_rounds(accuracies) if accuracies else {}
-    last |= agreement.over_rounds(rows)
+    last |= ranking.over_rounds(rows)
     trained = [row["train_accuracy"] for row in rows[-5:] if row.get("train_accuracy") is not None]
     last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
     for component in (run.training, run.objective, run.aggregation, *run.attacks, run.privacy):
@@ -303,7 +303,7 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
     """Return the agreement of the two curvatures over all rows of ``clients.parquet``; empty if they were not measured."""
     names = [name for name in ("lambda_max", "hessian_trace") if name in clients.column_names]
     columns = [clients[name].to_numpy().astype(np.float64) for name in names]
-    return agreement.over_everything(*columns) if len(columns) == 2 else {}
+    return ranking.over_everything(*columns) if len(columns) == 2 else {}
 
 
 def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:

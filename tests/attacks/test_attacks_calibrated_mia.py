@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from attacks import _calibrated, _halves, calibrated_mia
-from attacks._pools import Pool
+from attacks import _halves, calibrated_mia
+from attacks._halves import Pool
 from attacks.calibrated_mia import Config
 from attacks.interfaces import Answers, Exposure
 from attacks.metrics import intervals, membership, targets
@@ -126,7 +126,7 @@ def test_the_best_method_is_chosen_without_a_look_at_the_target():
     ours, best = [], []
     for seed in range(40):
         given = answers(seed, replicas=12, clients=2, each=20)
-        seen = _calibrated._Seen(given, np.arange(40))
+        seen = calibrated_mia._Seen(given, np.arange(40))
         chosen = seen.chosen(list(METHODS), "auto")[:-1]
         crossed = {one: cross_scores(one, seen.phi, seen.inside, seen.kind) for one in METHODS}
         found = {one: targets.aucs(scores, seen.inside) for one, scores in crossed.items()}
@@ -275,7 +275,7 @@ def test_with_few_replicas_the_method_is_fixed(replicas, expected):
 
 def test_attacked_records_are_drawn_evenly_over_the_clients_of_a_model():
     given = answers(clients=10, each=40, models=2)
-    rows = _calibrated.attacked(given, 100, np.random.default_rng(0))
+    rows = calibrated_mia.attacked(given, 100, np.random.default_rng(0))
     assert np.bincount(given.pool.owner[rows]).tolist() == [20] * 10
     found = judged(given, records=100)
     assert measure(found, "pool", "records").value == 200

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from attacks import client_mia
-from attacks._client_lessons import attackers, data_problems, lesson, reserved
-from attacks.client_mia import Config, audit, learn
+from attacks.client_mia import Config, attackers, audit, data_problems, learn, lesson, reserved
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, losses
 from datasets.federation import DataError, Examples

@@ -1,17 +1,24 @@
 """The passive server over rounds: planted memories, exchangeable records, a slow version, and what it keeps."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from math import erf, sqrt
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
-from attacks import _passive_records, fedmia, sia
+from attacks import _targets, fedmia, sia
 from attacks.fedmia import Config, data_problems, observe
 from attacks.metrics import membership
+from attacks.metrics.membership import confidences_of_losses, losses
+from attacks.metrics.out_worlds import others, standing
 from datasets.federation import DataError, Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
@@ -33,8 +40,8 @@ def measured(noise, network, experts):
 
 
 def scores_of(config, data, observed):
-    labels = _passive_records.labels(config, data, fixed)
-    return fedmia.round_scores(config, observed, _passive_records.places(config, data, fixed).records, labels)
+    labels = _targets.labels(config, data, fixed)
+    return fedmia.round_scores(config, observed, _targets.places(config, data, fixed).records, labels)
 
 
 # Whether it works
@@ -93,8 +100,8 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
     """Record by record, with torch's own losses and gradients, as the docstring says it (published distribution)."""
     config = Config(signals="all", targets=3, compared=10, center="none", world="gaussian")
     start = start_of(network)
-    places = _passive_records.places(config, noise, fixed)
-    inside, outside = noise.train[places.members.ravel()], _passive_records.outside(config, noise, fixed)
+    places = _targets.places(config, noise, fixed)
+    inside, outside = noise.train[places.members.ravel()], _targets.outside(config, noise, fixed)
     x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
     observed = observe(config, seen_by(noise, network, experts, sent=[start]))
     scores = scores_of(config, noise, observed)
@@ -168,9 +175,9 @@ def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, ex
 
 def test_records_are_the_same_in_every_round_and_their_scores_are_averaged(noise, measured):
     """The released code draws non-members anew in every round, which averages scores of different records."""
-    places = [_passive_records.places(ALL, replace(noise), fixed) for _ in range(2)]
+    places = [_targets.places(ALL, replace(noise), fixed) for _ in range(2)]
     np.testing.assert_array_equal(places[0].records, places[1].records)
-    x = [_passive_records.outside(ALL, replace(noise), fixed).x for _ in range(2)]
+    x = [_targets.outside(ALL, replace(noise), fixed).x for _ in range(2)]
     np.testing.assert_array_equal(*x)
     quiet = {name: np.roll(values, 1, axis=0) if name != "assignment" else values for name, values in measured.items()}
     first = concluded(ALL, noise, measured)
@@ -282,3 +289,79 @@ def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_pa
     limit = np.sort(scores[:, 100:].ravel())[::-1][40]  # 1 % of 4000
     np.testing.assert_allclose(fedmia.tprs(scores, same, 100), (scores[:, :100] > limit).mean(axis=1))
     assert np.isnan(fedmia.tprs(scores[:1, :150], same[:1, :150], 100)).all()
+
+
+def slow(values, records, worlds, kind):
+    """One client and one record at a time, from the formulas of the module's docstring."""
+    found = np.empty(records.shape)
+    for c in range(len(values)):
+        world = [k for k in range(len(values)) if k != c and worlds[k] == worlds[c]]
+        if len(world) < 2:
+            world = [k for k in range(len(values)) if k != c]
+        samples = [[values[k, x] for k in world] for x in records[c]]
+        pooled = float(np.mean([np.var(sample, ddof=1) for sample in samples]))
+        for r, sample in enumerate(samples):
+            n, mean = len(sample), float(np.mean(sample))
+            apart, square = values[c, records[c, r]] - mean, sum((one - mean) ** 2 for one in sample)
+            if kind == "gaussian":
+                found[c, r] = (1 + erf(apart / sqrt(square / n + 1e-8) / sqrt(2))) / 2
+            else:
+                shape = 2 + (n - 1) / 2
+                scale = sqrt((pooled + square / 2) / shape * (1 + 1 / n))
+                found[c, r] = stats.t.cdf(apart / scale, 2 * shape)
+    return found
+
+
+@given(
+    st.integers(3, 7),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.sampled_from(["student", "gaussian"]),
+    st.integers(0, 9999),
+)
+def test_the_slow_loop_finds_the_same(clients, each, models, kind, seed):
+    rng = np.random.default_rng(seed)
+    values, records = rng.normal(3, 2, (clients, 8)), rng.integers(0, 8, (clients, each))
+    worlds = rng.integers(0, models, clients)
+    own = np.take_along_axis(values, records, axis=1)
+    found = standing(own, others(values, records, worlds), kind)
+    np.testing.assert_allclose(found, slow(values, records, worlds, kind), rtol=1e-7, atol=1e-12)
+
+
+def test_two_others_by_hand():
+    """Others measured 1 and 3: mean 2, deviation 1 (ddof 0), so a client at 3 stands at Phi(1), one at 2 in the middle."""
+    values = np.array([[3.0, 2.0], [1.0, 1.0], [3.0, 3.0]])
+    world = others(values, np.tile(np.arange(2), (3, 1)), np.zeros(3, int))
+    assert (
+        world.count.tolist() == [2, 2, 2] and world.mean[0].tolist() == [2, 2] and world.squares[0].tolist() == [2, 2]
+    )
+    np.testing.assert_allclose(standing(values, world, "gaussian")[0], [0.8413447, 0.5], atol=1e-6)
+    # Pooled variance 2, a_n = 2.5, b_n = 3, scale^2 = 1.2 * 1.5.
+    np.testing.assert_allclose(standing(values, world, "student")[0], [stats.t.cdf(1 / 1.8**0.5, 5), 0.5], atol=1e-12)
+
+
+def test_one_client_beside_another_has_no_world():
+    values = np.array([[1.0], [2.0]])
+    for kind in ("student", "gaussian"):
+        assert np.isnan(standing(values, others(values, np.zeros((2, 1), int), np.zeros(2, int)), kind)).all()
+
+
+@pytest.mark.parametrize("clients", [3, 5, 10, 20])
+def test_where_nobody_differs_standings_are_uniform(clients):
+    """The published normal with ddof 0 calls many more records extreme than are, 20 % instead of 1 with three clients."""
+    values = np.random.default_rng(clients).normal(size=(clients, 4000))
+    world = others(values, np.tile(np.arange(4000), (clients, 1)), np.zeros(clients, int))
+    student, gaussian = (standing(values, world, kind).ravel() for kind in ("student", "gaussian"))
+    assert student.mean() == pytest.approx(0.5, abs=1e-3) and gaussian.mean() == pytest.approx(0.5, abs=1e-3)
+    assert 0.007 < (student > 0.99).mean() < 0.015
+    assert (gaussian > 0.99).mean() > {3: 0.18, 5: 0.07, 10: 0.03, 20: 0.018}[clients]
+    assert abs((student > 0.9).mean() - 0.1) < abs((gaussian > 0.9).mean() - 0.1)
+
+
+def test_a_loss_and_its_confidence_are_the_same_knowledge():
+    confidence = np.concatenate([np.linspace(-600, 600, 25), [-1e-9, 1e-9]])
+    logits = np.stack([confidence, np.zeros(len(confidence))], axis=1)
+    np.testing.assert_allclose(
+        confidences_of_losses(losses(logits, np.zeros(len(confidence), int))), confidence, rtol=1e-12, atol=1e-15
+    )
+    assert np.isfinite(confidences_of_losses(np.array([np.nan, np.inf, 0.0, 1e9]))).all()

@@ -68,6 +68,24 @@ def test_no_threshold_is_chosen_with_the_example_that_it_judges() -> None:
     assert np.mean(own) > 0.55
 
 
+def test_references_equal_to_the_model_leave_offline_lira_nothing_to_tell_and_others_no_ties() -> None:
+    """Its score is the distance from the references: 0 for all examples where they say the same, so no TPR at 1 %.
+
+    Nothing is clamped: where softmax rounds to 1 even in double precision, examples are still all apart.
+    """
+    given = outputs(1.0, 150)
+    same = one_model.attack(given, None, [given.logits, given.logits], np.random.default_rng(0))["lira_offline"]
+    assert not same.ranked.any()
+    values = measured({"same": same}, given.member)
+    assert values["same", "auc"] == 0.5 and np.isnan(values["same", "tpr_at_1_fpr"])
+    sure = Outputs(
+        given.logits + np.float32(60) * np.eye(3, dtype=np.float32)[given.labels], given.labels, given.member
+    )
+    assert (membership.probabilities(sure.logits).max(axis=1) == 1).all()
+    far = one_model.attack(sure, None, [outputs(0.0, 150, seed).logits for seed in (1, 2)], np.random.default_rng(0))
+    assert len(np.unique(far["lira_offline"].ranked)) == len(given)
+
+
 def test_modified_entropy_is_that_of_the_formula_and_finite_where_a_probability_rounds_to_one() -> None:
     given = outputs(1.0, 50)
     p = membership.probabilities(given.logits)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attacks import _passive_records, _targets, sia
+from attacks import _targets, sia
 from attacks.fedmia import Config, data_problems
 from datasets.federation import Examples
 from orchestrator.trial.random_streams import stream
@@ -17,15 +17,15 @@ def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(im
     owners = np.repeat(EVERYONE, 30)
     held = replace(images, nonmembers=images.nonmembers[:180], nonmember_owner=owners)
     config = Config(targets=5, compared=200)
-    places, outside = _passive_records.places(config, held, fixed), _passive_records.outside(config, held, fixed)
+    places, outside = _targets.places(config, held, fixed), _targets.outside(config, held, fixed)
     assert places.own.shape == (CLIENTS, 30) and len(outside) == 180
     assert sorted(places.own.ravel() - CLIENTS * 5) == list(range(180))
-    other = _passive_records.outside(config, images, lambda *place: stream(1, *place))
-    assert (other.y != _passive_records.outside(config, images, fixed).y).any()  # nothing is remembered of another seed
+    other = _targets.outside(config, images, lambda *place: stream(1, *place))
+    assert (other.y != _targets.outside(config, images, fixed).y).any()  # nothing is remembered of another seed
     dressed = held.prepare(held.nonmembers.x, held.strengths[owners])
     np.testing.assert_array_equal(outside.x, dressed)
     # Nobody's: the same examples for all clients, with the angle of each.
-    places, outside = _passive_records.places(config, images, fixed), _passive_records.outside(config, images, fixed)
+    places, outside = _targets.places(config, images, fixed), _targets.outside(config, images, fixed)
     assert places.own.shape == places.same.shape == (CLIENTS, 200) and len(outside) == CLIENTS * 200
     assert (places.same == places.same[0]).all() and len(np.unique(places.own)) == CLIENTS * 200
     parts = outside.x.reshape(CLIENTS, 200, -1)
@@ -34,13 +34,13 @@ def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(im
 
 def test_other_clients_members_are_never_the_clients_own(noise):
     config = Config(nonmembers="other_client", targets=10, compared=50)
-    places = _passive_records.places(config, noise, fixed)
+    places = _targets.places(config, noise, fixed)
     owner = places.own // 10
     assert (owner != EVERYONE[:, None]).all() and places.own.max() < CLIENTS * 10
     assert all(len(set(own)) == 50 for own in places.own.tolist())
     every = Config(nonmembers="other_client", targets=10, compared=1000)
-    assert _passive_records.places(every, noise, fixed).own[0].tolist() == list(range(10, 60))
-    assert len(_passive_records.outside(config, noise, fixed)) == 0
+    assert _targets.places(every, noise, fixed).own[0].tolist() == list(range(10, 60))
+    assert len(_targets.outside(config, noise, fixed)) == 0
     np.testing.assert_array_equal(places.members, _targets.targets(sia.Config(targets=10), noise, fixed))
 
 
@@ -55,7 +55,7 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
         nonmembers=Examples(noise.nonmembers.x, noise.nonmembers.y % 3),
     )
     config = Config(targets=n, compared=NONMEMBERS)
-    labels = _passive_records.labels(config, skewed, fixed)
+    labels = _targets.labels(config, skewed, fixed)
     evaluated = np.concatenate([labels.records, labels.references])
     plain = rng.normal(size=(CLIENTS, len(evaluated)))
     own = 4.0 * (evaluated == EVERYONE[:, None] % 3)
@@ -79,8 +79,8 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
 
 def test_references_wear_what_the_records_wear_and_are_none_of_them(images):
     config = Config(targets=5, compared=30, references=20)
-    stored, labels = images.shadow, _passive_records.labels(config, images, fixed)
-    references = _passive_records.references(config, images, fixed)
+    stored, labels = images.shadow, _targets.labels(config, images, fixed)
+    references = _targets.references(config, images, fixed)
     assert len(references) == CLIENTS * 20 and len(labels.references) == 20
     assert labels.transforms.tolist() == [*np.repeat(EVERYONE, 5), *np.repeat(EVERYONE, 30)]
     first = images.prepare(stored.x, np.full(len(stored), images.strengths[0]))
@@ -92,8 +92,8 @@ def test_references_wear_what_the_records_wear_and_are_none_of_them(images):
 
 def test_without_a_shadow_set_references_are_nonmembers_that_are_not_compared(noise):
     bare, config = replace(noise, shadow=noise.shadow[:0]), Config(targets=5, compared=NONMEMBERS - 40)
-    references = _passive_records.references(config, bare, fixed)
-    outside = _passive_records.outside(config, bare, fixed)
+    references = _targets.references(config, bare, fixed)
+    outside = _targets.outside(config, bare, fixed)
     together = np.concatenate([outside.x, references.x])
     assert len(references) == 40 and len(np.unique(together, axis=0)) == NONMEMBERS
     assert [field for field, _ in data_problems(Config(compared=NONMEMBERS - 9), bare)] == ["center"]

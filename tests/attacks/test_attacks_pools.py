@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attacks import _pools
-from attacks._pools import halves_of, pool_of, problems
+from attacks import _halves
+from attacks._halves import halves_of, pool_of, problems
 from datasets import ungrouped
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import Roles
@@ -193,7 +193,7 @@ def test_a_client_is_compared_with_records_of_the_classes_that_it_trains_on():
 
 def test_places_of_the_stream_are_no_others():
     """Client inference has 1 and 2 of them."""
-    from attacks import _cia_worlds
+    from attacks import cia
 
-    assert not {_pools.HALVES, _pools.HELD_BACK} & set(_cia_worlds.DRAWS.values())
+    assert not {_halves.HALVES, _halves.HELD_BACK} & set(cia.DRAWS.values())
     assert isinstance(pool_of("auto", noise(), stream).examples, Examples)

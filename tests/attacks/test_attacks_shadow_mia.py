@@ -7,7 +7,7 @@ import pytest
 
 from algorithms.core.network import Network
 from attacks import shadow_mia
-from attacks._queries import Answers
+from attacks._shadows import Answers
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, balanced_accuracy, measure
 from attacks.shadow_mia import Config, audit, divide

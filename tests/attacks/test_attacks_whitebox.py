@@ -1,17 +1,20 @@
 """The white-box attack: what it learns from and asks about, and whether it finds members where there are any."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
-from algorithms.core.messages import Assignment
+from algorithms.core.messages import Assignment, Weights
 from algorithms.engine import block
-from algorithms.engine.repetition import train_again
+from algorithms.engine.block import train_again
 from algorithms.interfaces import Outcome
-from attacks import _whitebox_examples, whitebox_mia
+from attacks import whitebox_mia
 from attacks.interfaces import SeenRound, SeenUpdates
 from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problems, mock_updates, observe
 from datasets.federation import DataError, Examples
@@ -264,15 +267,15 @@ def test_a_part_of_nobodys_examples_is_the_trainers(noise):
     taken = {}
     for queries in (20, 1000):
         config = Config(queries=queries, trainer=2)
-        pools = [_whitebox_examples.held_out(config, noise, client, fixed)[1] for client in EVERYONE]
+        pools = [whitebox_mia.held_out(config, noise, client, fixed)[1] for client in EVERYONE]
         taken[queries] = len(pools[2])
         others = {tuple(pool) for client, pool in enumerate(pools) if client != 2}
         assert len(others) == 1 and sorted([*pools[2], *others.pop()]) == list(range(NONMEMBERS))
     assert taken == {20: 20, 1000: NONMEMBERS // 2}
     alone = replace(noise, test_owner=np.delete(EVERYONE, 2).repeat(2))  # all others have test examples of their own
-    assert len(_whitebox_examples.held_out(Config(queries=1000, trainer=2), alone, 2, fixed)[1]) == NONMEMBERS
+    assert len(whitebox_mia.held_out(Config(queries=1000, trainer=2), alone, 2, fixed)[1]) == NONMEMBERS
     owns = replace(noise, test_owner=np.full(10, 2))
-    assert len(_whitebox_examples.held_out(Config(trainer=2), owns, 0, fixed)[1]) == NONMEMBERS
+    assert len(whitebox_mia.held_out(Config(trainer=2), owns, 0, fixed)[1]) == NONMEMBERS
 
 
 def test_members_are_the_clients_and_non_members_are_never_trained_on(held):
@@ -343,3 +346,50 @@ def test_the_run_is_the_mean_of_the_rounds_in_which_it_was_attacked():
         "whitebox_cov": 0.1,
         "whitebox_eod": None,
     }
+
+
+def linear(features=2, classes=2):
+    """A network with one layer, whose gradient is known: (p - onehot(y)) x'."""
+    network = network_for((features,), hidden=())
+    assert network.layout.shapes == ((10, features), (10,))
+    return network
+
+
+def test_cosines_by_hand():
+    """At zero weights p = 0.1 for each class, so that the step downhill for (x, y) is (onehot(y) - 0.1) x'."""
+    network = linear()
+    network.load(Weights(np.zeros(30, np.float32), np.zeros(0, np.float32)))
+    example = Examples(np.array([[3.0, 4.0]], np.float32), np.array([0]))
+    along, away = np.zeros((2, 30), np.float32)
+    step = np.outer(np.eye(10)[0] - 0.1, [3, 4]).ravel()
+    along[:20], along[20:] = 7 * step, np.eye(10)[0] - 0.1
+    away[:20] = -step  # and no update of the biases
+    got = cosines(network, example, np.stack([along, away]))
+    np.testing.assert_allclose(got, [[[1, 1], [-1, 0]]], atol=1e-6)
+
+
+def test_cosines_are_those_of_autograd_example_by_example(noise, narrow):
+    rng, start = np.random.default_rng(0), narrow.initial(np.random.default_rng(1))
+    updates = rng.normal(size=(3, len(start.params))).astype(np.float32)
+    examples = noise.train[5:9]
+    narrow.load(start)
+    got = cosines(narrow, examples, updates)
+    arrays = list(narrow.module.parameters())
+    for n in range(4):
+        logits = narrow.module(torch.from_numpy(examples.x[n : n + 1]))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(examples.y[n : n + 1]))
+        gradients = torch.autograd.grad(loss, arrays)
+        for m in range(3):
+            pieces = narrow.layout.views(torch.from_numpy(updates[m])).values()
+            theirs = [
+                float(torch.cosine_similarity(-g.ravel(), u.ravel(), dim=0))
+                for g, u in zip(gradients, pieces, strict=True)
+            ]
+            np.testing.assert_allclose(got[n, m], theirs, atol=1e-5)
+
+
+def test_an_update_that_is_no_number_has_no_direction(noise, narrow):
+    narrow.load(narrow.initial(np.random.default_rng(0)))
+    for value in (np.nan, np.inf, 0):
+        update = np.full((1, len(narrow.params)), value, np.float32)
+        assert (cosines(narrow, noise.train[:2], update) == 0).all()

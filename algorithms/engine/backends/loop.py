@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from algorithms.core.clipping import clip_gradients
 from algorithms.core.configs import TrainingConfig
+from algorithms.core.gradients import clip_gradients
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine import augmentation

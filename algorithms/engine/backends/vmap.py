@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch.func import vmap as torch_vmap
 
-from algorithms.core.clipping import clip_gradients
-from algorithms.core.cross_entropy import IGNORED
+from algorithms.core.gradients import IGNORED, clip_gradients
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine.augmentation import Crops, crop_flip

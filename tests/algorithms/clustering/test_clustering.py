@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from algorithms.clustering import ifca, ifca_mir, none, random_migration
-from algorithms.clustering._preference import cheapest, thresholds
+from algorithms.clustering._choice import cheapest, thresholds
 from algorithms.core.choices import Preferences, View, random_partition
 from algorithms.core.configs import ClusteringConfig
 from orchestrator.config.errors import ConfigError

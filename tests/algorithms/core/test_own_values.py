@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from algorithms.core import own_values
-from algorithms.core.cross_entropy import mean_cross_entropy
+from algorithms.core.gradients import mean_cross_entropy
 from algorithms.core.network import Network
 from algorithms.curvature import chain, hessian
 from algorithms.models import imported

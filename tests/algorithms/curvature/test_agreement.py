@@ -1,5 +1,7 @@
 """How well rho is measured: closed forms, another library, and clients with planted curvatures."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
@@ -8,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-import algorithms.curvature.agreement as agreement_module
+import algorithms.curvature.ranking as agreement_module
 from algorithms.core.configs import CurvatureConfig
-from algorithms.curvature.agreement import agreement, over_everything, over_rounds, rank_agreement, step_up
-from algorithms.curvature.ranking import relative_rank
+from algorithms.core.ranks import spearman
+from algorithms.curvature.ranking import agreement, over_everything, over_rounds, rank_agreement, relative_rank, step_up
 
 CONFIG = CurvatureConfig()
 curvatures = st.lists(
@@ -168,3 +170,17 @@ def test_curvatures_that_only_change_together_over_the_rounds_agree_over_everyth
     rows = [agreement(*both, None, CONFIG) for both in zip(lambda_, trace, strict=True)]
     assert abs(over_rounds(rows)["rho_spearman"]) < 0.2
     assert over_everything(np.ones(4), np.ones(4)) == {}
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=15))
+def test_rank_correlation_is_scipys_also_with_ties(pairs):
+    a, b = map(list, zip(*pairs, strict=True))
+    if len(set(a)) == 1 or len(set(b)) == 1:
+        assert np.isnan(spearman(a, b))
+    else:
+        assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+
+
+def test_a_rank_needs_an_order():
+    assert np.isnan(spearman([1.0, float("nan"), 2.0], [1.0, 2.0, 3.0]))
+    assert spearman([1.0, 2.0, float("inf")], [5.0, 6.0, 7.0]) == pytest.approx(1)

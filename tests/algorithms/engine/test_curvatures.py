@@ -9,10 +9,9 @@ from scipy import stats
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.network import Network
 from algorithms.curvature import hessian
-from algorithms.curvature.agreement import step_up
-from algorithms.curvature.ranking import relative_rank
+from algorithms.curvature.ranking import relative_rank, step_up
 from algorithms.engine import block as work
-from algorithms.engine import curvatures, server
+from algorithms.engine import server
 from algorithms.interfaces import Outcome, Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
@@ -45,10 +44,10 @@ def measured_on(monkeypatch, run: Run, data: Federation) -> tuple[list[np.ndarra
     monkeypatch.setattr(hessian, "spectrum", lambda network, x, *rest: calls.append(x) or plain(network, x, *rest))
     network, block = trained(run, data)
     clients = list(range(data.clients))
-    curvatures.measure_curvatures(run, data, network, clients, block, fixed)
+    work.measure_curvatures(run, data, network, clients, block, fixed)
     wholes = calls.copy()
     calls.clear()
-    curvatures.measure_halves(run, data, network, clients, block, fixed, run.rounds - 1)
+    work.measure_halves(run, data, network, clients, block, fixed, run.rounds - 1)
     return wholes, calls
 
 
@@ -78,7 +77,7 @@ def test_the_halves_divide_the_examples_of_the_whole(monkeypatch, examples):
 def test_a_client_with_one_example_has_no_halves():
     run = resolve(given(1, **FINP))
     network, block = trained(run, DATA)
-    found = curvatures.measure_halves(run, DATA, network, range(6), block, fixed, 0)
+    found = work.measure_halves(run, DATA, network, range(6), block, fixed, 0)
     assert np.isfinite(found[:5]).all()
     assert np.isnan(found[5]).all()
 
@@ -88,8 +87,8 @@ def test_halves_of_a_client_whose_examples_are_all_alike_have_its_curvature():
     data = planted(clients=2, each=10, minority=1)
     data.train.x[:], data.train.y[:] = data.train.x[:1], data.train.y[:1]
     network, block = trained(run, data)
-    whole = curvatures.measure_curvatures(run, data, network, range(2), block, fixed)
-    found = curvatures.measure_halves(run, data, network, range(2), block, fixed, 0)
+    whole = work.measure_curvatures(run, data, network, range(2), block, fixed)
+    found = work.measure_halves(run, data, network, range(2), block, fixed, 0)
     assert found[..., 0].ravel().tolist() == pytest.approx(np.repeat(whole["lambda_max"], 2).tolist(), rel=1e-3)
 
 

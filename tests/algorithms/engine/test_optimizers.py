@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.core.clipping import clip_gradients
+from algorithms.core.gradients import clip_gradients
 from algorithms.engine.backends.optimizers import Optimizer, optimizer_state, resume_optimizer
 from algorithms.training.local_sgd import Config
 from tests.support.torchs_own import TorchsOwn

@@ -8,8 +8,7 @@ import pytest
 from algorithms.core.messages import Assignment, Weights
 from algorithms.core.noise import Zeros
 from algorithms.engine import server
-from algorithms.engine.block import TrainedBlock, sum_updates
-from algorithms.engine.silence import silence
+from algorithms.engine.block import TrainedBlock, silence, sum_updates
 from orchestrator.config.run import resolve
 from tests.support.planted import given
 

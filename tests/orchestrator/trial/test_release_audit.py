@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from algorithms.core.noise import Normals
-from algorithms.engine import canary_audit, clipped_sums
+from algorithms.engine import canary_audit, server
 from algorithms.privacy import _server_noise, global_dp
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
@@ -144,9 +144,7 @@ def test_no_noise_at_all_is_refuted_without_any_assumption(tmp_path, monkeypatch
 
 def test_a_clip_that_only_the_clients_code_leaves_out_is_seen_in_the_scores(tmp_path, monkeypatch):
     """Which is what the explicit canaries are for: their own scores are far above all others."""
-    monkeypatch.setattr(
-        clipped_sums, "clip", lambda run, updates: (np.linalg.norm(updates, axis=1), np.ones(len(updates)))
-    )
+    monkeypatch.setattr(server, "clip", lambda run, updates: (np.linalg.norm(updates, axis=1), np.ones(len(updates))))
     kept = ran(noisy(1.0), tmp_path).state.canaries
     first = kept["scores"][0, : canary_audit.EXPLICIT][kept["inside"][0, : canary_audit.EXPLICIT]]
     assert first.min() > 50 * np.abs(kept["scores"][0, canary_audit.EXPLICIT :]).max()
