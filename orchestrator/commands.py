@@ -18,7 +18,7 @@ from orchestrator.report.data import NoResultsError
 from orchestrator.results.writing import WriteError
 
 if TYPE_CHECKING:
-    from orchestrator.report.figures.formats import Format
+    from orchestrator.report.figures.drawing import Format
 
 
 def run(path: Path, sets: Sequence[str], choices: Choices) -> int:

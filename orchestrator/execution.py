@@ -20,9 +20,9 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.exit_codes import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.preparation import Work, misfit_problems
 from orchestrator.report import page_path, write_report
-from orchestrator.report.so_far import where_stopped
-from orchestrator.report.tables.terminal import summary_table
-from orchestrator.report.tuned import tuned_sentences
+from orchestrator.report.context import tuned_sentences
+from orchestrator.report.data import where_stopped
+from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim
 from orchestrator.results.paths import FolderError
 from orchestrator.results.sweeps import trial_rows, write_sweep

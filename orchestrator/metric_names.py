@@ -396,14 +396,7 @@ def metric(name: str) -> Metric:
     if part and whole:
         label = f"{whole.label}, {part['of'].replace('_', ' ')}"
         return Metric(
-            name,
-            whole.family,
-            label,
-            whole.direction,
-            whole.unit,
-            whole.digits,
-            chance=whole.chance,
-            bound=whole.bound,
+            name, whole.family, label, whole.direction, whole.unit, whole.digits, chance=whole.chance, bound=whole.bound
         )
     return Metric(name, OTHER, name.replace("_", " "), unit="")
 

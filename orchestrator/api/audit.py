@@ -23,7 +23,7 @@ from orchestrator.api.audit_inputs import (
 )
 from orchestrator.api.audit_roc import roc_figure
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
-from orchestrator.report.estimate import number
+from orchestrator.report.statistics import number
 
 if TYPE_CHECKING:
     import pandas as pd

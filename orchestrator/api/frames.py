@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from orchestrator.report.data import Results, counts
-from orchestrator.report.swept import DEAL
+from orchestrator.report.data import DEAL, Results, counts
 from orchestrator.results.paths import Folder
 from orchestrator.results.tables import join_tables, read_table
 

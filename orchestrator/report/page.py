@@ -17,20 +17,29 @@ from markupsafe import Markup
 from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.data import Results, Setting
+from orchestrator.report import comparison as published
+from orchestrator.report import frame as differences
+from orchestrator.report.comparison import Comparison
+from orchestrator.report.context import (
+    DASH,
+    FOLDER,
+    PROTECTED,
+    attack_names,
+    audited,
+    chance_metric,
+    full_label,
+    guarantee_columns,
+    guessing,
+    readings,
+    stated,
+)
+from orchestrator.report.data import Results, Setting, text
 from orchestrator.report.figures.arrangement import arrange
 from orchestrator.report.figures.catalog import CLIENTS
 from orchestrator.report.figures.trade_off import accuracies, risks
+from orchestrator.report.frame import Contrast
 from orchestrator.report.story import AUDIT, EPSILON, Story, epsilon_words, headline_risk, story
-from orchestrator.report.tables import comparison as published
-from orchestrator.report.tables import differences
-from orchestrator.report.tables.adversaries import FOLDER
-from orchestrator.report.tables.comparison import Comparison
-from orchestrator.report.tables.context import DASH, attack_names, chance_metric, full_label, guessing, readings
-from orchestrator.report.tables.differences import Contrast
-from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated
-from orchestrator.report.tables.summary import fixed_line, metric_cell, metric_heading, seeds_cell, state_line
-from orchestrator.report.values import text
+from orchestrator.report.summary import fixed_line, metric_cell, metric_heading, seeds_cell, state_line
 from orchestrator.report.vocabulary import component_label, key_labels, value_label
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
@@ -274,12 +283,7 @@ def _details(paired: Sequence[Contrast], comparison: Comparison) -> list[tuple[s
     found = []
     if paired:
         lines = [differences.cells(one) for one in paired]
-        found.append(
-            (
-                f"All {len(lines)} comparisons of methods",
-                Grid(differences.HEAD, lines, differences.NUMBERS),
-            )
-        )
+        found.append((f"All {len(lines)} comparisons of methods", Grid(differences.HEAD, lines, differences.NUMBERS)))
     if comparison.lines:
         lines = [published.cells(line) for line in comparison.lines]
         found.append((f"All {len(lines)} published numbers beside ours", Grid(published.HEAD, lines)))

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from orchestrator.report.data import Results, read_results
+from orchestrator.report.data import REPEATS, SLOT_NAMES, Results, read_results
 from orchestrator.report.story import Story, headline_risk, story
-from orchestrator.report.swept import REPEATS, SLOT_NAMES
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record

@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from orchestrator.report.data import Results
-from orchestrator.report.swept import SLOT_NAMES
-from orchestrator.report.values import Row, Value, sort_key, text
+from orchestrator.report.data import SLOT_NAMES, Results, Row, Value, sort_key, text
 from orchestrator.report.vocabulary import (
     PAIR,
     UNITS,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.metric_names import metric
-from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate, limits
+from orchestrator.report.context import full_label
+from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.drawing import (
     PANEL_HEIGHT,
@@ -21,16 +22,19 @@ from orchestrator.report.figures.drawing import (
     Sheet,
     algorithm_handles,
     blank,
+    chances,
     dashed_handle,
     grid,
+    intervals,
+    is_nothing,
     label_columns,
     label_row,
     legend,
+    mean_note,
+    measured,
     same_scale,
 )
-from orchestrator.report.figures.marks import chances, intervals, is_nothing, mean_note, measured
-from orchestrator.report.tables.context import full_label
-from orchestrator.report.values import Row, text
+from orchestrator.report.statistics import FEWEST, NAN, Estimate, estimate, limits
 from orchestrator.report.vocabulary import setting_label
 
 if TYPE_CHECKING:

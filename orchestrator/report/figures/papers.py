@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.report.data import Floats
+from orchestrator.report.data import Floats, Row, Value, text
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, points
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -26,15 +26,18 @@ from orchestrator.report.figures.drawing import (
     label_row,
     legend,
     marker,
+    mean_note,
+    means_with_intervals,
+    method_heading,
+    own_positions,
+    place_label,
     same_scale,
     stroke,
+    trials_at,
     wrap,
 )
-from orchestrator.report.figures.marks import mean_note, means_with_intervals
-from orchestrator.report.figures.settings import method_heading, own_positions, place_label, trials_at
 from orchestrator.report.papers import rules
 from orchestrator.report.published import records
-from orchestrator.report.values import Row, Value, text
 from orchestrator.report.vocabulary import GROUP_COLORS, setting_label
 
 if TYPE_CHECKING:

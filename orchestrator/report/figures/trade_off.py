@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE, Metric, Risk
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.estimate import FEWEST, estimate
+from orchestrator.report.context import full_label
+from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -23,16 +24,20 @@ from orchestrator.report.figures.drawing import (
     REFERENCE,
     Sheet,
     blank,
+    chances,
     dashed_handle,
+    ends_of,
+    is_ordered,
     label_row,
     legend,
     marker,
+    measured,
+    places,
     same_scale,
+    seeds,
     stroke,
 )
-from orchestrator.report.figures.marks import chances, ends_of, is_ordered, measured, places, seeds
-from orchestrator.report.tables.context import full_label
-from orchestrator.report.values import Row, text
+from orchestrator.report.statistics import FEWEST, estimate
 from orchestrator.report.vocabulary import PAIR, setting_label
 
 if TYPE_CHECKING:

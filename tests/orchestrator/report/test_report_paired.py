@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.report.estimate import estimate
-from orchestrator.report.paired import SIGNIFICANT, holm, least_significant, paired_difference, paired_test, quotient
+from orchestrator.report.statistics import (
+    SIGNIFICANT,
+    estimate,
+    holm,
+    least_significant,
+    paired_difference,
+    paired_test,
+    quotient,
+)
 
 EXPERIMENTS, DEALS = 2000, 5
 

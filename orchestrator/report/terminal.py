@@ -11,25 +11,26 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
-from orchestrator.report.data import Configs, Results, Setting, Trials, counts, results, rows
-from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate
-from orchestrator.report.so_far import STOPPED
-from orchestrator.report.swept import DEAL
-from orchestrator.report.tables.adversaries import adversary_sentence
-from orchestrator.report.tables.context import (
+from orchestrator.report.context import (
     BY_CHANCE,
     DASH,
     MOST_SETTINGS,
+    adversary_sentence,
     attacks_by_setting,
     chance_cell,
     chance_metric,
     foreign_models_by_setting,
+    guarantee_lines,
     guessing,
     joined_by_text,
+    protects_clients,
     readings,
+    refuted,
     shown_beside,
+    trial_notes,
 )
-from orchestrator.report.tables.guarantees import guarantee_lines, protects_clients, refuted, trial_notes
+from orchestrator.report.data import DEAL, STOPPED, Configs, Results, Setting, Trials, counts, results, rows
+from orchestrator.report.statistics import FEWEST, NAN, Estimate, estimate
 from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:
