@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -287,31 +287,25 @@ class Results:
         last = {key: {row["round"]: row for row in table if "round" in row} for key, table in tables.items()}
         return {key: [found[number] for number in sorted(found)] for key, found in last.items()}
 
-    def table(self, trial: Row, name: str) -> list[Row]:
-        """The rows of ``trials/<id>/<name>.parquet``; empty if the trial has no readable table of that name."""
-        path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
+    def frame(self, trial: Row, name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
+        """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or lacks a needed column."""
         try:
-            return rows(read_table(path).to_pandas())
+            found = read_table(Folder(self.folder).trial(trial["id"]).table(name)).to_pandas()
         except (OSError, ValueError):
-            return []
+            return None
+        return None if found.empty or not set(needed) <= set(found) else found
+
+    def table(self, trial: Row, name: str) -> list[Row]:
+        """The rows of `frame`; empty if there is none."""
+        found = self.frame(trial, name)
+        return [] if found is None else rows(found)
 
     def columns(self, trial: Row, name: str, wanted: Sequence[str]) -> dict[str, Floats] | None:
-        """Columns of a trial's table as numbers.
-
-        Args:
-            trial: the trial.
-            name: the name of the table, such as "clients".
-            wanted: the columns.
-
-        Returns:
-            Arrays [rows] by column, NaN for empty cells; None if the table or one of the columns is missing.
-        """
-        path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
-        try:
-            frame = read_table(path).to_pandas()[list(wanted)]
-            return {column: frame[column].to_numpy("float64", na_value=float("nan")) for column in wanted}
-        except (OSError, ValueError, KeyError):
+        """Columns of a trial's table as arrays of numbers [rows], NaN for empty cells; None if one of them is missing."""
+        found = self.frame(trial, name, wanted)
+        if found is None:
             return None
+        return {column: found[column].to_numpy("float64", na_value=float("nan")) for column in wanted}
 
     def value(self, trial: Row, path: str) -> Value:
         """The value of a dotted key in the trial's run, swept or not; None if it is unknown."""
@@ -448,15 +442,12 @@ def where_stopped(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[dic
         folder: the results folder of the sweep.
         trials: the rows of ``trials.parquet``.
     """
-    return [{**trial, **(_last_values(folder, trial["id"]) if trial["status"] == STOPPED else {})} for trial in trials]
-
-
-def _last_values(folder: Path, trial: str) -> dict[str, Any]:
-    import pandas as pd
-
-    try:
-        rounds = read_table(Folder(folder).trial(trial).table("rounds")).to_pandas()
-    except (OSError, ValueError):
-        return {}
-    last = rounds.sort_values("round").ffill().tail(1).drop(columns=list(BOOKKEEPING), errors="ignore")
-    return {name: value for name, value in last.iloc[0].items() if pd.notna(value)} if len(last) else {}
+    read, found = Results(folder, (), (), (), {}), []
+    for trial in trials:
+        last: dict[str, Any] = {}
+        for row in sorted(
+            read.table(trial, "rounds") if trial["status"] == STOPPED else (), key=lambda row: row["round"]
+        ):
+            last |= {name: value for name, value in row.items() if value is not None and name not in BOOKKEEPING}
+        found.append({**trial, **last})
+    return found

@@ -115,7 +115,7 @@ def test_the_log_of_ray_may_stay(tmp_path, monkeypatch):
 
 
 def test_a_report_on_a_failing_disk(tmp_path, monkeypatch, capsys):
-    from orchestrator.report.figures.catalog import catalog
+    from orchestrator.report.figures import catalog
     from tests.support.synthetic_results import write_sweep
 
     folder = write_sweep(tmp_path / "s", {"seed": [0]})

@@ -7,8 +7,9 @@ run found in the run's own model stands beside the other attacks, and what they 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from algorithms.auditing.attacks import DELTA
@@ -26,13 +27,10 @@ from orchestrator.report.figures.drawing import (
     legend,
     marker,
     measured,
-    own_positions,
     place_label,
     places,
     plain_ticks,
     stroke,
-    table_of,
-    trials_at,
     wrap,
 )
 from orchestrator.report.vocabulary import PALETTE, component_label
@@ -56,19 +54,21 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     held = {trial["id"]: found for trial in arr.trials if (found := last_scores(arr, trial))}
 
     def models(panel: Point, at: Point, hue: Value) -> list[Scores]:
-        return [one for trial in trials_at(arr, panel, at, hue) for one in held.get(trial["id"], ())]
+        return [one for trial in arr.cell(panel, at, hue) for one in held.get(trial["id"], ())]
 
     panels = [
         (target, hue, panel, at)
         for panel in arr.panels
-        for at in own_positions(arr)
+        for at in arr.columns
         for hue in arr.hues
-        for target in _targets(models(panel, at, hue))
+        for target in sorted({target for scores in models(panel, at, hue) for target, _ in scores})
     ]
     if not panels:
         return None
     names = sorted({attack for found in held.values() for one in found for _, attack in one})
-    styles = dict(zip(names, _styles(names), strict=True))
+    colors = zip((name for name in names if name != PUBLISHED), cycle(PALETTE), strict=False)
+    own = {name: {"color": color, "linewidth": 1.6} for name, color in colors}
+    styles = {name: own.get(name, WIDE) for name in names}
     targets = len({target for target, *_ in panels})
     several = any(len(models(panel, at, hue)) > 1 for _, hue, panel, at in panels)
     note = ("lines: mean over seeds, and over replicas, at equal false positive rates; " if several else "") + (
@@ -102,13 +102,14 @@ def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
     """
     import numpy as np
 
-    frame = table_of(arr, trial, "scores", ("attack", "round", "target", "member", "score"))
+    frame = arr.results.frame(trial, "scores", ("attack", "round", "target", "member", "score"))
     if frame is None:
         return []
     frame = frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
     if "left" in frame:
         frame = frame[~frame["left"].fillna(False).astype(bool)]
-    clusters = arr.results.value(trial, "clustering.clusters")
+    # The run as a whole is its only model, if it has one; a clustering without a number of clusters has.
+    alone = arr.results.value(trial, "clustering.clusters") in (None, 1)
     own: Scores = {}
     replicas: list[Scores] = []
     for (target, attack), rows in frame.groupby(["target", "attack"], sort=True):
@@ -118,13 +119,8 @@ def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
         if str(target).startswith("replica "):
             replicas.append({(REPLICAS, str(attack)): (score, member)})
         else:
-            own[_target(str(target), clusters), str(attack)] = score, member
+            own[GLOBAL if alone and target == RUN else str(target), str(attack)] = score, member
     return [one for one in (own, *replicas) if one]
-
-
-def _target(target: str, clusters: Value) -> str:
-    """The run as a whole is its only model, if it has one; a clustering without a number of clusters has."""
-    return GLOBAL if target == RUN and clusters in (None, 1) else target
 
 
 def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
@@ -189,16 +185,6 @@ def _only_threshold(score: Floats, member: Any) -> tuple[float, float]:
     return float(yes[~member].mean()), float(yes[member].mean())
 
 
-def _styles(names: list[str]) -> list[dict[str, Any]]:
-    others = [name for name in names if name != PUBLISHED]
-    colors = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(others)}
-    return [WIDE if name == PUBLISHED else {"color": colors[name], "linewidth": 1.6} for name in names]
-
-
-def _targets(found: list[Scores]) -> list[str]:
-    return sorted({target for scores in found for target, _ in scores})
-
-
 def _label(name: str) -> str:
     if name == PUBLISHED:
         return "the attack behind the published risk"
@@ -245,7 +231,7 @@ def audit(arr: Arrangement) -> Figure | None:
     names = ("epsilon", "epsilon_audit", "epsilon_audit_low", "epsilon_audit_high")
     found = {
         trial["id"]: replace(
-            _audited([_number(trial, name) for name in names]),
+            Audited(*(_number(trial, name) for name in names)),
             certified=_number(trial, "epsilon_audit_certified"),
             refuted=text(trial.get("audit_verdict")) == "refuted",
         )
@@ -259,7 +245,7 @@ def audit_example(arr: Arrangement) -> Figure | None:
     """The epsilon of an example that a membership attack's AUC comes to over the one that DP-SGD claims, at its delta."""
     found = {}
     for trial in arr.trials if measured(arr, "epsilon_example") else ():
-        table = table_of(arr, trial, "attacks", ("attack", "round", "metric", "value", "low", "high"))
+        table = arr.results.frame(trial, "attacks", ("attack", "round", "metric", "value", "low", "high"))
         if table is None:
             continue
         rows = table[(table["attack"] == "risk") & (table["metric"] == "epsilon_record")]
@@ -267,7 +253,7 @@ def audit_example(arr: Arrangement) -> Figure | None:
         if len(rows):
             worst = rows.loc[rows["value"].fillna(-1).idxmax()]
             ends = [_at_delta_of(trial, float(worst[name])) for name in ("value", "low", "high")]
-            found[trial["id"]] = _audited([_number(trial, "epsilon_example"), *ends])
+            found[trial["id"]] = Audited(_number(trial, "epsilon_example"), *ends)
     note = (
         "points: the estimate from the AUC of the attack on the final model of one run; bars: its 95 % interval over examples; "
         "both at the delta of the claim; the claim is for all rounds and any attack, so below the line is no proof"
@@ -281,11 +267,6 @@ def _at_delta_of(trial: Row, epsilon: float) -> float:
     if math.isnan(delta) or delta == DELTA or not math.isfinite(epsilon):
         return epsilon
     return epsilon_gdp(mu_gdp(epsilon, DELTA), delta) if epsilon else 0.0
-
-
-def _audited(numbers: Sequence[float]) -> Audited:
-    claimed, found, low, high = numbers
-    return Audited(claimed, found, low, high)
 
 
 def _against(arr: Arrangement, found: Mapping[str, Audited], title: str, note: str) -> Figure | None:

@@ -26,7 +26,6 @@ from orchestrator.report.figures.drawing import (
     legend,
     method_heading,
     stroke,
-    table_of,
     wrap,
 )
 from orchestrator.report.statistics import FEWEST, estimate
@@ -120,7 +119,7 @@ def _seeds(arr: Arrangement, attack: PerClient, name: str, trials: Sequence[Row]
 def _last_attacked(arr: Arrangement, attack: PerClient, name: str, trial: Row) -> pd.DataFrame | None:
     """The clients that were attacked in a trial's last attacked round, from ``clients.parquet``."""
     column = attack.column or name
-    frame = table_of(arr, trial, "clients", ("round", "client", column))
+    frame = arr.results.frame(trial, "clients", ("round", "client", column))
     if frame is None or frame[column].isna().all():
         return None
     # A group none of whose clients could be attacked is still one of several.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -20,7 +20,6 @@ from orchestrator.report.statistics import FEWEST, UNLIMITED, estimate, limits
 from orchestrator.report.vocabulary import setting_label
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -82,26 +81,6 @@ RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an i
 
 Shared = Literal["row", "col", "all", "none"]
 Kind = Literal["marker", "line"]
-Draw = Callable[["Axes", Arrangement, Point, str], None]
-
-
-@dataclass(frozen=True)
-class PanelRow:
-    """A panel with a metric, which has a row of its own.
-
-    Attributes:
-        panel: the values of the facets that it shows.
-        metric: the metric.
-        ylabel: the label of the vertical axis.
-        scale: what rows with the same vertical axis have in common.
-        label: the facets in words, shown on the right.
-    """
-
-    panel: Point
-    metric: str
-    ylabel: str
-    scale: str
-    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,26 +98,6 @@ class Sheet:
     note: str
     extra: tuple[Any, ...] = ()
     within: tuple[float, float] = (-math.inf, math.inf)
-
-
-def grid(arr: Arrangement, sheet: Sheet, rows: Sequence[PanelRow], draw: Draw) -> Figure:
-    """A figure with a row for each metric; rows with equal ``scale`` have equal scales.
-
-    Args:
-        arr: the layout of the trials.
-        sheet: the texts of the figure.
-        rows: the rows.
-        draw: draws a metric into a panel, such as `marks.intervals`.
-    """
-    figure, axes = blank(arr, sheet, len(rows), 1, panel_width(arr))
-    for (ax,), row in zip(axes, rows, strict=True):
-        draw(ax, arr, row.panel, row.metric)
-        categories(ax, arr)
-        label_row([ax], row.ylabel, row.label)
-    same_scale(axes, [row.scale for row in rows], sheet.within)
-    label_columns(axes, [""], arr.axis_label)
-    legend(figure, algorithm_handles(arr), sheet)
-    return figure
 
 
 def blank(
@@ -436,16 +395,6 @@ def seeds(arr: Arrangement, names: Sequence[str] = ()) -> tuple[int, int]:
     return min((n for n in found if n), default=1), max(found)
 
 
-def own_positions(arr: Arrangement) -> list[Point]:
-    """The values along the axis; a single () if the axis shows the same as the colors."""
-    return [()] if arr.axis == (arr.hue,) else arr.positions
-
-
-def trials_at(arr: Arrangement, panel: Point, position: Point, hue: Value) -> list[Row]:
-    """The trials of a setting; ``position`` is one of `own_positions`."""
-    return arr.cell(panel, (hue,) if arr.axis == (arr.hue,) else position, hue)
-
-
 def place_label(arr: Arrangement, panel: Point, position: Point) -> str:
     """A position and a panel in words, such as "minority ratio 0.1"."""
     words = arr.position_label(position).replace("\n", ", ") if position and not is_ordered(arr) else ""
@@ -457,14 +406,3 @@ def place_label(arr: Arrangement, panel: Point, position: Point) -> str:
 def method_heading(arr: Arrangement, panel: Point, hue: Value) -> str:
     """A method and a panel in words."""
     return ", ".join(filter(None, (arr.hue_label(hue), arr.panel_label(panel))))
-
-
-def table_of(arr: Arrangement, trial: Row, name: str, needed: Collection[str]) -> pd.DataFrame | None:
-    """A table of a trial with all its columns; None if it is missing, empty, unreadable, or lacks a needed column."""
-    import pandas as pd
-
-    try:
-        frame = pd.read_parquet(arr.results.folder / "trials" / trial["id"] / f"{name}.parquet")
-    except (OSError, ValueError):
-        return None
-    return None if frame.empty or not set(needed) <= set(frame) else frame

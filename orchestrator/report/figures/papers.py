@@ -29,11 +29,9 @@ from orchestrator.report.figures.drawing import (
     mean_note,
     means_with_intervals,
     method_heading,
-    own_positions,
     place_label,
     same_scale,
     stroke,
-    trials_at,
     wrap,
 )
 from orchestrator.report.papers import rules
@@ -163,13 +161,11 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
         return None  # sweeps with groups have several models and other figures
     columns = ("false_positive_rate", "true_positive_rate")
     held = {trial["id"]: table for trial in arr.trials if (table := arr.results.columns(trial, "roc", columns))}
-    panels = [(panel, position) for panel in arr.panels for position in own_positions(arr)]
-    panels = [
-        place for place in panels if any(t["id"] in held for hue in arr.hues for t in trials_at(arr, *place, hue))
-    ]
+    panels = [(panel, position) for panel in arr.panels for position in arr.columns]
+    panels = [place for place in panels if any(t["id"] in held for hue in arr.hues for t in arr.cell(*place, hue))]
     if not panels:
         return None
-    several = any(len(trials_at(arr, *place, hue)) > 1 for place in panels for hue in arr.hues)
+    several = any(len(arr.cell(*place, hue)) > 1 for place in panels for hue in arr.hues)
     note = "lines: mean over seeds at equal false positive rates; " if several else ""
     note += "numbers: area under the curve"
     sheet = Sheet(
@@ -183,7 +179,7 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
         ax.plot([0, 1], [0, 1], **REFERENCE)
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         for j, hue in enumerate(arr.hues):
-            trials = [trial for trial in trials_at(arr, *place, hue) if trial["id"] in held]
+            trials = [trial for trial in arr.cell(*place, hue) if trial["id"] in held]
             _roc_curve(ax, [held[trial["id"]] for trial in trials], arr.palette[text(hue)], len(arr.hues) - 1 - j)
     legend(figure, algorithm_handles(arr, "line"), sheet)
     return figure
