@@ -11,7 +11,7 @@ from orchestrator.report.context import deal_line, tuned_sentences
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, independent, lookup, repeat, settings, text
 from orchestrator.report.papers import rules
 from orchestrator.report.published import FIXED, VARIED, AtLeast, Counterpart, Record, records
-from orchestrator.report.statistics import FEWEST, NAN, estimate, limits, number, quotient, spread
+from orchestrator.report.statistics import FEWEST, NAN, Measured, estimate, limits, number, quotient, spread
 from orchestrator.report.summary import csv_text, escape, markdown_table
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
 
@@ -169,17 +169,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A measured value: its interval (NaN without one), the number of independent repetitions, and their values."""
-
-    mean: float = NAN
-    low: float = NAN
-    high: float = NAN
-    n: int = 0
-    values: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
 class Comparison:
     """A sweep compared with the published numbers.
 
@@ -298,11 +287,11 @@ def _line(
         published_std=NAN if record.std is None else record.std * found.scale,
         measured_setting=setting_label(tuple(place), tuple(place.values())),
         measured_metric=_metric_words(found),
-        measured=value.mean,
+        measured=value.value,
         measured_low=value.low,
         measured_high=value.high,
         seeds=value.n,
-        gap=value.mean - printed,
+        gap=value.value - printed,
         differs="; ".join(_differences(results, found, variant)),
         note=record.note,
         values=", ".join(map(text, value.values)) if value.n < FEWEST else "",
@@ -365,9 +354,7 @@ def _quotient(found: Counterpart, variant: Setting, other: Setting) -> Measured:
     above, below = ({repeat(t): v for t in s.finished if (v := _value(t, found)) is not None} for s in (variant, other))
     pairs = [one for one in above if one in below]
     dividends, divisors = (independent([(one, values[one]) for one in pairs]) for values in (above, below))
-    one = quotient(dividends, divisors)
-    singly = tuple(a / b for a, b in zip(dividends, divisors, strict=True) if b > 0)
-    return Measured(one.value, one.low, one.high, one.n, singly)
+    return quotient(dividends, divisors)
 
 
 def _differences(results: Results, found: Counterpart, variant: Setting) -> list[str]:

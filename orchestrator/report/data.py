@@ -300,13 +300,6 @@ class Results:
         found = self.frame(trial, name)
         return [] if found is None else rows(found)
 
-    def columns(self, trial: Row, name: str, wanted: Sequence[str]) -> dict[str, Floats] | None:
-        """Columns of a trial's table as arrays of numbers [rows], NaN for empty cells; None if one of them is missing."""
-        found = self.frame(trial, name, wanted)
-        if found is None:
-            return None
-        return {column: found[column].to_numpy("float64", na_value=float("nan")) for column in wanted}
-
     def value(self, trial: Row, path: str) -> Value:
         """The value of a dotted key in the trial's run, swept or not; None if it is unknown."""
         if trial.get(path) is not None:

@@ -25,11 +25,12 @@ from orchestrator.report.statistics import (
     NAN,
     SIGNIFICANT,
     Estimate,
+    estimate,
     holm,
     least_significant,
     limits,
     number,
-    paired_difference,
+    paired_test,
 )
 from orchestrator.report.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
@@ -279,7 +280,7 @@ def contrast(slot: str, label: str, base: str, common: str, name: str, method: S
     lowest, highest = limits(metric(name))
     width = highest - lowest if highest < INFINITY else INFINITY
     differences = independent([(one, mine - theirs) for one, (mine, theirs) in values])
-    found, p = paired_difference(differences, (-width, width))
+    found, p = estimate(differences, (-width, width)), paired_test(differences)
     bases = independent([(one, theirs) for one, (_, theirs) in values])
     mean = math.fsum(bases) / len(bases) if bases else NAN
     return Contrast(slot, label, base, common, name, mean, found, p, NAN, tuple(left_out))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +39,16 @@ from orchestrator.report.figures.catalog import CLIENTS
 from orchestrator.report.figures.trade_off import accuracies, risks
 from orchestrator.report.frame import Contrast
 from orchestrator.report.story import AUDIT, EPSILON, epsilon_words, headline_risk, story
-from orchestrator.report.summary import fixed_line, metric_cell, metric_heading, seeds_cell, state_line
-from orchestrator.report.vocabulary import component_label, key_labels, value_label
+from orchestrator.report.summary import (
+    Columns,
+    by_setting,
+    fixed_line,
+    metric_cell,
+    metric_heading,
+    seeds_cell,
+    state_line,
+)
+from orchestrator.report.vocabulary import component_label
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
 
@@ -146,20 +155,24 @@ def shown_metrics(results: Results) -> list[str]:
 
 def _settings(results: Results) -> Grid:
     names = [name for name in shown_metrics(results) if name != EPSILON]
-    guarantees = guarantee_columns(results)
-    keys = key_labels(results.keys) or ("setting",)
-    head = [*keys, "runs", *(f"guarantee for {PROTECTED[name]}" for name in guarantees)]
-    head += [_heading(results, name) for name in names]
-    lines = []
-    for setting in results.settings:
-        cells = [*_labels(results, setting), seeds_cell(setting), *(_guarantee(setting, name) for name in guarantees)]
-        lines.append(cells + [metric_cell(setting, metric(name), results) for name in names])
-    return Grid(head, lines, (len(keys), *range(len(keys) + 1 + len(guarantees), len(head))))
+    columns = [
+        (f"guarantee for {PROTECTED[name]}", partial(_guarantee, column=name)) for name in guarantee_columns(results)
+    ]
+    for name in names:
+        heading = metric_heading(metric(name), results).replace(metric(name).label, full_label(name))
+        columns.append((heading, partial(metric_cell, metric=metric(name), results=results)))
+    grid = _by_setting(results, [("runs", seeds_cell), *columns])
+    first = len(grid.head) - len(columns) - 1
+    return grid._replace(numbers=(first, *range(len(grid.head) - len(names), len(grid.head))))
 
 
-def _labels(results: Results, setting: Setting) -> list[str]:
-    pairs = zip(results.keys, setting.values, strict=True)
-    return [value_label(key, value) or DASH for key, value in pairs] or ["the whole sweep"]
+def _by_setting(results: Results, columns: Columns) -> Grid:
+    """A line for each setting: its swept values, or a word for the whole sweep, and these columns."""
+    if not results.keys:
+        columns = [("setting", lambda _: "the whole sweep"), *columns]
+    head, lines = by_setting(results, columns)
+    swept = len(results.keys)
+    return Grid(head, [[*(cell or DASH for cell in line[:swept]), *line[swept:]] for line in lines])
 
 
 def _guarantee(setting: Setting, column: str) -> str:
@@ -172,12 +185,6 @@ def _guarantee(setting: Setting, column: str) -> str:
     deltas = sorted(set(setting.measured(delta)))
     at = f", delta {text(deltas[0])}" if len(deltas) == 1 else ""
     return f"{said}, epsilon {epsilon_words(setting, epsilon)}{at}"
-
-
-def _heading(results: Results, name: str) -> str:
-    """The heading of a metric; what only names clients or a model is the accuracy of them."""
-    words = metric_heading(metric(name), results)
-    return words.replace(metric(name).label, full_label(name))
 
 
 def _reading(results: Results) -> str:
@@ -238,13 +245,13 @@ def _audits(results: Results) -> Grid | None:
     claims = [setting for setting in results.settings if setting.measured(AUDIT) and setting.measured(EPSILON)]
     if not claims:
         return None
-    head = [*(key_labels(results.keys) or ("setting",)), "claimed epsilon", "estimated by canaries", "certified (95 %)"]
-    lines = []
-    for setting in results.settings:
-        names = (EPSILON, AUDIT, "epsilon_audit_certified")
-        cells = [epsilon_words(setting, name) if setting.measured(name) else DASH for name in names]
-        lines.append([*_labels(results, setting), *cells, audited(setting) or DASH])
-    return Grid([*head, "verdict"], lines)
+    heads = {EPSILON: "claimed epsilon", AUDIT: "estimated by canaries", f"{AUDIT}_certified": "certified (95 %)"}
+    columns = [(heads[name], partial(_epsilon, name=name)) for name in heads]
+    return _by_setting(results, [*columns, ("verdict", lambda setting: audited(setting) or DASH)])
+
+
+def _epsilon(setting: Setting, name: str) -> str:
+    return epsilon_words(setting, name) if setting.measured(name) else DASH
 
 
 def _details(paired: Sequence[Contrast], comparison: Comparison) -> list[tuple[str, Grid]]:

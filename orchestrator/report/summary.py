@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 
 from algorithms.core.metric import Metric
 from orchestrator import metric_names
@@ -48,6 +50,7 @@ CLAIMED = (
 )
 PAIRED = "Differences between methods, paired by deal and seed, with intervals and p values: differences.md."
 
+Columns = Sequence[tuple[str, Callable[[Setting], str]]]  # headings, and what a setting has below them
 WIDEST = 8  # columns of metrics that a page has room for
 
 # Underscores inside a word are not emphasis in Markdown, and metric names read better without backslashes.
@@ -81,11 +84,22 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
         blocks.append(_family_table(results, metrics))
         blocks += [escape(f"{line[:1].upper()}{line[1:]}.") for line in readings(results, [m.name for m in metrics])]
-    blocks += [_guarantees(results), _notes(results), _foreign(results)]
+    blocks += [
+        _guarantees(results),
+        _section("Notes on trials", trial_notes(results.trials)),
+        _section("Models that serve other groups", foreign_models_by_setting(results)),
+    ]
     lost = [trial for trial in results.trials if trial["status"] != "finished"]
     if lost:
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
-        lines = [[t["id"], text(t["status"]), *_values(results.keys, t), text(t.get("seed")), _reason(t)] for t in lost]
+        lines = [
+            [
+                *(text(trial.get(key)) for key in ("id", "status")),
+                *(value_label(key, trial.get(key)) for key in results.keys),
+                *(text(trial.get(key)) for key in ("seed", "reason")),
+            ]
+            for trial in lost
+        ]
         blocks += ["## Trials without a result", markdown_table(head, lines)]
     bare = ", ".join(f"`{ident}`" for ident, rounds in results.rounds.items() if not rounds)
     if bare:
@@ -132,12 +146,33 @@ def escape(cell: str) -> str:
     return MARKS.sub(r"\\\g<0>", " ".join(cell.split()))
 
 
+def by_setting(results: Results, columns: Columns) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of a table with a line for each setting: its swept values, then these columns."""
+    return [*key_labels(results.keys), *(heading for heading, _ in columns)], [
+        [*_values(results.keys, setting), *(cell(setting) for _, cell in columns)] for setting in results.settings
+    ]
+
+
 def _family_table(results: Results, metrics: list[Metric]) -> str:
     """A table of a family's metrics: a column for each or, of many, a line for each; many settings have several tables."""
-    if _is_upright(results, metrics):
-        return _upright_table(results, metrics)
-    parts = [metrics[at : at + WIDEST] for at in range(0, len(metrics), WIDEST)]
-    return "\n\n".join(_wide_table(results, part) for part in parts)
+    if not _is_upright(results, metrics):
+        parts = [metrics[at : at + WIDEST] for at in range(0, len(metrics), WIDEST)]
+        return "\n\n".join(
+            markdown_table(*by_setting(results, metric_columns(results, part, "seeds")), numbers=len(part) + 1)
+            for part in parts
+        )
+    labels = [setting_label(results.keys, setting.values) or "the whole sweep" for setting in results.settings]
+    lines = [["seeds", "", *map(seeds_cell, results.settings)]]
+    for metric, (heading, cell) in zip(metrics, metric_columns(results, metrics), strict=True):
+        chance = chance_everywhere(metric, results)
+        lines.append([heading, "" if chance is None else text(round(chance, 3)), *map(cell, results.settings)])
+    return markdown_table(["metric", "by chance", *labels], lines, numbers=len(labels) + 1)
+
+
+def metric_columns(results: Results, metrics: Iterable[Metric], seeds: str = "") -> Columns:
+    """A column for each metric; with ``seeds``, the numbers of runs come first, under this heading."""
+    columns = [(metric_heading(one, results), partial(metric_cell, metric=one, results=results)) for one in metrics]
+    return [(seeds, seeds_cell), *columns] if seeds else columns
 
 
 def _is_upright(results: Results, metrics: list[Metric]) -> bool:
@@ -145,63 +180,35 @@ def _is_upright(results: Results, metrics: list[Metric]) -> bool:
     return len(metrics) > WIDEST >= len(results.settings)
 
 
-def _upright_table(results: Results, metrics: list[Metric]) -> str:
-    labels = [setting_label(results.keys, setting.values) or "the whole sweep" for setting in results.settings]
-    lines = [["seeds", "", *map(seeds_cell, results.settings)]]
-    for metric in metrics:
-        chance = chance_everywhere(metric, results)
-        cells = [metric_cell(setting, metric, results) for setting in results.settings]
-        lines.append([metric_heading(metric, results), "" if chance is None else text(round(chance, 3)), *cells])
-    return markdown_table(["metric", "by chance", *labels], lines, numbers=len(labels) + 1)
-
-
-def _wide_table(results: Results, metrics: list[Metric]) -> str:
-    head = [*key_labels(results.keys), "seeds", *(metric_heading(metric, results) for metric in metrics)]
-    lines = []
-    for setting in results.settings:
-        labels = [value_label(key, value) for key, value in zip(results.keys, setting.values, strict=True)]
-        lines.append([*labels, seeds_cell(setting), *(metric_cell(setting, metric, results) for metric in metrics)])
-    return markdown_table(head, lines, numbers=len(metrics) + 1)
-
-
 def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
-    columns = guarantee_columns(results)
-    if not columns:
+    shown = guarantee_columns(results)
+    if not shown:
         return ""
-    audits = ["claimed epsilon, audited"] if any(audited(setting) for setting in results.settings) else []
-    lines = [
-        [
-            *_values(results.keys, s.trials[0]),
-            *(stated(s, name) or DASH for name in columns),
-            *(audited(s) or DASH for _ in audits),
-        ]
-        for s in results.settings
-    ]
-    head = [*key_labels(results.keys), *(f"{name}: for {PROTECTED[name]}" for name in columns), *audits]
+    columns = [(f"{name}: for {PROTECTED[name]}", partial(_stated, name=name)) for name in shown]
+    if any(audited(setting) for setting in results.settings):
+        columns.append(("claimed epsilon, audited", lambda setting: audited(setting) or DASH))
     together = [f"{line[:1].upper()}{escape(line[1:])}." for line in together_lines(results)]
-    return "\n\n".join(["## Guarantees", markdown_table(head, lines, numbers=0), *together])
+    return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns), numbers=0), *together])
 
 
-def _notes(results: Results) -> str:
-    """A section with what must be known of trials; empty if there is nothing."""
-    lines = "\n".join(f"- {escape(one)}." for one in trial_notes(results.trials))
-    return f"## Notes on trials\n\n{lines}" if lines else ""
+def _stated(setting: Setting, name: str) -> str:
+    return stated(setting, name) or DASH
 
 
 def _attacks(results: Results) -> str:
     """A section with the attacks of each setting, if they differ."""
-    found = attacks_by_setting(results)
-    if not found:
+    found = iter(attacks_by_setting(results))
+    first = next(found, None)
+    if first is None:
         return ""
-    lines = [[*_values(results.keys, s.trials[0]), names] for s, names in zip(results.settings, found, strict=True)]
-    return "## Attacks\n\n" + markdown_table([*key_labels(results.keys), "attacks"], lines, numbers=0)
+    names = chain([first], found)
+    return "## Attacks\n\n" + markdown_table(*by_setting(results, [("attacks", lambda _: next(names))]), numbers=0)
 
 
-def _foreign(results: Results) -> str:
-    """A section on models that serve others than the group that they are named after; empty if there are none."""
-    lines = "\n".join(f"- {escape(one)}." for one in foreign_models_by_setting(results))
-    return f"## Models that serve other groups\n\n{lines}" if lines else ""
+def _section(title: str, sentences: Sequence[str]) -> str:
+    """A section with a list of sentences; empty if there are none."""
+    return "\n".join([f"## {title}", "", *(f"- {escape(one)}." for one in sentences)]) if sentences else ""
 
 
 def metric_heading(metric: Metric, results: Results) -> str:
@@ -227,12 +234,8 @@ def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
     return shown + chance_cell(setting, metric, results, metric.digits) + fewer
 
 
-def _values(keys: tuple[str, ...], trial: dict[str, Value]) -> list[str]:
-    return [value_label(key, trial.get(key)) for key in keys]
-
-
-def _reason(trial: dict[str, Value]) -> str:
-    return text(trial.get("reason"))
+def _values(keys: tuple[str, ...], setting: Setting) -> list[str]:
+    return [value_label(key, value) for key, value in zip(keys, setting.values, strict=True)]
 
 
 Place = tuple[str, str, str]  # attack, target, metric
@@ -266,7 +269,7 @@ def attacks_markdown(results: Results) -> str:
 
 def _lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     """The lines of one setting, in the order in which its trials have the attacks."""
-    labels = [value_label(key, value) for key, value in zip(results.keys, setting.values, strict=True)]
+    labels = _values(results.keys, setting)
     found: dict[Place, list[float]] = {}
     counted: dict[tuple[str, str], list[float]] = {}
     for trial in setting.finished:
