@@ -287,7 +287,7 @@ class Results:
         last = {key: {row["round"]: row for row in table if "round" in row} for key, table in tables.items()}
         return {key: [found[number] for number in sorted(found)] for key, found in last.items()}
 
-    def frame(self, trial: Row, name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
+    def frame(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
         """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or lacks a needed column."""
         try:
             found = read_table(Folder(self.folder).trial(trial["id"]).table(name)).to_pandas()
@@ -295,7 +295,7 @@ class Results:
             return None
         return None if found.empty or not set(needed) <= set(found) else found
 
-    def table(self, trial: Row, name: str) -> list[Row]:
+    def table(self, trial: Mapping[str, Any], name: str) -> list[Row]:
         """The rows of `frame`; empty if there is none."""
         found = self.frame(trial, name)
         return [] if found is None else rows(found)

@@ -50,7 +50,8 @@ CLAIMED = (
 )
 PAIRED = "Differences between methods, paired by deal and seed, with intervals and p values: differences.md."
 
-Columns = Sequence[tuple[str, Callable[[Setting], str]]]  # headings, and what a setting has below them
+Column = tuple[str, Callable[[Setting], str]]  # a heading, and what a setting has below it
+Columns = Sequence[Column]
 WIDEST = 8  # columns of metrics that a page has room for
 
 # Underscores inside a word are not emphasis in Markdown, and metric names read better without backslashes.
@@ -185,7 +186,7 @@ def _guarantees(results: Results) -> str:
     shown = guarantee_columns(results)
     if not shown:
         return ""
-    columns = [(f"{name}: for {PROTECTED[name]}", partial(_stated, name=name)) for name in shown]
+    columns: list[Column] = [(f"{name}: for {PROTECTED[name]}", partial(_stated, name=name)) for name in shown]
     if any(audited(setting) for setting in results.settings):
         columns.append(("claimed epsilon, audited", lambda setting: audited(setting) or DASH))
     together = [f"{line[:1].upper()}{escape(line[1:])}." for line in together_lines(results)]

@@ -228,10 +228,12 @@ class Audited:
 
 def audit(arr: Arrangement) -> Figure | None:
     """The epsilon of a client that canaries leave to be told over the one that is claimed, on logarithmic axes."""
-    names = ("epsilon", "epsilon_audit", "epsilon_audit_low", "epsilon_audit_high")
     found = {
-        trial["id"]: replace(
-            Audited(*(_number(trial, name) for name in names)),
+        trial["id"]: Audited(
+            claimed=_number(trial, "epsilon"),
+            found=_number(trial, "epsilon_audit"),
+            low=_number(trial, "epsilon_audit_low"),
+            high=_number(trial, "epsilon_audit_high"),
             certified=_number(trial, "epsilon_audit_certified"),
             refuted=text(trial.get("audit_verdict")) == "refuted",
         )
@@ -252,8 +254,8 @@ def audit_example(arr: Arrangement) -> Figure | None:
         rows = rows[rows["round"] == rows["round"].max()]
         if len(rows):
             worst = rows.loc[rows["value"].fillna(-1).idxmax()]
-            ends = [_at_delta_of(trial, float(worst[name])) for name in ("value", "low", "high")]
-            found[trial["id"]] = Audited(_number(trial, "epsilon_example"), *ends)
+            value, low, high = (_at_delta_of(trial, float(worst[name])) for name in ("value", "low", "high"))
+            found[trial["id"]] = Audited(_number(trial, "epsilon_example"), value, low, high)
     note = (
         "points: the estimate from the AUC of the attack on the final model of one run; bars: its 95 % interval over examples; "
         "both at the delta of the claim; the claim is for all rounds and any attack, so below the line is no proof"
