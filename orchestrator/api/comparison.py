@@ -42,7 +42,7 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
         ``high``, ``seeds``. Where a setting of the second sweep has a partner, its row (one for each partner) also has
         ``against``, the partner, and ``difference`` with its interval, the number of ``pairs``, ``p`` of the paired t
         test, and ``p_holm``, corrected for the tests of its family
-        (`orchestrator.report.tables.differences.corrected`).
+        (`orchestrator.report.frame.corrected`).
 
     Raises:
         ConfigError: a metric was not measured by both sweeps.

@@ -347,7 +347,7 @@ def tidy(results: Results, paired: Sequence[Contrast] = ()) -> pd.DataFrame:
 
     Args:
         results: the results of a sweep.
-        paired: its comparisons, see `orchestrator.report.tables.differences.contrasts`.
+        paired: its comparisons, see `contrasts`.
     """
     import pandas as pd
 
