@@ -118,7 +118,6 @@ METRICS = (
         "lower",
         chance="calibrated_auc_worst_client_null",
     ),
-    Metric("calibrated_auc_worst_client_null", MEMBERSHIP, "calibrated attack, AUC on the worst client, by chance"),
     Metric("calibrated_run_auc", MEMBERSHIP, "calibrated attack on the run's model, AUC", "lower", chance=0.5),
     Metric("calibrated_run_auc_low", MEMBERSHIP, "calibrated attack on the run's model, AUC, low"),
     Metric("calibrated_run_auc_high", MEMBERSHIP, "calibrated attack on the run's model, AUC, high"),

@@ -95,7 +95,6 @@ METRICS = (
             accuracies=("aggregated_accuracy", "accuracy"),
         ),
     ),
-    Metric("cia_advantage_null", CLIENT, "CIA advantage, by chance"),
     Metric("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower", chance=0.5),
     Metric("cia_zero_auc", CLIENT, "CIA AUC against a zero update", chance=0.5),
     Metric("cia_zero_auc_low", CLIENT, "CIA AUC against a zero update, low"),

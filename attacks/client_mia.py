@@ -70,7 +70,6 @@ METRICS = (
         "lower",
         chance="client_mia_worst_attacker_null",
     ),
-    Metric("client_mia_worst_attacker_null", MEMBERSHIP, "client's MIA accuracy, worst attacker by chance"),
 )
 
 

@@ -90,7 +90,6 @@ METRICS = (
         table=Column(3, "FedMIA\nmax", interval=False),
         chance="fedmia_auc_max_null",
     ),
-    Metric("fedmia_auc_max_null", MEMBERSHIP, "largest AUC by chance"),
     Metric(
         "fedmia_tpr_at_1_fpr",
         MEMBERSHIP,
@@ -100,9 +99,7 @@ METRICS = (
         chance=0.01,
     ),
     Metric("fedmia_cov", MEMBERSHIP, "CoV of AUC", "lower", "", chance="fedmia_cov_null"),
-    Metric("fedmia_cov_null", MEMBERSHIP, "CoV of AUC by chance", unit=""),
     Metric("fedmia_fi", MEMBERSHIP, "FI of AUC", "higher", "", chance="fedmia_fi_null"),
-    Metric("fedmia_fi_null", MEMBERSHIP, "FI of AUC by chance", unit=""),
     Metric(
         "fedmia_eod",
         MEMBERSHIP,
@@ -112,7 +109,6 @@ METRICS = (
         table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
         chance="fedmia_eod_null",
     ),
-    Metric("fedmia_eod_null", MEMBERSHIP, "EOD of AUC by chance"),
     Metric("fedmia_loss_auc", MEMBERSHIP, "AUC of FedMIA by losses", "lower", chance=0.5),
     Metric("loss_series_auc", MEMBERSHIP, "AUC of the loss series", "lower", chance=0.5),
     Metric("fedmia_cosine_auc", MEMBERSHIP, "AUC of FedMIA by cosines", "lower", chance=0.5),

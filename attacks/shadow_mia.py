@@ -86,7 +86,6 @@ METRICS = (
         risk=Risk("", None),
     ),
     Metric("mia_tpr_at_1_fpr", MEMBERSHIP, "TPR at 1 % FPR, mean model", "lower", chance="mia_tpr_at_1_fpr_null"),
-    Metric("mia_tpr_at_1_fpr_null", MEMBERSHIP, "TPR at 1 % FPR by chance, mean model"),
     Metric(
         "mia_tpr_at_1_fpr_worst",
         MEMBERSHIP,

@@ -84,7 +84,6 @@ METRICS = (
         chance="cov_null",
         over_rounds="source_inference",
     ),
-    Metric("cov_null", SOURCE, "CoV of SIA by chance", unit=""),
     Metric(
         "sia_fi",
         SOURCE,
@@ -96,7 +95,6 @@ METRICS = (
         chance="fi_null",
         over_rounds="source_inference",
     ),
-    Metric("fi_null", SOURCE, "FI of SIA by chance", unit=""),
     Metric(
         "eod",
         SOURCE,
@@ -111,9 +109,7 @@ METRICS = (
     ),
     Metric("eod_null", SOURCE, "EOD by chance", live=5, table=Column(4, "EOD by\nchance", 2, interval=False)),
     Metric("sia_mad", SOURCE, "mean absolute difference of SIA", "lower", chance="mad_null"),
-    Metric("mad_null", SOURCE, "mean absolute difference of SIA by chance"),
     Metric("sia_sen", SOURCE, "Sen welfare of SIA", "higher", "", chance="sen_null"),
-    Metric("sen_null", SOURCE, "Sen welfare of SIA by chance", unit=""),
     Metric("loss_cov", SOURCE, "CoV of loss", "lower", "", live=5, table=Column(3, "loss\nCoV", 2, interval=False)),
     Metric("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
     Metric("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),

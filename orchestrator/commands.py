@@ -25,9 +25,9 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.needs import LARGEST, course_problems, fits, this_machine
 from orchestrator.report import NoResultsError, page_path, write_page, write_report
-from orchestrator.report.so_far import where_stopped
-from orchestrator.report.tables.terminal import summary_table
-from orchestrator.report.tuned import tuned_sentences
+from orchestrator.report.context import tuned_sentences
+from orchestrator.report.data import where_stopped
+from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
@@ -43,7 +43,7 @@ from orchestrator.tracking.store import named_server, server_note, server_proble
 from orchestrator.tracking.tracker import Tracker, fill
 
 if TYPE_CHECKING:
-    from orchestrator.report.figures.formats import Format
+    from orchestrator.report.figures.drawing import Format
     from orchestrator.scheduling.search import Search
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do

@@ -183,7 +183,6 @@ ROUND_METRICS = (
         chance="risk_worst_client_null",
         risk=Risk("", None),
     ),
-    Metric("risk_worst_client_null", MEMBERSHIP, "risk of the worst client, by chance"),
     Metric(
         "mia_accuracy",
         MEMBERSHIP,
@@ -264,7 +263,6 @@ ROUND_METRICS = (
         chance="violations_null",
         final="violations",
     ),
-    Metric("violations_null", MEMBERSHIP, "violations, by chance", None, "clients", 1),
     Metric(
         "violations_majority",
         MEMBERSHIP,
@@ -321,13 +319,10 @@ ROUND_METRICS = (
         chance="demographic_parity_null",
         final="fairness",
     ),
-    Metric("demographic_parity_null", FAIRNESS, "demographic parity, by chance"),
     Metric(
         "equal_opportunity", FAIRNESS, "equal opportunity", "lower", chance="equal_opportunity_null", final="fairness"
     ),
-    Metric("equal_opportunity_null", FAIRNESS, "equal opportunity, by chance"),
     Metric("equalized_odds", FAIRNESS, "equalized odds", "lower", chance="equalized_odds_null", final="fairness"),
-    Metric("equalized_odds_null", FAIRNESS, "equalized odds, by chance"),
     Metric("demographic_parity_signed", FAIRNESS, "demographic parity, signed"),
     Metric("equal_opportunity_signed", FAIRNESS, "equal opportunity, signed"),
     Metric("equalized_odds_signed", FAIRNESS, "equalized odds, signed"),
@@ -396,14 +391,7 @@ def metric(name: str) -> Metric:
     if part and whole:
         label = f"{whole.label}, {part['of'].replace('_', ' ')}"
         return Metric(
-            name,
-            whole.family,
-            label,
-            whole.direction,
-            whole.unit,
-            whole.digits,
-            chance=whole.chance,
-            bound=whole.bound,
+            name, whole.family, label, whole.direction, whole.unit, whole.digits, chance=whole.chance, bound=whole.bound
         )
     return Metric(name, OTHER, name.replace("_", " "), unit="")
 
@@ -460,7 +448,8 @@ def least_important(shown: list[Shown]) -> Shown:
 def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
     """Metrics of the engine and of the components, sorted by family. A name's first declaration counts.
 
-    What an attack finds comes before what the engine makes of it for risk and violations.
+    What an attack finds comes before what the engine makes of it for risk and violations. A metric's value by chance needs
+    no declaration of its own: it follows the metric and is described like it.
     """
     found, engine = dict[str, Metric](), {one.name for one in ROUND_METRICS}
     for one in (*ROUND_METRICS, *(one for component in components for one in component.METRICS)):
@@ -468,7 +457,13 @@ def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
     order = {
         family: place for place, family in enumerate(dict.fromkeys((*FAMILIES, *(m.family for m in found.values()))))
     }
-    return {one.name: one for one in sorted(found.values(), key=lambda one: (order[one.family], one.name in engine))}
+    names = dict[str, Metric]()
+    for one in sorted(found.values(), key=lambda one: (order[one.family], one.name in engine)):
+        names[one.name] = one
+        if isinstance(one.chance, str) and one.chance not in found:
+            label = f"{one.label}, by chance"
+            names.setdefault(one.chance, Metric(one.chance, one.family, label, None, one.unit, one.digits))
+    return names
 
 
 def _shown(one: Metric, names: Collection[str], about: Kind, live: bool) -> Shown | None:

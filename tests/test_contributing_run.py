@@ -22,8 +22,8 @@ from algorithms.privacy import global_dp
 from orchestrator.config.run import resolve
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.data import results, rows
-from orchestrator.report.tables.summary import summary_markdown
-from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.summary import summary_markdown
+from orchestrator.report.terminal import summary_table
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.sweeps import write_sweep

@@ -16,9 +16,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.estimate import estimate
-from orchestrator.report.paired import holm, paired_test
-from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.statistics import estimate, holm, paired_test
+from orchestrator.report.terminal import summary_table
 from tests.support.pages import ROOT
 
 Rows = pd.DataFrame

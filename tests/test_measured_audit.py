@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.estimate import FEWEST, estimate
+from orchestrator.report.statistics import FEWEST, estimate
 from tests.support.audit_oracles import comparison
 from tests.support.pages import ROOT
 from tests.test_measured import differences, measured, signed, words

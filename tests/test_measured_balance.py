@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.paired import holm, paired_test
+from orchestrator.report.statistics import holm, paired_test
 from tests.support.pages import ROOT
 from tests.test_measured import differences, measured, signed, words
 

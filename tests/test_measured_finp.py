@@ -7,8 +7,7 @@ import math
 import pytest
 
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.estimate import estimate
-from orchestrator.report.paired import holm, paired_test
+from orchestrator.report.statistics import estimate, holm, paired_test
 from tests.support.pages import ROOT
 from tests.test_measured import Rows, differences, measured, shown, signed, words
 

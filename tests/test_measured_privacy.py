@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.estimate import estimate
+from orchestrator.report.statistics import estimate
 from tests.support.pages import ROOT
 from tests.test_measured import Rows, differences, measured, words
 

@@ -22,8 +22,8 @@ from orchestrator.api.audit_inputs import (
 )
 from orchestrator.api.printed import shown_in_notebook
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
-from orchestrator.report.estimate import number
 from orchestrator.report.figures.drawing import BODY, REFERENCE, RESOLUTION
+from orchestrator.report.statistics import number
 from orchestrator.report.vocabulary import PALETTE
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 A setting of the second sweep is paired with a setting of the first one if both partition the same data in the same way
 (``data`` of the resolved runs is equal, the seed of the deal aside) and agree in all keys of both sweeps, except for keys
 in which the sweeps have no value in common. The difference is taken over the deals and seeds that both have
-(`orchestrator.report.tables.differences`). The deal is ``data.split_seed``, or the run's seed where that is null. Runs
+(`orchestrator.report.frame`). The deal is ``data.split_seed``, or the run's seed where that is null. Runs
 whose records say that they loaded different data are no pair.
 """
 
@@ -16,10 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
-from orchestrator.report.data import Results, Setting, repeat
-from orchestrator.report.swept import DEAL
-from orchestrator.report.tables.differences import Contrast, contrast, corrected, headline, main_risk
-from orchestrator.report.values import Row, text
+from orchestrator.report.data import DEAL, Results, Row, Setting, repeat, text
+from orchestrator.report.frame import Contrast, contrast, corrected, headline, main_risk
 from orchestrator.report.vocabulary import setting_label
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
@@ -44,7 +42,7 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
         ``high``, ``seeds``. Where a setting of the second sweep has a partner, its row (one for each partner) also has
         ``against``, the partner, and ``difference`` with its interval, the number of ``pairs``, ``p`` of the paired t
         test, and ``p_holm``, corrected for the tests of its family
-        (`orchestrator.report.tables.differences.corrected`).
+        (`orchestrator.report.frame.corrected`).
 
     Raises:
         ConfigError: a metric was not measured by both sweeps.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.metric_names import metric
+from orchestrator.report.context import guessing
 from orchestrator.report.data import Results
-from orchestrator.report.tables.context import guessing
-from orchestrator.report.tables.differences import headline
-from orchestrator.report.tables.summary import metric_cell, metric_heading, seeds_cell, state_line
+from orchestrator.report.frame import headline
+from orchestrator.report.summary import metric_cell, metric_heading, seeds_cell, state_line
 from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:

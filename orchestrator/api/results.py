@@ -16,8 +16,7 @@ from orchestrator.api import comparison, printed
 from orchestrator.api.models import Code, code_paths, find_trial, install_code, model_code, trained_model
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report import data
-from orchestrator.report.data import NoResultsError, counts, read_results
-from orchestrator.report.swept import DEAL
+from orchestrator.report.data import DEAL, NoResultsError, counts, read_results
 from orchestrator.results.paths import Folder
 from orchestrator.results.tables import join_tables, read_table
 

@@ -19,12 +19,9 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import amount, parameters, table_bytes
 from orchestrator.estimates.small_runs import SmallRuns
-from orchestrator.report.data import Repeat, independent, repeat
-from orchestrator.report.estimate import FEWEST
+from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.figures.arrangement import ALGORITHM
-from orchestrator.report.paired import least_significant
-from orchestrator.report.swept import REPEATS
-from orchestrator.report.values import text
+from orchestrator.report.statistics import FEWEST, least_significant
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
 from orchestrator.trial import worker_session

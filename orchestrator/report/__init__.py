@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from orchestrator.metric_names import metrics
 from orchestrator.report.data import NoResultsError, Results, read_results
-from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.terminal import summary_table
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.writing import refusals, remove, sweep_up, write_atomically
 
 if TYPE_CHECKING:
-    from orchestrator.report.figures.formats import Format
-    from orchestrator.report.tables.comparison import Comparison
-    from orchestrator.report.tables.differences import Contrast
+    from orchestrator.report.comparison import Comparison
+    from orchestrator.report.figures.drawing import Format
+    from orchestrator.report.frame import Contrast
 
 CODE = (".py", ".jinja", ".css", ".yaml")  # files of this package that a report depends on
 
@@ -92,11 +92,11 @@ def _digest(results: Results) -> str:
 
 
 def _write_files(results: Results, log: Log, published: bool, formats: Sequence[Format]) -> None:
+    from orchestrator.report.comparison import Comparison, compare
     from orchestrator.report.figures.catalog import figures
-    from orchestrator.report.figures.formats import save, svg
+    from orchestrator.report.figures.drawing import save, svg
+    from orchestrator.report.frame import contrasts
     from orchestrator.report.page import is_shown, page
-    from orchestrator.report.tables.comparison import Comparison, compare
-    from orchestrator.report.tables.differences import contrasts
 
     paired = contrasts(results)
     comparison = compare(results) if published else Comparison((), ())
@@ -114,11 +114,11 @@ def _write_files(results: Results, log: Log, published: bool, formats: Sequence[
 
 def write_page(folder: Path) -> Path:
     """Write only the page of a sweep, and return its file. Raises like `write_report`."""
+    from orchestrator.report.comparison import compare
     from orchestrator.report.figures.catalog import catalog, figures
-    from orchestrator.report.figures.formats import svg
+    from orchestrator.report.figures.drawing import svg
+    from orchestrator.report.frame import contrasts
     from orchestrator.report.page import is_shown, page
-    from orchestrator.report.tables.comparison import compare
-    from orchestrator.report.tables.differences import contrasts
 
     with _below(Path(folder)):
         results = read_results(Path(folder))
@@ -130,11 +130,9 @@ def write_page(folder: Path) -> Path:
 
 def _tables(results: Results, paired: list[Contrast], comparison: Comparison) -> dict[str, str]:
     """The contents of the tables by file name; those without a line are left out, except for the summary."""
-    from orchestrator.report.frame import tidy
-    from orchestrator.report.tables.attacks import attacks_markdown
-    from orchestrator.report.tables.comparison import published_csv, published_markdown
-    from orchestrator.report.tables.differences import differences_markdown
-    from orchestrator.report.tables.summary import csv_text, summary_markdown
+    from orchestrator.report.comparison import published_csv, published_markdown
+    from orchestrator.report.frame import differences_markdown, tidy
+    from orchestrator.report.summary import attacks_markdown, csv_text, summary_markdown
 
     frame = tidy(results, paired)
     texts = {

@@ -1,4 +1,4 @@
-"""Reading a results folder for the reports: its trials, the swept keys, and the tables of each trial.
+"""Reading a results folder for the reports: its trials, the swept keys, the tables of each trial, and plain values.
 
 Nothing is written. Incomplete results are used as far as possible: a trial without a result is counted, and a trial
 without a table has no curve.
@@ -6,7 +6,9 @@ without a table has no curve.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.metric_names import metric, metrics, ordered
-from orchestrator.report.estimate import Estimate, claims, estimate, limits
-from orchestrator.report.swept import DEAL, SLOT_NAMES, swept_settings
-from orchestrator.report.values import Row, Value, lookup, plain, sort_key, text
+from orchestrator.metric_names import BOOKKEEPING, metric, metrics, ordered
+from orchestrator.report.statistics import Estimate, claims, estimate, limits
 from orchestrator.results.declared import believe
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import TABLES, Folder, FolderError, TrialFolder
@@ -30,6 +30,166 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+Value = Any  # None, bool, int, float, str, or lists and dicts of these
+Row = dict[str, Value]
+
+BASELINES = ("none", "plain", "fedavg")  # components that are a baseline; they are sorted first
+
+
+def plain(value: Any) -> Value:
+    """The Python value of a cell: NumPy values are unwrapped, JSON lists and mappings are parsed, NaN becomes None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    return None if str(value) in ("NaT", "<NA>") else str(value)
+
+
+def text(value: Value) -> str:
+    """A value as short text: empty for None and NaN, 0.3 for 0.30000000000000004, 5 for 5.0, JSON for lists."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, list | dict):
+        return json.dumps(_round(value), sort_keys=True)
+    return str(value)
+
+
+def sort_key(value: Value) -> tuple[Any, ...]:
+    """A key to sort mixed values: None, numbers by size, lists by their entries, then texts with baselines first."""
+    if value is None:
+        return (0,)
+    if isinstance(value, int | float):
+        return (1, float(value))
+    if isinstance(value, list):
+        return (2, *(sort_key(item) for item in value))
+    return (3, value not in BASELINES, text(value))
+
+
+def lookup(config: Value, path: str) -> Value:
+    """The value at a dotted key of a run, None if absent; an entry of a list is addressed by name or position."""
+    for part in path.split("."):
+        if isinstance(config, list):
+            named = {str(i): item for i, item in enumerate(config)} | {
+                item["name"]: item for item in config if isinstance(item, Mapping) and "name" in item
+            }
+            config = named.get(part)
+        else:
+            config = config.get(part) if isinstance(config, Mapping) else None
+    return config
+
+
+def _round(value: Value) -> Value:
+    if isinstance(value, dict):
+        return {key: _round(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_round(item) for item in value]
+    if isinstance(value, float):
+        short = float(f"{value:.10g}")
+        return int(short) if short.is_integer() else short
+    return value
+
+
+SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "aggregation", "privacy")
+SLOT_NAMES = tuple(f"{slot}.name" for slot in SLOTS)
+# Keys of a run without a dot that are not slots: they are settings only if they differ between trials.
+PLAIN_KEYS = ("rounds", "evaluate_every", "server_sees")
+# Keys in which the repetitions of a setting differ: the deal of the data and the seed of everything else.
+DEAL = "data.split_seed"
+REPEATS = (DEAL, "seed")
+
+
+def swept_settings(
+    table: Sequence[Row], declared: Iterable[str], configs: Mapping[str, Value]
+) -> tuple[list[Row], tuple[str, ...]]:
+    """Find the settings of the trials.
+
+    A mapping (a slot that was swept as a whole) is replaced by those of its entries that differ between trials. A value
+    that is missing in a row is taken from the trial's resolved run.
+
+    Args:
+        table: the rows of ``trials.parquet``.
+        declared: the swept keys in the order of the sweep file.
+        configs: the resolved runs by id.
+
+    Returns:
+        The rows with a plain value for every setting, and the keys of the settings, declared ones first. The keys of
+        `REPEATS` are none of them.
+    """
+    columns = [column for column in table[0] if _is_setting(column, table)]
+    measured = {key for key in declared if any(_held_value(row, key, configs) is not None for row in table)}
+    keys = tuple(dict.fromkeys((*(key for key in declared if key in measured or key in table[0]), *columns)))
+    filled = [row | {key: _held_value(row, key, configs) for key in keys if key != "seed"} for row in table]
+    expanded, keys = _expand(filled, tuple(key for key in keys if key != "seed"))
+    return expanded, tuple(key for key in keys if key not in REPEATS)
+
+
+def _held_value(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
+    """The value in the row; if it is missing, a number as text, or a name where the run has a mapping, that of the run."""
+    own, resolved = row.get(key), lookup(configs.get(row["id"]), key)
+    if (
+        own is None
+        or own == json.dumps(resolved)
+        or (isinstance(resolved, list | dict) and not isinstance(own, list | dict))
+    ):
+        return resolved
+    return own
+
+
+def _is_setting(column: str, table: Sequence[Row]) -> bool:
+    if column in SLOT_NAMES or column in PLAIN_KEYS:
+        return len({text(row[column]) for row in table}) > 1
+    return column in SLOTS or "." in column
+
+
+def _expand(table: list[Row], keys: tuple[str, ...]) -> tuple[list[Row], tuple[str, ...]]:
+    """Replace keys whose values are mappings by the entries of the mappings, one key after the other."""
+    for at, key in enumerate(keys):
+        held = [_by_name(row.get(key)) for row in table]
+        if any(isinstance(value, dict) for value in held):
+            entries = _differences(key, held)
+            table = [row | {name: values[i] for name, values in entries.items()} for i, row in enumerate(table)]
+            return _expand(table, tuple(dict.fromkeys((*keys[:at], *entries, *keys[at + 1 :]))))
+    return table, keys
+
+
+def _differences(key: str, held: list[Value]) -> dict[str, list[Value]]:
+    """The entries that differ between the mappings, by dotted key, without those that ``name`` determines."""
+    parts = [value if isinstance(value, dict) else {"name": value} for value in held]
+    columns = {name: [part.get(name) for part in parts] for name in dict.fromkeys(n for part in parts for n in part)}
+    varied = {name: values for name, values in columns.items() if len({text(value) for value in values}) > 1}
+    if "name" in varied:
+        components = [text(value) for value in varied["name"]]
+        own = {name for name, values in varied.items() if _follows(components, [text(value) for value in values])}
+        varied = {name: values for name, values in varied.items() if name == "name" or name not in own}
+    return {f"{key}.{name}": values for name, values in varied.items()}
+
+
+def _follows(components: list[str], values: list[str]) -> bool:
+    return len(set(components)) == len(set(zip(components, values, strict=True)))
+
+
+def _by_name(value: Value) -> Value:
+    """Turn a list of components into a mapping by name; leave anything else unchanged."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
+        return {item["name"]: item for item in value}
+    return value
+
+
 Trials: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Configs: TypeAlias = "Mapping[str, Mapping[str, Any]]"
@@ -39,7 +199,7 @@ REPAIRED = "; the same `fedpriv run` repairs it"
 NAMED = 10  # damaged files that have a sentence each
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
-BOOKKEEPING = {
+NOT_RESULTS = {
     "id",
     "status",
     "seed",
@@ -127,31 +287,18 @@ class Results:
         last = {key: {row["round"]: row for row in table if "round" in row} for key, table in tables.items()}
         return {key: [found[number] for number in sorted(found)] for key, found in last.items()}
 
-    def table(self, trial: Row, name: str) -> list[Row]:
-        """The rows of ``trials/<id>/<name>.parquet``; empty if the trial has no readable table of that name."""
-        path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
+    def frame(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
+        """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or lacks a needed column."""
         try:
-            return rows(read_table(path).to_pandas())
+            found = read_table(Folder(self.folder).trial(trial["id"]).table(name)).to_pandas()
         except (OSError, ValueError):
-            return []
-
-    def columns(self, trial: Row, name: str, wanted: Sequence[str]) -> dict[str, Floats] | None:
-        """Columns of a trial's table as numbers.
-
-        Args:
-            trial: the trial.
-            name: the name of the table, such as "clients".
-            wanted: the columns.
-
-        Returns:
-            Arrays [rows] by column, NaN for empty cells; None if the table or one of the columns is missing.
-        """
-        path = self.folder / "trials" / trial["id"] / f"{name}.parquet"
-        try:
-            frame = read_table(path).to_pandas()[list(wanted)]
-            return {column: frame[column].to_numpy("float64", na_value=float("nan")) for column in wanted}
-        except (OSError, ValueError, KeyError):
             return None
+        return None if found.empty or not set(needed) <= set(found) else found
+
+    def table(self, trial: Mapping[str, Any], name: str) -> list[Row]:
+        """The rows of `frame`; empty if there is none."""
+        found = self.frame(trial, name)
+        return [] if found is None else rows(found)
 
     def value(self, trial: Row, path: str) -> Value:
         """The value of a dotted key in the trial's run, swept or not; None if it is unknown."""
@@ -205,7 +352,7 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
         configs: the resolved runs by id.
     """
     table, keys = swept_settings(table, tuple(declared), configs)
-    names = {name for name in table[0] if "." not in name} - BOOKKEEPING - set(keys)
+    names = {name for name in table[0] if "." not in name} - NOT_RESULTS - set(keys)
     declared = metrics()
     measured = {name for name in names if name in declared or _is_numeric(name, table)}
     trials = [trial for setting in settings(table, keys) for trial in setting.trials]
@@ -276,3 +423,24 @@ def _is_numeric(column: str, table: list[Row]) -> bool:
 def _mapping(text: str) -> Mapping[str, Any]:
     loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return loaded if isinstance(loaded, Mapping) else {}
+
+
+STOPPED = "stopped"
+
+
+def where_stopped(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of trials, those of stopped ones with the last value of each metric before a scheduler stopped them.
+
+    Args:
+        folder: the results folder of the sweep.
+        trials: the rows of ``trials.parquet``.
+    """
+    read, found = Results(folder, (), (), (), {}), []
+    for trial in trials:
+        last: dict[str, Any] = {}
+        for row in sorted(
+            read.table(trial, "rounds") if trial["status"] == STOPPED else (), key=lambda row: row["round"]
+        ):
+            last |= {name: value for name, value in row.items() if value is not None and name not in BOOKKEEPING}
+        found.append({**trial, **last})
+    return found

@@ -8,30 +8,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.data import Results, Setting
+from orchestrator.report import comparison as published
+from orchestrator.report import frame as differences
+from orchestrator.report.comparison import Comparison
+from orchestrator.report.context import (
+    DASH,
+    FOLDER,
+    PROTECTED,
+    attack_names,
+    audited,
+    chance_metric,
+    full_label,
+    guarantee_columns,
+    guessing,
+    readings,
+    stated,
+)
+from orchestrator.report.data import Results, Setting, text
 from orchestrator.report.figures.arrangement import arrange
 from orchestrator.report.figures.catalog import CLIENTS
 from orchestrator.report.figures.trade_off import accuracies, risks
-from orchestrator.report.story import AUDIT, EPSILON, Story, epsilon_words, headline_risk, story
-from orchestrator.report.tables import comparison as published
-from orchestrator.report.tables import differences
-from orchestrator.report.tables.adversaries import FOLDER
-from orchestrator.report.tables.comparison import Comparison
-from orchestrator.report.tables.context import DASH, attack_names, chance_metric, full_label, guessing, readings
-from orchestrator.report.tables.differences import Contrast
-from orchestrator.report.tables.guarantees import PROTECTED, audited, guarantee_columns, stated
-from orchestrator.report.tables.summary import fixed_line, metric_cell, metric_heading, seeds_cell, state_line
-from orchestrator.report.values import text
-from orchestrator.report.vocabulary import component_label, key_labels, value_label
+from orchestrator.report.frame import Contrast
+from orchestrator.report.story import AUDIT, EPSILON, epsilon_words, headline_risk, story
+from orchestrator.report.summary import (
+    Columns,
+    by_setting,
+    fixed_line,
+    metric_cell,
+    metric_heading,
+    seeds_cell,
+    state_line,
+)
+from orchestrator.report.vocabulary import component_label
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
 
@@ -60,54 +77,24 @@ CLAIMED = (
     "one run alone."
 )
 BESIDE = "In parentheses: the value by chance, where it differs between settings."
-CLIENTS_NOTE = "Clients differ: a mean risk says nothing of the client that is hit hardest."
-AUDIT_NOTE = (
-    "A claim is an upper bound that rests on a proof; an audit is what one attacker found. What is certified above the claim "
-    "refutes it; an audit below the claim proves nothing."
-)
+TITLES = {
+    "trade-off": "Risk against accuracy",
+    "clients": "Exposure by client",
+    "audit": "Claimed beside audited epsilon",
+}
+NOTES = {
+    "clients": "Clients differ: a mean risk says nothing of the client that is hit hardest.",
+    "audit": "A claim is an upper bound that rests on a proof; an audit is what one attacker found. What is certified above "
+    "the claim refutes it; an audit below the claim proves nothing.",
+}
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table of the page.
-
-    Attributes:
-        head: the headings.
-        lines: the cells, row by row.
-        numbers: the columns of numbers, which are aligned to the right.
-    """
+class Grid(NamedTuple):
+    """A table of the page: its headings, its cells, and the columns of numbers, which are aligned to the right."""
 
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
     numbers: Collection[int] = ()
-
-
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure as the page shows it: its name in the report, how to read it, and its drawing as an element of the page."""
-
-    name: str
-    reading: str
-    svg: Markup
-
-
-@dataclass(frozen=True)
-class Group:
-    """A section with figures and, if there is one, a table.
-
-    Attributes:
-        anchor: its id in the page.
-        title: its heading.
-        figures: its figures.
-        note: a sentence on how to read it.
-        table: its table; None if it has none.
-    """
-
-    anchor: str
-    title: str
-    figures: Sequence[PageFigure]
-    note: str = ""
-    table: Grid | None = None
 
 
 def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contrast], comparison: Comparison) -> str:
@@ -134,7 +121,6 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
         story=told,
         state=state_line(results.trials),
         shared=fixed_line(results).replace("\\", ""),
-        sections=_sections(told, groups),
         settings=_settings(results),
         reading=_reading(results),
         by_chance=_by_chance(results),
@@ -169,20 +155,24 @@ def shown_metrics(results: Results) -> list[str]:
 
 def _settings(results: Results) -> Grid:
     names = [name for name in shown_metrics(results) if name != EPSILON]
-    guarantees = guarantee_columns(results)
-    keys = key_labels(results.keys) or ("setting",)
-    head = [*keys, "runs", *(f"guarantee for {PROTECTED[name]}" for name in guarantees)]
-    head += [_heading(results, name) for name in names]
-    lines = []
-    for setting in results.settings:
-        cells = [*_labels(results, setting), seeds_cell(setting), *(_guarantee(setting, name) for name in guarantees)]
-        lines.append(cells + [metric_cell(setting, metric(name), results) for name in names])
-    return Grid(head, lines, (len(keys), *range(len(keys) + 1 + len(guarantees), len(head))))
+    columns = [
+        (f"guarantee for {PROTECTED[name]}", partial(_guarantee, column=name)) for name in guarantee_columns(results)
+    ]
+    for name in names:
+        heading = metric_heading(metric(name), results).replace(metric(name).label, full_label(name))
+        columns.append((heading, partial(metric_cell, metric=metric(name), results=results)))
+    grid = _by_setting(results, [("runs", seeds_cell), *columns])
+    first = len(grid.head) - len(columns) - 1
+    return grid._replace(numbers=(first, *range(len(grid.head) - len(names), len(grid.head))))
 
 
-def _labels(results: Results, setting: Setting) -> list[str]:
-    pairs = zip(results.keys, setting.values, strict=True)
-    return [value_label(key, value) or DASH for key, value in pairs] or ["the whole sweep"]
+def _by_setting(results: Results, columns: Columns) -> Grid:
+    """A line for each setting: its swept values, or a word for the whole sweep, and these columns."""
+    if not results.keys:
+        columns = [("setting", lambda _: "the whole sweep"), *columns]
+    head, lines = by_setting(results, columns)
+    swept = len(results.keys)
+    return Grid(head, [[*(cell or DASH for cell in line[:swept]), *line[swept:]] for line in lines])
 
 
 def _guarantee(setting: Setting, column: str) -> str:
@@ -195,12 +185,6 @@ def _guarantee(setting: Setting, column: str) -> str:
     deltas = sorted(set(setting.measured(delta)))
     at = f", delta {text(deltas[0])}" if len(deltas) == 1 else ""
     return f"{said}, epsilon {epsilon_words(setting, epsilon)}{at}"
-
-
-def _heading(results: Results, name: str) -> str:
-    """The heading of a metric; what only names clients or a model is the accuracy of them."""
-    words = metric_heading(metric(name), results)
-    return words.replace(metric(name).label, full_label(name))
 
 
 def _reading(results: Results) -> str:
@@ -222,18 +206,19 @@ def is_shown(name: str) -> bool:
     return name in READINGS or name.startswith(CLIENTS)
 
 
-def _groups(results: Results, drawings: Mapping[str, str]) -> list[Group]:
-    shown = {name: READINGS.get(name, BY_CLIENT) for name in drawings if is_shown(name)}
-    figures = [PageFigure(name, reading, element(drawings[name], name, reading)) for name, reading in shown.items()]
-    clients = [figure for figure in figures if figure.name.startswith(CLIENTS)]
-    trade_off = [figure for figure in figures if figure.name == "trade_off"]
-    audits = [figure for figure in figures if figure not in (*clients, *trade_off)]
-    groups = [
-        Group("trade-off", "Risk against accuracy", trade_off),
-        Group("clients", "Exposure by client", clients, CLIENTS_NOTE),
-        Group("audit", "Claimed beside audited epsilon", audits, AUDIT_NOTE, _audits(results)),
+def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The sections with figures: each has an anchor, a title, figures, a note on how to read it, and perhaps a table."""
+    sections: dict[str, list[dict[str, Any]]] = {name: [] for name in TITLES}
+    for name in filter(is_shown, drawings):
+        reading = READINGS.get(name, BY_CLIENT)
+        section = "clients" if name.startswith(CLIENTS) else "trade-off" if name == "trade_off" else "audit"
+        sections[section].append({"name": name, "reading": reading, "svg": element(drawings[name], name, reading)})
+    tables = {"audit": _audits(results)}
+    return [
+        {"anchor": name, "title": TITLES[name], "figures": figures, "note": NOTES.get(name), "table": tables.get(name)}
+        for name, figures in sections.items()
+        if figures or tables.get(name)
     ]
-    return [group for group in groups if group.figures or group.table]
 
 
 def element(svg: str, name: str, description: str) -> Markup:
@@ -260,30 +245,21 @@ def _audits(results: Results) -> Grid | None:
     claims = [setting for setting in results.settings if setting.measured(AUDIT) and setting.measured(EPSILON)]
     if not claims:
         return None
-    head = [*(key_labels(results.keys) or ("setting",)), "claimed epsilon", "estimated by canaries", "certified (95 %)"]
-    lines = []
-    for setting in results.settings:
-        names = (EPSILON, AUDIT, "epsilon_audit_certified")
-        cells = [epsilon_words(setting, name) if setting.measured(name) else DASH for name in names]
-        lines.append([*_labels(results, setting), *cells, audited(setting) or DASH])
-    return Grid([*head, "verdict"], lines)
+    heads = {EPSILON: "claimed epsilon", AUDIT: "estimated by canaries", f"{AUDIT}_certified": "certified (95 %)"}
+    columns = [(heads[name], partial(_epsilon, name=name)) for name in heads]
+    return _by_setting(results, [*columns, ("verdict", lambda setting: audited(setting) or DASH)])
+
+
+def _epsilon(setting: Setting, name: str) -> str:
+    return epsilon_words(setting, name) if setting.measured(name) else DASH
 
 
 def _details(paired: Sequence[Contrast], comparison: Comparison) -> list[tuple[str, Grid]]:
     """Tables that are folded: all comparisons of methods, and the published numbers beside ours."""
-    found = []
-    if paired:
-        lines = [differences.cells(one) for one in paired]
-        found.append(
-            (
-                f"All {len(lines)} comparisons of methods",
-                Grid(differences.HEAD, lines, differences.NUMBERS),
-            )
-        )
-    if comparison.lines:
-        lines = [published.cells(line) for line in comparison.lines]
-        found.append((f"All {len(lines)} published numbers beside ours", Grid(published.HEAD, lines)))
-    return found
+    methods = Grid(differences.HEAD, [differences.cells(one) for one in paired], differences.NUMBERS)
+    printed = Grid(published.HEAD, [published.cells(line) for line in comparison.lines])
+    tables = [("comparisons of methods", methods), ("published numbers beside ours", printed)]
+    return [(f"All {len(grid.lines)} {what}", grid) for what, grid in tables if grid.lines]
 
 
 def _attackers(results: Results) -> Grid:
@@ -299,12 +275,6 @@ def _attackers(results: Results) -> Grid:
             where = "all settings" if count == len(settings) else f"{count} of {len(settings)} settings"
             lines.append([name if label == name else f"{label} ({name})", adversary(described(FOLDER)[name]), where])
     return Grid(("attack", "made by", "in"), lines)
-
-
-def _sections(told: Story, groups: Sequence[Group]) -> list[tuple[str, str]]:
-    found = [("settings", "Settings"), *((group.anchor, group.title) for group in groups)]
-    found += [("findings", "Findings and verdicts")] if told.findings or told.verdicts else []
-    return [*found, ("limits", "Limits"), ("repeat", "Repeat it")]
 
 
 def _origin(results: Results) -> dict[str, Any]:

@@ -22,13 +22,25 @@ import yaml
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
 from datasets.federation import printable
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.data import Results, Setting
-from orchestrator.report.estimate import FEWEST, claim_words, number, short
+from orchestrator.report.comparison import Comparison, compare
+from orchestrator.report.context import (
+    adversary_sentence,
+    attack_names,
+    audit_lines,
+    audited,
+    chance_of,
+    deal_line,
+    foreign_models_by_setting,
+    full_label,
+    guarantee_lines,
+    protects_clients,
+    stated,
+    trial_notes,
+    tuned_sentences,
+)
+from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.figures.arrangement import ALGORITHM
-from orchestrator.report.tables.adversaries import adversary_sentence
-from orchestrator.report.tables.comparison import Comparison, compare
-from orchestrator.report.tables.context import attack_names, chance_of, deal_line, foreign_models_by_setting, full_label
-from orchestrator.report.tables.differences import (
+from orchestrator.report.frame import (
     HEADLINE,
     Contrast,
     baseline_of,
@@ -39,17 +51,8 @@ from orchestrator.report.tables.differences import (
     main_risk,
     pairs_words,
 )
-from orchestrator.report.tables.guarantees import (
-    audit_lines,
-    audited,
-    guarantee_lines,
-    protects_clients,
-    stated,
-    trial_notes,
-)
-from orchestrator.report.tables.summary import state_line
-from orchestrator.report.tuned import tuned_sentences
-from orchestrator.report.values import Row, text
+from orchestrator.report.statistics import FEWEST, claim_words, number, short
+from orchestrator.report.summary import state_line
 from orchestrator.report.vocabulary import key_labels, setting_label
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import sweep_file

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from datasets.components import described
 from orchestrator.config.slots import SLOTS
-from orchestrator.report.values import Value, text
+from orchestrator.report.data import Value, text
 
 KEYS = {
     "data.name": "dataset",

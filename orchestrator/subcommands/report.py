@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.subcommands import path
 
 if TYPE_CHECKING:
-    from orchestrator.report.figures.formats import Format
+    from orchestrator.report.figures.drawing import Format
 
 HELP = "write the page, the tables and the figures of a sweep, with the published numbers for comparison"
 
@@ -36,7 +36,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _formats(listed: str) -> tuple[Format, ...]:
     """The formats in a list with commas; raises ArgumentTypeError for one that does not exist."""
-    from orchestrator.report.figures.formats import FORMATS
+    from orchestrator.report.figures.drawing import FORMATS
 
     words = [word.strip().lower() for word in listed.split(",")]
     for word in words:

@@ -11,10 +11,10 @@ from urllib.parse import quote
 import yaml
 
 from orchestrator.metric_names import metric
+from orchestrator.report.context import guessing
 from orchestrator.report.data import Results
-from orchestrator.report.estimate import number
-from orchestrator.report.tables.context import guessing
-from orchestrator.report.tables.summary import escape, markdown_table
+from orchestrator.report.statistics import number
+from orchestrator.report.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_labels, value_label
 from orchestrator.results.paths import Folder
 from orchestrator.tracking.projection import PICTURES, Facts, Projection

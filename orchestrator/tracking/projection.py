@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from orchestrator.report.swept import REPEATS, SLOT_NAMES
+from orchestrator.report.data import REPEATS, SLOT_NAMES
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record

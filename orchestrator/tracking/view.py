@@ -15,7 +15,7 @@ from typing import Any
 
 from algorithms.core.metric import ACCURACY, CLIENT, MEMBERSHIP, SOURCE
 from orchestrator.metric_names import metric, table_columns
-from orchestrator.report.swept import REPEATS
+from orchestrator.report.data import REPEATS
 from orchestrator.tracking.labels import RUN, SETTING, metric_key
 
 KEY = "fedpriv"

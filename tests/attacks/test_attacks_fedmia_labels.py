@@ -13,7 +13,7 @@ from algorithms.training import local_sgd
 from attacks.fedmia import Config, observe
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
-from orchestrator.report.estimate import estimate
+from orchestrator.report.statistics import estimate
 from orchestrator.trial.federation import partition_data
 from tests.support.passive import concluded, seen_by
 from tests.support.stand_ins import StandIn

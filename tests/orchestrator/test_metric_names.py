@@ -30,8 +30,8 @@ from orchestrator.metric_names import (
     table_columns,
 )
 from orchestrator.report.data import results, rows
-from orchestrator.report.tables.summary import summary_markdown
-from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.summary import summary_markdown
+from orchestrator.report.terminal import summary_table
 from orchestrator.report.vocabulary import component_label, value_label
 from orchestrator.tracking.screen import Screen
 from orchestrator.trial.metric_rows import final_metrics

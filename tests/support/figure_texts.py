@@ -7,7 +7,7 @@ import io
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from orchestrator.report.figures.formats import save
+from orchestrator.report.figures.drawing import save
 
 
 def texts(figure: Figure) -> str:

@@ -1,1 +1,1 @@
-"""The figures of a report; each is drawn from an `Arrangement` of the trials."""
+"""The figures of the report."""

@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from orchestrator.report.data import Results
-from orchestrator.report.swept import SLOT_NAMES
-from orchestrator.report.values import Row, Value, sort_key, text
+from orchestrator.report.data import SLOT_NAMES, Results, Row, Value, sort_key, text
 from orchestrator.report.vocabulary import (
     PAIR,
     UNITS,
@@ -64,14 +62,19 @@ class Arrangement:
         """The values along the axis, sorted; a single () if there is no axis."""
         return points(self.trials, self.axis)
 
+    @property
+    def columns(self) -> list[Point]:
+        """The positions, unless color shows the same: then a single () that stands for all of them."""
+        return [()] if self.axis == (self.hue,) else self.positions
+
     @cached_property
     def panels(self) -> list[Point]:
         """The values of the facets, one panel each, sorted; a single () if there is no facet."""
         return points(self.trials, self.facets)
 
     def cell(self, panel: Point, position: Point, hue: Value) -> list[Row]:
-        """The trials at one place of the figure, one for each seed."""
-        place = {**dict(zip(self.facets, panel, strict=True)), **dict(zip(self.axis, position, strict=True))}
+        """The trials at one place of the figure, one for each seed; () stands for every position."""
+        place = dict(zip((*self.facets, *self.axis), (*panel, *position), strict=bool(position)))
         if self.hue:
             place[self.hue] = hue
         return [trial for trial in self.trials if all(text(trial[key]) == text(place[key]) for key in place)]

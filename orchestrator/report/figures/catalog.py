@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from orchestrator.metric_names import metrics
 from orchestrator.report.data import Results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.attack_roc import attack_roc
-from orchestrator.report.figures.audited import audit, audit_example
+from orchestrator.report.figures.attacks import attack_roc, audit, audit_example
 from orchestrator.report.figures.clients_exposed import clients_exposed
 from orchestrator.report.figures.curves import final, over_rounds
 from orchestrator.report.figures.papers import classifier_roc, curvature, motivation, weights

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import Metric, PerClient
 from datasets.federation import printable
-from orchestrator.report.estimate import FEWEST, estimate
+from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, by_method
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -21,14 +21,14 @@ from orchestrator.report.figures.drawing import (
     MOST_NAMED,
     REFERENCE,
     Sheet,
+    chances,
     dashed_handle,
     legend,
+    method_heading,
     stroke,
     wrap,
 )
-from orchestrator.report.figures.marks import chances
-from orchestrator.report.figures.settings import method_heading, table_of
-from orchestrator.report.values import Row, text
+from orchestrator.report.statistics import FEWEST, estimate
 from orchestrator.report.vocabulary import GROUP_COLORS, PALETTE
 
 if TYPE_CHECKING:
@@ -61,14 +61,7 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     headings = [method_heading(arr, panel, hue) for panel, hue, *_ in cells]
     ylabel = textwrap.fill(of.label, WIDTH) + (f"\n({of.unit})" if of.unit else "")
     across = len(arr.hues) if 1 < len(arr.hues) <= IN_A_ROW + 1 and len(arr.panels) > 1 else IN_A_ROW
-    figure, axes = wrap(
-        arr,
-        sheet,
-        headings,
-        "clients, most exposed first",
-        ylabel,
-        across,
-    )
+    figure, axes = wrap(arr, sheet, headings, "clients, most exposed first", ylabel, across)
     for ax, (_, hue, trials, seeds) in zip(axes, cells, strict=True):
         found = chances(trials, of.name)
         chance = sum(found) / len(found) if found else None
@@ -126,7 +119,7 @@ def _seeds(arr: Arrangement, attack: PerClient, name: str, trials: Sequence[Row]
 def _last_attacked(arr: Arrangement, attack: PerClient, name: str, trial: Row) -> pd.DataFrame | None:
     """The clients that were attacked in a trial's last attacked round, from ``clients.parquet``."""
     column = attack.column or name
-    frame = table_of(arr, trial, "clients", ("round", "client", column))
+    frame = arr.results.frame(trial, "clients", ("round", "client", column))
     if frame is None or frame[column].isna().all():
         return None
     # A group none of whose clients could be attacked is still one of several.

@@ -10,27 +10,31 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.metric_names import metric
-from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate, limits
+from orchestrator.report.context import full_label
+from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.drawing import (
     PANEL_HEIGHT,
     PER_INCH,
     RATES,
     REFERENCE,
-    PanelRow,
     Sheet,
     algorithm_handles,
     blank,
+    categories,
+    chances,
     dashed_handle,
-    grid,
+    intervals,
+    is_nothing,
     label_columns,
     label_row,
     legend,
+    mean_note,
+    measured,
+    panel_width,
     same_scale,
 )
-from orchestrator.report.figures.marks import chances, intervals, is_nothing, mean_note, measured
-from orchestrator.report.tables.context import full_label
-from orchestrator.report.values import Row, text
+from orchestrator.report.statistics import FEWEST, NAN, Estimate, estimate, limits
 from orchestrator.report.vocabulary import setting_label
 
 if TYPE_CHECKING:
@@ -51,7 +55,7 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
         return None
     if arr.axis == (arr.hue,) or len(arr.positions) > MOST_COLUMNS:
         arr = by_method(arr)
-    columns: list[Point] = [()] if arr.axis in ((), (arr.hue,)) else arr.positions
+    columns = arr.columns
     expected = [name for name in names if metric(name).chance is not None]
     extra = (dashed_handle("by chance"),) if expected else ()
     sheet = Sheet(f"{_words(title)} over the rounds", mean_note(arr, mean="lines", spread="bands"), extra)
@@ -77,21 +81,25 @@ def final(arr: Arrangement, title: str) -> Figure | None:
     known = f"by chance ({found.pop():g})" if len(found) == 1 else "by chance" if found else ""
     extra = (dashed_handle(known),) if known else ()
     rates = all(metric(name).unit == "fraction" and metric(name).direction for name in names)
-    rows = [
-        PanelRow(panel, name, _label(name), _scale(name), arr.panel_label(panel))
-        for panel in arr.panels
-        for name in names
-    ]
     within = RATES if rates else Sheet.within
     sheet = Sheet(f"{_words(title)} at the end of the runs", mean_note(arr, names), extra, within)
-    return grid(arr, sheet, rows, intervals)
+    rows = [(panel, name) for panel in arr.panels for name in names]
+    figure, axes = blank(arr, sheet, len(rows), 1, panel_width(arr))
+    for (ax,), (panel, name) in zip(axes, rows, strict=True):
+        intervals(ax, arr, panel, name)
+        categories(ax, arr)
+        label_row([ax], _label(name), arr.panel_label(panel))
+    same_scale(axes, [_scale(name) for _, name in rows], sheet.within)
+    label_columns(axes, [""], arr.axis_label)
+    legend(figure, algorithm_handles(arr), sheet)
+    return figure
 
 
 def curves(ax: Axes, arr: Arrangement, panel: Point, position: Point, name: str) -> None:
     """Draw a metric over the rounds for each color, and its value by chance, the mean over the colors."""
     shown = []
     for hue in arr.hues:
-        trials = arr.cell(panel, (hue,) if arr.axis == (arr.hue,) else position, hue)
+        trials = arr.cell(panel, position, hue)
         curve(ax, arr, trials, name, color=arr.palette[text(hue)])
         shown += trials
     chance = metric(name).chance

@@ -6,11 +6,12 @@ every trial; then only the first seed is shown.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.report.data import Floats
+from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, points
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -26,28 +27,30 @@ from orchestrator.report.figures.drawing import (
     label_row,
     legend,
     marker,
+    mean_note,
+    means_with_intervals,
+    method_heading,
+    place_label,
     same_scale,
     stroke,
     wrap,
 )
-from orchestrator.report.figures.marks import mean_note, means_with_intervals
-from orchestrator.report.figures.settings import method_heading, own_positions, place_label, trials_at
 from orchestrator.report.papers import rules
 from orchestrator.report.published import records
-from orchestrator.report.values import Row, Value, text
 from orchestrator.report.vocabulary import GROUP_COLORS, setting_label
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Columns = dict[str, Floats]
 Printed = tuple[str, float, float]  # group of the model, minority ratio, attack accuracy
 
 RATIO = "data.split.minority_ratio"
 MODEL_MARKERS = {"majority": "o", "minority": "s"}
 WEIGHT = ("round", "client", "examples", "weight")
 CURVATURE = ("lambda_max", "hessian_trace")
+ROC = ("false_positive_rate", "true_positive_rate")
 SHARE: dict[str, Any] = {"color": GRAY, "linewidth": 1.4}
 ROC_POINTS = 200  # false positive rates at which ROC curves are averaged
 
@@ -93,14 +96,18 @@ def published_points(datasets: set[str]) -> list[Printed]:
 
 def weights(arr: Arrangement) -> Figure | None:
     """The weight of each client in the average, and how far its curvature deviates (rho), by method."""
+    import numpy as np
+
     arr = by_method(arr)
     held, rhos = _tables(arr, WEIGHT), _tables(arr, ("client", "rho"))
-    if not held or not (rhos or any(_by_other_than_size(table) for table in held.values())):
+    last = {ident: _last(table) for ident, table in held.items()}
+    sizes = (np.allclose(it["weight"], it["examples"] / it["examples"].sum(), atol=1e-6) for it in last.values())
+    if not held or (not rhos and all(sizes)):
         return None
-    shown = [
-        [held[t["id"]] for hue in arr.hues for t in arr.cell(panel, (), hue) if t["id"] in held] for panel in arr.panels
-    ]
-    alike = all(same_clients([last_measured(table, "weight") for table in tables]) for tables in shown)
+    alike = True  # whether clients are the same in all trials, judged by their number and their numbers of examples
+    for panel in arr.panels:
+        ids = [trial["id"] for hue in arr.hues for trial in arr.cell(panel, (), hue) if trial["id"] in last]
+        alike = alike and len({text(last[ident]["examples"].tolist()) for ident in ids}) <= 1
     first = "marks (mean over the rounds): first seed only, because each seed partitions the data anew"
     note = mean_note(arr, mean="marks (mean over the rounds)") if alike else first
     sheet = Sheet(
@@ -110,10 +117,10 @@ def weights(arr: Arrangement) -> Figure | None:
     )
     kinds = {"weight": "weight in the average\n(fraction)"} | ({"rho": "rho"} if rhos else {})
     rows = [(panel, name) for panel in arr.panels for name in kinds]
-    clients = max(len(last_measured(table, "weight")["client"]) for table in held.values())
+    clients = max(map(len, last.values()))
     figure, axes = blank(arr, sheet, len(rows), 1, min(max(6.3, 0.13 * clients * len(arr.hues) + 1), 11.0))
     for line, (panel, name) in zip(axes, rows, strict=True):
-        _draw_weights(line[0], arr, panel, name, held if name == "weight" else rhos, held, alike)
+        _draw_weights(line[0], arr, panel, name, held if name == "weight" else rhos, last, alike)
         label_row(line, kinds[name], arr.panel_label(panel))
     same_scale(axes, [name for _, name in rows], (0, 1))
     for (ax,) in axes:
@@ -125,31 +132,39 @@ def weights(arr: Arrangement) -> Figure | None:
 
 def curvature(arr: Arrangement) -> Figure | None:
     """Largest eigenvalue over trace of the clients' Hessians, with a panel for each method that measures them."""
+    import numpy as np
+    import pandas as pd
     from matplotlib.ticker import NullFormatter
 
     arr = by_method(arr)
     held = _tables(arr, CURVATURE)
-    panels = _places(arr, held)
-    points = [_curvatures(held, [trial["id"] for trial in arr.cell(panel, (), hue)]) for panel, hue in panels]
-    shown = [(trace[kept], top[kept]) for trace, top in points if (kept := (trace > 0) & (top > 0)).any()]
-    if not shown or len(shown) < len(points):
+    cells = []
+    for panel, hue in itertools.product(arr.panels, arr.hues):
+        if tables := [held[trial["id"]] for trial in arr.cell(panel, (), hue) if trial["id"] in held]:
+            whole = pd.concat(tables)
+            cells.append((panel, hue, whole[np.isfinite(whole).all(axis=1)]))
+    shown = [whole[(whole > 0).all(axis=1)] for *_, whole in cells]
+    if not shown or not all(map(len, shown)):
         return None
-    measured, positive = (sum(len(trace) for trace, _ in found) for found in (points, shown))
-    lost = (
-        f"; {measured - positive} of {measured} points are not shown because a value is not positive"
-        if positive < measured
-        else ""
-    )
-    note = f"points: one client after its training in one round, for all rounds and seeds{lost}; axes are logarithmic"
+    measured, positive = sum(len(whole) for *_, whole in cells), sum(map(len, shown))
+    lost = f"; {measured - positive} of {measured} points are not shown because a value is not positive"
+    note = "points: one client after its training in one round, for all rounds and seeds"
+    note += f"{lost if positive < measured else ''}; axes are logarithmic"
     sheet = Sheet("Two measures of the curvature of the clients' losses", note)
-    headings = [method_heading(arr, panel, hue) for panel, hue in panels]
+    headings = [method_heading(arr, panel, hue) for panel, hue, _ in cells]
     figure, axes = wrap(arr, sheet, headings, "trace of the Hessian", "largest eigenvalue of the Hessian")
-    limits = [_limits([place[i] for place in shown]) for i in (0, 1)]
-    for ax, (_, hue), (trace, top) in zip(axes, panels, shown, strict=True):
-        ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
+    together = np.log10(pd.concat(shown))
+    low, high = 10.0 ** np.floor(together.min() - 0.05), 10.0 ** np.ceil(together.max() + 0.05)  # powers of ten
+    trace, top = "hessian_trace", "lambda_max"
+    for ax, (_, hue, _), spots in zip(axes, cells, shown, strict=True):
+        ax.set(xscale="log", yscale="log", xlim=(low[trace], high[trace]), ylim=(low[top], high[top]))
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_minor_formatter(NullFormatter())
-        _scatter(ax, trace, top, arr.palette[text(hue)])
+        ax.scatter(spots[trace], spots[top], s=14, color=arr.palette[text(hue)], alpha=0.35, linewidths=0)
+        rank = spots[trace].corr(spots[top], method="spearman")
+        if not math.isnan(rank):
+            place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "left", "va": "top", "color": GRAY}
+            ax.annotate(f"rank correlation {rank:.2f}", (0.04, 0.97), fontsize=BODY, **place)
     legend(figure, [], sheet)
     return figure
 
@@ -158,15 +173,12 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
     """Micro-averaged ROC curves of the final models on the server's test data, a panel for each position and facet."""
     if any(trial.get("accuracy_majority") is not None for trial in arr.trials):
         return None  # sweeps with groups have several models and other figures
-    columns = ("false_positive_rate", "true_positive_rate")
-    held = {trial["id"]: table for trial in arr.trials if (table := arr.results.columns(trial, "roc", columns))}
-    panels = [(panel, position) for panel in arr.panels for position in own_positions(arr)]
-    panels = [
-        place for place in panels if any(t["id"] in held for hue in arr.hues for t in trials_at(arr, *place, hue))
-    ]
+    held = {trial["id"]: table for trial in arr.trials if (table := arr.results.frame(trial, "roc", ROC)) is not None}
+    panels = [(panel, position) for panel in arr.panels for position in arr.columns]
+    panels = [place for place in panels if any(t["id"] in held for hue in arr.hues for t in arr.cell(*place, hue))]
     if not panels:
         return None
-    several = any(len(trials_at(arr, *place, hue)) > 1 for place in panels for hue in arr.hues)
+    several = any(len(arr.cell(*place, hue)) > 1 for place in panels for hue in arr.hues)
     note = "lines: mean over seeds at equal false positive rates; " if several else ""
     note += "numbers: area under the curve"
     sheet = Sheet(
@@ -180,7 +192,7 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
         ax.plot([0, 1], [0, 1], **REFERENCE)
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         for j, hue in enumerate(arr.hues):
-            trials = [trial for trial in trials_at(arr, *place, hue) if trial["id"] in held]
+            trials = [trial for trial in arr.cell(*place, hue) if trial["id"] in held]
             _roc_curve(ax, [held[trial["id"]] for trial in trials], arr.palette[text(hue)], len(arr.hues) - 1 - j)
     legend(figure, algorithm_handles(arr, "line"), sheet)
     return figure
@@ -217,7 +229,7 @@ def _hollow() -> Any:
     return Line2D([], [], markersize=10, markeredgewidth=1.6, label="published (Jung et al., Figure 1)", **style)
 
 
-def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], color: str, line: int) -> None:
+def _roc_curve(ax: Axes, tables: list[pd.DataFrame], color: str, line: int) -> None:
     """Draw the mean of the curves, and write their mean area as the ``line``-th number from the bottom."""
     import numpy as np
 
@@ -226,8 +238,9 @@ def _roc_curve(ax: Axes, tables: list[dict[str, Floats]], color: str, line: int)
     if not tables:
         return
     at = np.linspace(0, 1, ROC_POINTS)
-    rates = [np.interp(at, table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
-    areas = [area(table["false_positive_rate"], table["true_positive_rate"]) for table in tables]
+    curves = [[table[name].to_numpy(float) for name in ROC] for table in tables]
+    rates = [np.interp(at, *curve) for curve in curves]
+    areas = [area(*curve) for curve in curves]
     ax.plot(at, np.mean(rates, axis=0), color=color, linewidth=1.8)
     place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "bottom", "fontsize": BODY}
     ax.annotate(f"{np.mean(areas):.3f}", (0.97, 0.05 + 0.1 * line), color=color, **place)
@@ -238,29 +251,27 @@ def _draw_weights(
     arr: Arrangement,
     panel: Point,
     name: str,
-    held: dict[str, Columns],
-    sizes: dict[str, Columns],
+    held: dict[str, pd.DataFrame],
+    last: dict[str, pd.DataFrame],
     alike: bool,
 ) -> None:
-    """Draw the column ``name`` of ``held`` for each client.
-
-    ``sizes`` has the clients' numbers of examples by trial; ``alike`` says whether clients are the same in all trials.
-    """
+    """Draw the column ``name`` of ``held`` for each client; ``last`` has the clients' numbers of examples."""
     import numpy as np
 
-    trials = [trial for hue in arr.hues for trial in arr.cell(panel, (), hue) if trial["id"] in sizes]
+    trials = [trial for hue in arr.hues for trial in arr.cell(panel, (), hue) if trial["id"] in last]
     if not trials:
         return
     first = min(text(trial.get("seed")) for trial in trials)
     shown = [t["id"] for t in trials if t["id"] in held and (alike or text(t.get("seed")) == first)]
     leader = next((trial for trial in trials if text(trial.get("seed")) == first), trials[0])
-    examples = last_measured(sizes[leader["id"]], "weight")["examples"]
+    examples = last[leader["id"]]["examples"].to_numpy()
     order = examples.argsort(kind="stable")
     at = np.arange(len(order))
     if name == "weight":
         ax.hlines(examples[order] / examples.sum(), at - 0.42, at + 0.42, zorder=1, **SHARE)
     for j, hue in enumerate(arr.hues):
-        means = [_over_rounds(held[t["id"]], name)[order] for t in arr.cell(panel, (), hue) if t["id"] in shown]
+        own = [held[t["id"]].groupby("client")[name].mean() for t in arr.cell(panel, (), hue) if t["id"] in shown]
+        means = [one.to_numpy()[order] for one in own]
         if means:
             places = at + (j - (len(arr.hues) - 1) / 2) * 0.8 / len(arr.hues)
             marks = [(float(x), values) for x, values in zip(places, zip(*means, strict=True), strict=True)]
@@ -271,77 +282,18 @@ def _draw_weights(
     ax.set_xlim(-0.6, len(order) - 0.4)
 
 
-def _scatter(ax: Axes, trace: Floats, top: Floats, color: str) -> None:
-    from algorithms.core.ranks import spearman
-
-    ax.scatter(trace, top, s=14, color=color, alpha=0.35, linewidths=0)
-    rank = spearman(trace, top)
-    if not math.isnan(rank):
-        place: dict[str, Any] = {
-            "xycoords": "axes fraction",
-            "ha": "left",
-            "va": "top",
-            "color": GRAY,
-            "fontsize": BODY,
-        }
-        ax.annotate(f"rank correlation {rank:.2f}", (0.04, 0.97), **place)
+def _tables(arr: Arrangement, columns: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """These columns of the clients' tables as floats, by id, for the trials with a number in the last of the columns."""
+    found = {}
+    for trial in arr.trials:
+        table = arr.results.frame(trial, "clients", columns)
+        if table is not None and table[columns[-1]].notna().any():
+            found[trial["id"]] = table[list(columns)].astype(float)
+    return found
 
 
-def _curvatures(held: dict[str, Columns], idents: Sequence[str]) -> tuple[Floats, Floats]:
-    """The measured traces and largest eigenvalues of all clients and rounds of these trials."""
-    import numpy as np
-
-    tables = [held[ident] for ident in idents if ident in held]
-    trace, top = (np.concatenate([table[name] for table in tables]) for name in ("hessian_trace", "lambda_max"))
-    finite = np.isfinite(trace) & np.isfinite(top)
-    return trace[finite], top[finite]
-
-
-def _tables(arr: Arrangement, columns: Sequence[str]) -> dict[str, Columns]:
-    """These columns of the clients' tables, by id, for the trials with a number in the last of the columns."""
-    import numpy as np
-
-    found = {trial["id"]: arr.results.columns(trial, "clients", columns) for trial in arr.trials}
-    return {ident: table for ident, table in found.items() if table and np.isfinite(table[columns[-1]]).any()}
-
-
-def _places(arr: Arrangement, held: dict[str, Columns]) -> list[tuple[Point, Value]]:
-    """The panels and methods that have a trial in ``held``."""
-    places = [(panel, hue) for panel in arr.panels for hue in arr.hues]
-    return [place for place in places if any(trial["id"] in held for trial in arr.cell(place[0], (), place[1]))]
-
-
-def _by_other_than_size(table: Columns) -> bool:
-    """Whether clients have other weights than their shares of the examples."""
-    import numpy as np
-
-    last = last_measured(table, "weight")
-    return not np.allclose(last["weight"], last["examples"] / last["examples"].sum(), atol=1e-6)
-
-
-def last_measured(table: Columns, name: str) -> Columns:
-    """The rows of the last round in which ``name`` was measured, sorted by client."""
-    import numpy as np
-
-    measured = np.isfinite(table[name])
-    rows = np.flatnonzero(measured & (table["round"] == table["round"][measured].max()))
-    rows = rows[table["client"][rows].argsort(kind="stable")]
-    return {column: values[rows] for column, values in table.items()}
-
-
-def same_clients(tables: Sequence[Columns]) -> bool:
-    """Whether all tables have the same clients, judged by their number and their numbers of examples."""
-    return all(text(table["examples"].tolist()) == text(tables[0]["examples"].tolist()) for table in tables)
-
-
-def _over_rounds(table: Columns, name: str) -> Floats:
-    """The mean of a column over the rounds, by client."""
-    import numpy as np
-
-    return np.array([np.nanmean(table[name][table["client"] == client]) for client in np.unique(table["client"])])
-
-
-def _limits(parts: Sequence[Floats]) -> tuple[float, float]:
-    """The powers of ten that enclose all values."""
-    low, high = min(part.min() for part in parts), max(part.max() for part in parts)
-    return 10.0 ** math.floor(math.log10(low) - 0.05), 10.0 ** math.ceil(math.log10(high) + 0.05)
+def _last(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the last round in which clients had a weight, sorted by client."""
+    weighed = table[table["weight"].notna()]
+    last = weighed[weighed["round"] == weighed["round"].max()]
+    return last.sort_values("client", kind="stable", ignore_index=True)

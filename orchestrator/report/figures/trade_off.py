@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE, Metric, Risk
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.estimate import FEWEST, estimate
+from orchestrator.report.context import full_label
+from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -23,16 +24,20 @@ from orchestrator.report.figures.drawing import (
     REFERENCE,
     Sheet,
     blank,
+    chances,
     dashed_handle,
+    ends_of,
+    is_ordered,
     label_row,
     legend,
     marker,
+    measured,
+    places,
     same_scale,
+    seeds,
     stroke,
 )
-from orchestrator.report.figures.marks import chances, ends_of, is_ordered, measured, places, seeds
-from orchestrator.report.tables.context import full_label
-from orchestrator.report.values import Row, text
+from orchestrator.report.statistics import FEWEST, estimate
 from orchestrator.report.vocabulary import PAIR, setting_label
 
 if TYPE_CHECKING:
@@ -72,7 +77,7 @@ def trade_off(arr: Arrangement) -> Figure | None:
     same_scale(axes, [row[0] for _, row in lines], (-math.inf, math.inf))
     for line, (_, row) in zip(axes, lines, strict=True):
         _better(line[: len(row)], row[0] == EPSILON)
-    legend(figure, [*_colors(arr), *_shapes(arr)], sheet)
+    legend(figure, _handles(arr), sheet)
     return figure
 
 
@@ -161,7 +166,10 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
         ax.set_yscale("log")
     ax.margins(x=0.08, y=0.08)
     ax.set_xlabel(f"{full_label(accuracy_of(arr, risk))} (fraction)", fontsize=BODY)
-    ax.set_ylabel(_wrapped(metric(risk).label + ("" if risk == EPSILON else " (fraction)")), fontsize=BODY)
+    ax.set_ylabel(
+        textwrap.fill(metric(risk).label + ("" if risk == EPSILON else " (fraction)"), int(PANEL_HEIGHT * PER_INCH)),
+        fontsize=BODY,
+    )
 
 
 def _interval(ax: Axes, values: tuple[list[float], list[float]], names: tuple[str, str], color: str) -> None:
@@ -194,31 +202,34 @@ def _better(line: Any, logarithmic: bool) -> None:
         ax.annotate("better", (0.995, 0.015), (0.86, 0.13), ha="right", va="center", color=GRAY, fontsize=BODY, **style)
 
 
+def _by_shape(arr: Arrangement) -> bool:
+    """Whether positions are told apart by shape."""
+    return arr.axis != (arr.hue,) and len(arr.positions) > 1
+
+
 def _shape(arr: Arrangement, position: Point, hue: Any) -> str:
-    if arr.axis == (arr.hue,) or len(arr.positions) < 2:
+    if not _by_shape(arr):
         return marker(arr, hue)
     return MARKERS[[text(list(at)) for at in arr.positions].index(text(list(position)))]
 
 
-def _colors(arr: Arrangement) -> list[Any]:
-    """The legend entries of the colors; the shape is that of the points only if all points of the color have it."""
-    shapes = [marker(arr, hue) if not _shapes(arr) else "s" for hue in arr.hues]
-    return [
-        stroke(arr.hue_label(hue), color=arr.palette[text(hue)], marker=shape, linestyle="none", markersize=size)
-        for hue, shape in zip(arr.hues, shapes, strict=True)
-        for size in ([8] if not _shapes(arr) else [11])
+def _handles(arr: Arrangement) -> list[Any]:
+    """The legend entries: a color for each method and, if shape tells positions apart, a shape for each position."""
+    shaped = _by_shape(arr)
+    look: dict[str, Any] = {"linestyle": "none"}
+    found = [
+        stroke(
+            arr.hue_label(hue),
+            color=arr.palette[text(hue)],
+            marker="s" if shaped else marker(arr, hue),
+            markersize=11 if shaped else 8,
+            **look,
+        )
+        for hue in arr.hues
     ]
-
-
-def _shapes(arr: Arrangement) -> list[Any]:
-    """The legend entries of the positions, if they are told apart by shape."""
-    if arr.axis == (arr.hue,) or len(arr.positions) < 2:
-        return []
-    marks = [(position, _shape(arr, position, None)) for position in arr.positions]
-    labels = [_words(arr, position) for position, _ in marks]
-    return [
-        stroke(label, color=GRAY, marker=shape, linestyle="none", markersize=7)
-        for label, (_, shape) in zip(labels, marks, strict=True)
+    return found + [
+        stroke(_words(arr, at), color=GRAY, marker=_shape(arr, at, None), markersize=7, **look)
+        for at in (arr.positions if shaped else ())
     ]
 
 
@@ -237,23 +248,13 @@ def _note(arr: Arrangement, shown: list[str]) -> str:
         words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
         words += "; fewer than three seeds: each seed" if fewest < FEWEST else ""
     words += "; a risk below the value by chance is no better than chance" if _extra(arr, shown) else ""
-    lacking = [_of(arr, at, hue) for _, at, hue, trials in _settings(arr) if trials and not _any(arr, shown, trials)]
+    lacking = []
+    for _, at, hue, trials in _settings(arr):
+        if trials and not any(_pairs(arr, risk, trials) for risk in shown):
+            lacking.append(", ".join(filter(None, (arr.hue_label(hue), _words(arr, at) if _by_shape(arr) else ""))))
     return words + (f"; without such a value: {'; '.join(dict.fromkeys(lacking))}" if lacking else "")
-
-
-def _any(arr: Arrangement, shown: list[str], trials: list[Row]) -> bool:
-    return any(_pairs(arr, risk, trials) for risk in shown)
-
-
-def _of(arr: Arrangement, position: Point, hue: Any) -> str:
-    words = "" if arr.axis == (arr.hue,) or len(arr.positions) < 2 else _words(arr, position)
-    return ", ".join(filter(None, (arr.hue_label(hue), words)))
 
 
 def _extra(arr: Arrangement, shown: list[str]) -> tuple[Any, ...]:
     found = {round(value, 9) for risk in shown for value in chances(arr.trials, risk)}
     return (dashed_handle(f"by chance ({found.pop():g})" if len(found) == 1 else "by chance"),) if found else ()
-
-
-def _wrapped(label: str) -> str:
-    return textwrap.fill(label, int(PANEL_HEIGHT * PER_INCH))

@@ -85,21 +85,12 @@ NOISE = {
     "privacy.order": "pre_clip",
 }
 # Only strategies that need initial parameters were pre-trained on the server's own images.
-STARTED = {
-    "aggregation.warm_start_epochs": 20,
-    "aggregation.warm_start_lr": 0.001,
-    "aggregation.warm_start_batch": 32,
-}
+STARTED = {"aggregation.warm_start_epochs": 20, "aggregation.warm_start_lr": 0.001, "aggregation.warm_start_batch": 32}
 WARM: dict[str, dict[str, Any]] = {
     "FedAvgM": STARTED | {"aggregation.lr": 0.1, "aggregation.momentum": 0.5},
     "FedOpt": STARTED,
     "FedYogi": STARTED
-    | {
-        "aggregation.eta": 0.01,
-        "aggregation.beta_1": 0.9,
-        "aggregation.beta_2": 0.99,
-        "aggregation.tau": 0.001,
-    },
+    | {"aggregation.eta": 0.01, "aggregation.beta_1": 0.9, "aggregation.beta_2": 0.99, "aggregation.tau": 0.001},
 }
 
 

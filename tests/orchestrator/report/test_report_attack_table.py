@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.report.data import read_results
-from orchestrator.report.tables.attacks import attacks_markdown
+from orchestrator.report.summary import attacks_markdown
 from tests.support.synthetic_membership import write_alone
 
 

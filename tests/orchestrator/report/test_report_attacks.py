@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from orchestrator.report.figures.arrangement import Arrangement
-from orchestrator.report.figures.attack_roc import step
+from orchestrator.report.figures.attacks import step
 from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read

@@ -12,7 +12,7 @@ from algorithms.auditing import attacks
 from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
 from orchestrator.report.data import results, rows
 from orchestrator.report.figures.arrangement import arrange
-from orchestrator.report.figures.audited import RED, audit, audit_example
+from orchestrator.report.figures.attacks import RED, audit, audit_example
 from tests.support.arranged import arranged
 from tests.support.figure_texts import texts, unreadable
 

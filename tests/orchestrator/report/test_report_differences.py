@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.estimate import quantile
-from orchestrator.report.paired import holm
-from orchestrator.report.tables.differences import Contrast, contrasts, differences_markdown, headline
+from orchestrator.report.frame import Contrast, contrasts, differences_markdown, headline
+from orchestrator.report.statistics import holm, quantile
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Setting
-from orchestrator.report.estimate import claim_words, claims, estimate, limits, number, quantile, short
+from orchestrator.report.statistics import claim_words, claims, estimate, limits, number, quantile, short
 
 
 def test_the_interval_of_three_seeds_is_students() -> None:

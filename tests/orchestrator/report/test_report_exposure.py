@@ -52,10 +52,7 @@ def test_every_figure_of_finp_is_drawn_and_can_be_read(drawn: dict[str, Figure])
     ("name", "expected"),
     [
         ("source_inference", ["aggregation FinP-PCA", "mean SIA accuracy (fraction)", "EOD", "CoV", "FI", "by chance"]),
-        (
-            "clients_exposed_sia_accuracy",
-            ["by chance", "FinP (ALA)", "95 % binomial interval", "most exposed first"],
-        ),
+        ("clients_exposed_sia_accuracy", ["by chance", "FinP (ALA)", "95 % binomial interval", "most exposed first"]),
         (
             "weights",
             ["weight in the average (fraction)", "rho", "fraction of all examples", "FinP_client", "95 % interval"],

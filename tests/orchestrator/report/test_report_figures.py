@@ -13,7 +13,7 @@ from matplotlib.image import imread
 from orchestrator.report.data import read_results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import catalog, figures
-from orchestrator.report.figures.formats import save
+from orchestrator.report.figures.drawing import save
 from orchestrator.report.vocabulary import COLORS, PALETTE, colors, key_labels, setting_label
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_results import write_sweep

@@ -12,16 +12,10 @@ import pytest
 from rich.console import Console
 
 from algorithms.core.accounting import PrivacyEvent, ledger
+from orchestrator.report.context import _too_many, audit_lines, guarantee_lines, together_lines, trial_notes
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.tables.guarantees import (
-    _too_many,
-    audit_lines,
-    guarantee_lines,
-    together_lines,
-    trial_notes,
-)
-from orchestrator.report.tables.summary import summary_markdown
-from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.summary import summary_markdown
+from orchestrator.report.terminal import summary_table
 from orchestrator.results.record import SECRET_NOISE
 
 UNPROTECTED = "none: updates are neither clipped nor noised"

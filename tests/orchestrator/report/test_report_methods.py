@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.metric_names import OTHER, families, metric
-from orchestrator.report.data import results, rows
+from orchestrator.report.data import results, rows, text
 from orchestrator.report.figures.arrangement import METHOD, Arrangement, arrange, by_method
-from orchestrator.report.values import text
 from orchestrator.report.vocabulary import COLORS, PALETTE, method_label, value_label
 from orchestrator.tracking.labels import trial_name
 

@@ -17,8 +17,8 @@ from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.trade_off import risks
 from orchestrator.report.page import shown_metrics
 from orchestrator.report.story import headline, story
-from orchestrator.report.tables.summary import summary_markdown
-from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.summary import summary_markdown
+from orchestrator.report.terminal import summary_table
 from orchestrator.results.declared import believe
 from tests.support.arranged import figure, read
 from tests.support.figure_texts import texts

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.report.estimate import estimate
-from orchestrator.report.paired import SIGNIFICANT, holm, least_significant, paired_difference, paired_test, quotient
+from orchestrator.report.statistics import (
+    SIGNIFICANT,
+    estimate,
+    holm,
+    least_significant,
+    paired_test,
+    quotient,
+)
 
 EXPERIMENTS, DEALS = 2000, 5
 
@@ -21,7 +27,7 @@ def experiments(effect: float) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_paired_interval_covers_the_difference_and_the_unpaired_one_is_much_wider() -> None:
     method, baseline = experiments(-0.03)
-    found = [paired_difference(list(row))[0] for row in method - baseline]
+    found = [estimate(list(row)) for row in method - baseline]
     covered = np.mean([one.low <= -0.03 <= one.high for one in found])
     assert 0.93 < covered < 0.97
     alone = [(estimate(list(a)).half, estimate(list(b)).half) for a, b in zip(method, baseline, strict=True)]
@@ -31,7 +37,7 @@ def test_the_paired_interval_covers_the_difference_and_the_unpaired_one_is_much_
 
 def test_the_paired_test_rejects_one_true_hypothesis_in_twenty_and_agrees_with_the_interval() -> None:
     method, baseline = experiments(0.0)
-    found = [paired_difference(list(row)) for row in method - baseline]
+    found = [(estimate(list(row)), paired_test(list(row))) for row in method - baseline]
     assert 0.03 < np.mean([p < 0.05 for _, p in found]) < 0.07
     assert all((p < 0.05) == (not one.low <= 0 <= one.high) for one, p in found)
     expected = stats.ttest_rel(method[:50], baseline[:50], axis=1).pvalue
@@ -40,7 +46,7 @@ def test_the_paired_test_rejects_one_true_hypothesis_in_twenty_and_agrees_with_t
 
 def test_few_or_equal_differences() -> None:
     for few in ([], [0.1], [0.1, 0.2]):
-        one, p = paired_difference(few)
+        one, p = estimate(few), paired_test(few)
         assert (math.isnan(p), math.isnan(one.half), one.values) == (True, True, tuple(few))
     assert paired_test([0.0, 0.0, 0.0]) == paired_test([0.1 + 0.2 - 0.3, 0.0, 0.0]) == 1
     assert paired_test([2.0, 2.0, 2.0, 2.0]) == 0.125, "of 16 choices of signs, two are as extreme"

@@ -12,12 +12,10 @@ from datasets.components import components, presets
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.metric_names import metrics
-from orchestrator.report.data import Results, read_results, results, rows
+from orchestrator.report.comparison import compare, leaves, published_markdown
+from orchestrator.report.data import SLOTS, Results, read_results, results, rows
 from orchestrator.report.papers import finp, ifca_mir, metric_privacy
 from orchestrator.report.published import Record, records
-from orchestrator.report.swept import SLOTS
-from orchestrator.report.tables.comparison import compare, published_markdown
-from orchestrator.report.tables.deviations import leaves
 from tests.support.synthetic_privacy import FINP, HAR, METRIC, write_finp, write_metric
 
 SWEEPS = Path(__file__).parents[3] / "sweeps"

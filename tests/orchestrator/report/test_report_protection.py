@@ -59,27 +59,9 @@ def test_every_figure_of_metric_privacy_is_drawn_and_can_be_read(drawn: dict[str
                 "metric privacy",
             ],
         ),
-        (
-            "accuracy",
-            [
-                "aggregated accuracy (fraction)",
-                "server test accuracy (fraction)",
-                "macro F1",
-                "vanilla",
-            ],
-        ),
-        (
-            "noise",
-            [
-                "standard deviation of the noise",
-                "distance of models",
-                "metric privacy",
-            ],
-        ),
-        (
-            "client_inference",
-            ["CIA AUC (fraction)", "CIA difference (fraction)", "by chance (0.5)", "95 % interval"],
-        ),
+        ("accuracy", ["aggregated accuracy (fraction)", "server test accuracy (fraction)", "macro F1", "vanilla"]),
+        ("noise", ["standard deviation of the noise", "distance of models", "metric privacy"]),
+        ("client_inference", ["CIA AUC (fraction)", "CIA difference (fraction)", "by chance (0.5)", "95 % interval"]),
         (
             "classifier_roc",
             ["false positive rate (fraction)", "true positive rate (fraction)", "area under the curve", "FedMedian"],

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.report.comparison import Line, compare, published_csv, published_markdown
 from orchestrator.report.data import Results, results, rows
 from orchestrator.report.figures.papers import published_points
 from orchestrator.report.papers import rules
 from orchestrator.report.papers.ifca_mir import RECIPES, counterpart
 from orchestrator.report.published import Counterpart, Record, records
-from orchestrator.report.tables.comparison import Line, compare, published_csv, published_markdown
 
 PAPERS = ("ifca_mir", "finp", "metric_privacy")
 FIGURE_1 = "minority fraction 0.10 of 200 clients, minor model"
@@ -204,7 +204,7 @@ def test_examples_of_a_client_are_counted_where_the_config_is_silent(tmp_path: P
 
 
 def test_a_printed_percentage_is_laid_beside_a_fraction(monkeypatch: pytest.MonkeyPatch) -> None:
-    import orchestrator.report.tables.comparison as comparison
+    import orchestrator.report.comparison as comparison
 
     rule = Counterpart(where={"data.name": "har"}, metrics=("accuracy",), scale=0.01)
     monkeypatch.setattr(comparison, "rules", lambda: {"finp": lambda _: rule})

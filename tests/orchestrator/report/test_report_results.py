@@ -10,8 +10,7 @@ import pytest
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.report import NoResultsError, write_page
-from orchestrator.report.data import Results, counts, read_results, results, rows
-from orchestrator.report.values import lookup
+from orchestrator.report.data import Results, counts, lookup, read_results, results, rows
 from orchestrator.results.log import Log
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep as write_manifest

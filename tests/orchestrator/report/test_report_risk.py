@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 
 from orchestrator.report import write_report
-from orchestrator.report.estimate import estimate
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.catalog import catalog, figures
 from orchestrator.report.figures.trade_off import risks
+from orchestrator.report.statistics import estimate
 from orchestrator.results.log import MANIFEST, Log
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
@@ -39,10 +39,7 @@ def dashed(ax: Axes, style: str = "--") -> list[float]:
 @pytest.mark.parametrize(
     ("sweep", "expected"),
     [
-        (
-            "grouped",
-            ["trade_off", "attack_roc", "clients_exposed_risk", "membership_inference", "violations"],
-        ),
+        ("grouped", ["trade_off", "attack_roc", "clients_exposed_risk", "membership_inference", "violations"]),
         ("alone", ["trade_off", "attack_roc", "clients_exposed_risk", "accuracy", "membership_inference"]),
     ],
 )

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from orchestrator.report.data import Results, read_results, results, rows
-from orchestrator.report.estimate import estimate
+from orchestrator.report.frame import HEADLINE, contrasts, is_significant
+from orchestrator.report.statistics import estimate
 from orchestrator.report.story import SIDES, command, headline, story
-from orchestrator.report.tables.differences import HEADLINE, contrasts, is_significant
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep
 from tests.support.synthetic_membership import write_alone, write_grouped
@@ -150,14 +150,7 @@ def test_an_interval_that_two_attacks_give_differently_is_left_out(tmp_path: Pat
 
 def test_of_the_worst_of_several_models_the_mean_is_taken(tmp_path: Path) -> None:
     table: list[dict[str, Any]] = [
-        {
-            "id": str(s),
-            "status": "finished",
-            "seed": s,
-            "accuracy": 0.9,
-            "mia_accuracy_worst": 0.8,
-            "mia_accuracy": m,
-        }
+        {"id": str(s), "status": "finished", "seed": s, "accuracy": 0.9, "mia_accuracy_worst": 0.8, "mia_accuracy": m}
         for s, m in enumerate((0.6, 0.61, 0.62))
     ]
     found = headline(results(tmp_path, table, ("seed",), {}))

@@ -9,12 +9,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.report.data import Results, results, rows
-from orchestrator.report.frame import COLUMNS, tidy
-from orchestrator.report.tables.differences import contrasts
-from orchestrator.report.tables.summary import escape, markdown_table, summary_markdown
-from orchestrator.report.tables.terminal import summary_table
-from orchestrator.report.values import plain, sort_key, text
+from orchestrator.report.data import Results, plain, results, rows, sort_key, text
+from orchestrator.report.frame import COLUMNS, contrasts, tidy
+from orchestrator.report.summary import escape, markdown_table, summary_markdown
+from orchestrator.report.terminal import summary_table
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
 

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.data import Results, read_results
-from orchestrator.report.tables.summary import summary_markdown
-from orchestrator.report.tables.terminal import summary_table
+from orchestrator.report.summary import summary_markdown
+from orchestrator.report.terminal import summary_table
 from tests.orchestrator.report.test_report_tables import GROUPED
 from tests.support.synthetic_privacy import judged, write_finp, write_metric
 

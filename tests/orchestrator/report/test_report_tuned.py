@@ -8,11 +8,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report import write_report
-from orchestrator.report.data import read_results
-from orchestrator.report.so_far import where_stopped
-from orchestrator.report.tables.summary import summary_markdown
-from orchestrator.report.tables.terminal import summary_table
-from orchestrator.report.tuned import selection_metric, sentences, tuned_sentences
+from orchestrator.report.context import selection_metric, sentences, tuned_sentences
+from orchestrator.report.data import read_results, where_stopped
+from orchestrator.report.summary import summary_markdown
+from orchestrator.report.terminal import summary_table
 from orchestrator.results.paths import Folder
 from tests.support.synthetic_results import ifca_metrics, write_sweep
 

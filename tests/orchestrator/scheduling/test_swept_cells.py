@@ -12,7 +12,7 @@ from datasets.components import components
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.swept import swept_settings
+from orchestrator.report.data import swept_settings
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep
 from orchestrator.results.tables import read_table

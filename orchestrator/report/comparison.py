@@ -1,23 +1,127 @@
-"""The comparison of measured with published numbers: matching trials, the gap, and differences in the setting."""
+"""The comparison with published numbers: matching trials, the gap, and every field in which a run differs from the paper."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 
 from orchestrator.metric_names import metric
-from orchestrator.report.data import Results, Setting, independent, repeat, settings
-from orchestrator.report.estimate import FEWEST, NAN, estimate, limits, number, spread
-from orchestrator.report.paired import quotient
+from orchestrator.report.context import deal_line, tuned_sentences
+from orchestrator.report.data import DEAL, Results, Row, Setting, Value, independent, lookup, repeat, settings, text
 from orchestrator.report.papers import rules
-from orchestrator.report.published import Counterpart, Record, records
-from orchestrator.report.tables.context import deal_line
-from orchestrator.report.tables.deviations import agrees, deviations, field_label, unprinted
-from orchestrator.report.tables.summary import csv_text, escape, markdown_table
-from orchestrator.report.tuned import tuned_sentences
-from orchestrator.report.values import Row, Value, text
+from orchestrator.report.published import FIXED, VARIED, AtLeast, Counterpart, Record, records
+from orchestrator.report.statistics import FEWEST, NAN, Measured, estimate, limits, number, quotient, spread
+from orchestrator.report.summary import csv_text, escape, markdown_table
 from orchestrator.report.vocabulary import key_label, setting_label, value_label
+
+# Fields that change no result, or only which random numbers are drawn.
+IRRELEVANT = (
+    *("seed", "evaluate_every", "data.revision", "training.device", "training.threads", "training.clients_per_job"),
+    *("training.backend", "attacks.cia.interval"),
+)
+DEALS = {FIXED: "one deal", VARIED: "a new deal in each run"}
+
+
+def deviations(results: Results, found: Counterpart, variant: Setting) -> list[str]:
+    """Every field in which a setting differs from the paper's reading, with both values.
+
+    Args:
+        results: the results of a sweep.
+        found: what the paper's number is, with the reading.
+        variant: the trials that are compared with it.
+    """
+    first = (variant.finished or variant.trials)[0]
+    stated = []
+    for key, printed in found.context.items():
+        if key in found.where:
+            continue
+        if key == DEAL:
+            stated += _partitions(results, printed, variant)
+        elif _ran(results, first, key) and not agrees(actual := ran_with(results, first, key), printed):
+            stated.append(f"{field_label(key)} {_said(actual)} instead of {_said(printed)}")
+    return stated
+
+
+def unprinted(results: Results, found: Counterpart, trials: Iterable[Row]) -> dict[str, set[str]]:
+    """The fields of the trials' runs that the paper's reading does not have, each with our values."""
+    stated = {*found.where, *found.context, *results.keys, *(found.against or {}), *IRRELEVANT}
+    ours: dict[str, set[str]] = {}
+    for trial in trials:
+        for key, value in leaves(results.configs.get(trial["id"]) or {}):
+            if key not in stated:
+                ours.setdefault(key, set()).add(_said(value))
+    return ours
+
+
+def agrees(actual: Value, printed: Value) -> bool:
+    """Whether a value is the printed one, or one of several."""
+    if isinstance(printed, AtLeast):
+        return isinstance(actual, int | float) and actual >= printed.least
+    return any(text(actual) == text(value) for value in (printed if isinstance(printed, tuple) else (printed,)))
+
+
+def ran_with(results: Results, trial: Row, key: str) -> Value:
+    """The value that a trial used; the examples per client are counted if the config leaves their number to the data."""
+    value = results.value(trial, key)
+    if value is None and key == "data.examples_per_client":
+        held = {row.get("examples") for row in results.table(trial, "clients")}
+        return held.pop() if len(held) == 1 else None
+    return value
+
+
+def field_label(key: str) -> str:
+    """The words for a field: its name, with that of its section or attack where many others have the same name.
+
+    >>> field_label("data.clients"), field_label("curvature.trace"), field_label("attacks.sia.pool")
+    ('clients', 'curvature trace', 'sia pool')
+    """
+    section = key.split(".")[-2] if "." in key else ""
+    named = key.startswith(("attacks.", "curvature.", "aggregation.")) and not key.endswith(".name")
+    return f"{section} {key_label(key)}" if named else key_label(key)
+
+
+def _ran(results: Results, trial: Row, key: str) -> bool:
+    """Whether the trial's run is known to have the field, be it empty."""
+    if ran_with(results, trial, key) is not None:
+        return True
+    inside, _, name = key.rpartition(".")
+    holder = lookup(results.configs.get(trial["id"]), inside) if inside else results.configs.get(trial["id"])
+    return isinstance(holder, Mapping) and name in holder and key != "data.examples_per_client"
+
+
+def _partitions(results: Results, printed: str | int, variant: Setting) -> list[str]:
+    """What differs in how often the data were dealt; nothing if the trials' runs do not say it."""
+    trials = variant.finished or variant.trials
+    if trials[0].get(DEAL) is None and not _ran(results, trials[0], DEAL):
+        return []
+    seeds = [results.value(trial, DEAL) for trial in trials]
+    deals = {repeat(trial | {DEAL: seed})[0] for trial, seed in zip(trials, seeds, strict=True)}
+    if printed == VARIED:
+        repeated = len(deals) < 2 and len(trials) > 1
+        return [f"one deal (split seed {', '.join(deals)}) instead of {DEALS[VARIED]}"] if repeated else []
+    return [f"{len(deals)} deals instead of one"] if len(deals) > 1 else []
+
+
+def leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
+    """The fields of a run by dotted key. Attacks are entered by name; names of components belong to the reading."""
+    if isinstance(config, list) and config and all(isinstance(one, Mapping) and "name" in one for one in config):
+        config = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in config}
+    if not isinstance(config, Mapping):
+        if config != []:
+            yield inside, config
+        return
+    for key, value in config.items():
+        yield from leaves(value, f"{inside}.{key}" if inside else str(key))
+
+
+def _said(value: Value) -> str:
+    if isinstance(value, AtLeast):
+        return value.words
+    if isinstance(value, tuple):
+        return " or ".join(dict.fromkeys(map(_said, value)))
+    return "none" if value is None else text(value)
+
 
 READING = (
     "The gap is measured minus published; rates are fractions of one. If the sweep did not measure the metric, or no "
@@ -62,17 +166,6 @@ class Line:
     differs: str
     note: str
     values: str = ""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A measured value: its interval (NaN without one), the number of independent repetitions, and their values."""
-
-    mean: float = NAN
-    low: float = NAN
-    high: float = NAN
-    n: int = 0
-    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -194,11 +287,11 @@ def _line(
         published_std=NAN if record.std is None else record.std * found.scale,
         measured_setting=setting_label(tuple(place), tuple(place.values())),
         measured_metric=_metric_words(found),
-        measured=value.mean,
+        measured=value.value,
         measured_low=value.low,
         measured_high=value.high,
         seeds=value.n,
-        gap=value.mean - printed,
+        gap=value.value - printed,
         differs="; ".join(_differences(results, found, variant)),
         note=record.note,
         values=", ".join(map(text, value.values)) if value.n < FEWEST else "",
@@ -261,9 +354,7 @@ def _quotient(found: Counterpart, variant: Setting, other: Setting) -> Measured:
     above, below = ({repeat(t): v for t in s.finished if (v := _value(t, found)) is not None} for s in (variant, other))
     pairs = [one for one in above if one in below]
     dividends, divisors = (independent([(one, values[one]) for one in pairs]) for values in (above, below))
-    one = quotient(dividends, divisors)
-    singly = tuple(a / b for a, b in zip(dividends, divisors, strict=True) if b > 0)
-    return Measured(one.value, one.low, one.high, one.n, singly)
+    return quotient(dividends, divisors)
 
 
 def _differences(results: Results, found: Counterpart, variant: Setting) -> list[str]:

@@ -1,4 +1,4 @@
-"""The ROC curves of the attacks on models, with logarithmic axes (Carlini et al. 2022): what they find without false alarms.
+"""What attacks on models found: ROC curves (Carlini et al. 2022), and claimed beside audited epsilons.
 
 The curves are made of the scores in ``scores.parquet``, those of the last attacked round. What attacks on replicas of a
 run found in the run's own model stands beside the other attacks, and what they found in the replicas in a panel of its own.
@@ -6,10 +6,15 @@ run found in the run's own model stands beside the other attacks, and what they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.report.data import Floats
+from algorithms.auditing.attacks import DELTA
+from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
+from orchestrator.report.data import Floats, Row, Value, text
 from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.figures.drawing import (
     BODY,
@@ -17,13 +22,17 @@ from orchestrator.report.figures.drawing import (
     IN_A_ROW,
     REFERENCE,
     Sheet,
+    algorithm_handles,
     dashed_handle,
     legend,
+    marker,
+    measured,
+    place_label,
+    places,
+    plain_ticks,
     stroke,
     wrap,
 )
-from orchestrator.report.figures.settings import own_positions, place_label, table_of, trials_at
-from orchestrator.report.values import Row, Value
 from orchestrator.report.vocabulary import PALETTE, component_label
 
 if TYPE_CHECKING:
@@ -45,19 +54,21 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     held = {trial["id"]: found for trial in arr.trials if (found := last_scores(arr, trial))}
 
     def models(panel: Point, at: Point, hue: Value) -> list[Scores]:
-        return [one for trial in trials_at(arr, panel, at, hue) for one in held.get(trial["id"], ())]
+        return [one for trial in arr.cell(panel, at, hue) for one in held.get(trial["id"], ())]
 
     panels = [
         (target, hue, panel, at)
         for panel in arr.panels
-        for at in own_positions(arr)
+        for at in arr.columns
         for hue in arr.hues
-        for target in _targets(models(panel, at, hue))
+        for target in sorted({target for scores in models(panel, at, hue) for target, _ in scores})
     ]
     if not panels:
         return None
     names = sorted({attack for found in held.values() for one in found for _, attack in one})
-    styles = dict(zip(names, _styles(names), strict=True))
+    colors = zip((name for name in names if name != PUBLISHED), cycle(PALETTE), strict=False)
+    own = {name: {"color": color, "linewidth": 1.6} for name, color in colors}
+    styles = {name: own.get(name, WIDE) for name in names}
     targets = len({target for target, *_ in panels})
     several = any(len(models(panel, at, hue)) > 1 for _, hue, panel, at in panels)
     note = ("lines: mean over seeds, and over replicas, at equal false positive rates; " if several else "") + (
@@ -91,13 +102,14 @@ def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
     """
     import numpy as np
 
-    frame = table_of(arr, trial, "scores", ("attack", "round", "target", "member", "score"))
+    frame = arr.results.frame(trial, "scores", ("attack", "round", "target", "member", "score"))
     if frame is None:
         return []
     frame = frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
     if "left" in frame:
         frame = frame[~frame["left"].fillna(False).astype(bool)]
-    clusters = arr.results.value(trial, "clustering.clusters")
+    # The run as a whole is its only model, if it has one; a clustering without a number of clusters has.
+    alone = arr.results.value(trial, "clustering.clusters") in (None, 1)
     own: Scores = {}
     replicas: list[Scores] = []
     for (target, attack), rows in frame.groupby(["target", "attack"], sort=True):
@@ -107,13 +119,8 @@ def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
         if str(target).startswith("replica "):
             replicas.append({(REPLICAS, str(attack)): (score, member)})
         else:
-            own[_target(str(target), clusters), str(attack)] = score, member
+            own[GLOBAL if alone and target == RUN else str(target), str(attack)] = score, member
     return [one for one in (own, *replicas) if one]
-
-
-def _target(target: str, clusters: Value) -> str:
-    """The run as a whole is its only model, if it has one; a clustering without a number of clusters has."""
-    return GLOBAL if target == RUN and clusters in (None, 1) else target
 
 
 def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
@@ -178,16 +185,6 @@ def _only_threshold(score: Floats, member: Any) -> tuple[float, float]:
     return float(yes[~member].mean()), float(yes[member].mean())
 
 
-def _styles(names: list[str]) -> list[dict[str, Any]]:
-    others = [name for name in names if name != PUBLISHED]
-    colors = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(others)}
-    return [WIDE if name == PUBLISHED else {"color": colors[name], "linewidth": 1.6} for name in names]
-
-
-def _targets(found: list[Scores]) -> list[str]:
-    return sorted({target for scores in found for target, _ in scores})
-
-
 def _label(name: str) -> str:
     if name == PUBLISHED:
         return "the attack behind the published risk"
@@ -200,3 +197,126 @@ def _heading(arr: Arrangement, target: str, hue: Value, panel: Point, position: 
     model = named.get(target, f"{target.replace('_', ' ')} model")
     method = arr.hue_label(hue) if len(arr.hues) > 1 else ""
     return ", ".join(filter(None, (method, place_label(arr, panel, position), model))) or arr.algorithm
+
+
+RED = "#C62828"
+PROOF: dict[str, Any] = {"marker": "_", "linestyle": "none", "markersize": 8, "markeredgewidth": 2}
+RING: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 15, "fillstyle": "none", "color": RED}
+NOTHING: dict[str, Any] = {"marker": "v", "linestyle": "none", "markersize": 7, "fillstyle": "none", "clip_on": False}
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A claim, and what an audit found.
+
+    Attributes:
+        claimed: the claimed epsilon.
+        found: the estimated one.
+        low: the lower end of its 95 % interval; NaN if there is none.
+        high: the upper end.
+        certified: the epsilon that is certified; NaN if there is none.
+        refuted: whether the claim is refuted.
+    """
+
+    claimed: float
+    found: float
+    low: float
+    high: float
+    certified: float = math.nan
+    refuted: bool = False
+
+
+def audit(arr: Arrangement) -> Figure | None:
+    """The epsilon of a client that canaries leave to be told over the one that is claimed, on logarithmic axes."""
+    found = {
+        trial["id"]: Audited(
+            claimed=_number(trial, "epsilon"),
+            found=_number(trial, "epsilon_audit"),
+            low=_number(trial, "epsilon_audit_low"),
+            high=_number(trial, "epsilon_audit_high"),
+            certified=_number(trial, "epsilon_audit_certified"),
+            refuted=text(trial.get("audit_verdict")) == "refuted",
+        )
+        for trial in arr.trials
+    }
+    note = "points: the estimate of one run; bars: its 95 % interval, if scores are normal; below the line is no proof"
+    return _against(arr, found, "Claimed epsilon of a client, and what canaries find in the releases", note)
+
+
+def audit_example(arr: Arrangement) -> Figure | None:
+    """The epsilon of an example that a membership attack's AUC comes to over the one that DP-SGD claims, at its delta."""
+    found = {}
+    for trial in arr.trials if measured(arr, "epsilon_example") else ():
+        table = arr.results.frame(trial, "attacks", ("attack", "round", "metric", "value", "low", "high"))
+        if table is None:
+            continue
+        rows = table[(table["attack"] == "risk") & (table["metric"] == "epsilon_record")]
+        rows = rows[rows["round"] == rows["round"].max()]
+        if len(rows):
+            worst = rows.loc[rows["value"].fillna(-1).idxmax()]
+            value, low, high = (_at_delta_of(trial, float(worst[name])) for name in ("value", "low", "high"))
+            found[trial["id"]] = Audited(_number(trial, "epsilon_example"), value, low, high)
+    note = (
+        "points: the estimate from the AUC of the attack on the final model of one run; bars: its 95 % interval over examples; "
+        "both at the delta of the claim; the claim is for all rounds and any attack, so below the line is no proof"
+    )
+    return _against(arr, found, "Claimed epsilon of an example, and what a membership attack finds", note)
+
+
+def _at_delta_of(trial: Row, epsilon: float) -> float:
+    """Return an attack's epsilon, which is stored at delta 1e-5, at the delta of the trial's claim."""
+    delta = _number(trial, "delta_example")
+    if math.isnan(delta) or delta == DELTA or not math.isfinite(epsilon):
+        return epsilon
+    return epsilon_gdp(mu_gdp(epsilon, DELTA), delta) if epsilon else 0.0
+
+
+def _against(arr: Arrangement, found: Mapping[str, Audited], title: str, note: str) -> Figure | None:
+    """A panel for each value of the facets, with a diagonal; None without a claim that was audited."""
+    found = {ident: one for ident, one in found.items() if one.claimed > 0 and one.found >= 0}
+    trials = tuple(trial for trial in arr.trials if trial["id"] in found)
+    values = [value for one in found.values() for value in (one.claimed, one.found, one.high) if 0 < value < math.inf]
+    if not trials:
+        return None
+    arr = replace(arr, trials=trials)
+    low, high = min(values) / 3, max(values) * 2
+    extra = [dashed_handle("audited = claimed")]
+    if any(one.certified > low for one in found.values()):
+        extra.append(stroke("certified with 95 %", color="black", **PROOF))
+    if any(one.found < low for one in found.values()):
+        extra.append(stroke("estimate 0", color="black", **NOTHING))
+    if any(one.refuted for one in found.values()):
+        extra.append(stroke("claim refuted", **RING))
+    sheet = Sheet(title, note, tuple(extra))
+    figure, axes = wrap(arr, sheet, list(map(arr.panel_label, arr.panels)), "claimed epsilon", "audited epsilon")
+    for ax, panel in zip(axes, arr.panels, strict=True):
+        ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+        plain_ticks(ax, high / low)
+        ax.plot([low, high], [low, high], **REFERENCE)
+        for _, _, position, hue in places(arr):
+            style = {"color": arr.palette[text(hue)], "marker": marker(arr, hue)}
+            runs = [found[trial["id"]] for trial in arr.cell(panel, position, hue)]
+            for one in runs:  # at its claim: a point that is moved aside may lie on the other side of the line
+                _mark(ax, one, low, style)
+    legend(figure, algorithm_handles(arr), sheet)
+    return figure
+
+
+def _mark(ax: Axes, one: Audited, lowest: float, style: dict[str, Any]) -> None:
+    """Draw a run; what is below the axis is drawn at its lower end."""
+    x, middle = one.claimed, max(one.found, lowest)
+    known = not (math.isnan(one.low) or math.isnan(one.high))
+    bar = [[max(middle - max(one.low, lowest), 0)], [max(one.high - middle, 0)]] if known else None
+    look = style | ({"marker": "none"} if one.found < lowest else {})
+    ax.errorbar([x], [middle], yerr=bar, capsize=2, markersize=5, linewidth=1.3, alpha=0.55, **look)
+    if one.found < lowest:
+        ax.plot([x], [lowest], color=style["color"], **NOTHING)
+    if one.certified > lowest:
+        ax.plot([x], [one.certified], color=style["color"], **PROOF)
+    if one.refuted:
+        ax.plot([x], [middle], zorder=6, **RING)
+
+
+def _number(trial: Row, name: str) -> float:
+    value = trial.get(name)
+    return float(value) if value is not None else math.nan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
-from orchestrator.report.data import Configs, Results, Setting, Trials, counts, results, rows
-from orchestrator.report.estimate import FEWEST, NAN, Estimate, estimate
-from orchestrator.report.so_far import STOPPED
-from orchestrator.report.swept import DEAL
-from orchestrator.report.tables.adversaries import adversary_sentence
-from orchestrator.report.tables.context import (
+from orchestrator.report.context import (
     BY_CHANCE,
     DASH,
     MOST_SETTINGS,
+    adversary_sentence,
     attacks_by_setting,
     chance_cell,
     chance_metric,
     foreign_models_by_setting,
+    guarantee_lines,
     guessing,
     joined_by_text,
+    protects_clients,
     readings,
+    refuted,
     shown_beside,
+    trial_notes,
 )
-from orchestrator.report.tables.guarantees import guarantee_lines, protects_clients, refuted, trial_notes
+from orchestrator.report.data import DEAL, STOPPED, Configs, Results, Setting, Trials, counts, results, rows
+from orchestrator.report.statistics import FEWEST, NAN, Estimate, estimate
 from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from rich.text import Text
 
 GAP = 2
 REFUTED = "bold red"
@@ -70,10 +70,20 @@ def summary_table(
     from rich.text import Text
 
     found = results(Path(), rows(trials), swept, configs)
-    shown, left_out, stacked = _fit(found, _columns(found), width)
+    notes = [setting.unfinished.replace(", ", "\n") for setting in found.settings]
+    fixed = [
+        (label.replace(" ", "\n"), [value_label(key, setting.values[at]) or DASH for setting in found.settings])
+        for at, (key, label) in enumerate(zip(found.keys, key_labels(found.keys), strict=True))
+    ]
+    last = [("no result", notes)] if any(notes) else []
+    shown, left_out, stacked = _fit(
+        found, _columns(found), width - sum(_wide([*it]) + GAP for it in _flat(fixed + last))
+    )
+    caption = Text("\n".join([_caption(found, shown, left_out), *remarks]))
+    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", REFUTED)
     table = Table(
         title=Text(title) if title else None,
-        caption=_in_red(Text("\n".join([_caption(found, shown, left_out), *remarks]))),
+        caption=caption,
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -81,28 +91,25 @@ def summary_table(
         title_justify="left",
         caption_justify="left",
     )
-    for heading in _key_headings(found):
+    for heading, _ in fixed:
         table.add_column(heading)
     for column in shown:
         table.add_column(column.heading, justify="right", no_wrap=True)
-    if _notes(found):
-        table.add_column("no result", style="yellow", no_wrap=True)
-    for setting in found.settings:
-        cells = [*_key_cells(found, setting), *(_cell(found, setting, column, stacked) for column in shown)]
-        styles = [""] * (len(cells) - len(shown)) + [_style(setting, column) for column in shown]
-        table.add_row(*map(Text, cells, styles), *([_note(setting)] if _notes(found) else []))
+    for heading, _ in last:
+        table.add_column(heading, style="yellow", no_wrap=True)
+    for at, setting in enumerate(found.settings):
+        own = [Text(_cell(found, setting, column, stacked), _style(setting, column)) for column in shown]
+        table.add_row(*(Text(cells[at]) for _, cells in fixed), *own, *(cells[at] for _, cells in last))
     return table
+
+
+def _flat(columns: Iterable[tuple[str, list[str]]]) -> Iterator[list[str]]:
+    return ([heading, *cells] for heading, cells in columns)
 
 
 def _style(setting: Setting, column: Shown) -> str:
     """Red for the audited epsilon of a setting whose claimed one is refuted."""
     return REFUTED if column.metrics[0].startswith(AUDITED) and refuted(setting) else ""
-
-
-def _in_red(caption: Text) -> Text:
-    """The caption with what is refuted in red."""
-    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", REFUTED)
-    return caption
 
 
 def _columns(found: Results) -> list[Shown]:
@@ -111,44 +118,33 @@ def _columns(found: Results) -> list[Shown]:
     if not protects_clients(found.trials):  # nobody compares what canaries find where nothing is claimed
         beside |= {name for name in measured if name.startswith(AUDITED)}
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
-    columns = [replace(column, heading=_with_round(column, found)) for column in columns]
-    return [
-        replace(column, heading=f"{column.heading}\n{BY_CHANCE}") if _has_chance(column, found) else column
-        for column in columns
-    ]
+    for at, column in enumerate(columns):
+        heading = column.heading
+        if column.round:  # the value need not be that of the run's last round
+            rounds = {value for setting in found.settings for value in setting.measured(column.round)}
+            heading += f"\nround {rounds.pop():g}" if len(rounds) == 1 else "\nlast measured"
+        if len(column.metrics) == 1 and chance_metric(metric(column.metrics[0]), found) is not None:
+            heading += f"\n{BY_CHANCE}"
+        columns[at] = replace(column, heading=heading)
+    return columns
 
 
-def _with_round(column: Shown, found: Results) -> str:
-    """The heading of a column, with the round whose value it shows if that need not be the run's last one."""
-    if not column.round:
-        return column.heading
-    rounds = {value for setting in found.settings for value in setting.measured(column.round)}
-    return f"{column.heading}\nround {rounds.pop():g}" if len(rounds) == 1 else f"{column.heading}\nlast measured"
+def _fit(found: Results, columns: list[Shown], room: int) -> tuple[list[Shown], list[Shown], bool]:
+    """The columns that fit into ``room``, those that do not, and whether intervals are below the means."""
 
+    def width(kept: Sequence[Shown], stacked: bool) -> int:
+        cells = [[column.heading, *(_cell(found, s, column, stacked) for s in found.settings)] for column in kept]
+        return sum(map(_wide, cells)) + GAP * (len(kept) - 1)
 
-def _has_chance(column: Shown, found: Results) -> bool:
-    return len(column.metrics) == 1 and chance_metric(metric(column.metrics[0]), found) is not None
-
-
-def _fit(found: Results, columns: list[Shown], width: int) -> tuple[list[Shown], list[Shown], bool]:
-    """The columns that fit into ``width``, those that do not, and whether intervals are below the means."""
-    fixed = sum(_wide([head, *cells]) + GAP for head, cells in zip(*_key_columns(found), strict=True))
-    fixed += _wide(["no result", *_notes(found)]) + GAP if _notes(found) else 0
     major = [column for column in columns if column.rank < MINOR]
     for kept, stacked in ((columns, False), (major, False), (columns, True)):
-        if fixed + _width(found, kept, stacked) <= width:
+        if width(kept, stacked) <= room:
             return list(kept), [column for column in columns if column not in kept], stacked
-    kept = list(columns)
-    left_out: list[Shown] = []
-    while kept and fixed + _width(found, kept, stacked=True) > width:
+    kept, left_out = list(columns), list[Shown]()
+    while kept and width(kept, stacked=True) > room:
         left_out.append(least_important(kept))
         kept.remove(left_out[-1])
     return kept, left_out, True
-
-
-def _width(found: Results, columns: Sequence[Shown], stacked: bool) -> int:
-    cells = [[column.heading, *(_cell(found, s, column, stacked) for s in found.settings)] for column in columns]
-    return sum(_wide(column) for column in cells) + GAP * (len(columns) - 1)
 
 
 def _wide(cells: Iterable[str]) -> int:
@@ -187,27 +183,6 @@ def _short(interval: str) -> str:
     return re.sub(r"\b0\.", ".", zero.sub("0", whole.sub("1", interval))).replace("± ", "±")
 
 
-def _key_headings(found: Results) -> list[str]:
-    return [label.replace(" ", "\n") for label in key_labels(found.keys)]
-
-
-def _key_cells(found: Results, setting: Setting) -> list[str]:
-    return [value_label(key, value) or DASH for key, value in zip(found.keys, setting.values, strict=True)]
-
-
-def _key_columns(found: Results) -> tuple[list[str], list[list[str]]]:
-    lines = [_key_cells(found, setting) for setting in found.settings]
-    return _key_headings(found), [[line[i] for line in lines] for i in range(len(found.keys))]
-
-
-def _note(setting: Setting) -> str:
-    return setting.unfinished.replace(", ", "\n")
-
-
-def _notes(found: Results) -> list[str]:
-    return [line for setting in found.settings for line in _note(setting).split("\n") if line]
-
-
 def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]) -> str:
     seeds = sorted({len(setting.finished) for setting in found.settings} - {0}) or [0]
     over = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
@@ -227,7 +202,8 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
         lines.append("stopped: the last values before a scheduler stopped the trial; they enter no mean")
     shown = [name for column in columns for name in column.metrics]
     lines += readings(found, [*shown, *([UNCLIPPED] if AUDITED in shown else [])])
-    lines.append(_attacks(found))
+    attacks = joined_by_text(found, attacks_by_setting(found))
+    lines.append(f"attacks: {', '.join(attacks)}; {DASH}: not measured" if attacks else "")
     lines += [guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
     lines += [*guarantee_lines(found), *(f"note: {one}" for one in trial_notes(found.trials))]
     foreign = foreign_models_by_setting(found)
@@ -240,9 +216,3 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
         names = ", ".join(column.heading.replace("\n", " ") for column in left_out)
         lines.append(f"in the report but too wide for this terminal: {names}")
     return "\n".join(filter(None, lines))
-
-
-def _attacks(found: Results) -> str:
-    """Which settings have which attacks, if they differ."""
-    words = joined_by_text(found, attacks_by_setting(found))
-    return f"attacks: {', '.join(words)}; {DASH}: not measured" if words else ""
