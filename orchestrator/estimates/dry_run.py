@@ -19,6 +19,7 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import amount, parameters, table_bytes
 from orchestrator.estimates.small_runs import SmallRuns
+from orchestrator.report.context import EPSILONS, sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.figures.arrangement import ALGORITHM
 from orchestrator.report.statistics import FEWEST, least_significant
@@ -65,7 +66,14 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
             Text,
             filter(
                 None,
-                [_power(trials), unrepeatable(missing), _tables(missing), *_models(missing), *_splits(missing)],
+                [
+                    _power(trials),
+                    unrepeatable(missing),
+                    *_tuned(sweep, trials),
+                    _tables(missing),
+                    *_models(missing),
+                    *_splits(missing),
+                ],
             ),
         ),
         Text("nothing was started"),
@@ -96,6 +104,15 @@ def _power(trials: list[TrialSpec]) -> str:
         f"{said}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "
         f"between pairs, from {least_significant(count, 2):.1f} where risk and accuracy are tested (Holm)"
     )
+
+
+def _tuned(sweep: Sweep, trials: list[TrialSpec]) -> list[str]:
+    """What the tables of a tuned sweep will say of its search: on what it chooses, and what an epsilon does not include."""
+    if sweep.tune is None:
+        return []
+    slots = [slot for one in trials for slot in (one.run.privacy, one.run.training)]
+    declared = [metric for slot in slots for metric in getattr(slot.module, "METRICS", ())]
+    return sentences(sweep.tune.metric, len(trials), any(metric.name in EPSILONS for metric in declared))
 
 
 def _models(missing: list[TrialSpec]) -> list[str]:

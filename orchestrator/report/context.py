@@ -359,6 +359,7 @@ def trial_notes(trials: Sequence[Mapping[str, Value]]) -> list[str]:
 
 
 OVERRIDE = "# --set "  # how the overrides are kept, as the last lines of sweep.yaml
+EPSILONS = ("epsilon", "epsilon_example")
 TRAINING = ("loss", "train_")  # how the names of metrics on training examples begin
 
 
@@ -372,7 +373,7 @@ def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[s
     name = selection_metric(folder)
     if name is None:
         return []
-    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in ("epsilon", "epsilon_example"))
+    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in EPSILONS)
     return sentences(name, len(trials), stated)
 
 

@@ -209,9 +209,10 @@ def log_points(client: MlflowClient, run: str, points: Sequence[Point]) -> None:
 
 
 def _is_logged(runs: Sequence[Run], manifest: str) -> bool:
-    """Whether a run was logged from the folder as it is; one that a user has deleted stays deleted."""
+    """Whether a run was logged from the folder as it is, and has ended; one that a user has deleted stays deleted."""
     there = [run for run in runs if run.info.lifecycle_stage == "active"]
-    return len(there) <= 1 and any(run.data.tags.get(MARK) == manifest for run in there or runs)
+    ended = [run for run in there or runs if run.info.status != "RUNNING"]
+    return len(there) <= 1 and any(run.data.tags.get(MARK) == manifest for run in ended)
 
 
 def _replace(

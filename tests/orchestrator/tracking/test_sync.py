@@ -82,11 +82,18 @@ def test_the_second_sync_does_nothing(folder):
     assert (folder.path.parent / "mlflow.db").read_bytes() == before
 
 
-def test_a_run_without_its_last_tag_is_logged_again(folder):
-    """As one that was killed while it was logged."""
+@pytest.mark.parametrize(
+    "altered",
+    [
+        ("delete from metrics", "update runs set status = 'RUNNING', end_time = null"),
+        ("update runs set status = 'RUNNING'",),
+        ("delete from tags where key = 'fedpriv.manifest'", "delete from metrics where step = 2"),
+    ],
+)
+def test_a_run_without_its_last_tag_or_end_is_logged_again(folder, altered):
     synced(folder)
     before = Held(folder).everything()
-    in_the_store(folder, "delete from tags where key = 'fedpriv.manifest'", "delete from metrics where step = 2")
+    in_the_store(folder, *altered)
     assert synced(folder).runs == 5
     assert Held(folder).everything() == before
     assert synced(folder).runs == 0
