@@ -107,7 +107,7 @@ def test_every_line_of_options_can_be_given(path: Path) -> None:
 
 @pytest.mark.parametrize("path", IFCA_MIR, ids=lambda path: path.stem)
 def test_trials_that_are_compared_share_data_and_start(path: Path) -> None:
-    """Both algorithms see the same deal, the same initial models and the same tolerances."""
+    """Both algorithms see the same partition, the same initial models and the same tolerances."""
     for run in load_sweep(path).runs:
         assert run.data.config.split_seed is None
         assert run.clustering.config.clusters == 2
@@ -154,26 +154,26 @@ def test_the_sweeps_of_the_paper_have_its_numbers(name: str) -> None:
         assert (run.attacks[0].config.every, run.attacks[0].config.shadows) == (5, 3)
 
 
-# The deal is fixed where a sweep follows a released run on one deal, and its header says so.
+# The partition is fixed where a sweep follows a released run on one partition, and its header says so.
 ONE_DEAL = [*RELEASED, *(path for path in SWEEPS if path.stem == "metric_privacy_five_runs")]
 
 
 @pytest.mark.parametrize("path", [path for path in SWEEPS if path not in IFCA_MIR], ids=lambda path: path.stem)
 def test_trials_of_one_global_model_share_the_attack_and_deal_anew_with_every_seed(path: Path) -> None:
-    """A deal is a random factor: unless it varies, intervals over seeds are three to six times too narrow on UCI HAR."""
+    """A partition is a random factor: unless it varies, intervals over seeds are three to six times too narrow on UCI HAR."""
     runs = load_sweep(path).runs
     assert {run.clustering.name for run in runs} == {"none"}
     assert all(run.data == runs[0].data and run.attacks == runs[0].attacks for run in runs)
     if path in ONE_DEAL:
         assert runs[0].data.config.split_seed is not None
-        assert "deal is fixed" in "\n".join(opening(path))
+        assert "partition is fixed" in "\n".join(opening(path))
     else:
-        assert {run.data.config.split_seed for run in runs} == {None}, "the deal follows the seed"
+        assert {run.data.config.split_seed for run in runs} == {None}, "the partition follows the seed"
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_sweeps_beside_printed_numbers_have_three_deals_or_more(path: Path) -> None:
-    """One-deal sweeps say so; the quickstarts and the sweeps on other data stand beside no printed number."""
+    """One-partition sweeps say so; the quickstarts and the sweeps on other data stand beside no printed number."""
     runs = load_sweep(path).runs
     if path not in ONE_DEAL and not path.stem.endswith("quickstart"):
         assert len({run.seed for run in runs}) >= 3

@@ -1,9 +1,9 @@
 """Two sweeps side by side: the same metrics with intervals, and paired differences where both saw the same data.
 
 A setting of the second sweep is paired with a setting of the first one if both partition the same data in the same way
-(``data`` of the resolved runs is equal, the seed of the deal aside) and agree in all keys of both sweeps, except for keys
-in which the sweeps have no value in common. The difference is taken over the deals and seeds that both have
-(`orchestrator.report.frame`). The deal is ``data.split_seed``, or the run's seed where that is null. Runs
+(``data`` of the resolved runs is equal, the seed of the partition aside) and agree in all keys of both sweeps, except for keys
+in which the sweeps have no value in common. The difference is taken over the partitions and seeds that both have
+(`orchestrator.report.frame`). The partition is ``data.split_seed``, or the run's seed where that is null. Runs
 whose records say that they loaded different data are no pair.
 """
 
@@ -120,7 +120,7 @@ def _label(results: Results, setting: Setting) -> str:
 
 
 def _on_same_data(one: Results, partner: Setting, other: Results, setting: Setting) -> tuple[Setting, Setting]:
-    """The two settings with each trial's deal, without trials whose counterpart loaded other data."""
+    """The two settings with each trial's partition, without trials whose counterpart loaded other data."""
     mine, theirs = (
         {repeat(trial): trial for trial in map(partial(_dealt, results), s.trials)}
         for results, s in ((one, partner), (other, setting))
@@ -133,9 +133,9 @@ def _on_same_data(one: Results, partner: Setting, other: Results, setting: Setti
 
 
 def _dealt(results: Results, trial: Row) -> Row:
-    """A trial with the seed of its deal, which is the run's where ``data.split_seed`` is null."""
-    deal = results.value(trial, DEAL)
-    return trial | {DEAL: trial.get("seed") if deal is None else deal}
+    """A trial with the seed of its partition, which is the run's where ``data.split_seed`` is null."""
+    partition = results.value(trial, DEAL)
+    return trial | {DEAL: trial.get("seed") if partition is None else partition}
 
 
 def _loaded(results: Results, trial: Row) -> str | None:
@@ -161,7 +161,7 @@ def _values(results: Results, key: str) -> set[str]:
 
 
 def _data(results: Results, trial: dict[str, Any]) -> str | None:
-    """The trial's section ``data`` without the seed of the deal; None if its run is not known."""
+    """The trial's section ``data`` without the seed of the partition; None if its run is not known."""
     held = results.configs.get(trial["id"], {}).get("data")
     if not isinstance(held, dict):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 
 from orchestrator.metric_names import metric
-from orchestrator.report.context import deal_line, tuned_sentences
+from orchestrator.report.context import partition_line, tuned_sentences
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, independent, lookup, repeat, settings, text
 from orchestrator.report.papers import rules
 from orchestrator.report.published import FIXED, VARIED, AtLeast, Counterpart, Record, records
@@ -20,7 +20,7 @@ IRRELEVANT = (
     *("seed", "evaluate_every", "data.revision", "training.device", "training.threads", "training.clients_per_job"),
     *("training.backend", "attacks.cia.interval"),
 )
-DEALS = {FIXED: "one deal", VARIED: "a new deal in each run"}
+DEALS = {FIXED: "one partition", VARIED: "a new partition in each run"}
 
 
 def deviations(results: Results, found: Counterpart, variant: Setting) -> list[str]:
@@ -96,11 +96,11 @@ def _partitions(results: Results, printed: str | int, variant: Setting) -> list[
     if trials[0].get(DEAL) is None and not _ran(results, trials[0], DEAL):
         return []
     seeds = [results.value(trial, DEAL) for trial in trials]
-    deals = {repeat(trial | {DEAL: seed})[0] for trial, seed in zip(trials, seeds, strict=True)}
+    partitions = {repeat(trial | {DEAL: seed})[0] for trial, seed in zip(trials, seeds, strict=True)}
     if printed == VARIED:
-        repeated = len(deals) < 2 and len(trials) > 1
-        return [f"one deal (split seed {', '.join(deals)}) instead of {DEALS[VARIED]}"] if repeated else []
-    return [f"{len(deals)} deals instead of one"] if len(deals) > 1 else []
+        repeated = len(partitions) < 2 and len(trials) > 1
+        return [f"one partition (split seed {', '.join(partitions)}) instead of {DEALS[VARIED]}"] if repeated else []
+    return [f"{len(partitions)} partitions instead of one"] if len(partitions) > 1 else []
 
 
 def leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
@@ -131,7 +131,7 @@ READING = (
 )
 QUOTIENTS = (
     'A printed factor ("x times") is the largest of several. Here every setting has its own line: the quotient of the '
-    "two means over the same deals and seeds, with Fieller's 95 % interval. It has no upper end if the divisor cannot be "
+    "two means over the same partitions and seeds, with Fieller's 95 % interval. It has no upper end if the divisor cannot be "
     "told from 0, and there is no quotient if the divisor is 0."
 )
 # The data and model of a paper. If they match the sweep, numbers that the sweep did not run are listed as absent.
@@ -231,7 +231,7 @@ def published_markdown(results: Results, comparison: Comparison) -> str:
     blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
     if comparison.lines:
         factors = any(line.metric.endswith("factor_max") for line in comparison.lines)
-        blocks += [READING, QUOTIENTS if factors else "", deal_line(results)]
+        blocks += [READING, QUOTIENTS if factors else "", partition_line(results)]
         blocks.append(markdown_table(HEAD, [cells(line) for line in comparison.lines]))
         blocks += [_silent(paper, fields) for paper, fields in comparison.unprinted.items()]
     else:

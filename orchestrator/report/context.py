@@ -171,26 +171,27 @@ def attacks_by_setting(results: Results) -> list[str]:
     return found if len(set(found)) > 1 else []
 
 
-def deal_line(results: Results) -> str:
-    """A sentence on the deals behind the intervals; empty if the trials' runs are not known."""
+def partition_line(results: Results) -> str:
+    """A sentence on the partitions behind the intervals; empty if the trials' runs are not known."""
     exact = any(len(independent([(repeat(t), 0.0) for t in s.finished])) >= FEWEST for s in results.settings)
     if any(trial.get(DEAL) is not None for trial in results.trials):
-        over = ", and intervals are over deals" if exact else ""
-        return f"The deal of the data varies: trials with the same deal are averaged first{over}."
+        over = ", and intervals are over partitions" if exact else ""
+        return f"The partition of the data varies: trials with the same partition are averaged first{over}."
     held = [lookup(results.configs.get(trial["id"]), "data") for trial in results.trials]
     known = [data["split_seed"] for data in held if isinstance(data, dict) and "split_seed" in data]
     if not known or len(known) < len(results.trials):
         return ""
     if all(seed is None for seed in known):
-        return (
-            f"Every seed has its own deal of the data{', so intervals are over deals and training' if exact else ''}."
-        )
+        over = ", so intervals are over partitions and training" if exact else ""
+        return f"Every seed has its own partition of the data{over}."
     fixed = ", ".join(sorted({text(seed) for seed in known if seed is not None}))
     if not exact:
-        return f"The deal of the data is fixed (data.split_seed {fixed}): the runs say nothing of other deals."
+        return (
+            f"The partition of the data is fixed (data.split_seed {fixed}): the runs say nothing of other partitions."
+        )
     return (
-        f"The deal of the data is fixed (data.split_seed {fixed}): intervals are over training alone and say nothing of "
-        "other deals."
+        f"The partition of the data is fixed (data.split_seed {fixed}): intervals are over training alone and say nothing of "
+        "other partitions."
     )
 
 
@@ -323,7 +324,7 @@ def _epsilon_of(column: str) -> str:
 def _together(results: Results, trials: Sequence[Row], column: str) -> str:
     """The epsilon and the delta of several trials together, or "none:" and why there is none.
 
-    A client is the same in two trials if they deal the same data in the same way. An example keeps its epsilon whichever
+    A client is the same in two trials if they partition the same data in the same way. An example keeps its epsilon whichever
     client has it; of several, epsilons and deltas add up, whatever the mechanisms are (Dwork et al. 2006).
     """
     if any(results.value(trial, "privacy.noise") != "secret" for trial in trials):
@@ -332,7 +333,7 @@ def _together(results: Results, trials: Sequence[Row], column: str) -> str:
     epsilon: float | None = None
     if column == "guarantee":
         if len({_partition(results, trial) for trial in trials}) > 1:
-            return "none, because deals differ, and a client of one is spread over clients of another"
+            return "none, because partitions differ, and a client of one is spread over clients of another"
         ledgers = [ledger for trial in trials if (ledger := trial.get("guarantee_events"))]
         epsilon = accounting.together(ledgers, delta) if len(ledgers) == len(trials) else None
     if epsilon is None:

@@ -108,7 +108,7 @@ SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "
 SLOT_NAMES = tuple(f"{slot}.name" for slot in SLOTS)
 # Keys of a run without a dot that are not slots: they are settings only if they differ between trials.
 PLAIN_KEYS = ("rounds", "evaluate_every", "server_sees")
-# Keys in which the repetitions of a setting differ: the deal of the data and the seed of everything else.
+# Keys in which the repetitions of a setting differ: the partition of the data and the seed of everything else.
 DEAL = "data.split_seed"
 REPEATS = (DEAL, "seed")
 
@@ -193,7 +193,7 @@ def _by_name(value: Value) -> Value:
 Trials: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Configs: TypeAlias = "Mapping[str, Mapping[str, Any]]"
-Repeat: TypeAlias = tuple[str, str]  # the deal and the seed of a trial, as texts
+Repeat: TypeAlias = tuple[str, str]  # the partition and the seed of a trial, as texts
 
 REPAIRED = "; the same `fedpriv run` repairs it"
 NAMED = 10  # damaged files that have a sentence each
@@ -219,11 +219,11 @@ class NoResultsError(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Setting:
-    """The repetitions of one setting: trials that differ only in their seed, or in the seed of the deal.
+    """The repetitions of one setting: trials that differ only in their seed, or in the seed of the partition.
 
     Attributes:
         values: the values of the swept keys.
-        trials: the trials, sorted by deal and seed.
+        trials: the trials, sorted by partition and seed.
     """
 
     values: tuple[Value, ...]
@@ -258,7 +258,7 @@ class Results:
     Attributes:
         folder: the results folder; the sweep has its name.
         trials: all trials, sorted by setting and repetition, with a plain value for each of ``keys``.
-        keys: the swept keys except the seeds of the run and of the deal, dotted.
+        keys: the swept keys except the seeds of the run and of the partition, dotted.
         metrics: the final metrics of the trials, in the order of the reports.
         configs: the resolved run of every trial whose ``config.yaml`` is readable, by id.
     """
@@ -375,25 +375,25 @@ def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
 
 
 def repeat(trial: Row) -> Repeat:
-    """Which repetition a trial is: its deal and its seed. Unless the sweep varies the deal, it follows the seed."""
-    deal, seed = trial.get(DEAL), text(trial.get("seed"))
-    return (seed if deal is None else text(deal), seed)
+    """Which repetition a trial is: its partition and its seed. Unless the sweep varies the partition, it follows the seed."""
+    partition, seed = trial.get(DEAL), text(trial.get("seed"))
+    return (seed if partition is None else text(partition), seed)
 
 
 def independent(values: Sequence[tuple[Repeat, float]]) -> list[float]:
     """The values that count as independent, in the order of their repetitions.
 
-    Trials on the same deal resemble each other. If a sweep crosses deals with seeds, the mean of each deal is one value.
+    Trials on the same partition resemble each other. If a sweep crosses partitions with seeds, the mean of each is one value.
 
     >>> independent([(("1", "0"), 0.5), (("1", "1"), 0.7), (("2", "0"), 0.9)])
     [0.6, 0.9]
     """
-    deals: dict[str, list[float]] = {}
-    for (deal, _), value in values:
-        deals.setdefault(deal, []).append(value)
-    if len(deals) < 2:
+    partitions: dict[str, list[float]] = {}
+    for (partition, _), value in values:
+        partitions.setdefault(partition, []).append(value)
+    if len(partitions) < 2:
         return [value for _, value in values]
-    return [found[0] if len(found) == 1 else sum(found) / len(found) for found in deals.values()]
+    return [found[0] if len(found) == 1 else sum(found) / len(found) for found in partitions.values()]
 
 
 def counts(trials: Iterable[Row]) -> dict[str, int]:

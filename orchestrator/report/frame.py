@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from algorithms.core.metric import MINOR
 from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
-from orchestrator.report.context import chance_of, deal_line, shown_beside
+from orchestrator.report.context import chance_of, partition_line, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Row, Setting, independent, repeat, text
 from orchestrator.report.figures.arrangement import ALGORITHM, arrange
 from orchestrator.report.figures.trade_off import EPSILON, accuracies, risks
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 READING = (
-    "Each line compares a method with the baseline of its slot on the same deals of the data and with the same seeds: "
+    "Each line compares a method with the baseline of its slot on the same partitions of the data and with the same seeds: "
     "mean difference, method minus baseline, over the pairs, with its 95 % interval and the p value of the paired t test. "
     "Deals that are hard for all methods do not widen these intervals. The last column corrects p for the number of tests in "
     "its family (Holm); below 0.05, a difference is significant. A family is what one method and its baseline in one "
@@ -192,7 +192,12 @@ def headline(results: Results) -> list[str]:
 
 def differences_markdown(results: Results, found: list[Contrast]) -> str:
     """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
-    blocks = [f"# {escape(results.name)}: differences between methods", READING, deal_line(results), _family(found)]
+    blocks = [
+        f"# {escape(results.name)}: differences between methods",
+        READING,
+        partition_line(results),
+        _family(found),
+    ]
     for slot in dict.fromkeys(one.slot for one in found):
         own = [one for one in found if one.slot == slot]
         table = markdown_table(HEAD, [cells(one) for one in own], numbers=len(NUMBERS))
@@ -301,8 +306,8 @@ def _in_order(one: Repeat) -> tuple[tuple[int, str], ...]:
 
 
 def _repeat_label(setting: Setting, one: Repeat) -> str:
-    deals = any(trial.get(DEAL) is not None for trial in setting.trials)
-    return f"deal {one[0]}, seed {one[1]}" if deals else f"seed {one[1]}"
+    partitions = any(trial.get(DEAL) is not None for trial in setting.trials)
+    return f"partition {one[0]}, seed {one[1]}" if partitions else f"seed {one[1]}"
 
 
 def cells(one: Contrast) -> list[str]:

@@ -57,7 +57,10 @@ class AtLeast:
     words: str
 
 
-FIXED, VARIED = "fixed", "varied"  # values of ``data.split_seed`` in a reading: one deal, or one for each repetition
+FIXED, VARIED = (
+    "fixed",
+    "varied",
+)  # values of ``data.split_seed`` in a reading: one partition, or one for each repetition
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from orchestrator.report.context import (
     audit_lines,
     audited,
     chance_of,
-    deal_line,
+    partition_line,
     foreign_models_by_setting,
     full_label,
     guarantee_lines,
@@ -439,7 +439,7 @@ def limits(results: Results) -> tuple[str, ...]:
     missing = [kind.lower() for kind in KINDS if not _measured(results, kind)]
     lines.append(f"not measured: {', '.join(missing)}" if missing else "")
     lines += tuned_sentences(results.folder, results.trials)
-    lines.append(deal_line(results))
+    lines.append(partition_line(results))
     finished = [len(setting.finished) for setting in results.settings]
     if finished and min(finished) < FEWEST:
         few = sum(n < FEWEST for n in finished)

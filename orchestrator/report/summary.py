@@ -23,7 +23,7 @@ from orchestrator.report.context import (
     chance_cell,
     chance_everywhere,
     chance_metric,
-    deal_line,
+    partition_line,
     foreign_models_by_setting,
     guarantee_columns,
     guessing,
@@ -48,7 +48,7 @@ CLAIMED = (
     "A claimed epsilon is no mean: where seeds differ, the smallest and the largest are printed. It is rounded up and holds "
     "for the model of one trial alone."
 )
-PAIRED = "Differences between methods, paired by deal and seed, with intervals and p values: differences.md."
+PAIRED = "Differences between methods, paired by partition and seed, with intervals and p values: differences.md."
 
 Column = tuple[str, Callable[[Setting], str]]  # a heading, and what a setting has below it
 Columns = Sequence[Column]
@@ -74,7 +74,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
     who = escape(adversary_sentence(results))
     blocks += [
-        deal_line(results),
+        partition_line(results),
         PAIRED if paired else "",
         _attacks(results),
         f"{who[:1].upper()}{who[1:]}." if who else "",

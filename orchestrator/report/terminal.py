@@ -193,7 +193,7 @@ def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]
     elif seeds[0] < FEWEST:
         lines[0] += "; below three seeds, their values"
     if any(trial.get(DEAL) is not None for trial in found.trials):
-        lines[0] = lines[0].replace(f"{over} seeds", f"{over} runs") + "; runs on the same deal are averaged first"
+        lines[0] = lines[0].replace(f"{over} seeds", f"{over} runs") + "; runs on the same partition are averaged first"
     if seeds == [0]:
         lines = ["no trial has finished"]
     elif len(counts(found.trials)) > 1:

@@ -104,20 +104,20 @@ def lucky(by_class, labels, rng):
 
 
 @pytest.mark.parametrize("score", ["loss", "calibrated"])
-@pytest.mark.parametrize("deal", ["alike", "skewed"])
-def test_with_nothing_to_find_every_disparity_is_what_it_is_by_chance(deal, score, monkeypatch):
-    """One model that is luckier than the others collects the guesses; in a skewed deal, those of a class.
+@pytest.mark.parametrize("partition", ["alike", "skewed"])
+def test_with_nothing_to_find_every_disparity_is_what_it_is_by_chance(partition, score, monkeypatch):
+    """One model that is luckier than the others collects the guesses; in a skewed partition, those of a class.
 
     Binomial numbers of hits would have 0.49 for CoV and 0.16 for max - min.
     """
     monkeypatch.setattr(sia, "MOST", 20)
     rng, rounds = np.random.default_rng(0), []
     for _ in range(60 if score == "loss" else 30):
-        shares = rng.dirichlet([0.1] * 4, 10) if deal == "skewed" else np.full((10, 4), 0.25)
+        shares = rng.dirichlet([0.1] * 4, 10) if partition == "skewed" else np.full((10, 4), 0.25)
         labels = np.stack([rng.choice(4, 30, p=own) for own in shares])
         data = dealt([30] * 10, tests=0)
         data = replace(data, train=Examples(data.train.x, labels.ravel()))
-        found = concluded(lucky(deal == "skewed", labels, rng), Config(score=score), data).metrics
+        found = concluded(lucky(partition == "skewed", labels, rng), Config(score=score), data).metrics
         rounds.append([[found[name], found[null]] for name, null in sia.NULLS.items()])
     differences = np.diff(rounds, axis=2)[..., 0]
     spread = differences.std(axis=0) / len(rounds) ** 0.5

@@ -1,4 +1,4 @@
-"""The split by exact class counts: printed tables, a table of one's own, and shares of a stratified deal."""
+"""The split by exact class counts: printed tables, a table of one's own, and shares of a stratified partition."""
 
 import doctest
 from collections.abc import Callable

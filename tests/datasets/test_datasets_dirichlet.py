@@ -53,7 +53,7 @@ def mixtures(federation: Federation) -> np.ndarray:
     return np.array([np.bincount(federation.client(i).y, minlength=5) for i in range(federation.clients)])
 
 
-# The released deal
+# The released partition
 
 
 def slowly(y: list[int], clients: int, alpha: float, capped: bool) -> list[list[int]]:

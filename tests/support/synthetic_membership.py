@@ -75,7 +75,7 @@ def alone_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[st
 def alone_tables(
     trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
 ) -> dict[str, pd.DataFrame]:
-    """Clients and scores of one global model; every seed deals the examples anew."""
+    """Clients and scores of one global model; every seed partitions the examples anew."""
     clients = {"round": 9, "client": np.arange(12), "group": "all", "examples": rng.integers(10, 90, 12)}
     clients |= {"risk": np.clip(final["mia_accuracy_global"] + rng.normal(0, 0.06, 12), 0, 1)}
     return {"clients": pd.DataFrame(clients), "scores": scores({"global": final["mia_accuracy_global"]}, rng)}

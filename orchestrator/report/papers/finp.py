@@ -53,7 +53,7 @@ EPOCHS = re.compile(r"CNN, (?P<epochs>\d+) local epochs")
 BETA = re.compile(r"FinP \(beta=(?P<beta>[\d.]+), (?P<weights>PCA|ALA)\)")
 
 # The reading: Section 5 and appendix B, and where the paper is silent the released code, as in sweeps/*_as_released.yaml.
-# The paper mentions no repetitions, and the released code deals the data once. CIFAR-10's test set is its accuracy's.
+# The paper mentions no repetitions, and the released code partitions the data once. CIFAR-10's test set is its accuracy's.
 COMMON: dict[str, Any] = {
     "rounds": 20,
     "participation": "all",

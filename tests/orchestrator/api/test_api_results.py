@@ -131,7 +131,7 @@ def test_a_comparison_of_other_data_is_side_by_side_only(results: fedpriv.Result
     ("mine", "theirs", "pairs"),
     [
         ({"split_seed": 7}, {"split_seed": 8}, None),
-        ({"split_seed": None}, {"split_seed": 1}, 1),  # the trial with seed 1 is on deal 1, too
+        ({"split_seed": None}, {"split_seed": 1}, 1),  # the trial with seed 1 is on partition 1, too
         ({"split_seed": 7}, {}, None),
         ({"split_seed": 7}, {"split_seed": 7}, 3),
         ({}, {"split_seed": None}, 3),

@@ -86,16 +86,16 @@ def test_a_repetition_without_its_partner_is_named_and_left_out() -> None:
 
 def test_pairs_share_deal_and_seed_and_pairs_of_one_deal_are_averaged() -> None:
     crossed = [
-        trial(name, seed, data__split_seed=deal, accuracy=0.5 + 0.1 * deal + lead * (deal + 0.5 * seed))
+        trial(name, seed, data__split_seed=partition, accuracy=0.5 + 0.1 * partition + lead * (partition + 0.5 * seed))
         for name, lead in (("ifca", 0.0), ("ifca_mir", 0.02))
-        for deal in (1, 2, 3)
+        for partition in (1, 2, 3)
         for seed in (0, 2)
     ]
     one = only(contrasts(found(*crossed, swept=(*SWEPT, "data.split_seed"))))
     assert one.difference.values == pytest.approx((0.03, 0.05, 0.07))
     lost = [t for t in crossed if not (t["clustering.name"] == "ifca" and t["seed"] == 2 and t["data.split_seed"] == 3)]
     assert only(contrasts(found(*lost, swept=(*SWEPT, "data.split_seed")))).left_out == (
-        "deal 3, seed 2 (IFCA was not run)",
+        "partition 3, seed 2 (IFCA was not run)",
     )
 
 

@@ -182,7 +182,9 @@ def test_models_under_noise_of_their_own_on_the_same_clients_are_composed():
 
 
 @pytest.mark.parametrize(
-    ("noise", "data"), [("reproducible", {}), ("secret", {"split_seed": None})], ids=["known noise", "several deals"]
+    ("noise", "data"),
+    [("reproducible", {}), ("secret", {"split_seed": None})],
+    ids=["known noise", "several partitions"],
 )
 def test_where_nothing_composes_an_epsilon_holds_for_one_model_alone(noise: str, data: dict[str, Any]):
     (line,) = composed([spending(seed) for seed in range(3)], noise, **data)

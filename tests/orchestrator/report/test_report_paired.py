@@ -19,10 +19,10 @@ EXPERIMENTS, DEALS = 2000, 5
 
 
 def experiments(effect: float) -> tuple[np.ndarray, np.ndarray]:
-    """Two methods on the same deals [experiments, deals]: the deals differ six times as much as the methods' own noise."""
+    """Two methods on the same partitions [experiments, partitions], which differ six times as much as the methods."""
     rng = np.random.default_rng(11)
-    deal = rng.normal(0.6, 0.085, (EXPERIMENTS, DEALS))
-    return deal + rng.normal(0, 0.014, deal.shape) + effect, deal + rng.normal(0, 0.014, deal.shape)
+    partition = rng.normal(0.6, 0.085, (EXPERIMENTS, DEALS))
+    return partition + rng.normal(0, 0.014, partition.shape) + effect, partition + rng.normal(0, 0.014, partition.shape)
 
 
 def test_the_paired_interval_covers_the_difference_and_the_unpaired_one_is_much_wider() -> None:
@@ -90,9 +90,9 @@ def test_holms_correction() -> None:
 
 
 def counts(rng: np.random.Generator, pairs: int = DEALS) -> tuple[np.ndarray, np.ndarray]:
-    """Violations of two methods in experiments [experiments, pairs] with a common deal; the true quotient is 2."""
-    deal = rng.normal(10, 2, (EXPERIMENTS, pairs))
-    return 2 * deal + rng.normal(0, 2, deal.shape), deal + rng.normal(0, 1, deal.shape)
+    """Violations of two methods in experiments [experiments, pairs] with a common partition; the true quotient is 2."""
+    partition = rng.normal(10, 2, (EXPERIMENTS, pairs))
+    return 2 * partition + rng.normal(0, 2, partition.shape), partition + rng.normal(0, 1, partition.shape)
 
 
 def test_fiellers_interval_covers_the_quotient() -> None:

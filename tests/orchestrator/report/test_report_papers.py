@@ -237,12 +237,12 @@ def test_the_sweeps_as_released_differ_from_the_reading_only_as_their_headers_sa
             "curvature trace gauss_newton instead of hutch",
         ),
         ("finp_har_as_released", "base.attacks.sia.pool=training", "sia pool training instead of all"),
-        ("finp_har_as_released", "base.data.split_seed=null", "3 deals instead of one"),
+        ("finp_har_as_released", "base.data.split_seed=null", "3 partitions instead of one"),
         ("finp_har_as_released", "base.training.precision=bf16", "precision bf16 instead of float32"),
         (
             "ifca_mir_mnist_minority",
             "base.data.split_seed=7",
-            "one deal (split seed 7) instead of a new deal in each run",
+            "one partition (split seed 7) instead of a new partition in each run",
         ),
         ("ifca_mir_mnist_minority", "base.clustering.scale=normalized", "scale normalized instead of raw"),
         ("ifca_mir_mnist_minority", "base.clustering.preference=uniform", "preference uniform instead of threshold"),
@@ -250,11 +250,11 @@ def test_the_sweeps_as_released_differ_from_the_reading_only_as_their_headers_sa
         ("ifca_mir_mnist_minority", "base.clustering.warm_start_rounds=3", "warm start rounds 3 instead of 0"),
         ("ifca_mir_mnist_minority", "base.privacy=global_dp", "privacy global_dp instead of none"),
         ("metric_privacy_five_runs", "base.privacy.order=post_clip", "order post_clip instead of pre_clip"),
-        ("metric_privacy_five_runs", "base.data.split_seed=null", "5 deals instead of one"),
+        ("metric_privacy_five_runs", "base.data.split_seed=null", "5 partitions instead of one"),
     ],
 )
 def test_every_field_that_differs_from_the_papers_reading_is_named(name: str, set_: str, said: str) -> None:
-    """Before, a handful of fields was compared: curvature, trace, pool, deal, scale, preference and starts were not."""
+    """Before, a handful of fields was compared: curvature, trace, pool, partition, scale, preference and starts were not."""
     before = {line.differs for line in compare(as_if_finished(name)).lines}
     assert not any(said in differs for differs in before)
     assert any(said in line.differs for line in compare(as_if_finished(name, [set_])).lines)

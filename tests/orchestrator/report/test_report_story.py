@@ -16,7 +16,7 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep
 from tests.support.synthetic_membership import write_alone, write_grouped
 
-NOISE = (0.00, 0.02, -0.02, 0.01, -0.01)  # of five deals; the same for both methods, so that it cancels in pairs
+NOISE = (0.00, 0.02, -0.02, 0.01, -0.01)  # of five partitions; the same for both methods, so that it cancels in pairs
 
 
 def planted(**methods: tuple[float, ...]) -> Results:

@@ -74,8 +74,9 @@ def test_two_seeds_make_no_interval_anywhere() -> None:
 
 def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_values() -> None:
     crossed = [
-        trial(f"d{deal}s{seed}", "ifca", 0.1, seed, accuracy=0.5 + 0.1 * deal + 0.02 * seed) | {"data.split_seed": deal}
-        for deal in (1, 2, 3)
+        trial(f"d{partition}s{seed}", "ifca", 0.1, seed, accuracy=0.5 + 0.1 * partition + 0.02 * seed)
+        | {"data.split_seed": partition}
+        for partition in (1, 2, 3)
         for seed in (0, 1)
     ]
     one = results(Path("made_up"), rows(crossed), (*SWEPT, "data.split_seed"), {})
@@ -83,16 +84,16 @@ def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_val
     (setting,) = one.settings
     assert setting.measured("accuracy") == pytest.approx([0.61, 0.71, 0.81])
     assert setting.estimate("accuracy").half == pytest.approx(0.2484138, abs=1e-6), "as with three seeds, not six"
-    assert "trials with the same deal are averaged first" in summary_markdown(one)
+    assert "trials with the same partition are averaged first" in summary_markdown(one)
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(summary_table(crossed, SWEPT, width=200))
-    assert "mean over 6 runs ± half the width of the 95 % interval; runs on the same deal" in " ".join(
+    assert "mean over 6 runs ± half the width of the 95 % interval; runs on the same partition" in " ".join(
         console.export_text().split()
     )
 
 
 @pytest.mark.parametrize(
-    ("split_seed", "said"), [(None, "Every seed has its own deal"), (42, "fixed (data.split_seed 42)")]
+    ("split_seed", "said"), [(None, "Every seed has its own partition"), (42, "fixed (data.split_seed 42)")]
 )
 def test_the_summary_says_whether_the_deal_varies(split_seed: int | None, said: str) -> None:
     configs = {one["id"]: {"data": {"name": "mnist", "split_seed": split_seed}} for one in THREE}
