@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.messages import Doubles, Weights
+from algorithms.core.metric import names_of
 from algorithms.interfaces import Problems
 from attacks._shadows import client_sizes
 from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Stream
@@ -88,7 +89,7 @@ def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.ran
     lost = int((~kept).sum()) // 2
     told = Measure("replicas", "diverged_pairs", float(lost))
     if lost and int(kept.sum()) < 2 * FEWEST:
-        return Exposure({metric.name: NAN for metric in attack.module.METRICS}, measures=(told,))
+        return Exposure(dict.fromkeys(names_of(attack.module.METRICS), NAN), measures=(told,))
     numbers = np.arange(len(kept)) if answers.numbers is None else answers.numbers
     left = replace(answers, inside=answers.inside[kept], confidence=answers.confidence[kept], numbers=numbers[kept])
     found = attack.module.judge(attack.config, left, rng)

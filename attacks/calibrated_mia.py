@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk, names_of
 from algorithms.interfaces import Problems, Run
 from attacks import _halves
 from attacks._halves import Pool
@@ -230,7 +230,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     left = len(answers.inside)
     if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
         told = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
-        return Exposure({metric.name: float("nan") for metric in METRICS}, measures=told)
+        return Exposure(dict.fromkeys(names_of(METRICS), float("nan")), measures=told)
     return exposure(config, answers, rng)
 
 

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk
+from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _targets
 from attacks._targets import Labels
@@ -262,7 +262,7 @@ def _exposure(config: Config, places: _targets.Places, labels: Ints, kept: dict[
     """Compute the attack's result from the sums of scores over the attacked rounds and the records' labels."""
     clients, n = np.flatnonzero(kept["rounds"]), places.members.shape[1]
     labels = labels[clients]
-    names = (one.name for one in METRICS if one.name not in _left_out(config))
+    names = (name for name in names_of(METRICS) if name not in _left_out(config))
     metrics, columns, measures = (
         dict.fromkeys(names, NAN),
         np.full((len(COLUMNS), len(kept["rounds"])), NAN),
@@ -345,7 +345,7 @@ def _headline(found: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, whose scores are means over all of them."""
     reported: Metrics = {}
-    for name in (one.name for one in METRICS if one.name not in _left_out(config)):
+    for name in (name for name in names_of(METRICS) if name not in _left_out(config)):
         values = defined(outcome, name)
         reported[name] = float(values[-1]) if values else None
     return reported

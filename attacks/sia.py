@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk
+from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Run
 from attacks._targets import target_losses, targets_seen
 from attacks._targets import targets as targets
@@ -311,6 +311,6 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     Rounds in which a metric is undefined (the CoV if no example was traced) do not count; the result is None if no
     round counts.
     """
-    known = {one.name: defined(outcome, one.name) for one in METRICS if one.name != "sia_max"}
+    known = {name: defined(outcome, name) for name in names_of(METRICS) if name != "sia_max"}
     reported: Metrics = {name: float(np.mean(values)) if values else None for name, values in known.items()}
     return reported | {"sia_max": max(known["sia_mean"], default=None)}

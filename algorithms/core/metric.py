@@ -6,7 +6,7 @@ round engine in `orchestrator.metric_names`, which collects them all. No table h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -154,3 +154,13 @@ class Metric:
     final: str = ""
     over_rounds: str = ""
     reading: str = ""
+
+
+def names_of(metrics: Iterable[Metric]) -> list[str]:
+    """The names of metrics, each with that of the metric that holds its value by chance.
+
+    >>> names_of([Metric("eod", "fairness", "EOD", chance="eod_null"), Metric("auc", "membership", "AUC", chance=0.5)])
+    ['eod', 'eod_null', 'auc']
+    """
+    pairs = ((one.name, one.chance) for one in metrics)
+    return list(dict.fromkeys(name for pair in pairs for name in pair if isinstance(name, str)))

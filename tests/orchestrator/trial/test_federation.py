@@ -75,9 +75,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Federation]:
 def opened_by_a_driver(run: Run, folder: Path) -> Federation:
     """The federation of the trial that a driver opens, without Tune and without actors."""
     driver: Any = object.__new__(Driver)
-    driver.clients, driver.shadows, driver._data = LocalClients(), None, ("", None)
+    driver.clients, driver.shadows, driver._data = LocalClients(), SimpleNamespace(), ("", None)
     identity, place = TrialIdentity("abc", run.to_dict(), None), Placement(1, 0.0, 1, 1)
-    driver._prepare(TrialConfig(identity, str(folder), ".", place, 1.0, every_round=False))
+    driver._take(TrialConfig(identity, str(folder), ".", place, 1.0, every_round=False))
     return driver._open().data
 
 
