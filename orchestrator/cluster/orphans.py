@@ -102,8 +102,16 @@ def _end(processes: list[psutil.Process]) -> list[psutil.Process]:
         for process in processes:
             with suppress(psutil.Error):
                 send(process)  # psutil makes sure that it is still the same process
-        processes = psutil.wait_procs(processes, timeout=patience)[1]
+        processes = [one for one in psutil.wait_procs(processes, timeout=patience)[1] if not _is_zombie(one)]
     return processes
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    """Whether a process has ended and is only not forgotten: whoever inherited it does not ask how it ended."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True
 
 
 def _process(plain: Any) -> psutil.Process | None:

@@ -79,6 +79,18 @@ def test_what_a_killed_run_left_is_ended_and_forgotten(variables, started):
     assert end_orphans(variables) == []
 
 
+def test_one_that_nobody_has_waited_for_has_ended(variables, started, monkeypatch):
+    monkeypatch.setattr(orphans, "POLITE", 0.5)
+    monkeypatch.setattr(orphans, "LAST", 0.5)
+    program = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
+    started.append(subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE))
+    child = psutil.Process(int(started[-1].stdout.readline()))
+    path = record(variables, processes=[plain(child)])
+    (said,) = end_orphans(variables)
+    assert "ended 1 process " in said and not path.exists()
+    assert child.status() == psutil.STATUS_ZOMBIE
+
+
 def test_a_run_that_is_at_work_keeps_its_processes(variables, started):
     child = sleeping(started, "word")
     path = record(variables, head=plain(psutil.Process()), processes=[plain(child)])
