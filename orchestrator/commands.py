@@ -294,6 +294,7 @@ def execute(work: Work) -> int:
     if total:
         return _on_ray(work, missing, screen)
     with claimed(work, screen.say):
+        shutil.rmtree(work.folder.path / TUNE_FOLDER, ignore_errors=True)  # of a run that was killed at its end
         screen.say(f"all {len(work.trials)} trials are complete; nothing was trained")
         return _close(work, _tracker(work, screen), screen)
 

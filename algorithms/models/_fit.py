@@ -130,6 +130,10 @@ def _build(make: Callable[[], Any], shape: tuple[int, ...]) -> nn.Module:
             raise Misfit(
                 f"has the parameter {name} of type {kind}; parameters must be dense and float32 (module.float())"
             )
+    for name, buffer in first.named_buffers():
+        if buffer.is_sparse or buffer.is_complex():
+            kind = "sparse" if buffer.is_sparse else _type(buffer)
+            raise Misfit(f"has the buffer {name} of type {kind}; buffers must be dense and real")
     if other := _differing({**trained, **_buffers(first)}, {**dict(second.named_parameters()), **_buffers(second)}):
         raise Misfit(
             f"starts from another {other[0]} each time that it is built, although torch's generator is seeded: its "

@@ -243,12 +243,24 @@ def firsts(arrays: dict[str, Any]) -> tuple[Mask, tuple[int, int] | None]:
 
     count = len(next(iter(arrays.values())))
     numbered = pa.table({**arrays, "\0row": np.arange(count)})
-    grouped = numbered.group_by(list(arrays), use_threads=False).aggregate([("\0row", "list")])
-    equal = [sorted(rows) for rows in grouped["\0row_list"].to_pylist()]
+    grouped = numbered.group_by(list(arrays), use_threads=False).aggregate([("\0row", "min")])
     kept = np.zeros(count, np.bool_)
-    kept[[first for first, *_ in equal]] = True
-    pairs = [(rows[0] + 1, rows[1] + 1) for rows in equal if len(rows) > 1]
-    return kept, min(pairs, key=lambda pair: pair[1], default=None)
+    kept[grouped["\0row_min"].to_numpy()] = True
+    if kept.all():
+        return kept, None
+    other = int(np.flatnonzero(~kept)[0])
+    return kept, (_first_equal(arrays, other), other + 1)
+
+
+def _first_equal(arrays: dict[str, Any], row: int) -> int:
+    """Return the first row, counted from 1, that equals ``row`` (from 0) in all ``arrays``."""
+    from pyarrow import compute as pc
+
+    equal = np.array(True)
+    for array in arrays.values():
+        same = pc.equal(array, array[row]) if array[row].is_valid else pc.is_null(array)
+        equal = equal & pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return int(np.flatnonzero(equal)[0]) + 1
 
 
 def _refuse_empty(columns: Columns, train: Mask) -> None:

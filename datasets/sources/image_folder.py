@@ -115,11 +115,14 @@ def listed(config: Config, folder: Path) -> list[Found]:
     words = config.layout.split("/")
     images = []
     for part in own.PARTS if "train" in parts else ("",):
-        for file in sorted(one for one in (folder / part).rglob("*") if one.suffix.lower() in SUFFIXES):
-            names = file.relative_to(folder / part).parts
-            if len(names) > len(words) and file.is_file() and not any(name.startswith(".") for name in names):
-                named = dict(zip(words, names, strict=False))
-                images.append(Found(file, part, named["class"], named.get("client", "")))
+        places: list[tuple[Path, tuple[str, ...]]] = [(folder / part, ())]
+        for _ in words:  # `rglob` alone would not enter folders that are links
+            places = [(inner, (*names, inner.name)) for outer, names in places for inner in folders(outer)]
+        for place, names in places:
+            named = dict(zip(words, names, strict=True))
+            for file in sorted(one for one in place.rglob("*") if one.suffix.lower() in SUFFIXES):
+                if file.is_file() and not any(name.startswith(".") for name in file.relative_to(place).parts):
+                    images.append(Found(file, part, named["class"], named.get("client", "")))
     if not images:
         wanted = "/".join(f"{word.upper()}" for word in config.layout.split("/"))
         raise DataError(

@@ -184,8 +184,11 @@ def translate(error: ValidationError, model: type[BaseModel], fields: Mapping[st
     sentences: dict[Key, str] = {}
     for detail in error.errors(include_url=False):
         key, value = _place(detail["loc"], fields)
-        part = schema.get("properties", {}).get(key[0], {}) if len(key) == 1 else {}
-        sentences.setdefault(key, _sentence(detail, part, schema.get("$defs", {}), value))
+        shared = schema.get("$defs", {})
+        part = schema.get("properties", {}).get(key[0], {})
+        for step in key[1:]:
+            part = _entry(part, shared, step)
+        sentences.setdefault(key, _sentence(detail, part, shared, value))
     return [ConfigProblem(sentence, key) for key, sentence in sentences.items()]
 
 
@@ -255,6 +258,16 @@ def _range(part: Schema) -> str:
 
 def _dereference(part: Schema, shared: Schema) -> Schema:
     return shared[part["$ref"].rsplit("/", 1)[-1]] if "$ref" in part else part
+
+
+def _entry(part: Schema, shared: Schema, step: Any) -> Schema:
+    """What a JSON schema allows for one entry of a list; empty if it does not say."""
+    part = _dereference(part, shared)
+    for one in (_dereference(one, shared) for one in part.get("anyOf", [part])):
+        if isinstance(step, int) and one.get("type") == "array":
+            fixed = one.get("prefixItems", [])
+            return fixed[step] if step < len(fixed) else one.get("items") or {}
+    return {}
 
 
 def _options(part: Schema, shared: Schema) -> list[str]:

@@ -16,11 +16,11 @@ the files are sent along (`orchestrator.cluster.sent_code`).
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,6 @@ PACKAGE = "fedpriv_code"
 SENT = "fedpriv_sent"  # the package in which the files arrive on another node
 ROOMS = {room(slot.folder): slot for slot in SLOTS}
 SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)}
-SLOT = re.compile(r"""^SLOT\b[^=\n]*=\s*["']?([^#"'\n]*)""", re.MULTILINE)
 
 
 class OwnModules(MetaPathFinder):
@@ -208,6 +207,18 @@ def _unusable(path: Path) -> str:
     return ""
 
 
+def _slot_of(file: Path) -> str | None:
+    """What a module assigns to ``SLOT``; None if it does not. Raises SyntaxError."""
+    for line in ast.parse(file.read_bytes()).body:
+        targets = (
+            line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
+        )
+        if any(isinstance(one, ast.Name) and one.id == "SLOT" for one in targets):
+            value = line.value  # type: ignore[attr-defined]
+            return str(value.value) if isinstance(value, ast.Constant) else ast.unparse(value) if value else ""
+    return None
+
+
 def _look_into(path: Path) -> Found:
     """Find what lies in an own file or folder; nothing is imported."""
     found, at = Found(), path
@@ -229,12 +240,18 @@ def _look_into(path: Path) -> Found:
             elif (at / "__init__.py").is_file():
                 found.modules[at.name] = at
             elif at.suffix == ".py" and not at.is_dir():
-                slot = SLOT.search(at.read_text("utf-8", "replace"))
+                try:
+                    slot = _slot_of(at)
+                except (SyntaxError, ValueError) as error:  # ValueError: null bytes
+                    found.problems.append(
+                        f"{at}, line {getattr(error, 'lineno', 1)}: {type(error).__name__}: {error.args[0]}"
+                    )
+                    continue
                 if slot is None:
                     found.modules[at.stem] = at
-                elif (where := SLOT_NAMES.get(slot[1].strip(), "")) == "":
+                elif (where := SLOT_NAMES.get(slot, "")) == "":
                     allowed = ", ".join(sorted(SLOT_NAMES))
-                    found.problems.append(f"{at}: SLOT must be one of {allowed}, got {slot[1].strip()!r}")
+                    found.problems.append(f"{at}: SLOT must be one of {allowed}, got {slot!r}")
                 else:
                     found.components.append((where, at, folders.get(where, at.parent)))
                     found.parts.append(at)

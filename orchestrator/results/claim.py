@@ -17,7 +17,6 @@ from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.writing import HIDDEN, WriteError, hold, let_go, open_own, open_plain, refusals, sweep_up
 
 LOCK = f"{HIDDEN}.lock"
-NAME, PATH = 255, 4096  # bytes that systems allow
 ROOM = 300  # bytes that the paths of files in a results folder may need
 SHOWN = 60  # characters of a long name that a sentence shows
 OTHER = "give another folder with --results"
@@ -145,11 +144,23 @@ def _unusable_name(path: Path) -> str | None:
     text = str(path)
     if any(unicodedata.category(letter) in ("Cc", "Cf", "Cs") for letter in text):
         return f"the results folder {text!a} has a character in its path that cannot be printed; {OTHER}"
-    longest = max(path.parts, key=lambda part: len(os.fsencode(part)))
-    if (size := len(os.fsencode(longest))) > NAME:
-        problem = f"the name {longest[:SHOWN]}... is too long for a results folder: it has {size} bytes"
-        return f"{problem}, the system allows {NAME}; {OTHER}"
-    if (size := len(os.fsencode(text))) + ROOM > PATH:
-        problem = f"the path {text[:SHOWN]}... is too long for a results folder: it has {size} bytes"
-        return f"{problem}, the system allows {PATH}, and files in it need up to {ROOM} more; {OTHER}"
+    existing, longest = path, max(path.parts, key=lambda part: len(os.fsencode(part)))
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    for what, shown, size, room, limit in (
+        ("name", longest, len(os.fsencode(longest)), 0, _limit(existing, "PC_NAME_MAX", 255)),
+        ("path", text, len(os.fsencode(text)), ROOM, _limit(existing, "PC_PATH_MAX", 4096)),
+    ):
+        if size + room > limit:
+            needed = f", and files in it need up to {room} more" if room else ""
+            return (
+                f"the {what} {shown[:SHOWN]}... is too long for a results folder: it has {size} bytes, the system allows "
+                f"{limit}{needed}; {OTHER}"
+            )
     return None
+
+
+def _limit(path: Path, name: str, usual: int) -> int:
+    with suppress(OSError, ValueError):
+        return os.pathconf(path, name)
+    return usual

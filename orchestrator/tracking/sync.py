@@ -170,7 +170,8 @@ def active(runs: Runs, trial: str) -> list[Run]:
 def sweep_run(client: MlflowClient, folder: Folder, experiment: str, runs: Runs, anew: bool = False) -> str:
     """The id of the sweep's own run: that of before, or a new one; ``anew``: only one of which nothing is logged yet."""
     for run in active(runs, ""):
-        if not anew or (MARK not in run.data.tags and not run.data.metrics):
+        begun = MARK in run.data.tags or run.data.metrics or client.list_artifacts(run.info.run_id, "tables")
+        if not (anew and begun):
             return str(run.info.run_id)
     run = client.create_run(experiment, tags={SWEEP: folder.identity()}, run_name=folder.name)
     client.set_tag(run.info.run_id, NOTE, begun_note(folder, experiment))
