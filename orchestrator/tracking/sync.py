@@ -24,10 +24,9 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
 from orchestrator.results.tables import read_table
-from orchestrator.tracking import projection, view
-from orchestrator.tracking.labels import scalar_metrics
-from orchestrator.tracking.notes import begun_note, sweep_note, trial_note
-from orchestrator.tracking.projection import PICTURES, ROUND, Facts, Point, Projection
+from orchestrator.tracking import projection
+from orchestrator.tracking.labels import scalar_metrics, view_tags
+from orchestrator.tracking.projection import PICTURES, ROUND, Point, Projection
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -42,7 +41,7 @@ REPLACED = "replaced"  # the mark of a run that we have deleted; what a user del
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
-BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH, NOTE_LENGTH, EXPERIMENT_NOTE = 1000, 5000, 6000, 250, 8000, 20000
+BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
 
 Runs = dict[str, list["Run"]]
 """The runs of a sweep in MLflow by trial, deleted ones too; the sweep's own run is ""."""
@@ -108,12 +107,11 @@ def sync(
     if stale or ends:
         parent = sweep_run(client, folder, experiment, runs, anew=ends)
         for trial in stale:
-            wanted = projection.project_trial(folder.trial(trial), values[trial])
-            note = trial_note(wanted, folder.name, experiment)
-            tags = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent, NOTE: note}
+            wanted = projection.project_trial(folder, trial, values[trial], experiment)
+            tags = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent}
             _replace(client, experiment, active(runs, trial), wanted, manifests[trial], tags, live.get(trial))
-        facts = _log_sweep(client, folder, experiment, list(values), manifest, parent) if ends else None
-        _show(client, folder, experiment, parent, values, list(manifests), facts)
+        shown = _log_sweep(client, folder, experiment, list(values), manifest, parent) if ends else {}
+        _show(client, folder, experiment, values, list(manifests), **shown)
     for trial in live if only is None else ():
         if trial not in manifests:  # interrupted: the next run resumes the trial, and opens another run for it
             client.set_terminated(live[trial].run, "KILLED")
@@ -173,7 +171,7 @@ def sweep_run(client: MlflowClient, folder: Folder, experiment: str, runs: Runs,
         if not anew or (MARK not in run.data.tags and not run.data.metrics):
             return str(run.info.run_id)
     run = client.create_run(experiment, tags={SWEEP: folder.identity()}, run_name=folder.name)
-    client.set_tag(run.info.run_id, NOTE, begun_note(folder, experiment))
+    client.set_tag(run.info.run_id, NOTE, projection.begun_note(folder, experiment))
     runs.setdefault("", []).append(run)
     return str(run.info.run_id)
 
@@ -231,7 +229,7 @@ def _replace(
     run_id = live.run if live else client.create_run(experiment, start_time=wanted.started, tags=dict(tags)).info.run_id
     client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
     params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
-    cut = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | dict(tags)
+    cut = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | {NOTE: wanted.note, **tags}
     client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
     sent = live.steps if live else ()
     log_points(client, run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
@@ -258,34 +256,31 @@ def _delete(client: MlflowClient, run: Run) -> None:
 
 def _log_sweep(
     client: MlflowClient, folder: Folder, experiment: str, trials: Sequence[str], manifest: str, run: str
-) -> Facts | None:
-    """Log the sweep's own run, and put the runs of its trials below it; return what its note says."""
-    wanted, facts = projection.project_sweep(folder, trials)
-    note = sweep_note(facts, experiment, run, NOTE_LENGTH) if facts else begun_note(folder, experiment)
+) -> dict[str, Any]:
+    """Log the sweep's own run, and put the runs of its trials below it; return what `_show` says of the results."""
+    wanted, first = projection.project_sweep(folder, trials, experiment, run)
     runs = runs_of(client, experiment, folder)
-    _replace(client, experiment, active(runs, ""), wanted, manifest, {SWEEP: folder.identity(), NOTE: note}, Live(run))
+    _replace(client, experiment, active(runs, ""), wanted, manifest, {SWEEP: folder.identity()}, Live(run))
     for child in [child for trial in runs if trial for child in active(runs, trial)]:
         if child.data.tags.get(PARENT) != run:
             client.set_tag(child.info.run_id, PARENT, run)
-    return facts
+    return {} if first is None else {"note": wanted.note, "first": first}
 
 
 def _show(
     client: MlflowClient,
     folder: Folder,
     experiment: str,
-    parent: str,
     swept: Mapping[str, Mapping[str, Any]],
     ended: Sequence[str],
-    facts: Facts | None,
+    note: str = "",
+    first: Sequence[str] = (),
 ) -> None:
     """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
     records = [read_record(folder.trial(trial)) or {} for trial in ended]
     names = {name for record in records for name in scalar_metrics(record.get("metrics") or {})}
     keys = [key for values in swept.values() for key in values]
-    tags = KIND | view.tags(keys, names, facts.first if facts else [])
-    if facts:
-        tags[NOTE] = sweep_note(facts, experiment, parent, EXPERIMENT_NOTE)
+    tags = KIND | view_tags(keys, names, first) | ({NOTE: note} if note else {})
     there = client.get_experiment(experiment).tags
     for name, text in tags.items():
         if there.get(name) != text:

@@ -21,7 +21,7 @@ from orchestrator.results.provenance import origin
 from orchestrator.results.sweeps import sweeps_in
 from orchestrator.results.writing import write_atomically
 from orchestrator.tracking.events import Listener
-from orchestrator.tracking.labels import trial_name
+from orchestrator.tracking.labels import trial_name, view_link
 from orchestrator.tracking.store import (
     DEFAULT_SERVER,
     LOCAL,
@@ -30,7 +30,6 @@ from orchestrator.tracking.store import (
     connect,
     named_server,
     reason,
-    stamp,
     without_password,
 )
 
@@ -86,27 +85,23 @@ class Tracker(Listener):
         threading.Thread(target=self._work, name="tracking", daemon=True).start()
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
-        """Remember the run and its swept values until the trial starts."""
         self._runs[trial], self._swept[trial] = run, swept or {}
 
     def on_started(self, trial: str) -> None:
-        """Open the trial's run in MLflow."""
         self._events.put(("start", trial, self._runs[trial]))
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
-        """Send the metrics of rounds."""
         self._events.put(("rounds", trial, (rows, int(1000 * time.time()))))
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:  # noqa: ARG002
-        """Make MLflow's run of the trial what its folder says."""
         self._events.put(("end", trial, None))
 
     def finish(self, seconds: float) -> bool:
         """Send all that MLflow lacks of the sweep, for so many seconds at most. True if MLflow has everything."""
-        if not self._up_to_date():
+        if self.synced is None:
             self._events.put(("finish", "", None))
             self._done.wait(seconds)
-        return self._up_to_date()
+        return self.synced is not None
 
     @property
     def is_local(self) -> bool:
@@ -115,33 +110,8 @@ class Tracker(Listener):
 
     def link(self) -> str:
         """The address of the sweep's ready-made view, on its server or on that of ``fedpriv ui``; empty if it has none."""
-        from orchestrator.tracking import view
-
         server = DEFAULT_SERVER if self.is_local else self.where
-        experiment = self._noted().get("experiment")
-        return view.link(server, experiment) if experiment and server.startswith(("http://", "https://")) else ""
-
-    def _noted(self) -> dict[str, Any]:
-        with suppress(OSError, ValueError, RecursionError):
-            noted = json.loads(self.folder.tracking.read_text())
-            return noted if isinstance(noted, dict) and noted.get("where") == self.where else {}
-        return {}
-
-    def _up_to_date(self) -> bool:
-        """Whether MLflow has been given just these results, and nobody has written to its store since.
-
-        MLflow itself takes seconds to be imported. Of a server it is not known, so that is asked by every run once.
-        """
-        fresh = self.is_local or self.synced is not None
-        return fresh and bool(noted := self._noted()) and noted.get("state") == self._state()
-
-    def _state(self) -> str:
-        from orchestrator.tracking import projection
-
-        ids = projection.swept_values(self.folder)
-        manifests = [projection.trial_manifest(self.folder.trial(trial)) for trial in ids]
-        store = stamp(self.folder.path.parent) if self.is_local else []
-        return json.dumps([projection.sweep_manifest(self.folder), *manifests, self._with_models, store])
+        return view_link(server, self.synced.experiment) if self.synced and server.startswith("http") else ""
 
     def _work(self) -> None:
         """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""
@@ -196,9 +166,8 @@ class Tracker(Listener):
             for trial in ended:
                 self._live.pop(trial, None)
             if finish:
+                write_atomically(self.folder.tracking, json.dumps({"where": self.where}).encode())
                 self.synced = done
-                noted = {"where": self.where, "experiment": done.experiment, "state": self._state()}
-                write_atomically(self.folder.tracking, json.dumps(noted).encode())
                 self._done.set()
 
     def _open(self, client: MlflowClient, place: Path | None, trial: str, run: Mapping[str, Any]) -> Live:

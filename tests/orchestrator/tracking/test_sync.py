@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.paths import Folder
-from orchestrator.tracking import projection, sync, view
+from orchestrator.tracking import projection, sync
+from orchestrator.tracking.labels import VIEW_TAG
 from orchestrator.tracking.store import artifacts, connect, set_store_aside
 from orchestrator.tracking.tracker import fill
 from tests.support.tracked import ENDED, NAME, TRIALS, Held, empty_store, folder, write_sweep, write_trial
@@ -69,7 +70,7 @@ def test_notes_and_the_view_tell_of_the_sweep(folder):
     assert f"description%2Ftrade_off.png&run_uuid={held.ids['']}" in note
     assert "AUC" in held.runs["ifca0"].data.tags["mlflow.note.content"]
     tags = held.experiment.tags
-    state = json.loads(zlib.decompress(base64.b64decode(json.loads(tags[view.TAG])["state"].removeprefix("deflate;"))))
+    state = json.loads(zlib.decompress(base64.b64decode(json.loads(tags[VIEW_TAG])["state"].removeprefix("deflate;"))))
     assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "setting"}]
     assert all(chart["displayName"] for chart in state["compareRunCharts"])
     assert tags["mlflow.experiment.primaryMetric.name"] in ("accuracy/accuracy", "attack/calibrated_auc")
