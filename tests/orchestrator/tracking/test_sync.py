@@ -13,18 +13,19 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.paths import Folder
-from orchestrator.tracking import projection, sync
+from orchestrator.tracking import projection
 from orchestrator.tracking.labels import VIEW_TAG
 from orchestrator.tracking.store import artifacts, connect, set_store_aside
+from orchestrator.tracking.sync import MlflowSweep, Synced
 from orchestrator.tracking.tracker import fill
 from tests.support.tracked import ENDED, NAME, TRIALS, Held, empty_store, folder, write_sweep, write_trial
 
 __all__ = ["empty_store", "folder"]
 
 
-def synced(folder: Folder, **options) -> sync.Synced:
+def synced(folder: Folder, **options) -> Synced:
     results = folder.path.parent
-    return sync.sync(folder, connect(results), artifacts(results), **options)
+    return MlflowSweep(folder, connect(results), artifacts(results)).sync(**options)
 
 
 def in_the_store(folder: Folder, *statements: str) -> None:
@@ -122,7 +123,7 @@ def test_what_is_not_ours_is_left_alone(folder):
     place = "file:///data/team/mlartifacts/other"
     other = client.create_experiment("other", artifact_location=place)
     theirs = client.create_run(other, tags={"fedpriv.trial": "ifca0"})
-    mine = sync.open_experiment(client, folder, artifacts(folder.path.parent))
+    mine = MlflowSweep(folder, client, artifacts(folder.path.parent)).experiment
     beside = client.create_run(mine, run_name="a run of the user in our experiment")
     for move in (False, True):
         if move:
