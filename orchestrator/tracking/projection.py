@@ -44,7 +44,6 @@ from orchestrator.tracking.labels import (
 if TYPE_CHECKING:
     from orchestrator.report.story import Story
 
-FORM = 4  # of a run in MLflow: what was logged in another form is logged again
 ROUND = metric_key("round")  # a metric that every round has
 TABLES = ("rounds", "clients", "attacks")  # shown on a trial's page; those of single examples are too long for one
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
@@ -131,12 +130,12 @@ class Facts:
 def trial_manifest(folder: TrialFolder) -> str | None:
     """A hash of all that a trial has left; None while it has not ended."""
     record = read_record(folder)
-    return f"{FORM} {record['manifest']}" if record else None
+    return str(record["manifest"]) if record else None
 
 
 def sweep_manifest(folder: Folder) -> str:
     """A hash of a sweep's own files: sweep file, table of trials, and report."""
-    digest = hashlib.blake2b(f"form {FORM}".encode(), digest_size=8)
+    digest = hashlib.blake2b(digest_size=8)
     for file in (folder.table, *_sweep_files(folder)):
         if file.is_file():
             digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
@@ -248,7 +247,7 @@ def project_sweep(
         started=min(times),
         ended=max(times),
         tags=_shown_tags({}) | {"status": word},
-        finals=[Point(name, value, max(times), 0) for name, value in _means(facts).items()],
+        finals=[Point(name, value, max(times), 0) for name, value in (_means(facts) if facts else {}).items()],
         inputs=list({one.digest: one for one in inputs}.values()),
         files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
         tables=[folder.table] if folder.table.is_file() else [],
@@ -325,10 +324,10 @@ def _facts(folder: Folder) -> Facts | None:
     return None
 
 
-def _means(facts: Facts | None) -> dict[str, float]:
+def _means(facts: Facts) -> dict[str, float]:
     """The sweep's own metrics: means over its seeds; of several settings the lowest and the highest."""
     values = dict[str, float]()
-    for name in facts.headlines if facts else ():
+    for name in facts.headlines:
         means = [setting.estimate(name).mean for setting in facts.results.settings if setting.measured(name)]
         ends = {"mean": means[0]} if len(means) == 1 else {"lowest mean": min(means), "highest mean": max(means)}
         values |= {f"{end}/{name}": value for end, value in ends.items()}
@@ -415,7 +414,7 @@ def _sweep_note(facts: Facts, pictures: Sequence[Path], experiment: str, run: st
         f"**Repeat it:** `{story.command}` (`sweep.yaml` is among the artifacts).",
         SWEEP_READING,
     ]
-    return shortened([block for block in blocks if block], NOTE_LENGTH)
+    return shortened("\n\n".join(filter(None, blocks)), NOTE_LENGTH)
 
 
 def begun_note(folder: Folder, experiment: str) -> str:
@@ -425,20 +424,13 @@ def begun_note(folder: Folder, experiment: str) -> str:
     return "\n\n".join([escape(question) or "The sweep is running.", f"Open {_views(experiment)}.", SWEEP_READING])
 
 
-def shortened(blocks: Sequence[str], limit: int) -> str:
-    r"""Blocks of Markdown joined, as many as fit, with a note if some were left out.
+def shortened(text: str, limit: int) -> str:
+    r"""The lines of a text that fit into so many letters, with a note if some were left out.
 
-    >>> shortened(["one", "two"], 8), shortened(["a" * 300], 200)[:3]
-    ('one\n\ntwo', 'aaa')
+    >>> shortened("one\ntwo", 8), shortened("one\n" + "a" * 300, 200) == "one" + CUT
+    ('one\ntwo', True)
     """
-    whole = "\n\n".join(blocks)
-    if len(whole) <= limit:
-        return whole
-    kept: list[str] = []
-    for block in blocks:
-        if len("\n\n".join([*kept, block])) + len(CUT) <= limit:
-            kept.append(block)
-    return "\n\n".join(kept or [blocks[0][: limit - len(CUT)]]) + CUT
+    return text if len(text) <= limit else text[: limit - len(CUT)].rpartition("\n")[0] + CUT
 
 
 def _list(title: str, sentences: Sequence[str]) -> str:

@@ -136,16 +136,15 @@ def duration(seconds: float) -> str:
 
 
 class Screen(Listener):
-    """A listener of `orchestrator.tracking.events.TrialEvents` that shows progress, with a live table on a terminal."""
+    """A listener that shows progress, with a live table on a terminal.
+
+    Args:
+        total: number of trials that will run.
+        console: where to print; default: standard output.
+        clock: returns the time in seconds.
+    """
 
     def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Make a screen.
-
-        Args:
-            total: number of trials that will run.
-            console: where to print; default: standard output.
-            clock: returns the time in seconds.
-        """
         self.total = total
         self.console = console or Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
         self.clock = clock

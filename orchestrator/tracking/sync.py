@@ -250,8 +250,12 @@ class MlflowSweep:
 def _experiment(client: MlflowClient, folder: Folder, place: Path | None) -> str:
     """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
     there = client.get_experiment_by_name(folder.name)
-    ours = there and there.tags.get(SWEEP) == folder.identity()
-    if place and ours and _place(there.artifact_location) not in (None, place):
+    if (
+        there
+        and place
+        and there.tags.get(SWEEP) == folder.identity()
+        and _place(there.artifact_location) not in (None, place)
+    ):
         client.rename_experiment(there.experiment_id, f"{folder.name} (moved, {there.experiment_id})")
         if there.lifecycle_stage == "active":
             client.delete_experiment(there.experiment_id)
