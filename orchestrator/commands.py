@@ -36,8 +36,7 @@ from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.earlier import Earlier, earlier_results
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
-from orchestrator.tracking.events import TrialEvents
-from orchestrator.tracking.failures import failure_lines
+from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen, screen_of
 from orchestrator.tracking.store import named_server, server_note, server_problem, set_store_aside
 from orchestrator.tracking.tracker import Tracker, fill
@@ -289,7 +288,7 @@ def execute(work: Work) -> int:
     missing = work.missing()
     total = len(missing) + len(work.ahead())
     screen = screen_of(total)
-    for sentence in end_orphans(os.environ) + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
+    for sentence in end_orphans() + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
         screen.say(sentence)
     if total:
         return _on_ray(work, missing, screen)

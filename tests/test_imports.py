@@ -28,7 +28,7 @@ LAYERS = (
     ),
     ("algorithms.engine",),
     ("attacks",),
-    ("orchestrator.metric_names", "orchestrator.model_use"),
+    ("orchestrator.metric_names",),
     ("orchestrator.config",),
     ("orchestrator.results",),
     ("orchestrator.trial",),

@@ -7,7 +7,9 @@ import logging
 import math
 import os
 import re
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
@@ -15,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cluster.address import ALONE, ClusterError, Target
-from orchestrator.cluster.orphans import off_record, on_record
+from orchestrator.cluster.orphans import end_own, marked
 from orchestrator.cluster.placement import Placement
-from orchestrator.cluster.sent_code import sent_along
 from orchestrator.cluster.signals import own_signals
+from orchestrator.config.own_code import SENT, VARIABLE, installed
 
 # Ray's own settings for starting it on one machine.
 LOCAL_RAY = {
@@ -119,7 +121,8 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
         yield _nodes()
     finally:
         ray.shutdown()
-        off_record()
+        if target.address is None:
+            end_own()
 
 
 def _connect(target: Target, place: Placement) -> None:
@@ -133,7 +136,7 @@ def _connect(target: Target, place: Placement) -> None:
         return
     cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
     require_token(os.environ)
-    with on_record(), _on_loopback():
+    with marked(), _on_loopback():
         options = {
             "address": "local",
             "num_cpus": cpus,
@@ -146,6 +149,34 @@ def _connect(target: Target, place: Placement) -> None:
         except Exception:  # a busy machine can be too slow for the first attempt
             ray.shutdown()
             ray.init(**options)
+
+
+@contextmanager
+def sent_along() -> Iterator[dict[str, Any]]:
+    """Yield the option of ``ray.init`` that sends the installed own code to the nodes of a cluster; nothing if there is none.
+
+    Ray hands a process on another node neither the files of this machine nor its environment variables, only what the
+    job's runtime environment names. Workers of a Ray that was started here inherit the environment and read the same files.
+
+    The files are copied into one package, ``fedpriv_sent/<place in code:>/<name>``, which Ray uploads while it starts
+    the job; the copy is deleted at the end of the ``with``.
+    """
+    code = installed()
+    if not code.paths:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="fedpriv-") as folder:
+        package = Path(folder) / SENT
+        for place, (path, found) in enumerate(zip(code.paths, code.found, strict=True)):
+            for part in found.parts:
+                to = package / str(place) / path.name / part.relative_to(path)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                if part.is_dir():
+                    shutil.copytree(part, to, ignore=shutil.ignore_patterns("__pycache__", ".*"), dirs_exist_ok=True)
+                else:
+                    shutil.copy(part, to)
+        (package / "__init__.py").touch()
+        yield {"runtime_env": {"py_modules": [str(package)], "env_vars": {VARIABLE: os.environ[VARIABLE]}}}
 
 
 @contextmanager

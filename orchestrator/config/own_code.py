@@ -11,7 +11,7 @@ Every module is loaded by its path: a finder knows the names, and nothing is put
 as ``fedpriv_code.<folder>.<file>`` (in a package: by its own name), in every process alike, so that what it defines
 travels between processes. A second folder of the same slot is ``fedpriv_code.<folder>_2`` and so on: each has helpers of
 its own. Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined,
-the files are sent along (`orchestrator.cluster.sent_code`).
+the files are sent along (`orchestrator.cluster.ray_session`).
 """
 
 from __future__ import annotations

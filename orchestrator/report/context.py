@@ -17,13 +17,13 @@ from orchestrator.config.overrides import Places, apply_overrides
 from orchestrator.config.tune_section import KINDS, VALIDATION, Goal
 from orchestrator.config.yaml_reader import contents, read
 from orchestrator.metric_names import metric
-from orchestrator.model_use import foreign_models
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, independent, lookup, repeat, text
 from orchestrator.report.statistics import FEWEST, estimate, number
 from orchestrator.report.vocabulary import setting_label
 
 DASH = "–"  # not measured
 BY_CHANCE = "(by chance)"
+OWN, USERS = "own_clients_", "clients_"  # metrics, before the name of a group
 MOST_SETTINGS = 3  # settings that a line names one by one
 
 
@@ -141,6 +141,37 @@ def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
         f"{words} ({'; '.join(labels) if len(labels) <= MOST_SETTINGS else f'{len(labels)} settings'})"
         for words, labels in groups.items()
     ]
+
+
+def foreign_models(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """A sentence for each model that serves none of its group's clients, or fewer of them than of the others.
+
+    A model keeps the name of the group whose clients preferred it before risk counted. Clients that move because of risk
+    can leave it with few clients of that group, or outnumber them.
+
+    >>> foreign_models({"own_clients_minority": 4, "clients_minority": 29})
+    {'minority': "the minority's model serves 4 of the minority's clients and 25 others"}
+
+    Args:
+        metrics: a round's row or final metrics.
+
+    Returns:
+        The sentences by the group's name.
+    """
+    found = {}
+    for name, own in metrics.items():
+        group = name.removeprefix(OWN)
+        users = metrics.get(USERS + group)
+        if group == name or own is None or users is None:
+            continue
+        others = int(users - own)
+        if not users:
+            found[group] = f"nobody uses the {group}'s model"
+        elif not own:
+            found[group] = f"the {group}'s model serves none of the {group}'s clients and {others} others"
+        elif own < others:
+            found[group] = f"the {group}'s model serves {int(own)} of the {group}'s clients and {others} others"
+    return found
 
 
 def foreign_models_by_setting(results: Results) -> list[str]:

@@ -12,11 +12,11 @@ from itertools import chain
 from algorithms.core.metric import Metric
 from orchestrator import metric_names
 from orchestrator.metric_names import families
-from orchestrator.model_use import USERS
 from orchestrator.report.context import (
     BY_CHANCE,
     DASH,
     PROTECTED,
+    USERS,
     adversary_sentence,
     attacks_by_setting,
     audited,

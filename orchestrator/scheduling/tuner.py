@@ -24,8 +24,7 @@ from orchestrator.scheduling.trials import (
 from orchestrator.tracking.events import TrialEvents
 
 if TYPE_CHECKING:
-    from orchestrator.scheduling.adapters import StoppingScheduler
-    from orchestrator.scheduling.callback import TuneCallback
+    from orchestrator.scheduling.adapters import StoppingScheduler, TuneCallback
     from orchestrator.scheduling.search import Search
 
 
@@ -68,7 +67,7 @@ def run_trials(
         WriteError: results cannot be saved.
         StallError: the cluster has no room for any trial.
     """
-    from orchestrator.scheduling.callback import TuneCallback
+    from orchestrator.scheduling.adapters import TuneCallback
 
     resources = sweep.resources
     concurrent = concurrent_trials(place, nodes, resources.concurrent_trials)

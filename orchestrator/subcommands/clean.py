@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +37,7 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.cluster.orphans import end_orphans
 
     found = None if options.folder is None else _caches(options.folder)
-    sentences = end_orphans(os.environ)
+    sentences = end_orphans()
     if found is None:
         print("\n".join(sentences or ["no killed run has left processes behind"]))
         return FINISHED

@@ -83,7 +83,7 @@ def _say_addresses(process: subprocess.Popen[bytes], address: str) -> None:
     from urllib.error import URLError
     from urllib.request import urlopen
 
-    from orchestrator.tracking import view
+    from orchestrator.tracking.labels import view_link
     from orchestrator.tracking.sync import SWEEP
 
     while process.poll() is None:
@@ -95,7 +95,7 @@ def _say_addresses(process: subprocess.Popen[bytes], address: str) -> None:
             continue
         ours = [one for one in experiments if any(tag["key"] == SWEEP for tag in one.get("tags", ()))]
         for one in sorted(ours, key=lambda one: -int(one["last_update_time"])):
-            print(f"open {view.link(address, one['experiment_id'])}   {one['name']}")
+            print(f"open {view_link(address, one['experiment_id'])}   {one['name']}")
         # MLflow's start page shows its features for language models; this address opens the list of experiments.
         print(f"open {address}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
         return

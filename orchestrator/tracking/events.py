@@ -1,14 +1,38 @@
-"""The events of a sweep's trials, and their distribution to listeners: the screen and MLflow."""
+"""The events of a sweep's trials, their distribution to listeners (the screen and MLflow), and what is said of failures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import write_record
 from orchestrator.results.writing import write_atomically
-from orchestrator.tracking.failures import killed_for_memory
+
+MOST_LINES = 5  # trials that fail together mostly fail for one reason
+MOST_NAMED = 3  # of the largest processes
+MOST_LETTERS = 200  # of a reason; error.txt has all of it
+LESS_AT_ONCE = "lower resources.client_actors or resources.concurrent_trials"
+
+# From what a reason says to what usually helps. The first line that is found in it counts.
+CAUSES = (
+    (r"CUDA out of memory|OutOfMemoryError: CUDA|CUDNN_STATUS_ALLOC_FAILED",
+     "the GPU's memory is full: lower resources.clients_per_gpu"),
+    (r"CUDA error|CUDA driver|NVIDIA driver|no CUDA",
+     "the GPU cannot be used: look at `nvidia-smi` there, or set base.training.device to cpu"),
+    (r"No space left|[Dd]isk quota", "the disk is full: make room (`fedpriv clean` removes what can be trained again)"),
+    (r"OutOfMemory|MemoryError|[Cc]annot allocate memory|can't allocate memory|memory pressure|out of memory",
+     f"the memory is full: {LESS_AT_ONCE}"),
+    (r"process died|ActorDied|WorkerCrashed|SIGKILL|unexpected system error|died unexpectedly|node .* died",
+     f"a process was killed, mostly by the system for lack of memory (`dmesg` tells): {LESS_AT_ONCE}"),
+    (r"\b[Nn]a[Nn]\b|not finite|infinite|diverge", "lower base.training.lr, or clip the updates"),
+    (r"FileNotFoundError|No such file", "a file is missing where the trial ran: all nodes need the data at the same path"),
+    (r"PermissionError|Permission denied", "the process may not use that file: look at its owner"),
+    (r"ModuleNotFoundError|ImportError|cannot import", "a package is missing where the trial ran: see docs/cluster.md"),
+    (r"TimeoutError|none finished within", "raise resources.timeout_seconds, or have less run at once"),
+)  # fmt: skip
 
 
 class Listener:
@@ -50,39 +74,28 @@ class TrialEvents(Listener):
             getattr(listener, event)(*content)
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
-        """Announce a trial that will run."""
         self.runs[trial] = run
         self._tell("on_planned", trial, title, run, swept)
 
     def on_started(self, trial: str) -> None:
-        """Announce that a trial has started or was resumed."""
         self._tell("on_started", trial)
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
-        """Announce rounds that have ended; an empty list is ignored."""
         if rows:
             self._tell("on_rounds", trial, rows)
 
     def on_note(self, trial: str, note: str) -> None:
-        """Announce a short message for the user."""
         self._tell("on_note", trial, note)
 
     def on_repaired(self, trial: str, sentence: str) -> None:
-        """Announce that what a trial had saved was damaged and is set aside."""
         self._tell("on_repaired", trial, sentence)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
-        """Announce that a trial has ended, and keep its status."""
         self.statuses[trial] = record["status"]
         self._tell("on_ended", trial, record)
 
     def on_lost(self, trial: str, text: str) -> None:
-        """The trial's process died more often than allowed: record it as failed. The next run of the sweep resumes it.
-
-        Args:
-            trial: its id.
-            text: what Ray said of it.
-        """
+        """Record a trial as failed, whose process died more often than allowed: Ray says ``text`` of it."""
         if trial in self.statuses:
             return
         last = [line.strip() for line in text.splitlines() if line.strip()][-1:] or ["the reason is unknown"]
@@ -91,3 +104,56 @@ class TrialEvents(Listener):
         if text:
             write_atomically(self.folder.trial(trial).error, text.encode())
         self.on_ended(trial, write_record(self.folder.trial(trial), record, self.runs.get(trial, {}), {}))
+
+
+def advice(reason: str) -> str:
+    """What usually helps against the reason why a trial has no result; empty where nothing is known.
+
+    >>> advice("OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    "the GPU's memory is full: lower resources.clients_per_gpu"
+    """
+    return next((helps for pattern, helps in CAUSES if re.search(pattern, reason)), "")
+
+
+def killed_for_memory(text: str) -> str:
+    """Why a process is gone that Ray ended because memory was short, with the largest processes; empty for another reason.
+
+    Args:
+        text: what Ray says of it, some forty lines.
+    """
+    if not re.search(r"running low on memory|OutOfMemoryError", text):
+        return ""
+    used = re.search(r"was (\S+) used / (\S+) limit", text)
+    amount = f" ({used[1]} of {used[2]} used)" if used else ""
+    _, _, listed = text.partition("memory users:")
+    users = re.findall(r"^\d+\t([\d.]+)\t(\S.*)$", listed, re.MULTILINE)[:MOST_NAMED]
+    largest = [f"{' '.join(PurePath(word).name for word in what.split()[:2])} {size} GB" for size, what in users]
+    named = f"; the largest: {', '.join(largest)}" if largest else ""
+    return f"Ray ended it, for the node was out of memory{amount}{named}"
+
+
+def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:
+    """A line for each trial that failed or diverged, and what to do next.
+
+    Args:
+        folder: the results folder.
+        rows: the rows of ``trials.parquet``.
+        titles: the title of each trial, by id.
+    """
+    without = [row for row in rows if row["status"] in ("failed", "diverged")]
+    lines = []
+    for row in without[:MOST_LINES]:
+        reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
+        shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
+        log = folder.trial(row["id"]).error
+        parts = [
+            f"{titles[row['id']]}  {row['status']}: {shown}",
+            advice(reason),
+            f"log: {log}" if log.exists() else "",
+        ]
+        lines.append("; ".join(filter(None, parts)))
+    if len(without) > MOST_LINES:
+        lines.append(f"and {len(without) - MOST_LINES} more trials without a result, see {folder.table}")
+    if any(row["status"] == "failed" for row in without):
+        lines.append("the same command runs the failed trials again and leaves the others as they are")
+    return lines

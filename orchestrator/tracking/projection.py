@@ -1,4 +1,7 @@
-"""What MLflow should have of a sweep and of its trials: a function of the results folder, and of nothing else."""
+"""What MLflow should have of a sweep and of its trials: a function of the results folder, and of nothing else.
+
+Part of it are notes in Markdown. MLflow shows the beginning of a note in tables, so its first line is a sentence.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,58 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import yaml
 
-from orchestrator.report.data import REPEATS, SLOT_NAMES
+from orchestrator.metric_names import metric
+from orchestrator.report.context import full_label, guessing
+from orchestrator.report.data import REPEATS, SLOT_NAMES, Results, read_results
+from orchestrator.report.statistics import number
+from orchestrator.report.summary import Columns, by_setting, escape, markdown_table, metric_cell, seeds_cell
+from orchestrator.report.vocabulary import key_labels
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
 from orchestrator.results.sweeps import read_sweep
 from orchestrator.results.tables import read_table
-from orchestrator.tracking.labels import SETTING, component_tags, metric_key, scalar_metrics, swept_params, trial_name
-from orchestrator.tracking.view import headline_metrics
+from orchestrator.tracking.labels import (
+    SETTING,
+    brief,
+    component_tags,
+    headline_metrics,
+    metric_key,
+    scalar_metrics,
+    trial_name,
+    view_place,
+)
 
 if TYPE_CHECKING:
-    from orchestrator.report.data import Results
     from orchestrator.report.story import Story
 
-FORM = 4  # of a run in MLflow: what was logged in another form is logged again
 ROUND = metric_key("round")  # a metric that every round has
 TABLES = ("rounds", "clients", "attacks")  # shown on a trial's page; those of single examples are too long for one
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
 PICTURES = "description"  # the folder of a note's figures among the artifacts
 MOST_FIGURES = 3  # in a note: the first of these that there are
+NOTE_LENGTH = 8000  # MLflow's limit
+MOST_SETTINGS = 30
+CUT = "\n\n(The rest is left out, because MLflow allows no longer text: see the report among the artifacts.)"
+SWEEP_READING = (
+    "**How to read it.** Each run below this one is a trial. Numbers are means over the finished seeds of a setting ± half "
+    "the width of the 95 % interval; below three seeds the values themselves. Rates are fractions of one. Charts are in "
+    "sections: `accuracy`, `attack`, `privacy`, `clustering`, ...; their step is the round, counted from 1. `run` holds "
+    "rounds and seconds. Tables and figures are in `report/` among the artifacts."
+)
+TRIAL_READING = (
+    "**How to read it.** Metrics are in sections: `accuracy`, `attack`, `privacy`, ...; their step is the round, counted "
+    "from 1, and the last one is the trial's result. Rates are fractions of one. `config.yaml` among the artifacts has all "
+    "settings; `tables/` shows rounds, clients and attacks, whose whole tables are the Parquet files."
+)
 
 
 class Point(NamedTuple):
@@ -63,14 +92,14 @@ class Projection:
         started: in milliseconds since 1970.
         ended: in milliseconds since 1970.
         tags: by name.
-        params: by name: the swept values.
-        rounds: the values of its metrics in each round.
         finals: the final values.
         inputs: the data sets that it has read.
         files: artifacts, each with its folder among them.
         tables: Parquet files that its page shows as tables.
+        note: its note.
+        params: by name: the swept values.
+        rounds: the values of its metrics in each round.
         pictures: figures that its note shows.
-        results: the final metrics by name.
     """
 
     name: str
@@ -78,35 +107,35 @@ class Projection:
     started: int
     ended: int
     tags: Mapping[str, str]
-    params: Mapping[str, str]
-    rounds: Sequence[Point]
     finals: Sequence[Point]
     inputs: Sequence[Input]
     files: Sequence[tuple[Path, str]]
     tables: Sequence[Path]
-    pictures: Sequence[Path]
-    results: Mapping[str, float]
+    note: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+    rounds: Sequence[Point] = ()
+    pictures: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the note of a sweep says: its results and its story, the metrics that come first, and figures."""
+    """What is said of a sweep: its results and its story, and the metrics that come first, among the headline metrics."""
 
     results: Results
     story: Story
     first: Sequence[str]
-    pictures: Sequence[Path] = ()
+    headlines: Sequence[str]
 
 
 def trial_manifest(folder: TrialFolder) -> str | None:
     """A hash of all that a trial has left; None while it has not ended."""
     record = read_record(folder)
-    return f"{FORM} {record['manifest']}" if record else None
+    return str(record["manifest"]) if record else None
 
 
 def sweep_manifest(folder: Folder) -> str:
     """A hash of a sweep's own files: sweep file, table of trials, and report."""
-    digest = hashlib.blake2b(f"form {FORM}".encode(), digest_size=8)
+    digest = hashlib.blake2b(digest_size=8)
     for file in (folder.table, *_sweep_files(folder)):
         if file.is_file():
             digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
@@ -143,29 +172,32 @@ def setting_name(swept: Mapping[str, Any]) -> str:
     return trial_name({key: value for key, value in swept.items() if key not in REPEATS}) or "all trials"
 
 
-def project_trial(folder: TrialFolder, swept: Mapping[str, Any]) -> Projection:
+def project_trial(folder: Folder, trial: str, swept: Mapping[str, Any], experiment: str) -> Projection:
     """What MLflow should have of a trial that has ended.
 
     Args:
-        folder: the trial's folder, with a record.
+        folder: the results folder of the sweep, where the trial has a record.
+        trial: the trial's id.
         swept: its swept values by dotted key.
+        experiment: MLflow's id of the sweep's experiment, to which the note links.
     """
-    record = read_record(folder) or {}
-    run = yaml.safe_load(folder.config.read_text())
-    ended = int(1000 * folder.manifest.stat().st_mtime)
+    own = folder.trial(trial)
+    record = read_record(own) or {}
+    run = yaml.safe_load(own.config.read_text())
+    ended = int(1000 * own.manifest.stat().st_mtime)
     started = ended - int(1000 * min(record.get("seconds") or 0.0, ended / 1000))
-    rows = read_table(folder.table("rounds")).to_pylist() if folder.table("rounds").is_file() else []
+    rows = read_table(own.table("rounds")).to_pylist() if own.table("rounds").is_file() else []
     points, metrics = round_points(rows, started, ended), record.get("metrics") or {}
     failed = record["status"] == "failed"
     told = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
     origin = record.get("origin") or {}
     known = {k: v for k, v in origin.items() if k in ("commit", "host", "device") or k.startswith("version.")}
-    files = [folder.config, *sorted(folder.path.glob("*.parquet"))]
+    files = [own.config, *sorted(own.path.glob("*.parquet"))]
     # The message of a failure: one that an earlier attempt has left says nothing of this trial.
-    files += [folder.error] if failed and folder.error.is_file() else []
+    files += [own.error] if failed and own.error.is_file() else []
     finals = scalar_metrics(metrics)
-    return Projection(
-        name=trial_name(swept) or folder.id,
+    wanted = Projection(
+        name=trial_name(swept) or trial,
         status="FAILED" if failed else "FINISHED",
         started=started,
         ended=ended,
@@ -175,23 +207,29 @@ def project_trial(folder: TrialFolder, swept: Mapping[str, Any]) -> Projection:
             **{name: text for name, text in told.items() if text},
             "status": record["status"],
         },
-        params=swept_params(swept),
+        params={key: brief(value) for key, value in swept.items()},
         rounds=points,
         finals=final_points(finals, points, ended),
         inputs=_inputs(run, origin),
         files=[(file, "") for file in files],
-        tables=[folder.table(name) for name in TABLES if folder.table(name).is_file()],
-        pictures=(),
-        results=finals,
+        tables=[own.table(name) for name in TABLES if own.table(name).is_file()],
     )
+    return replace(wanted, note=_trial_note(wanted, finals, folder.name, experiment))
 
 
-def project_sweep(folder: Folder, trials: Sequence[str]) -> tuple[Projection, Facts | None]:
-    """What MLflow should have of a sweep as a whole, and what its note says.
+def project_sweep(
+    folder: Folder, trials: Sequence[str], experiment: str, run: str
+) -> tuple[Projection, Sequence[str] | None]:
+    """What MLflow should have of a sweep as a whole.
 
     Args:
         folder: the results folder of the sweep.
         trials: the ids of its trials.
+        experiment: MLflow's id of the sweep's experiment.
+        run: MLflow's id of the sweep's own run.
+
+    Returns:
+        That, and the metrics that come first; None while nothing can be said of the results.
     """
     records = {trial.id: record for trial in map(folder.trial, trials) if (record := read_record(trial))}
     ended = [folder.trial(trial) for trial in records]
@@ -200,26 +238,23 @@ def project_sweep(folder: Folder, trials: Sequence[str]) -> tuple[Projection, Fa
     good = all(record["status"] in ("finished", "stopped") for record in records.values())
     word, status = ("finished", "FINISHED") if good else ("failed", "FAILED")
     word, status = (word, status) if len(ended) == len(trials) else ("unfinished", "KILLED")
-    runs = [yaml.safe_load(trial.config.read_text()) for trial in ended if trial.config.is_file()]
-    origins = [records[trial.id].get("origin") or {} for trial in ended if trial.config.is_file()]
-    inputs = dict.fromkeys(one for pair in zip(runs, origins, strict=True) for one in _inputs(*pair))
-    facts = _facts(folder)
+    configs = [(records[one.id], yaml.safe_load(one.config.read_text())) for one in ended if one.config.is_file()]
+    inputs = [one for record, config in configs for one in _inputs(config, record.get("origin") or {})]
+    facts, pictures = _facts(folder), _figures(folder)
     wanted = Projection(
         name=folder.name,
         status=status,
         started=min(times),
         ended=max(times),
         tags=_shown_tags({}) | {"status": word},
-        params={},
-        rounds=(),
-        finals=[Point(name, value, max(times), 0) for name, value in _means(facts).items()],
+        finals=[Point(name, value, max(times), 0) for name, value in (_means(facts) if facts else {}).items()],
         inputs=list({one.digest: one for one in inputs}.values()),
         files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
         tables=[folder.table] if folder.table.is_file() else [],
-        pictures=_figures(folder),
-        results={},
+        note=_sweep_note(facts, pictures, experiment, run) if facts else begun_note(folder, experiment),
+        pictures=pictures,
     )
-    return wanted, facts
+    return wanted, facts.first if facts else None
 
 
 def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, str]:
@@ -277,26 +312,23 @@ def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Input]:
 
 
 def _facts(folder: Folder) -> Facts | None:
-    """What a note says of a sweep; None while nothing can be said, as before the first trial has ended."""
-    from orchestrator.report.data import read_results
+    """What is said of a sweep; None while nothing can be, as before the first trial has ended."""
     from orchestrator.report.story import headline_risk, story
 
     with suppress(Exception):  # a note is never worth a run
         results = read_results(folder.path)
         risk = headline_risk(results)
         first = [name for name in (risk.accuracy, risk.name) if name] if risk else []
-        return Facts(results, story(results), first, _figures(folder))
+        measured = {name for name in results.metrics if any(setting.measured(name) for setting in results.settings)}
+        return Facts(results, story(results), first, headline_metrics(measured, first))
     return None
 
 
-def _means(facts: Facts | None) -> dict[str, float]:
+def _means(facts: Facts) -> dict[str, float]:
     """The sweep's own metrics: means over its seeds; of several settings the lowest and the highest."""
-    if facts is None:
-        return {}
-    results, values = facts.results, dict[str, float]()
-    measured = {name for name in results.metrics if any(setting.measured(name) for setting in results.settings)}
-    for name in headline_metrics(measured, facts.first):
-        means = [setting.estimate(name).mean for setting in results.settings if setting.measured(name)]
+    values = dict[str, float]()
+    for name in facts.headlines:
+        means = [setting.estimate(name).mean for setting in facts.results.settings if setting.measured(name)]
         ends = {"mean": means[0]} if len(means) == 1 else {"lowest mean": min(means), "highest mean": max(means)}
         values |= {f"{end}/{name}": value for end, value in ends.items()}
     return {name: value for name, value in values.items() if math.isfinite(value)}
@@ -323,3 +355,99 @@ def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
     """``origin`` and the tags that MLflow's pages show for every run: source, commit and user."""
     commit = {"mlflow.source.git.commit": origin["commit"]} if "commit" in origin else {}
     return {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", **commit, **_user(), **origin}
+
+
+def _trial_note(trial: Projection, results: Mapping[str, float], sweep: str, experiment: str) -> str:
+    """The note of a trial of ``sweep`` with these final metrics, in MLflow's experiment of that id."""
+    names = headline_metrics(set(results))
+    shown = ", ".join(f"{full_label(name)} {_value(name, results[name])}" for name in names[:3])
+    seconds = (trial.ended - trial.started) / 1000
+    rounds = max((point.step for point in trial.rounds), default=0)
+    status = f"{trial.tags['status']} after {rounds} round{'s' * (rounds != 1)} in {seconds:.0f} s"
+    blocks = [f"{escape(trial.name)}: {status}{escape(f': {shown}') if shown else ''}."]
+    if reason := trial.tags.get("reason"):
+        more = "The whole message is in `error.txt` among the artifacts, if the trial could write it."
+        blocks.append(f"**Why there is no result:** {escape(reason)}. {more}")
+    if notes := trial.tags.get("notes"):
+        blocks.append(f"**Note:** {escape(notes)}.")
+    if names:
+        lines = [[full_label(name), _value(name, results[name]), _chance(name, results)] for name in names]
+        blocks.append(markdown_table(["result", "value", "by chance"], lines, numbers=2))
+    if trial.params:
+        pairs = zip(key_labels(tuple(trial.params)), trial.params.values(), strict=True)
+        blocks.append(markdown_table(["swept setting", "value"], [list(pair) for pair in pairs]))
+    blocks.append(f"One trial of the sweep {escape(sweep)}. Its results beside others: {_views(experiment)}.")
+    return "\n\n".join([*blocks, TRIAL_READING])
+
+
+def _value(name: str, value: float) -> str:
+    described = metric(name)
+    return number(value, described.digits, described.bound)
+
+
+def _chance(name: str, finals: Mapping[str, float]) -> str:
+    chance = metric(name).chance
+    guessed = finals.get(chance) if isinstance(chance, str) else chance
+    return "" if guessed is None else _value(name, guessed)
+
+
+def _views(experiment: str) -> str:
+    table, charts = view_place(experiment), view_place(experiment, charts=True)
+    return f"[all settings side by side](#{table}), [as charts](#{charts})"
+
+
+def _sweep_note(facts: Facts, pictures: Sequence[Path], experiment: str, run: str) -> str:
+    """The note of a sweep, for its ``run`` in MLflow, which has the pictures, and for its ``experiment``."""
+    story = facts.story
+    blocks = [
+        escape(story.question),
+        f"**{escape(story.headline)}**",
+        f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
+        _table(facts),
+        _list("What differs", story.findings),
+        _list("Claimed and audited, published and measured", story.verdicts),
+        *(
+            f"![{picture.name}](get-artifact?path={quote(f'{PICTURES}/{picture.name}', safe='')}&run_uuid={run})"
+            for picture in pictures
+        ),
+        _list("Limits", story.limits),
+        f"**Repeat it:** `{story.command}` (`sweep.yaml` is among the artifacts).",
+        SWEEP_READING,
+    ]
+    return shortened("\n\n".join(filter(None, blocks)), NOTE_LENGTH)
+
+
+def begun_note(folder: Folder, experiment: str) -> str:
+    """The note of a sweep of which no trial has ended yet."""
+    described = yaml.safe_load(folder.sweep.read_text())
+    question = " ".join(str(described.get("description") or "" if isinstance(described, dict) else "").split())
+    return "\n\n".join([escape(question) or "The sweep is running.", f"Open {_views(experiment)}.", SWEEP_READING])
+
+
+def shortened(text: str, limit: int) -> str:
+    r"""The lines of a text that fit into so many letters, with a note if some were left out.
+
+    >>> shortened("one\ntwo", 8), shortened("one\n" + "a" * 300, 200) == "one" + CUT
+    ('one\ntwo', True)
+    """
+    return text if len(text) <= limit else text[: limit - len(CUT)].rpartition("\n")[0] + CUT
+
+
+def _list(title: str, sentences: Sequence[str]) -> str:
+    return "\n".join([f"**{title}**", "", *(f"- {escape(sentence)}" for sentence in sentences)]) if sentences else ""
+
+
+def _table(facts: Facts) -> str:
+    """The settings with at most six metrics each."""
+    results, names = facts.results, facts.headlines
+    if not names:
+        return ""
+    columns: Columns = [
+        (full_label(name), partial(metric_cell, metric=metric(name), results=results)) for name in names
+    ]
+    head, lines = by_setting(results, [*columns, ("finished", seeds_cell)])
+    table = markdown_table(head, lines[:MOST_SETTINGS], numbers=len(names) + 1)
+    chances = guessing([(full_label(name), metric(name)) for name in names], results)
+    more = len(lines) - MOST_SETTINGS
+    rest = f"{more} more settings are in `report/summary.md`." if more > 0 else ""
+    return "\n\n".join(block for block in (table, escape(chances), rest) if block)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
-from orchestrator.model_use import foreign_models
+from orchestrator.report.context import foreign_models
 from orchestrator.tracking.events import Listener
 from orchestrator.tracking.labels import scalar_metrics
 
@@ -136,16 +136,15 @@ def duration(seconds: float) -> str:
 
 
 class Screen(Listener):
-    """A listener of `orchestrator.tracking.events.TrialEvents` that shows progress, with a live table on a terminal."""
+    """A listener that shows progress, with a live table on a terminal.
+
+    Args:
+        total: number of trials that will run.
+        console: where to print; default: standard output.
+        clock: returns the time in seconds.
+    """
 
     def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Make a screen.
-
-        Args:
-            total: number of trials that will run.
-            console: where to print; default: standard output.
-            clock: returns the time in seconds.
-        """
         self.total = total
         self.console = console or Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
         self.clock = clock
@@ -176,16 +175,13 @@ class Screen(Listener):
         self.say(f"{self._done()}  {shown.title}  {sentence}")
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Any = None) -> None:  # noqa: ARG002
-        """Add a trial that will run."""
         self.trials[trial] = ScreenTrial(title, run["rounds"])
 
     def on_started(self, trial: str) -> None:
-        """Mark a trial as running."""
         shown = self.trials[trial]
         shown.status, shown.note, shown.began, shown.reported = "running", "", self.clock(), None
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
-        """Show the rounds that have ended."""
         shown, now = self.trials[trial], self.clock()
         shown.done, shown.note = rows[-1]["round"] + 1, ""
         if shown.reported is None and shown.began is not None:
@@ -202,18 +198,15 @@ class Screen(Listener):
             self._say_left()
 
     def on_note(self, trial: str, note: str) -> None:
-        """Show a short message about a trial."""
         shown = self.trials[trial]
         shown.note = note
         if note and (not self.console.is_terminal or shown.status == "waiting"):
             self._say_of(shown, note)
 
     def on_repaired(self, trial: str, sentence: str) -> None:  # noqa: ARG002
-        """Say what was damaged, in a line that stays."""
         self.say(sentence)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
-        """Show how a trial has ended."""
         shown = self.trials[trial]
         shown.status, shown.note, shown.ended = record["status"], "", self.clock()
         shown.values |= measured(record.get("metrics") or {})
@@ -251,19 +244,19 @@ class Screen(Listener):
 
     def _grid(self, trials: list[ScreenTrial]) -> Table:
         """The table of these trials: where space is short, titles lose what all have in common, then metrics are left out."""
-        columns = table_columns(self.names, live=True) if self.names else []
-        titles = [shown.title for shown in trials]
-        if self._width(trials, titles, columns, UNLIMITED) > self.console.width:
+        columns, titles = table_columns(self.names, live=True) if self.names else [], [shown.title for shown in trials]
+
+        def fits(widest: int) -> bool:
+            """Whether the table fits if titles that are longer than ``widest`` go on in further lines."""
+            table, options = self._drawn(trials, titles, columns, widest), self.console.options.update_width(UNLIMITED)
+            return Measurement.get(self.console, options, table).maximum <= self.console.width
+
+        if not fits(UNLIMITED):
             common = common_words([shown.title for shown in self.trials.values()])
             titles = [_without(title, common) for title in titles]
-        while columns and self._width(trials, titles, columns, TITLE) > self.console.width:
+        while columns and not fits(TITLE):
             columns.remove(least_important(columns))
         return self._drawn(trials, titles, columns)
-
-    def _width(self, trials: list[ScreenTrial], titles: list[str], columns: Sequence[Shown], widest: int) -> int:
-        """The columns that a table takes, if titles that are longer than ``widest`` go on in further lines."""
-        table, options = self._drawn(trials, titles, columns, widest), self.console.options.update_width(UNLIMITED)
-        return Measurement.get(self.console, options, table).maximum
 
     def _drawn(
         self, trials: list[ScreenTrial], titles: list[str], columns: Sequence[Shown], widest: int | None = None
@@ -301,10 +294,11 @@ class NotebookScreen(Screen):
     # What rich puts around the table; without a background of our own, it follows the notebook's light or dark theme.
     FRAME = '<pre style="line-height:1.25;font-family:Menlo,Consolas,monospace;overflow-x:auto">{code}</pre>'
 
+    PAGE: ClassVar[dict[str, Any]] = {"width": PLAIN_WIDTH, "height": NOTEBOOK_LINES, "force_jupyter": False}
+
     def __init__(self, total: int) -> None:
-        """Make a screen for ``total`` trials."""
         # A terminal without colors and cursor: what is printed is plain text, and trials report to the live table alone.
-        super().__init__(total, _notebook_console(force_terminal=True, color_system=None, highlight=False))
+        super().__init__(total, Console(**self.PAGE, force_terminal=True, color_system=None, highlight=False))
         self.handle: Any = None  # IPython's, of the output
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self._refresh, daemon=True)
@@ -327,13 +321,9 @@ class NotebookScreen(Screen):
             self.handle.update(self._output(), raw=True)
 
     def _output(self) -> dict[str, str]:
-        console = _notebook_console(record=True, file=io.StringIO())
+        console = Console(**self.PAGE, record=True, file=io.StringIO())
         console.print(self.table())
         return {"text/html": console.export_html(inline_styles=True, code_format=self.FRAME)}
-
-
-def _notebook_console(**options: Any) -> Console:
-    return Console(width=PLAIN_WIDTH, height=NOTEBOOK_LINES, force_jupyter=False, **options)
 
 
 def screen_of(total: int) -> Screen:

@@ -187,14 +187,6 @@ def set_store_aside(results: Path) -> str:
     return f"{store} is now {aside.name}, and a new store is filled from the results"
 
 
-def stamp(results: Path) -> list[int]:
-    """The size and time of the store's file, by which it is known that nobody has written to it since."""
-    with suppress(OSError):
-        file = (results / LOCAL).stat()
-        return [file.st_size, file.st_mtime_ns]
-    return []
-
-
 def server(results: Path, port: int, host: str) -> tuple[list[str], dict[str, str]]:
     """The command line and environment of MLflow's server on the store beside the results."""
     place = Path(os.path.abspath(results / ARTIFACTS)).as_uri()

@@ -1,4 +1,4 @@
-"""`sync`: MLflow has what the results folder says, once; whatever was killed or away before is made right.
+"""`MlflowSweep`: MLflow has what the results folder says, once; whatever was killed or away before is made right.
 
 A sweep is a run, and each of its trials is a run below it. Both are found by the identity of the results folder, wherever
 that is now. A run carries, as its last tag, the hash of what the folder has for it. Where that is another today, or is
@@ -24,10 +24,9 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
 from orchestrator.results.tables import read_table
-from orchestrator.tracking import projection, view
-from orchestrator.tracking.labels import scalar_metrics
-from orchestrator.tracking.notes import begun_note, sweep_note, trial_note
-from orchestrator.tracking.projection import PICTURES, ROUND, Facts, Point, Projection
+from orchestrator.tracking import projection
+from orchestrator.tracking.labels import scalar_metrics, view_tags
+from orchestrator.tracking.projection import PICTURES, ROUND, Point, Projection
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -42,15 +41,12 @@ REPLACED = "replaced"  # the mark of a run that we have deleted; what a user del
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
-BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH, NOTE_LENGTH, EXPERIMENT_NOTE = 1000, 5000, 6000, 250, 8000, 20000
-
-Runs = dict[str, list["Run"]]
-"""The runs of a sweep in MLflow by trial, deleted ones too; the sweep's own run is ""."""
+BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
 
 
 @dataclass
 class Live:
-    """A run of a trial that this process has opened: `sync` completes it instead of logging it again.
+    """A run of a trial that this process has opened: `MlflowSweep.sync` completes it instead of logging it again.
 
     Attributes:
         run: MLflow's id.
@@ -63,7 +59,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Synced:
-    """What `sync` has done.
+    """What `MlflowSweep.sync` has done.
 
     Attributes:
         experiment: MLflow's id of the sweep's experiment.
@@ -76,54 +72,185 @@ class Synced:
     models: int = 0
 
 
-def sync(
-    folder: Folder,
-    client: MlflowClient,
-    artifacts: Path | None = None,
-    live: Mapping[str, Live] | None = None,
-    only: Collection[str] | None = None,
-    swept: Mapping[str, Mapping[str, Any]] | None = None,
-    models: Callable[[str], object] | None = None,
-) -> Synced:
-    """Log what MLflow lacks of a sweep. Where it has all, nothing is written.
+class MlflowSweep:
+    """A sweep in MLflow.
+
+    Attributes:
+        experiment: MLflow's id of the sweep's experiment, which is made if there is none.
 
     Args:
         folder: the results folder of the sweep, with its identity.
         client: the connection to MLflow.
         artifacts: where the artifacts of all sweeps are kept; None: a server decides.
-        live: the runs that this process has opened, by trial; the sweep's own is "".
-        only: the trials that have just ended, while others run; None: all, and the sweep itself.
-        swept: the swept values of trials that are not in ``trials.parquet`` yet.
-        models: trained models are sent, too, and this is called with a sentence on those that cannot be; None: they are not.
     """
-    live = live or {}
-    values = {**(swept or {}), **projection.swept_values(folder)}
-    chosen = [folder.trial(trial) for trial in values if only is None or trial in only]
-    manifests = {trial.id: manifest for trial in chosen if (manifest := projection.trial_manifest(trial))}
-    experiment = open_experiment(client, folder, artifacts)
-    runs = runs_of(client, experiment, folder)
-    stale = [trial for trial, manifest in manifests.items() if not _is_logged(runs.get(trial, []), manifest)]
-    manifest = projection.sweep_manifest(folder)
-    ends = only is None and ((stale and not active(runs, "")) or not _is_logged(runs.get("", []), manifest))
-    if stale or ends:
-        parent = sweep_run(client, folder, experiment, runs, anew=ends)
-        for trial in stale:
-            wanted = projection.project_trial(folder.trial(trial), values[trial])
-            note = trial_note(wanted, folder.name, experiment)
-            tags = {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent, NOTE: note}
-            _replace(client, experiment, active(runs, trial), wanted, manifests[trial], tags, live.get(trial))
-        facts = _log_sweep(client, folder, experiment, list(values), manifest, parent) if ends else None
-        _show(client, folder, experiment, parent, values, list(manifests), facts)
-    for trial in live if only is None else ():
-        if trial not in manifests:  # interrupted: the next run resumes the trial, and opens another run for it
-            client.set_terminated(live[trial].run, "KILLED")
-    sent = _log_models(client, folder, experiment, list(manifests), models) if models else 0
-    return Synced(experiment, len(stale) + bool(ends), sent)
+
+    def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:
+        self.folder, self.client = folder, client
+        self.identity = {SWEEP: folder.identity()}
+        self.experiment = _experiment(client, folder, artifacts / folder.name if artifacts else None)
+
+    def sync(
+        self,
+        live: Mapping[str, Live] | None = None,
+        only: Collection[str] | None = None,
+        swept: Mapping[str, Mapping[str, Any]] | None = None,
+        models: Callable[[str], object] | None = None,
+    ) -> Synced:
+        """Log what MLflow lacks of the sweep. Where it has all, nothing is written.
+
+        Args:
+            live: the runs that this process has opened, by trial.
+            only: the trials that have just ended, while others run; None: all, and the sweep itself.
+            swept: the swept values of trials that are not in ``trials.parquet`` yet.
+            models: trained models are sent, too, and this is called with a sentence on those that cannot be; None: they
+                are not.
+        """
+        live, folder = live or {}, self.folder
+        values = {**(swept or {}), **projection.swept_values(folder)}
+        chosen = [folder.trial(trial) for trial in values if only is None or trial in only]
+        manifests = {trial.id: manifest for trial in chosen if (manifest := projection.trial_manifest(trial))}
+        runs = self._runs()
+        stale = [trial for trial, manifest in manifests.items() if not _is_logged(runs.get(trial, []), manifest)]
+        manifest = projection.sweep_manifest(folder)
+        ends = only is None and ((stale and not _active(runs, "")) or not _is_logged(runs.get("", []), manifest))
+        if stale or ends:
+            parent = self._sweep_run(runs, anew=ends)
+            for trial in stale:
+                wanted = projection.project_trial(folder, trial, values[trial], self.experiment)
+                tags = {TRIAL: trial, PARENT: parent}
+                self._replace(_active(runs, trial), wanted, manifests[trial], tags, live.get(trial))
+            shown = self._log_sweep(list(values), manifest, parent) if ends else {}
+            self._show(values, list(manifests), **shown)
+        for trial in live if only is None else ():
+            if trial not in manifests:  # interrupted: the next run resumes the trial, and opens another run for it
+                self.client.set_terminated(live[trial].run, "KILLED")
+        sent = self._log_models(list(manifests), models) if models else 0
+        return Synced(self.experiment, len(stale) + bool(ends), sent)
+
+    def open_trial(self, trial: str, name: str, tags: Mapping[str, str]) -> Live:
+        """Open the run of a trial that starts or is resumed, with a readable name; what MLflow had of it is replaced."""
+        runs = self._runs()
+        parent = self._sweep_run(runs)
+        self.client.update_run(parent, status="RUNNING")
+        for run in _active(runs, trial):
+            self._delete(run)
+        cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()} | self.identity | {TRIAL: trial, PARENT: parent}
+        return Live(self.client.create_run(self.experiment, tags=cut, run_name=name[:NAME_LENGTH]).info.run_id)
+
+    def log_points(self, run: str, points: Sequence[Point]) -> None:
+        """Send values of metrics, in batches that MLflow accepts."""
+        for start in range(0, len(points), BATCH):
+            self.client.log_batch(run, metrics=[Metric(*point) for point in points[start : start + BATCH]])
+
+    def _runs(self) -> dict[str, list[Run]]:
+        """The runs of the sweep in MLflow by trial, deleted ones too; the sweep's own run is ""."""
+        runs, token, more = dict[str, list["Run"]](), None, True
+        ours = f"tags.`{SWEEP}` = '{self.identity[SWEEP]}'"
+        while more:
+            page = self.client.search_runs([self.experiment], ours, ViewType.ALL, 500, page_token=token)
+            for run in page:
+                runs.setdefault(run.data.tags.get(TRIAL, ""), []).append(run)
+            token, more = page.token, bool(page.token)
+        return runs
+
+    def _sweep_run(self, runs: dict[str, list[Run]], anew: bool = False) -> str:
+        """The id of the sweep's own run: that of before, or a new one; ``anew``: only one of which nothing is logged yet."""
+        for run in _active(runs, ""):
+            run_id = str(run.info.run_id)
+            begun = MARK in run.data.tags or run.data.metrics or self.client.list_artifacts(run_id, "tables")
+            if not (anew and begun):
+                return run_id
+        run = self.client.create_run(self.experiment, tags=self.identity, run_name=self.folder.name)
+        self.client.set_tag(run.info.run_id, NOTE, projection.begun_note(self.folder, self.experiment))
+        runs.setdefault("", []).append(run)
+        return str(run.info.run_id)
+
+    def _replace(
+        self, there: Sequence[Run], wanted: Projection, manifest: str, tags: Mapping[str, str], live: Live | None
+    ) -> None:
+        """Log a run from disk, in place of what MLflow has of it; one that this process has opened is completed."""
+        client = self.client
+        for run in there:
+            if live is None or run.info.run_id != live.run:
+                self._delete(run)
+        tags = {NOTE: wanted.note, **self.identity, **tags}
+        run_id = live.run if live else client.create_run(self.experiment, wanted.started, tags).info.run_id
+        client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
+        params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
+        cut = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | tags
+        client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
+        sent = live.steps if live else ()
+        self.log_points(run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
+        data = [Dataset(one.name[:500], one.digest[:36], "fedpriv", one.source) for one in wanted.inputs]
+        client.log_inputs(run_id, [DatasetInput(one, [InputTag("mlflow.data.context", "train")]) for one in data])
+        for path, below in wanted.files:
+            client.log_artifact(run_id, str(path), below or None)
+        for path in wanted.tables:
+            client.log_table(run_id, read_table(path).to_pandas().tail(MOST_ROWS), f"tables/{path.stem}.json")
+        for path in wanted.pictures:
+            with Image.open(path) as image:
+                image.thumbnail((FIGURE_WIDTH, image.height))
+                client.log_image(run_id, image, f"{PICTURES}/{path.name}")
+        client.set_terminated(run_id, wanted.status, wanted.ended)
+        client.set_tag(run_id, MARK, manifest)
+
+    def _delete(self, run: Run) -> None:
+        """Put a run into MLflow's bin, marked as one that no user has deleted."""
+        self.client.set_tag(run.info.run_id, MARK, REPLACED)
+        self.client.delete_run(run.info.run_id)
+
+    def _log_sweep(self, trials: Sequence[str], manifest: str, run: str) -> dict[str, Any]:
+        """Log the sweep's own run, and put the runs of its trials below it; return what `_show` says of the results."""
+        wanted, first = projection.project_sweep(self.folder, trials, self.experiment, run)
+        runs = self._runs()
+        self._replace(_active(runs, ""), wanted, manifest, {}, Live(run))
+        for child in [child for trial in runs if trial for child in _active(runs, trial)]:
+            if child.data.tags.get(PARENT) != run:
+                self.client.set_tag(child.info.run_id, PARENT, run)
+        return {} if first is None else {"note": wanted.note, "first": first}
+
+    def _show(
+        self,
+        swept: Mapping[str, Mapping[str, Any]],
+        ended: Sequence[str],
+        note: str = "",
+        first: Sequence[str] = (),
+    ) -> None:
+        """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
+        records = [read_record(self.folder.trial(trial)) or {} for trial in ended]
+        names = {name for record in records for name in scalar_metrics(record.get("metrics") or {})}
+        keys = [key for values in swept.values() for key in values]
+        tags = KIND | view_tags(keys, names, first) | ({NOTE: note} if note else {})
+        there = self.client.get_experiment(self.experiment).tags
+        for name, text in tags.items():
+            if there.get(name) != text:
+                self.client.set_experiment_tag(self.experiment, name, text)
+
+    def _log_models(self, trials: Sequence[str], say: Callable[[str], object]) -> int:
+        """Send the trained models of trials, one for each group, that MLflow lacks; return of how many trials."""
+        runs, sent = self._runs(), 0
+        for trial in filter(lambda one: one.model.is_file(), map(self.folder.trial, trials)):
+            for run in _active(runs, trial.id):
+                if MODELS in run.data.tags:
+                    continue
+                try:
+                    trained = saved_models(trial)
+                except (ConfigError, OSError) as error:
+                    say(f"Trained models are not sent to MLflow: {error}")
+                    continue
+                for begun in self.client.search_logged_models(
+                    [self.experiment], f"source_run_id = '{run.info.run_id}'"
+                ):
+                    self.client.delete_logged_model(begun.model_id)
+                for group, module in trained.items():
+                    _log_model(self.client, self.experiment, run, group, module)
+                self.client.set_tag(run.info.run_id, MODELS, ", ".join(trained))
+                sent += 1
+        return sent
 
 
-def open_experiment(client: MlflowClient, folder: Folder, artifacts: Path | None) -> str:
+def _experiment(client: MlflowClient, folder: Folder, place: Path | None) -> str:
     """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
-    place = artifacts / folder.name if artifacts else None
     there = client.get_experiment_by_name(folder.name)
     if (
         there
@@ -149,64 +276,9 @@ def _place(location: str) -> Path | None:
     return Path(url2pathname(address.path)) if address.scheme in ("", "file") else None
 
 
-def runs_of(client: MlflowClient, experiment: str, folder: Folder) -> Runs:
-    """What MLflow has of a sweep."""
-    runs, token, more = Runs(), None, True
-    while more:
-        page = client.search_runs(
-            [experiment], f"tags.`{SWEEP}` = '{folder.identity()}'", ViewType.ALL, 500, page_token=token
-        )
-        for run in page:
-            runs.setdefault(run.data.tags.get(TRIAL, ""), []).append(run)
-        token, more = page.token, bool(page.token)
-    return runs
-
-
-def active(runs: Runs, trial: str) -> list[Run]:
+def _active(runs: Mapping[str, Sequence[Run]], trial: str) -> list[Run]:
     """The runs of a trial that are not deleted."""
     return [run for run in runs.get(trial, []) if run.info.lifecycle_stage == "active"]
-
-
-def sweep_run(client: MlflowClient, folder: Folder, experiment: str, runs: Runs, anew: bool = False) -> str:
-    """The id of the sweep's own run: that of before, or a new one; ``anew``: only one of which nothing is logged yet."""
-    for run in active(runs, ""):
-        begun = MARK in run.data.tags or run.data.metrics or client.list_artifacts(run.info.run_id, "tables")
-        if not (anew and begun):
-            return str(run.info.run_id)
-    run = client.create_run(experiment, tags={SWEEP: folder.identity()}, run_name=folder.name)
-    client.set_tag(run.info.run_id, NOTE, begun_note(folder, experiment))
-    runs.setdefault("", []).append(run)
-    return str(run.info.run_id)
-
-
-def open_trial(
-    client: MlflowClient, folder: Folder, artifacts: Path | None, trial: str, name: str, tags: Mapping[str, str]
-) -> Live:
-    """Open the run of a trial that starts or is resumed; what MLflow had of it is replaced.
-
-    Args:
-        client: the connection to MLflow.
-        folder: the results folder of the sweep.
-        artifacts: as for `sync`.
-        trial: the trial's id.
-        name: its readable name.
-        tags: its tags.
-    """
-    experiment = open_experiment(client, folder, artifacts)
-    runs = runs_of(client, experiment, folder)
-    parent = sweep_run(client, folder, experiment, runs)
-    client.update_run(parent, status="RUNNING")
-    for run in active(runs, trial):
-        _delete(client, run)
-    cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()}
-    cut |= {SWEEP: folder.identity(), TRIAL: trial, PARENT: parent}
-    return Live(client.create_run(experiment, tags=cut, run_name=name[:NAME_LENGTH]).info.run_id)
-
-
-def log_points(client: MlflowClient, run: str, points: Sequence[Point]) -> None:
-    """Send values of metrics, in batches that MLflow accepts."""
-    for start in range(0, len(points), BATCH):
-        client.log_batch(run, metrics=[Metric(*point) for point in points[start : start + BATCH]])
 
 
 def _is_logged(runs: Sequence[Run], manifest: str) -> bool:
@@ -214,106 +286,6 @@ def _is_logged(runs: Sequence[Run], manifest: str) -> bool:
     there = [run for run in runs if run.info.lifecycle_stage == "active"]
     ended = [run for run in there or runs if run.info.status != "RUNNING"]
     return len(there) <= 1 and any(run.data.tags.get(MARK) == manifest for run in ended)
-
-
-def _replace(
-    client: MlflowClient,
-    experiment: str,
-    there: Sequence[Run],
-    wanted: Projection,
-    manifest: str,
-    tags: Mapping[str, str],
-    live: Live | None,
-) -> None:
-    """Log a run from disk, in place of what MLflow has of it; one that this process has opened is completed."""
-    for run in there:
-        if live is None or run.info.run_id != live.run:
-            _delete(client, run)
-    run_id = live.run if live else client.create_run(experiment, start_time=wanted.started, tags=dict(tags)).info.run_id
-    client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
-    params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
-    cut = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | dict(tags)
-    client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
-    sent = live.steps if live else ()
-    log_points(client, run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
-    context = [InputTag("mlflow.data.context", "train")]
-    data = [Dataset(one.name[:500], one.digest[:36], source_type="fedpriv", source=one.source) for one in wanted.inputs]
-    client.log_inputs(run_id, [DatasetInput(one, context) for one in data])
-    for path, below in wanted.files:
-        client.log_artifact(run_id, str(path), below or None)
-    for path in wanted.tables:
-        client.log_table(run_id, read_table(path).to_pandas().tail(MOST_ROWS), f"tables/{path.stem}.json")
-    for path in wanted.pictures:
-        with Image.open(path) as image:
-            image.thumbnail((FIGURE_WIDTH, image.height))
-            client.log_image(run_id, image, f"{PICTURES}/{path.name}")
-    client.set_terminated(run_id, wanted.status, wanted.ended)
-    client.set_tag(run_id, MARK, manifest)
-
-
-def _delete(client: MlflowClient, run: Run) -> None:
-    """Put a run into MLflow's bin, marked as one that no user has deleted."""
-    client.set_tag(run.info.run_id, MARK, REPLACED)
-    client.delete_run(run.info.run_id)
-
-
-def _log_sweep(
-    client: MlflowClient, folder: Folder, experiment: str, trials: Sequence[str], manifest: str, run: str
-) -> Facts | None:
-    """Log the sweep's own run, and put the runs of its trials below it; return what its note says."""
-    wanted, facts = projection.project_sweep(folder, trials)
-    note = sweep_note(facts, experiment, run, NOTE_LENGTH) if facts else begun_note(folder, experiment)
-    runs = runs_of(client, experiment, folder)
-    _replace(client, experiment, active(runs, ""), wanted, manifest, {SWEEP: folder.identity(), NOTE: note}, Live(run))
-    for child in [child for trial in runs if trial for child in active(runs, trial)]:
-        if child.data.tags.get(PARENT) != run:
-            client.set_tag(child.info.run_id, PARENT, run)
-    return facts
-
-
-def _show(
-    client: MlflowClient,
-    folder: Folder,
-    experiment: str,
-    parent: str,
-    swept: Mapping[str, Mapping[str, Any]],
-    ended: Sequence[str],
-    facts: Facts | None,
-) -> None:
-    """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
-    records = [read_record(folder.trial(trial)) or {} for trial in ended]
-    names = {name for record in records for name in scalar_metrics(record.get("metrics") or {})}
-    keys = [key for values in swept.values() for key in values]
-    tags = KIND | view.tags(keys, names, facts.first if facts else [])
-    if facts:
-        tags[NOTE] = sweep_note(facts, experiment, parent, EXPERIMENT_NOTE)
-    there = client.get_experiment(experiment).tags
-    for name, text in tags.items():
-        if there.get(name) != text:
-            client.set_experiment_tag(experiment, name, text)
-
-
-def _log_models(
-    client: MlflowClient, folder: Folder, experiment: str, trials: Sequence[str], say: Callable[[str], object]
-) -> int:
-    """Send the trained models of trials, one for each group, that MLflow lacks; return of how many trials."""
-    runs, sent = runs_of(client, experiment, folder), 0
-    for trial in filter(lambda one: one.model.is_file(), map(folder.trial, trials)):
-        for run in active(runs, trial.id):
-            if MODELS in run.data.tags:
-                continue
-            try:
-                trained = saved_models(trial)
-            except (ConfigError, OSError) as error:
-                say(f"Trained models are not sent to MLflow: {error}")
-                continue
-            for begun in client.search_logged_models([experiment], f"source_run_id = '{run.info.run_id}'"):
-                client.delete_logged_model(begun.model_id)
-            for group, module in trained.items():
-                _log_model(client, experiment, run, group, module)
-            client.set_tag(run.info.run_id, MODELS, ", ".join(trained))
-            sent += 1
-    return sent
 
 
 def _log_model(client: MlflowClient, experiment: str, run: Run, group: str, module: nn.Module) -> None:

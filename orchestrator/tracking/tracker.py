@@ -21,7 +21,7 @@ from orchestrator.results.provenance import origin
 from orchestrator.results.sweeps import sweeps_in
 from orchestrator.results.writing import write_atomically
 from orchestrator.tracking.events import Listener
-from orchestrator.tracking.labels import trial_name
+from orchestrator.tracking.labels import trial_name, view_link
 from orchestrator.tracking.store import (
     DEFAULT_SERVER,
     LOCAL,
@@ -30,14 +30,11 @@ from orchestrator.tracking.store import (
     connect,
     named_server,
     reason,
-    stamp,
     without_password,
 )
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from orchestrator.tracking.sync import Live, Synced
+    from orchestrator.tracking.sync import Live, MlflowSweep, Synced
 
 GATHER_SECONDS = 1.0  # what comes within this time shares a request: 30 metrics take 15 ms, 600 in one batch 60 ms
 ATTEMPTS = 3  # in a row, until a run ends without MLflow
@@ -81,32 +78,28 @@ class Tracker(Listener):
         self._runs: dict[str, Mapping[str, Any]] = {}
         self._swept: dict[str, Mapping[str, Any]] = {}
         self._live: dict[str, Live] = {}
-        self._client: MlflowClient | None = None
+        self._sweep: MlflowSweep | None = None
         self._done = threading.Event()
         threading.Thread(target=self._work, name="tracking", daemon=True).start()
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
-        """Remember the run and its swept values until the trial starts."""
         self._runs[trial], self._swept[trial] = run, swept or {}
 
     def on_started(self, trial: str) -> None:
-        """Open the trial's run in MLflow."""
         self._events.put(("start", trial, self._runs[trial]))
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
-        """Send the metrics of rounds."""
         self._events.put(("rounds", trial, (rows, int(1000 * time.time()))))
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:  # noqa: ARG002
-        """Make MLflow's run of the trial what its folder says."""
         self._events.put(("end", trial, None))
 
     def finish(self, seconds: float) -> bool:
         """Send all that MLflow lacks of the sweep, for so many seconds at most. True if MLflow has everything."""
-        if not self._up_to_date():
+        if self.synced is None:
             self._events.put(("finish", "", None))
             self._done.wait(seconds)
-        return self._up_to_date()
+        return self.synced is not None
 
     @property
     def is_local(self) -> bool:
@@ -115,33 +108,8 @@ class Tracker(Listener):
 
     def link(self) -> str:
         """The address of the sweep's ready-made view, on its server or on that of ``fedpriv ui``; empty if it has none."""
-        from orchestrator.tracking import view
-
         server = DEFAULT_SERVER if self.is_local else self.where
-        experiment = self._noted().get("experiment")
-        return view.link(server, experiment) if experiment and server.startswith(("http://", "https://")) else ""
-
-    def _noted(self) -> dict[str, Any]:
-        with suppress(OSError, ValueError, RecursionError):
-            noted = json.loads(self.folder.tracking.read_text())
-            return noted if isinstance(noted, dict) and noted.get("where") == self.where else {}
-        return {}
-
-    def _up_to_date(self) -> bool:
-        """Whether MLflow has been given just these results, and nobody has written to its store since.
-
-        MLflow itself takes seconds to be imported. Of a server it is not known, so that is asked by every run once.
-        """
-        fresh = self.is_local or self.synced is not None
-        return fresh and bool(noted := self._noted()) and noted.get("state") == self._state()
-
-    def _state(self) -> str:
-        from orchestrator.tracking import projection
-
-        ids = projection.swept_values(self.folder)
-        manifests = [projection.trial_manifest(self.folder.trial(trial)) for trial in ids]
-        store = stamp(self.folder.path.parent) if self.is_local else []
-        return json.dumps([projection.sweep_manifest(self.folder), *manifests, self._with_models, store])
+        return view_link(server, self.synced.experiment) if self.synced and server.startswith("http") else ""
 
     def _work(self) -> None:
         """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""
@@ -156,7 +124,7 @@ class Tracker(Listener):
                 failures, self.trouble = 0, ""
             except Exception as error:  # no error here may stop the training
                 failures += 1
-                self._client, self.trouble = None, reason(error)
+                self._sweep, self.trouble = None, reason(error)
                 self._live.clear()
                 self._tell(AWAY.format(self.where, self.trouble))
                 last = any(kind == "finish" for kind, *_ in events)
@@ -169,43 +137,36 @@ class Tracker(Listener):
 
     def _send(self, events: Sequence[tuple[str, str, Any]]) -> None:
         """Send what has happened. Raises MLflow's errors."""
-        from orchestrator.tracking import projection, sync
+        from orchestrator.tracking.projection import Point, round_points, run_tags
+        from orchestrator.tracking.sync import MlflowSweep
 
-        if self._client is None:
-            self._client = connect(self.folder.path.parent, self._uri)
-        client, place = self._client, artifacts(self.folder.path.parent, self._uri)
-        points: dict[str, list[projection.Point]] = {}
+        if self._sweep is None:
+            results = self.folder.path.parent
+            self._sweep = MlflowSweep(self.folder, connect(results, self._uri), artifacts(results, self._uri))
+        points: dict[str, list[Point]] = {}
         for kind, trial, content in events:
             if kind == "start":
-                self._live[trial] = self._open(client, place, trial, content)
+                swept = self._swept[trial]
+                tags = run_tags(content, swept, origin(content["training"]["device"])) | {"status": "running"}
+                self._live[trial] = self._sweep.open_trial(trial, trial_name(swept) or trial, tags)
                 points.pop(trial, None)
             elif kind == "rounds" and trial in self._live:
                 rows, now = content
-                points.setdefault(trial, []).extend(
-                    one._replace(time=now) for one in projection.round_points(rows, now)
-                )
+                points.setdefault(trial, []).extend(one._replace(time=now) for one in round_points(rows, now))
         for trial, values in points.items():
-            sync.log_points(client, self._live[trial].run, values)
+            self._sweep.log_points(self._live[trial].run, values)
             self._live[trial].steps |= {point.step for point in values}
         ended = {trial for kind, trial, _ in events if kind == "end"}
         finish = any(kind == "finish" for kind, *_ in events)
         if ended or finish:
             models = self._tell if self._with_models else None
-            only = None if finish else ended
-            done = sync.sync(self.folder, client, place, self._live, only, self._swept, models)
+            done = self._sweep.sync(self._live, None if finish else ended, self._swept, models)
             for trial in ended:
                 self._live.pop(trial, None)
             if finish:
+                write_atomically(self.folder.tracking, json.dumps({"where": self.where}).encode())
                 self.synced = done
-                noted = {"where": self.where, "experiment": done.experiment, "state": self._state()}
-                write_atomically(self.folder.tracking, json.dumps(noted).encode())
                 self._done.set()
-
-    def _open(self, client: MlflowClient, place: Path | None, trial: str, run: Mapping[str, Any]) -> Live:
-        from orchestrator.tracking import projection, sync
-
-        tags = projection.run_tags(run, self._swept[trial], origin(run["training"]["device"])) | {"status": "running"}
-        return sync.open_trial(client, self.folder, place, trial, trial_name(self._swept[trial]) or trial, tags)
 
     def _tell(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""
@@ -230,7 +191,7 @@ def fill(results: Path, own: str = "") -> list[str]:
         Exception: MLflow's errors, if it cannot open the store.
     """
     client, sent, missed = connect(results), list[str](), list[str]()
-    from orchestrator.tracking.sync import sync
+    from orchestrator.tracking.sync import MlflowSweep
 
     for folder in sweeps_in(results):
         with suppress(OSError, ValueError, AttributeError, RecursionError):
@@ -238,7 +199,7 @@ def fill(results: Path, own: str = "") -> list[str]:
                 continue
         try:
             with Claim(folder):
-                if sync(folder, client, artifacts(results)).runs:
+                if MlflowSweep(folder, client, artifacts(results)).sync().runs:
                     sent.append(folder.name)
         except FolderError:  # it runs now
             continue

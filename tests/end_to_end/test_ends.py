@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.orphans import records_folder
+from orchestrator.cluster.orphans import ray_processes
 from tests.support.command import arguments, asked_to_end_after, environment, fedpriv, same_results
 from tests.support.faults import mlflow_holds_each_run_once
 
@@ -24,7 +24,7 @@ def test_a_scheduler_or_a_closed_terminal_ends_it_as_control_c_does(number, code
     assert came == code, printed
     assert "the same command resumes from there" in printed
     owner = (tmp_path / "tiny" / ".fedpriv.lock").read_text().partition(" ")[0]
-    assert not list(records_folder(environment()).glob(f"{owner}-*.json"))
+    assert not [mark for mark in ray_processes() if mark.startswith(f"{owner} ")]
     done = fedpriv(tiny, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left behind" not in done.stdout

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from orchestrator.cluster.orphans import _has, records_folder
-from tests.support.command import SWEEP, environment, fedpriv, interrupted_after, killed_after, same_results, trials
+from orchestrator.cluster.orphans import ray_processes
+from tests.support.command import SWEEP, fedpriv, interrupted_after, killed_after, same_results, trials
 from tests.support.undisturbed import undisturbed
 
 pytestmark = pytest.mark.usefixtures("own_ray")
@@ -41,20 +40,20 @@ def stopped(own_ray, sweep, tmp_path_factory) -> tuple[Path, int, str, list[str]
 
 
 @pytest.fixture(scope="module")
-def killed(stopped, sweep) -> tuple[Path, str, int, Path, set[int]]:
+def killed(stopped, sweep) -> tuple[Path, str, int, str, int]:
     """The same after kill -9, when a further trial had ended.
 
-    Its results, output, how many trials are done, the record of its processes, and those that were still there.
+    Its results, output, how many trials are done, its number, and how many processes it left.
     """
     printed = killed_after("finished in", sweep, stopped[0])
     number = (stopped[0] / "tiny" / ".fedpriv.lock").read_text().partition(" ")[0]
-    (record,) = records_folder(environment()).glob(f"{number}-*.json")
-    left = {process.pid for process in psutil.process_iter() if _has(process, word_of(record))}
-    return stopped[0], printed, len(list((stopped[0] / "tiny" / "trials").glob("*/manifest.json"))), record, left
+    done = len(list((stopped[0] / "tiny" / "trials").glob("*/manifest.json")))
+    return stopped[0], printed, done, number, left_by(number)
 
 
-def word_of(record: Path) -> str:
-    return record.stem.partition("-")[2]
+def left_by(number: str) -> int:
+    """How many processes of the Ray of the command with this number there are."""
+    return sum(len(processes) for mark, processes in ray_processes().items() if mark.startswith(f"{number} "))
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +80,10 @@ def test_interrupted_and_resumed_it_ends_with_the_bytes_of_one_process(killed, f
 
 
 def test_what_the_killed_command_outputs_was_ended_by_the_next(killed, finished):
-    *_, record, left = killed
-    assert len(left) >= 2  # two of Ray's agents would stay for a minute
-    assert f"that an earlier run (process {record.name.partition('-')[0]}, killed) left behind" in finished[1]
-    assert not [process for process in psutil.process_iter() if _has(process, word_of(record))]
-    assert not record.exists()
+    *_, number, left = killed
+    assert left >= 2  # two of Ray's agents would stay for a minute
+    assert f"that an earlier run (process {number}, killed) left behind" in finished[1]
+    assert not left_by(number)
 
 
 def test_every_trial_has_its_row_and_every_final_metric(finished):

@@ -12,7 +12,7 @@ from orchestrator.cluster.address import StallError
 from orchestrator.results import provenance
 from orchestrator.results.provenance import versions
 from orchestrator.results.writing import WriteError
-from orchestrator.scheduling.callback import WORTH_SAYING, TuneCallback
+from orchestrator.scheduling.adapters import WORTH_SAYING, TuneCallback
 
 NODE = {"NodeID": "1f03aa77", "NodeManagerHostname": "b", "Alive": True}
 

@@ -14,8 +14,7 @@ import ray
 
 from orchestrator import commands
 from orchestrator.cluster.address import Target
-from orchestrator.cluster.ray_session import LACKS, ray_session
-from orchestrator.cluster.sent_code import sent_along
+from orchestrator.cluster.ray_session import LACKS, ray_session, sent_along
 from orchestrator.commands import Choices, prepare
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.own_code import SENT, VARIABLE, install

@@ -20,8 +20,7 @@ from orchestrator.results.record import read_record, write_record
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import trial_specs
 from orchestrator.scheduling.tuner import run_trials
-from orchestrator.tracking.events import TrialEvents
-from orchestrator.tracking.failures import advice, killed_for_memory
+from orchestrator.tracking.events import TrialEvents, advice, killed_for_memory
 
 TEXT = """1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: 5d15) was \
 22.91GB used / 23.54GB limit (0.973)

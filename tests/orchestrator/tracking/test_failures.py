@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.results.paths import Folder
-from orchestrator.tracking.failures import MOST_LINES, advice, failure_lines
+from orchestrator.tracking.events import MOST_LINES, advice, failure_lines
 
 REASONS = {
     "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "resources.clients_per_gpu",

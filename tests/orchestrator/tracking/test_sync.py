@@ -13,17 +13,19 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.paths import Folder
-from orchestrator.tracking import projection, sync, view
+from orchestrator.tracking import projection
+from orchestrator.tracking.labels import VIEW_TAG
 from orchestrator.tracking.store import artifacts, connect, set_store_aside
+from orchestrator.tracking.sync import MlflowSweep, Synced
 from orchestrator.tracking.tracker import fill
 from tests.support.tracked import ENDED, NAME, TRIALS, Held, empty_store, folder, write_sweep, write_trial
 
 __all__ = ["empty_store", "folder"]
 
 
-def synced(folder: Folder, **options) -> sync.Synced:
+def synced(folder: Folder, **options) -> Synced:
     results = folder.path.parent
-    return sync.sync(folder, connect(results), artifacts(results), **options)
+    return MlflowSweep(folder, connect(results), artifacts(results)).sync(**options)
 
 
 def in_the_store(folder: Folder, *statements: str) -> None:
@@ -69,7 +71,7 @@ def test_notes_and_the_view_tell_of_the_sweep(folder):
     assert f"description%2Ftrade_off.png&run_uuid={held.ids['']}" in note
     assert "AUC" in held.runs["ifca0"].data.tags["mlflow.note.content"]
     tags = held.experiment.tags
-    state = json.loads(zlib.decompress(base64.b64decode(json.loads(tags[view.TAG])["state"].removeprefix("deflate;"))))
+    state = json.loads(zlib.decompress(base64.b64decode(json.loads(tags[VIEW_TAG])["state"].removeprefix("deflate;"))))
     assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "setting"}]
     assert all(chart["displayName"] for chart in state["compareRunCharts"])
     assert tags["mlflow.experiment.primaryMetric.name"] in ("accuracy/accuracy", "attack/calibrated_auc")
@@ -121,7 +123,7 @@ def test_what_is_not_ours_is_left_alone(folder):
     place = "file:///data/team/mlartifacts/other"
     other = client.create_experiment("other", artifact_location=place)
     theirs = client.create_run(other, tags={"fedpriv.trial": "ifca0"})
-    mine = sync.open_experiment(client, folder, artifacts(folder.path.parent))
+    mine = MlflowSweep(folder, client, artifacts(folder.path.parent)).experiment
     beside = client.create_run(mine, run_name="a run of the user in our experiment")
     for move in (False, True):
         if move:

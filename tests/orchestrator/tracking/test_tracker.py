@@ -47,14 +47,6 @@ def test_live_runs_are_completed_and_not_logged_twice(folder):
     )
 
 
-def test_the_next_run_of_a_complete_sweep_does_not_even_connect(folder, monkeypatch):
-    own = tracker(folder)
-    assert own.finish(SECONDS)
-    monkeypatch.setattr(tracking, "connect", lambda *_: pytest.fail("it was opened"))
-    again = tracker(folder)
-    assert again.finish(SECONDS) and again.synced is None and again.link() == own.link()
-
-
 def test_an_interrupted_trial_is_killed_and_then_resumed_in_a_run_of_its_own(folder):
     folder.trial("ifca0").manifest.unlink()
     write_sweep(folder)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.model_use import foreign_models
+from orchestrator.report.context import foreign_models
 from orchestrator.trial.attack_round import ClusterModels, clients_that_left, last_rounds, last_users, trained_last
 from tests.support.planted import ATTACK, PlannedShadows, clustered, finished, given, opened, planted, table
 
