@@ -185,7 +185,7 @@ def translate(error: ValidationError, model: type[BaseModel], fields: Mapping[st
     for detail in error.errors(include_url=False):
         key, value = _place(detail["loc"], fields)
         shared = schema.get("$defs", {})
-        part = schema.get("properties", {}).get(key[0], {})
+        part = schema.get("properties", {}).get(key[0], {}) if key else {}
         for step in key[1:]:
             part = _entry(part, shared, step)
         sentences.setdefault(key, _sentence(detail, part, shared, value))

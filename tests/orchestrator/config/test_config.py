@@ -136,7 +136,7 @@ def test_all_problems_are_told_at_once() -> None:
     assert sorted(refused(run)) == [
         "attacks.0.shadows: must be an integer in [1, 100], got 0",
         "clustering.cluters: unknown key. Did you mean 'clusters'? Known: clusters, name, selection",
-        "data.split.minority.1: must be less than or equal to 180, got 400",
+        "data.split.minority.1: must be a number in [0, 180], got 400",
         "data.split.minority_ratio: must be a number in (0, 1), got 0",
         "objective.name: unknown component 'fedprxo'. Known: plain",
         "rounds: must be an integer >= 1, got 0",
