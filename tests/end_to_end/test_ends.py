@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.cluster.orphans import records_folder
 from tests.support.command import arguments, environment, fedpriv, same_results, signalled_after
-from tests.support.faults import mlflow_holds_each_run_once
+from tests.support.complete import mlflow_holds_all
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
@@ -29,7 +29,7 @@ def test_a_scheduler_or_a_closed_terminal_ends_it_as_control_c_does(number, code
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left behind" not in done.stdout
     same_results(expected, tmp_path)
-    mlflow_holds_each_run_once(tmp_path)
+    mlflow_holds_all(tmp_path)
 
 
 def seconds(sweep: Path, results: Path, address: str) -> tuple[float, str]:

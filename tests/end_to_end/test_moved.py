@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.support.command import fedpriv, same_results, signalled_after
-from tests.support.faults import mlflow_holds_each_run_once
+from tests.support.complete import mlflow_holds_all
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def whole(expected: Path, results: Path) -> None:
     from mlflow import MlflowClient
 
     same_results(expected, results)
-    mlflow_holds_each_run_once(results)
+    mlflow_holds_all(results)
     client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
     (experiment,) = [one for one in client.search_experiments() if one.name == "tiny"]
     for run in client.search_runs([experiment.experiment_id]):

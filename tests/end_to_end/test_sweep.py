@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import yaml
 from safetensors.numpy import load_file
 
 from orchestrator.cluster.orphans import _has, records_folder
+from orchestrator.config.own_code import install
 from tests.support.command import SWEEP, environment, fedpriv, signalled_after, trials
 from tests.support.complete import mlflow_holds_all, nothing_left, the_same
+from tests.support.own_code import AGGREGATION, written
 from tests.support.random_kills import ACTOR, DRIVER, HEAD, TASK, Kill, Killed, Run
 from tests.support.undisturbed import undisturbed
 
@@ -30,10 +33,14 @@ FINAL = [
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory) -> Path:
+def sweep(tmp_path_factory) -> Iterator[Path]:
+    """The sweep with an aggregation of one's own beside it, which real workers must have, too."""
     path = tmp_path_factory.mktemp("sweep") / "tiny.yaml"
-    path.write_text(SWEEP)
-    return path
+    path.write_text(SWEEP.replace("base:\n", "code: scaled.py\nbase:\n  aggregation: scaled\n"))
+    written(path.parent, {"scaled.py": AGGREGATION.replace("LABEL =", 'SLOT = "aggregation"\nLABEL =')})
+    assert install([path.parent / "scaled.py"]) == []  # whose metric has a heading of its own in MLflow
+    yield path
+    install(())
 
 
 # In this order: a shadow task as soon as there is one, and the others once so many rounds were told.
@@ -126,7 +133,7 @@ def test_every_trial_has_its_row_and_every_final_metric(finished):
     ]
     for row in rows:
         assert set(FINAL) <= row.keys()
-        assert row["data.name"] == "digits"
+        assert (row["data.name"], row["aggregation.name"]) == ("digits", "scaled") and row["step_length"] > 0
         assert row["data.split.name"] == "groups"
         assert 0 <= row["accuracy"] <= 1
         assert row["violations"] == row["violations_majority"] + row["violations_minority"]
@@ -195,9 +202,9 @@ def test_running_again_trains_nothing(finished, sweep):
     assert after == before
 
 
-def odd(sweep: Path, tmp_path: Path) -> Path:
+def odd(tmp_path: Path) -> Path:
     """A sweep of which one trial diverges: a step multiplies the weights by 1 - 1e6 lr, by 0 or by -1e5 until they overflow."""
-    held = yaml.safe_load(sweep.read_text())
+    held = yaml.safe_load(SWEEP)
     held["base"] |= {"objective": {"name": "finp", "beta": 0.5}, "attacks": [{"name": "sia"}]}
     held["base"]["training"]["weight_decay"] = 1e6
     grids = {"clustering.name": {"grid_search": ["ifca"]}, "training.lr": {"grid_search": [1e-6, 0.1]}}
@@ -214,12 +221,12 @@ def one_diverged(results: Path) -> None:
         assert (rows[0][name] is None, rows[1][name] is None) == (False, True), name
 
 
-def test_a_diverging_trial_has_no_metrics(sweep, tmp_path):
-    one_diverged(undisturbed(odd(sweep, tmp_path), tmp_path))
+def test_a_diverging_trial_has_no_metrics(tmp_path):
+    one_diverged(undisturbed(odd(tmp_path), tmp_path))
 
 
 @pytest.mark.slow
-def test_a_diverging_trial_is_marked_and_the_others_go_on(sweep, tmp_path):
-    done = fedpriv(odd(sweep, tmp_path), tmp_path)
+def test_a_diverging_trial_is_marked_and_the_others_go_on(tmp_path):
+    done = fedpriv(odd(tmp_path), tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     one_diverged(tmp_path)

@@ -121,3 +121,20 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+def below(leader: int) -> set[int]:
+    """All processes that come from ``leader``, itself among them."""
+    with suppress(psutil.Error):
+        return {leader, *(process.pid for process in psutil.Process(leader).children(recursive=True))}
+    return {leader}
+
+
+def named(leader: int, names: tuple[str, ...]) -> list[int]:
+    """The processes below ``leader`` with such a name, the youngest first: of two the one that has just begun."""
+    found = []
+    for pid in below(leader):
+        with suppress(OSError):
+            if (Path("/proc") / str(pid) / "cmdline").read_text(errors="replace").startswith(names):
+                found.append(pid)
+    return sorted(found, reverse=True)

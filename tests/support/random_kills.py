@@ -16,7 +16,7 @@ import psutil
 
 from orchestrator.results.paths import Folder
 from tests.support.command import arguments, environment
-from tests.support.faults import below, named
+from tests.support.local_cluster import below, named
 
 HEAD, POWER, DRIVER = "the head", "all processes at once", "the driver"
 ACTOR, TASK, RAYLET, GCS = "a client actor", "a task", "the raylet", "the gcs"
