@@ -33,6 +33,15 @@ def own_modules(monkeypatch):
     monkeypatch.setattr(origins, "own_places", lambda: (*before(), origins.CHECKOUT / "tests"))
 
 
+@pytest.fixture
+def own_code_is_forgotten():
+    """What a test has installed as own code is not there for the next one."""
+    from orchestrator.config.own_code import install
+
+    yield
+    install(())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first: with two workers (pytest-xdist, file by file) the rest is done beside it."""
     items.sort(key=lambda item: "end_to_end" not in item.path.parts)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from datasets.components import components
 from orchestrator.cli import main
-from orchestrator.config.own_code import install
 from tests.support.own_code import written
+
+pytestmark = pytest.mark.usefixtures("one_thread", "own_code_is_forgotten")
 
 DATA = '''"""Made-up numbers."""
 
@@ -82,12 +81,6 @@ def build(config, shape, classes):
     return nn.Linear(shape[0], classes)
 '''
 TAKES_ALL = "None if len(shape) == 1 else"
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(one_thread) -> Iterator[None]:
-    yield
-    install(())
 
 
 def checked(tmp_path, capsys, folder: str, content: str, right: str = "", wrong: str = "") -> tuple[int, str]:

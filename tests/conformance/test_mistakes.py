@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.config.own_code import install
 from tests.support.own_code import AGGREGATION, HELPER, written
 from tests.support.own_code import ATTACK as UNSHOWN
+
+pytestmark = pytest.mark.usefixtures("one_thread", "own_code_is_forgotten")
 
 METRICS = """
 from algorithms.core.metric import Column, Metric
@@ -78,12 +78,6 @@ def event(config, received, run):
 '''
 
 CONTENTS = {"aggregation": AGGREGATION, "attacks": ATTACK, "model": MODEL, "privacy": PRIVACY}
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(one_thread) -> Iterator[None]:
-    yield
-    install(())
 
 
 def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, content: str) -> tuple[int, str]:

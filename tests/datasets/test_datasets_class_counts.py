@@ -1,7 +1,6 @@
 """The split by exact class counts: printed tables, a table of one's own, and shares of a stratified partition."""
 
 import doctest
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -18,14 +17,11 @@ from datasets.splits import class_counts
 from datasets.splits.class_counts import PUBLISHED_COUNTS, Config
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
+from tests.support.streams import streams
 
 PUBLISHED = np.repeat(np.arange(4), (724, 49, 2566, 1781)), np.repeat(np.arange(4), (172, 15, 634, 459))
 HELD_OUT = HeldOutConfig(clients=2, held_out=0.25, shadow_size=6)
 SHARED = SharedTestConfig(clients=2, shadow_size=10, test_size=6, nonmember_size=4)
-
-
-def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
 
 
 def source(train_y: np.ndarray, test_y: np.ndarray, classes: int) -> Source:

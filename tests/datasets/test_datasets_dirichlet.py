@@ -1,6 +1,5 @@
 """The Dirichlet split: label mixtures and sizes that differ between clients."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 
@@ -15,6 +14,7 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import dirichlet
 from datasets.splits.dirichlet import Config
+from tests.support.streams import streams
 
 # Client sizes on CIFAR-10 that the code released with Zhao et al. 2025 gives with seed 42, by alpha and algorithm.
 PUBLISHED = {
@@ -25,10 +25,6 @@ PUBLISHED = {
 }
 HELD_OUT = HeldOutConfig(clients=4, split_seed=42)
 SHARED = SharedTestConfig(clients=4, shadow_size=60, test_size=30, nonmember_size=40)
-
-
-def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
 
 
 def source(train: int = 400, test: int = 100, classes: int = 5) -> Source:

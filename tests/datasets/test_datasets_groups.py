@@ -1,6 +1,5 @@
 """The split into a majority and a minority that differ by a transform."""
 
-from collections.abc import Callable
 from itertools import chain
 
 import numpy as np
@@ -14,14 +13,11 @@ from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import groups
 from datasets.splits.groups import MINORITY, Config
+from tests.support.streams import streams
 
 BRIGHT = {"transform": "brightness", "minority": [0.5, 0.8], "majority": [0.85, 1.15]}
 SHARED = SharedTestConfig(clients=8, examples_per_client=10, shadow_size=30, test_size=14, nonmember_size=20)
 HELD_OUT = HeldOutConfig(clients=8, examples_per_client=15, held_out=0.4)
-
-
-def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
 
 
 def source(train: int = 120, test: int = 40, side: int = 6, classes: int = 5) -> Source:

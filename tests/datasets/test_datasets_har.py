@@ -1,6 +1,5 @@
 """UCI HAR from a small folder in the original text format, absent and damaged."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from datasets.federation import DataError
 from datasets.source_configs import HeldOutConfig
 from datasets.sources import har
 from datasets.splits import groups
+from tests.support.streams import streams
 
 CHANNELS = [
     *("body_acc_x", "body_acc_y", "body_acc_z", "body_gyro_x", "body_gyro_y", "body_gyro_z"),
@@ -18,10 +18,6 @@ CHANNELS = [
 ]
 LABELS = {"train": [5, 5, 1, 2, 6, 3, 4], "test": [4, 1, 6]}
 SUBJECTS = {"train": [1, 1, 3, 3, 3, 5, 5], "test": [2, 2, 30]}
-
-
-def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
 
 
 def as_published(value: float) -> str:

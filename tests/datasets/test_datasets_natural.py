@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,10 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import NOBODY
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import natural
+from tests.support.streams import streams
 
 NAMES = ("anna", "bob", "cem", "dora")
 TRAIN, TEST = (10, 20, 30, 40), (4, 8, 12, 16)
-
-
-def streams(seed: int) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
 
 
 def source(train: tuple[int, ...] = TRAIN, test: tuple[int, ...] = TEST, classes: int = 2, **fields: Any) -> Source:

@@ -1,6 +1,5 @@
 """The split into subjects: everybody's own examples."""
 
-from collections.abc import Callable
 from itertools import chain
 
 import numpy as np
@@ -13,14 +12,11 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import subjects
 from datasets.splits.subjects import Config
+from tests.support.streams import streams
 
 NUMBERS = np.array([1, 2, 5, 7, 11, 30])  # of the subjects; 1, 2 and 5 are the publisher's training subjects
 WINDOWS = 40  # of each subject
 ALL = HeldOutConfig(clients=6)
-
-
-def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
 
 
 def source(windows: int = WINDOWS, activities: int = 4) -> Source:

@@ -1,6 +1,5 @@
 """Validation examples: in every split, never used for anything else, and nothing moves where nobody asks for them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +16,7 @@ from datasets.roles import NOBODY, assign, shortages
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 from datasets.splits import class_counts, dirichlet, groups, natural, subjects
 from orchestrator.config.run import resolve, trial_id
+from tests.support.streams import streams
 
 TRAIN, TEST, CLASSES = 300, 90, 3
 SPLITS: list[tuple[ModuleType, Any]] = [
@@ -33,10 +33,6 @@ SPLITS: list[tuple[ModuleType, Any]] = [
 ]
 # Whose layout of examples a split needs; the others take both.
 LAYOUTS = {subjects: HeldOutConfig, natural: SharedTestConfig}
-
-
-def streams(seed: int) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
 
 
 def source() -> Source:

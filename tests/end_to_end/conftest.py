@@ -13,11 +13,8 @@ from tests.support.command import SWEEP
 from tests.support.local_cluster import LocalCluster
 from tests.support.undisturbed import undisturbed
 
-ROUNDS, TRIALS = 12, 2
-
-
 # Two trials of twelve rounds, each on two actors.
-TINY = {"rounds: 4": f"rounds: {ROUNDS}", "client_actors: 1": "client_actors: 2", "[0.1, 0.2]": "[0.1]"}
+TINY = {"rounds: 4": "rounds: 12", "client_actors: 1": "client_actors: 2", "[0.1, 0.2]": "[0.1]"}
 # The same with rounds long enough that a random moment falls into one.
 SLOWER = TINY | {"examples_per_client: 20": "examples_per_client: 80", "epochs: 1": "epochs: 10"}
 

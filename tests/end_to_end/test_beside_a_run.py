@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import arguments, environment, same_results
-from tests.support.faults import mlflow_holds_each_run_once
+from tests.support.complete import mlflow_holds_all
 from tests.support.local_cluster import free_port
 
 pytestmark = pytest.mark.usefixtures("own_ray")
@@ -77,4 +77,4 @@ def test_report_list_clean_and_ui_beside_a_run(slower, expected_of_slower, tmp_p
         assert "Traceback" not in done.stderr
     assert "left behind" not in said["clean"].stdout
     same_results(expected_of_slower, results)
-    mlflow_holds_each_run_once(results)
+    mlflow_holds_all(results)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cluster.orphans import ray_processes
-from tests.support.command import arguments, asked_to_end_after, environment, fedpriv, same_results
-from tests.support.faults import mlflow_holds_each_run_once
+from tests.support.command import arguments, environment, fedpriv, same_results, signalled_after
+from tests.support.complete import mlflow_holds_all
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("own_ray")
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_scheduler_or_a_closed_terminal_ends_it_as_control_c_does(number, code, tiny, expected, tmp_path):
-    came, printed = asked_to_end_after("  round 3/", number, tiny, tmp_path)
+    came, printed = signalled_after(number, "  round 3/", tiny, tmp_path)
     assert came == code, printed
     assert "the same command resumes from there" in printed
     owner = (tmp_path / "tiny" / ".fedpriv.lock").read_text().partition(" ")[0]
@@ -29,7 +29,7 @@ def test_a_scheduler_or_a_closed_terminal_ends_it_as_control_c_does(number, code
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left behind" not in done.stdout
     same_results(expected, tmp_path)
-    mlflow_holds_each_run_once(tmp_path)
+    mlflow_holds_all(tmp_path)
 
 
 def seconds(sweep: Path, results: Path, address: str) -> tuple[float, str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orchestrator import CHECKOUT
 from tests.support.command import same_results
-from tests.support.faults import mlflow_holds_each_run_once, named
-from tests.support.local_cluster import RAY, LocalCluster
+from tests.support.complete import mlflow_holds_all
+from tests.support.local_cluster import RAY, LocalCluster, named
 
 MOST_BYTES = 30 * 10**5  # the code alone has 2.3 million, a third of it docstrings
 HEADERS, END = 30 + 46, 22  # bytes that a zip archive spends on each entry, besides its name twice, and at its end
@@ -47,7 +47,7 @@ def test_a_job_gives_the_same_bytes_and_uploads_little(cluster, tiny, expected, 
     assert "succeeded" in printed
     assert busy == {0, 1}, printed
     same_results(expected, tmp_path)
-    mlflow_holds_each_run_once(tmp_path)
+    mlflow_holds_all(tmp_path)
     copies = uploaded(cluster)
     assert len(copies) == 2
     for copy in copies:

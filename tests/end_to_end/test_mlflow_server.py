@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.support.command import arguments, environment, fedpriv, same_results
-from tests.support.faults import mlflow_holds_each_run_once
+from tests.support.complete import mlflow_holds_all
 from tests.support.mlflow_server import Server
 
 
@@ -38,7 +38,7 @@ def test_a_server_that_goes_away_in_the_middle(tiny, expected, tmp_path):
             again = fedpriv(tiny, results, "--tracking-uri", server.uri)  # the same command, which trains nothing
             assert "nothing was trained" in again.stdout, again.stderr
         same_results(expected, results)
-        mlflow_holds_each_run_once(results, server.uri)
+        mlflow_holds_all(results, uri=server.uri)
         assert not (results / "mlflow.db").exists()
     finally:
         server.kill()

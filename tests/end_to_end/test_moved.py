@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.support.command import fedpriv, killed_after, same_results
-from tests.support.faults import mlflow_holds_each_run_once
+from tests.support.command import fedpriv, same_results, signalled_after
+from tests.support.complete import mlflow_holds_all
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 def halted(tiny, tmp_path_factory) -> Path:
     """Results of a sweep that was killed in the middle of its second trial."""
     results = tmp_path_factory.mktemp("halted") / "results"
-    printed = killed_after("[1/2]  ifca_mir lr=0.1  round 5/12", tiny, results)
+    _, printed = signalled_after(signal.SIGKILL, "[1/2]  ifca_mir lr=0.1  round 5/12", tiny, results)
     assert "finished in" in printed
     return results
 
@@ -45,7 +46,7 @@ def whole(expected: Path, results: Path) -> None:
     from mlflow import MlflowClient
 
     same_results(expected, results)
-    mlflow_holds_each_run_once(results)
+    mlflow_holds_all(results)
     client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
     (experiment,) = [one for one in client.search_experiments() if one.name == "tiny"]
     for run in client.search_runs([experiment.experiment_id]):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.command import fedpriv, trials
+from orchestrator.cli import main
+from tests.support.command import trials
+from tests.support.undisturbed import undisturbed
 
 SWEEP = """
 name: tiny
@@ -28,11 +32,14 @@ RATE = "mia_tpr_at_1_fpr_worst"  # empty where the attack that was chosen gives 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Its results folder, and what the terminal shows: trained without Ray, and then given to the command."""
     folder = tmp_path_factory.mktemp("one-model")
     (folder / "sweep.yaml").write_text(SWEEP)
-    done = fedpriv(folder / "sweep.yaml", folder / "results")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "results", done.stdout
+    results, shown = undisturbed(folder / "sweep.yaml", folder / "results"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(shown):
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        assert main(["run", str(folder / "sweep.yaml"), "--results", str(results)]) == 0
+    return results, shown.getvalue()
 
 
 def test_the_risk_is_in_the_table_of_trials(finished: tuple[Path, str]) -> None:

@@ -1,4 +1,4 @@
-"""The page on own code, word by word: its files beside its sweep, run by real workers, and with the code of another node."""
+"""The page on own code, word by word: its files beside its sweep, in every table, and sent to the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.config.own_code import install
-from tests.support.command import arguments, fedpriv, trials
+from tests.support.command import arguments, trials
 from tests.support.own_code import written
 from tests.support.pages import page
+from tests.support.undisturbed import undisturbed
 
 PAGE = "docs/own_code.md"
 SMALL = {"rounds: 4": "rounds: 2", "clients: 10}": "clients: 4, examples_per_client: 20}"}
@@ -44,9 +45,15 @@ def test_the_components_of_the_page_pass_the_check(experiment, capsys):
         install(())
 
 
-def test_an_own_attack_and_an_own_aggregation_run_in_workers(experiment, tmp_path):
-    done = fedpriv(experiment, tmp_path / "results")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_an_own_attack_and_an_own_aggregation_are_in_every_table(experiment, tmp_path, capsys, monkeypatch):
+    """Trained in this process; in test_sweep.py, workers of Ray have an aggregation of one's own."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    try:
+        undisturbed(experiment, tmp_path / "results")
+        assert main(["run", str(experiment), "--results", str(tmp_path / "results")]) == 0
+    finally:
+        install(())
+    shown = capsys.readouterr().out
     rows = trials(tmp_path / "results", "own-code")
     assert [(row["aggregation.name"], row["status"]) for row in rows] == [
         ("clipped_mean", "finished"),
@@ -58,7 +65,7 @@ def test_an_own_attack_and_an_own_aggregation_run_in_workers(experiment, tmp_pat
         ("step_length", "length", "length of the step"),
         ("least_norm", "least", "shortest update, relative to the longest"),
     ):
-        assert heading in done.stdout and f"{rows[0][metric]:.2f}" in done.stdout
+        assert heading in shown and f"{rows[0][metric]:.2f}" in shown
         assert label in summary and f"{rows[0][metric]:.3f}" in summary
     found = pq.read_table(tmp_path / "results/own-code/trials" / rows[0]["id"] / "attacks.parquet").to_pylist()
     assert {(one["attack"], one["round"]) for one in found} == {("norms", 1), ("norms", 2)}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,7 +13,11 @@ import yaml
 from safetensors.numpy import load_file
 
 from orchestrator.cluster.orphans import ray_processes
-from tests.support.command import SWEEP, fedpriv, interrupted_after, killed_after, same_results, trials
+from orchestrator.config.own_code import install
+from tests.support.command import SWEEP, fedpriv, signalled_after, trials
+from tests.support.complete import mlflow_holds_all, nothing_left, the_same
+from tests.support.own_code import AGGREGATION, written
+from tests.support.random_kills import ACTOR, DRIVER, HEAD, TASK, Kill, Killed, Run
 from tests.support.undisturbed import undisturbed
 
 pytestmark = pytest.mark.usefixtures("own_ray")
@@ -25,30 +32,58 @@ FINAL = [
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory) -> Path:
+def sweep(tmp_path_factory) -> Iterator[Path]:
+    """The sweep with an aggregation of one's own beside it, which real workers must have, too."""
     path = tmp_path_factory.mktemp("sweep") / "tiny.yaml"
-    path.write_text(SWEEP)
-    return path
+    path.write_text(SWEEP.replace("base:\n", "code: scaled.py\nbase:\n  aggregation: scaled\n"))
+    written(path.parent, {"scaled.py": AGGREGATION.replace("LABEL =", 'SLOT = "aggregation"\nLABEL =')})
+    assert install([path.parent / "scaled.py"]) == []  # whose metric has a heading of its own in MLflow
+    yield path
+    install(())
 
 
-@pytest.fixture(scope="module")
-def stopped(own_ray, sweep, tmp_path_factory) -> tuple[Path, int, str, list[str]]:
-    """The sweep after Ctrl-C, given when a trial had ended: its results, exit code, output, and the trials' statuses."""
-    results = tmp_path_factory.mktemp("results")
-    code, printed = interrupted_after("finished in", sweep, results)
-    return results, code, printed, [row["status"] for row in trials(results)]
+# In this order: a shadow task as soon as there is one, and the others once so many rounds were told.
+KILLS = [(TASK, "driver", 0), (ACTOR, "rounds", 1), (DRIVER, "rounds", 3), (HEAD, "rounds", 6)]
 
 
-@pytest.fixture(scope="module")
-def killed(stopped, sweep) -> tuple[Path, str, int, str, int]:
-    """The same after kill -9, when a further trial had ended.
+@dataclass
+class Story:
+    """The sweep, killed and given again: in the second session Ctrl-C, and the third comes to its end on three actors.
 
-    Its results, output, how many trials are done, its number, and how many processes it left.
+    Attributes:
+        results: the results folder.
+        killed: the kills of the first session, and what it said.
+        number: its number; ``left`` is how many of its processes were still there when it had been killed.
+        stopped: exit code and output of the second session, and the statuses of the trials after it.
+        said: the output of the third session.
     """
-    printed = killed_after("finished in", sweep, stopped[0])
-    number = (stopped[0] / "tiny" / ".fedpriv.lock").read_text().partition(" ")[0]
-    done = len(list((stopped[0] / "tiny" / "trials").glob("*/manifest.json")))
-    return stopped[0], printed, done, number, left_by(number)
+
+    results: Path
+    killed: Killed
+    number: str
+    left: int
+    stopped: tuple[int, str, list[str]]
+    said: str
+
+
+@pytest.fixture(scope="module")
+def story(own_ray, sweep, tmp_path_factory) -> Story:
+    results = tmp_path_factory.mktemp("story") / "results"
+    run = Run(sweep, results, [Kill(who, moment, rounds, 0) for who, moment, rounds in KILLS], trials=4, soon=60)
+    assert run.session(), run.came
+    number = (results / "tiny" / ".fedpriv.lock").read_text().partition(" ")[0]
+    left = left_by(number)
+    code, printed = signalled_after(signal.SIGINT, "finished in", sweep, results)
+    statuses = [row["status"] for row in trials(results)]
+    done = fedpriv(sweep, results, "--set", "resources.client_actors=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Story(results, run.came, number, left, (code, printed, statuses), done.stdout)
+
+
+@pytest.fixture(scope="module")
+def finished(story) -> tuple[Path, str]:
+    """The results of the complete sweep, and what the terminal showed."""
+    return story.results, story.said
 
 
 def left_by(number: str) -> int:
@@ -56,34 +91,32 @@ def left_by(number: str) -> int:
     return sum(len(processes) for mark, processes in ray_processes().items() if mark.startswith(f"{number} "))
 
 
-@pytest.fixture(scope="module")
-def finished(killed, sweep) -> tuple[Path, str]:
-    """The same after it came to its end, the last trials on three actors: its results, and what the terminal showed."""
-    done = fedpriv(sweep, killed[0], "--set", "resources.client_actors=3")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return killed[0], done.stdout
+def test_a_shadow_task_an_actor_the_trial_and_the_head_are_killed_and_no_round_is_done_twice(story):
+    kills = story.killed.kills
+    assert all(kill.done.endswith(kill.who) for kill in kills), story.killed
+    told = [line for text in (*story.killed.logs, story.stopped[1], story.said) for line in text.splitlines()]
+    rounds = [line.partition("  accuracy")[0].partition("  ")[2] for line in told if "  round " in line]
+    assert len(rounds) >= 16 and len(rounds) == len(set(rounds)), f"a complete round was done again: {told}"
+    mlflow_holds_all(story.results, "tiny")
+    nothing_left(story.results)
 
 
-def test_control_c_keeps_what_is_done_and_says_how_to_go_on(stopped):
-    _, code, printed, statuses = stopped
+def test_control_c_keeps_what_is_done_and_says_how_to_go_on(story):
+    code, printed, statuses = story.stopped
     assert code == 130, printed
     assert "the same command resumes from there" in printed
-    assert "finished" in statuses
     assert set(statuses) == {"finished", "unfinished"}
+    assert f"{statuses.count('finished')} of 4 trials are complete and are not repeated" in story.said
 
 
-def test_interrupted_and_resumed_it_ends_with_the_bytes_of_one_process(killed, finished, sweep, tmp_path):
-    _, printed, done, *_ = killed
-    assert 2 <= done < 4, printed
-    assert f"{done} of 4 trials are complete and are not repeated" in finished[1]
-    same_results(undisturbed(sweep, tmp_path), finished[0])
+def test_interrupted_and_resumed_it_ends_with_the_bytes_of_one_process(story, sweep, tmp_path):
+    the_same(undisturbed(sweep, tmp_path), story.results, "tiny")
 
 
-def test_what_the_killed_command_outputs_was_ended_by_the_next(killed, finished):
-    *_, number, left = killed
-    assert left >= 2  # two of Ray's agents would stay for a minute
-    assert f"that an earlier run (process {number}, killed) left behind" in finished[1]
-    assert not left_by(number)
+def test_what_the_killed_command_outputs_was_ended_by_the_next(story):
+    assert story.left >= 2  # two of Ray's agents would stay for a minute
+    assert f"that an earlier run (process {story.number}, killed) left behind" in story.stopped[1]
+    assert not left_by(story.number)
 
 
 def test_every_trial_has_its_row_and_every_final_metric(finished):
@@ -97,7 +130,7 @@ def test_every_trial_has_its_row_and_every_final_metric(finished):
     ]
     for row in rows:
         assert set(FINAL) <= row.keys()
-        assert row["data.name"] == "digits"
+        assert (row["data.name"], row["aggregation.name"]) == ("digits", "scaled") and row["step_length"] > 0
         assert row["data.split.name"] == "groups"
         assert 0 <= row["accuracy"] <= 1
         assert row["violations"] == row["violations_majority"] + row["violations_minority"]
@@ -144,25 +177,16 @@ def test_the_report_is_written(finished):
     }
 
 
-def test_mlflow_holds_one_parent_with_its_children(finished):
+def test_mlflow_shows_the_children_below_the_sweep_with_their_final_values(finished):
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{finished[0] / 'mlflow.db'}")
     (experiment,) = [one for one in client.search_experiments() if one.name == "tiny"]
-    runs = client.search_runs([experiment.experiment_id])
-    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
-    assert len(parents) == 1
-    assert len(children) == 4
-    assert {child.data.tags["mlflow.parentRunId"] for child in children} == {parents[0].info.run_id}
-    rows = {row["id"]: row for row in trials(finished[0])}
-    for child in children:
-        row = next(row for trial, row in rows.items() if trial in child.data.tags.values())
-        assert child.data.metrics["accuracy/accuracy"] == row["accuracy"]
-        history = client.get_metric_history(child.info.run_id, "accuracy/loss")
-        assert sorted(point.step for point in history) == [1, 2, 3, 4]
-        assert {file.path for file in client.list_artifacts(child.info.run_id)} >= {"clients.parquet", "config.yaml"}
-    assert {file.path for file in client.list_artifacts(parents[0].info.run_id)} >= {"sweep.yaml", "report"}
+    runs = {run.data.tags.get("fedpriv.trial", ""): run for run in client.search_runs([experiment.experiment_id])}
+    parent = runs.pop("").info.run_id
+    for row in trials(finished[0]):
+        assert runs[row["id"]].data.tags["mlflow.parentRunId"] == parent
+        assert runs[row["id"]].data.metrics["accuracy/accuracy"] == row["accuracy"]
 
 
 def test_running_again_trains_nothing(finished, sweep):
@@ -175,9 +199,9 @@ def test_running_again_trains_nothing(finished, sweep):
     assert after == before
 
 
-def odd(sweep: Path, tmp_path: Path) -> Path:
+def odd(tmp_path: Path) -> Path:
     """A sweep of which one trial diverges: a step multiplies the weights by 1 - 1e6 lr, by 0 or by -1e5 until they overflow."""
-    held = yaml.safe_load(sweep.read_text())
+    held = yaml.safe_load(SWEEP)
     held["base"] |= {"objective": {"name": "finp", "beta": 0.5}, "attacks": [{"name": "sia"}]}
     held["base"]["training"]["weight_decay"] = 1e6
     grids = {"clustering.name": {"grid_search": ["ifca"]}, "training.lr": {"grid_search": [1e-6, 0.1]}}
@@ -194,12 +218,12 @@ def one_diverged(results: Path) -> None:
         assert (rows[0][name] is None, rows[1][name] is None) == (False, True), name
 
 
-def test_a_diverging_trial_has_no_metrics(sweep, tmp_path):
-    one_diverged(undisturbed(odd(sweep, tmp_path), tmp_path))
+def test_a_diverging_trial_has_no_metrics(tmp_path):
+    one_diverged(undisturbed(odd(tmp_path), tmp_path))
 
 
 @pytest.mark.slow
-def test_a_diverging_trial_is_marked_and_the_others_go_on(sweep, tmp_path):
-    done = fedpriv(odd(sweep, tmp_path), tmp_path)
+def test_a_diverging_trial_is_marked_and_the_others_go_on(tmp_path):
+    done = fedpriv(odd(tmp_path), tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     one_diverged(tmp_path)

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from tests.support.command import arguments, same_results
-from tests.support.faults import mlflow_holds_each_run_once, named
+from tests.support.complete import mlflow_holds_all
+from tests.support.local_cluster import named
 
 ACTOR = ("ray::ClientActor",)
 
@@ -34,7 +35,7 @@ def test_a_node_that_leaves_is_survived(cluster, tiny, expected, tmp_path):
     printed = (tmp_path / "run.log").read_text()
     assert head.returncode == 0, printed
     same_results(expected, tmp_path)
-    mlflow_holds_each_run_once(tmp_path)
+    mlflow_holds_all(tmp_path)
 
 
 @pytest.mark.slow

@@ -20,10 +20,10 @@ def read(folder: Path) -> Arrangement:
     return found
 
 
-def arranged(table: list[dict[str, Any]]) -> Arrangement:
+def arranged(table: list[dict[str, Any]], declared: tuple[str, ...] = ()) -> Arrangement:
     """Finished trials with the columns of ``table``."""
     trials = [{"id": str(i), "status": "finished", "seed": 0, **one} for i, one in enumerate(table)]
-    found = arrange(results(Path("made_up"), rows(trials), (), {}))
+    found = arrange(results(Path("made_up"), rows(trials), declared, {}))
     assert found is not None
     return found
 

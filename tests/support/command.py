@@ -53,22 +53,8 @@ def fedpriv(sweep: Path, results: Path, *options: str, **variables: str) -> subp
     )
 
 
-def killed_after(words: str, sweep: Path, results: Path, *options: str) -> str:
-    """Start a sweep and kill its head process, without any warning, once it has printed ``words``. Returns what it printed."""
-    return _signalled(signal.SIGKILL, words, sweep, results, *options)[1]
-
-
-def interrupted_after(words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
-    """The same with Ctrl-C. Returns the exit code, and what was printed before and after."""
-    return _signalled(signal.SIGINT, words, sweep, results, *options)
-
-
-def asked_to_end_after(words: str, number: int, sweep: Path, results: Path) -> tuple[int, str]:
-    """The same with another signal. Returns the exit code, and what was printed before and after."""
-    return _signalled(number, words, sweep, results)
-
-
-def _signalled(number: int, words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
+def signalled_after(number: int, words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
+    """Start a sweep, and send its head process a signal once it has printed ``words``: exit code, and all that it printed."""
     printed, started, sent = "", time.monotonic(), False
     with subprocess.Popen(
         arguments(sweep, results, *options),

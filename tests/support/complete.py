@@ -53,11 +53,11 @@ def nothing_left(results: Path) -> None:
     assert not found, found
 
 
-def mlflow_holds_all(results: Path, name: str) -> None:
+def mlflow_holds_all(results: Path, name: str = "tiny", uri: str | None = None) -> None:
     """Assert that MLflow has one run of the sweep and one of each trial, all ended, with every round's metrics once."""
     from mlflow import MlflowClient
 
-    client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
+    client = MlflowClient(uri or f"sqlite:///{results / 'mlflow.db'}")
     (experiment,) = [one for one in client.search_experiments() if one.name == name]
     runs = client.search_runs([experiment.experiment_id])
     children = {run.data.tags["fedpriv.trial"]: run for run in runs if "mlflow.parentRunId" in run.data.tags}
@@ -89,6 +89,7 @@ def _every_round(client: object, run: str, held: TrialFolder) -> None:
     for metric, values in wanted.items():
         points = client.get_metric_history(run, metric)  # type: ignore[attr-defined]
         own = {point.step: point.value for point in points}
+        assert len(own) == len(points), f"{held.id}: MLflow has {metric} twice"
         missing = {step for step in values if step not in own}
         assert not missing, f"{held.id}: MLflow has not {metric} of the rounds {missing}"
         if not any(word in metric for word in ("seconds", "time")):

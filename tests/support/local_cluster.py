@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from tests.support.command import environment
 
 BIN = Path(sys.executable).parent  # not resolved: in a virtual environment it is a link to another folder
@@ -92,10 +94,11 @@ class LocalCluster:
 
     def _processes(self, leader: int) -> list[int]:
         """The node's processes: those of its session, and those below them."""
-        table = process_table()
-        found = {pid for pid, (_, session) in table.items() if session == leader} | {leader}
-        while more := {pid for pid, (parent, _) in table.items() if parent in found} - found:
-            found |= more
+        found = {leader}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, ProcessLookupError):
+                if os.getsid(process.pid) == leader:
+                    found |= {process.pid, *(child.pid for child in process.children(recursive=True))}
         return sorted(found)
 
     def run(self, *command: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -114,17 +117,24 @@ class LocalCluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def process_table() -> dict[int, tuple[int, int]]:
-    """Parent and session of every process."""
-    table = {}
-    for folder in Path("/proc").iterdir():
-        with suppress(OSError, ValueError, IndexError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            table[int(folder.name)] = (int(fields[1]), int(fields[3]))
-    return table
-
-
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+def below(leader: int) -> set[int]:
+    """All processes that come from ``leader``, itself among them."""
+    with suppress(psutil.Error):
+        return {leader, *(process.pid for process in psutil.Process(leader).children(recursive=True))}
+    return {leader}
+
+
+def named(leader: int, names: tuple[str, ...]) -> list[int]:
+    """The processes below ``leader`` with such a name, the youngest first: of two the one that has just begun."""
+    found = []
+    for pid in below(leader):
+        with suppress(OSError):
+            if (Path("/proc") / str(pid) / "cmdline").read_text(errors="replace").startswith(names):
+                found.append(pid)
+    return sorted(found, reverse=True)

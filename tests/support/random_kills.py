@@ -12,9 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from orchestrator.results.paths import Folder
 from tests.support.command import arguments, environment
-from tests.support.faults import below, named
+from tests.support.local_cluster import below, named
 
 HEAD, POWER, DRIVER = "the head", "all processes at once", "the driver"
 ACTOR, TASK, RAYLET, GCS = "a client actor", "a task", "the raylet", "the gcs"
@@ -28,7 +30,6 @@ LATE = ("trained", "report", "sent")  # after the last trial
 SESSION = float(os.environ.get("FEDPRIV_KILLS_PATIENCE", "600"))  # seconds without any progress: the session hangs
 TOO_SLOW = "The current node timed out during startup"
 MOST = 40  # sessions
-SOON = 5.0  # seconds to wait for a victim; then somebody else is killed
 
 
 @dataclass
@@ -89,7 +90,13 @@ class Run:
     """Gives the command until the sweep is complete and all kills are done."""
 
     def __init__(
-        self, sweep: Path, results: Path, kills: list[Kill], trials: int, say: Callable[[str], object] = print
+        self,
+        sweep: Path,
+        results: Path,
+        kills: list[Kill],
+        trials: int,
+        say: Callable[[str], object] = print,
+        soon: float = 5.0,
     ):
         """Keep the arguments.
 
@@ -99,11 +106,12 @@ class Run:
             kills: what is killed, in this order.
             trials: the number of the sweep's trials.
             say: is told what happens.
+            soon: seconds to wait for a victim; then somebody else is killed.
         """
-        self.sweep, self.results, self.trials, self.say = sweep, results, trials, say
+        self.sweep, self.results, self.trials, self.say, self.soon = sweep, results, trials, say, soon
         self.folder = Folder(results / sweep.stem)
         self.came = Killed(kills)
-        self.seen: dict[int, str] = {}
+        self.seen: dict[int, float] = {}
         self.told = 0
         self.began = 0.0
 
@@ -111,7 +119,7 @@ class Run:
         """Give the command until it ends with the ``expected`` code and no kill is left, or as it must not."""
         came = self.came
         while True:
-            deadly = self._session()
+            deadly = self.session()
             if not deadly and TOO_SLOW in came.logs[-1] and came.logs.count(came.logs[-1]) < 4:
                 continue  # Ray waits half a minute for its own processes, however busy the machine is
             if came.hung or len(came.codes) > MOST or (not deadly and came.codes[-1] != expected):
@@ -125,7 +133,7 @@ class Run:
         came.left += self._left()
         return came
 
-    def _session(self) -> bool:
+    def session(self) -> bool:
         """Run the command once; return whether it was killed, or the Ray below it."""
         number, self.began = len(self.came.logs), time.time()
         path = self.results.with_name(f"{self.results.name}-session-{number + 1}.log")
@@ -148,7 +156,7 @@ class Run:
             now = time.time()
             if now - moved > SESSION:
                 self.came.hung = True
-                self.came.left = [f"{one} {_ticks(one)} {_command(one)[:80]}" for one in sorted(below(head.pid))]
+                self.came.left = [f"{one} {_command(one)[:80]}" for one in sorted(below(head.pid))]
                 self._kill(POWER, head.pid)
                 head.wait()
                 break
@@ -189,7 +197,7 @@ class Run:
 
     def _victim(self, kill: Kill, head: int, waited: float) -> str | None:
         """Who is killed: the one that was drawn, or the next one that there is if he does not come soon."""
-        others = (kill.who,) if waited - kill.delay < SOON else (kill.who, ACTOR, DRIVER, HEAD)
+        others = (kill.who,) if waited - kill.delay < self.soon else (kill.who, ACTOR, DRIVER, HEAD)
         return next((who for who in others if self._processes(who, head)), None)
 
     def _processes(self, who: str, head: int) -> list[int]:
@@ -231,14 +239,6 @@ def _latest(*places: Path) -> float:
     return max(found)
 
 
-def _ticks(process: int) -> str:
-    """The state of a process, and its time on a CPU in the kernel's ticks."""
-    with suppress(OSError, IndexError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return f"{fields[0]} {fields[11]}+{fields[12]}"
-    return "ended"
-
-
 def _since(path: Path, began: float) -> bool:
     with suppress(OSError):
         return path.stat().st_mtime >= began
@@ -250,14 +250,14 @@ def _of_ray(head: int, part: str) -> list[int]:
 
 
 def _command(process: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{process}/cmdline").read_text(errors="replace").replace("\0", " ")
+    with suppress(psutil.Error):
+        return " ".join(psutil.Process(process).cmdline())
     return ""
 
 
-def _began(process: int) -> str:
-    """When a process began, in the kernel's ticks; empty if it has ended."""
-    with suppress(OSError, IndexError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]
-    return ""
+def _began(process: int) -> float:
+    """When a process began; 0 if it has ended."""
+    with suppress(psutil.Error):
+        found = psutil.Process(process)
+        return 0.0 if found.status() == psutil.STATUS_ZOMBIE else found.create_time()
+    return 0.0

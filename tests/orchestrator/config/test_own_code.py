@@ -26,6 +26,8 @@ from orchestrator.config.sweep_file import load_sweep
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, distribution, written
 from tests.support.pages import ROOT
 
+pytestmark = pytest.mark.usefixtures("own_code_is_forgotten")
+
 SWEEP = """\
 name: own
 code: code
@@ -37,12 +39,6 @@ base:
   attacks: [norms]
 """
 FILES = {"aggregation/scaled.py": AGGREGATION, "attacks/norms.py": ATTACK, "attacks/_norms.py": HELPER}
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    yield
-    install(())
 
 
 @pytest.fixture

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cluster.data_checks import data_problems
-from orchestrator.config.own_code import install
 from orchestrator.config.sweep_file import load_sweep
 from tests.support.own_code import written
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "own_code_is_forgotten")
 
 SWEEP = """\
 name: own
@@ -40,12 +38,6 @@ class Net(nn.Module):
         """Logits."""
         return self.layers(x)
 '''
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    yield
-    install(())
 
 
 @pytest.fixture

@@ -6,6 +6,11 @@ import yaml
 from orchestrator.config.sweep_file import load_sweep
 from tests.support.fake_components import GOOD, SLOTS, changed, refused, written
 
+RUN_KEYS = (
+    "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
+    "participation_rate, privacy, rounds, seed, server_sees, training"
+)
+
 
 def test_the_good_file_is_good() -> None:
     with written(GOOD) as path:
@@ -23,9 +28,7 @@ def test_the_good_file_is_good() -> None:
         (
             "clustering:",
             "clusterin:",
-            "x.yaml:6: base.clusterin: unknown key. Did you mean 'clustering'? Known: "
-            "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
-            "participation_rate, privacy, rounds, seed, server_sees, training",
+            "x.yaml:6: base.clusterin: unknown key. Did you mean 'clustering'? Known: " + RUN_KEYS,
         ),
         (
             "name: ifca",
@@ -77,9 +80,7 @@ def test_the_good_file_is_good() -> None:
         (
             "  seed:",
             "  sed:",
-            "x.yaml:9: sweep.sed: unknown key. Did you mean 'seed'? Known: "
-            "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
-            "participation_rate, privacy, rounds, seed, server_sees, training",
+            "x.yaml:9: sweep.sed: unknown key. Did you mean 'seed'? Known: " + RUN_KEYS,
         ),
         (
             "  seed:",
@@ -90,9 +91,7 @@ def test_the_good_file_is_good() -> None:
         (
             "  seed:",
             "  clustring.clusters:",
-            "x.yaml:9: sweep.clustring.clusters: unknown key. Did you mean 'clustering'? Known: aggregation, "
-            "attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
-            "participation_rate, privacy, rounds, seed, server_sees, training",
+            "x.yaml:9: sweep.clustring.clusters: unknown key. Did you mean 'clustering'? Known: " + RUN_KEYS,
         ),
         ("  seed:", "  base.seed:", "x.yaml:9: sweep.base.seed: swept keys start inside base; write 'seed'"),
         ("  seed:", "  rounds.x:", "x.yaml:9: sweep.rounds.x: rounds is 4, which has no x in it"),
@@ -196,9 +195,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
     text = GOOD.replace("rounds: 4", "rounds: 0\n  seeed: 1\n  rounds: 3").replace("[0, 1]", "[0, x, .inf]")
     assert refused(text + "resources: {client_actors: two}\nnonsense: 1\n", "base.model=vgg", "novalue") == [
         "x.yaml:3: base.rounds: must be an integer >= 1, got 0",
-        "x.yaml:4: base.seeed: unknown key. Did you mean 'seed'? Known: aggregation, attacks, clustering, "
-        "curvature, data, evaluate_every, model, objective, participation, "
-        "participation_rate, privacy, rounds, seed, server_sees, training",
+        "x.yaml:4: base.seeed: unknown key. Did you mean 'seed'? Known: " + RUN_KEYS,
         "x.yaml:5: base.rounds: is given twice, first on line 3",
         "x.yaml:11: sweep.seed.grid_search.2: must be a finite number, got .inf",
         "x.yaml:11: sweep.seed.grid_search.1: must be an integer >= 0, got 'x'",

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from orchestrator.report.data import read_results, results, rows
-from orchestrator.report.figures.arrangement import Arrangement, arrange
+from orchestrator.report.figures.arrangement import arrange
 from orchestrator.report.figures.catalog import catalog, figures
 from orchestrator.report.figures.drawing import save
 from orchestrator.report.vocabulary import COLORS, PALETTE, colors, key_labels, setting_label
+from tests.support.arranged import arranged
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_results import write_sweep
 
@@ -29,13 +30,6 @@ MNIST: dict[str, list[Any]] = {
 def paper(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     """The figures of a sweep as the paper has it."""
     return dict(figures(read_results(write_sweep(tmp_path_factory.mktemp("r") / "mnist-minority", MNIST))))
-
-
-def arranged(table: list[dict], declared: tuple[str, ...] = ()) -> Arrangement:
-    trials = [{"id": str(i), "status": "finished", "seed": 0, **one} for i, one in enumerate(table)]
-    found = arrange(results(Path("made_up"), rows(trials), declared, {}))
-    assert found is not None
-    return found
 
 
 def test_every_figure_of_the_paper_is_drawn(paper: dict[str, Figure]) -> None:

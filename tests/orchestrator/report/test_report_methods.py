@@ -1,22 +1,15 @@
 """How methods that are made of several slots are named, told apart by color, and arranged."""
 
-from pathlib import Path
 from typing import Any
 
 from orchestrator.metric_names import OTHER, families, metric
-from orchestrator.report.data import results, rows, text
-from orchestrator.report.figures.arrangement import METHOD, Arrangement, arrange, by_method
+from orchestrator.report.data import text
+from orchestrator.report.figures.arrangement import METHOD, by_method
 from orchestrator.report.vocabulary import COLORS, PALETTE, method_label, value_label
 from orchestrator.tracking.labels import trial_name
+from tests.support.arranged import arranged
 
 PAIR = ("objective.name", "aggregation.name")
-
-
-def arranged(table: list[dict[str, Any]]) -> Arrangement:
-    trials = [{"id": str(i), "status": "finished", "seed": 0, **one} for i, one in enumerate(table)]
-    found = arrange(results(Path("made_up"), rows(trials), (), {}))
-    assert found is not None
-    return found
 
 
 def grid(objectives: tuple[str, ...], aggregations: tuple[str, ...], **fixed: Any) -> list[dict[str, Any]]:

@@ -18,19 +18,7 @@ from orchestrator.report.story import story
 from tests.support.synthetic_membership import GROUPED, write_alone, write_grouped
 from tests.support.synthetic_results import write_sweep
 
-EMPTY = {
-    "meta",
-    "link",
-    "br",
-    "hr",
-    "img",
-    "input",
-    "use",
-    "path",
-    "circle",
-    "rect",
-    "line",
-}  # elements without content
+EMPTY = {"meta", "link", "br", "hr", "img", "input"}  # elements without content
 
 
 class Page(HTMLParser):
@@ -50,7 +38,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in EMPTY or tag in ("path", "use", "circle", "rect", "line"):
+        if tag not in EMPTY:
             self.open.append(tag)
         if tag in ("td", "th"):
             self.cells.append("")

@@ -1,10 +1,11 @@
-"""Fractional GPUs without a GPU: Ray is told that there is one, and clients train on the CPU."""
+"""A Ray of the process itself: a sweep from Python uses it, and, told of a GPU, it gives actors fractions of one."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import fedpriv
 from algorithms.core.messages import Assignment
 from orchestrator.cluster.placement import placement
 from orchestrator.config.run import resolve
@@ -23,9 +24,27 @@ RUN = {
 def ray_with_a_gpu():
     import ray
 
-    ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=4, num_gpus=1, include_dashboard=False, log_to_driver=False)
     yield ray
     ray.shutdown()
+
+
+def test_a_sweep_from_python_keeps_the_connection_and_a_second_call_trains_nothing(
+    ray_with_a_gpu, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    sweep = {"name": "tiny", "base": RUN | {"rounds": 2}, "resources": {"client_actors": 1}}
+    first, second = (fedpriv.run(sweep, results="kept") for _ in range(2))
+    assert "all 1 trials are complete; nothing was trained" in capsys.readouterr().out
+    assert ray_with_a_gpu.is_initialized()
+    assert ray_with_a_gpu.get(ray_with_a_gpu.remote(lambda: 1).remote()) == 1
+    assert first.trials["status"].tolist() == ["finished"] and second.trials.equals(first.trials)
+    assert first.rounds["round"].tolist() == [0, 1]
+    assert type(second.model()).__name__ == "Sequential"
+    with pytest.raises(fedpriv.ConfigError) as refusal:
+        fedpriv.run({**sweep, "name": "other"}, results="kept", address="127.0.0.1:1")
+    assert str(refusal.value).startswith("address: ")
 
 
 def test_actors_share_a_gpu_and_train(ray_with_a_gpu):
