@@ -205,7 +205,7 @@ def test_a_guess_finds_1_percent_at_thresholds_that_other_replicas_set_for_1_per
 
 
 def test_every_metric_of_a_result_is_declared():
-    declared = {name for one in calibrated_mia.METRICS for name in (one.name, one.chance) if isinstance(name, str)}
+    declared = set(names_of(calibrated_mia.METRICS))
     parts = tuple(f"calibrated_run_auc_{group}" for group in GROUPS)
     models = "calibrated_model_auc_", "calibrated_run_model_auc_"
     found = {name for name in judged(answers(lift=1.0, models=2)).metrics if not name.startswith((*models, *parts))}
@@ -249,7 +249,7 @@ def test_a_replica_that_diverged_leaves_with_its_complement():
     assert found.metrics["calibrated_auc"] > 0.6
     given.confidence[2:] = np.nan
     nothing = concluded(given)
-    assert set(nothing.metrics) == {one.name for one in calibrated_mia.METRICS}
+    assert set(nothing.metrics) == set(names_of(calibrated_mia.METRICS))
     assert np.isnan(list(nothing.metrics.values())).all() and not len(nothing.scores.score)
     assert measure(nothing, "replicas", "diverged_pairs").value == 7
 
@@ -258,7 +258,7 @@ def test_a_configured_method_is_not_replaced_where_too_few_replicas_are_left():
     given = answers(replicas=6, lift=2.0)
     given.confidence[5] = np.nan
     found = concluded(given, method="lira")
-    assert set(found.metrics) == {one.name for one in calibrated_mia.METRICS}
+    assert set(found.metrics) == set(names_of(calibrated_mia.METRICS))
     assert np.isnan(list(found.metrics.values())).all()
     told = {one.metric: one.value for one in found.measures}
     assert told == {"replicas": 4, "replicas_needed": 6, "diverged_pairs": 1}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.core.messages import Weights
+from algorithms.core.metric import names_of
 from algorithms.interfaces import Outcome
 from attacks import sia
 from attacks._targets import examples_at
@@ -147,13 +148,10 @@ def test_values_by_chance_are_means_over_all_permutations_within_a_class(monkeyp
     assert set(map(tuple, drawn)) == set(map(tuple, found))
 
 
-DECLARED = {name for one in sia.METRICS for name in (one.name, one.chance) if isinstance(name, str)}
-
-
 def test_each_value_by_chance_is_a_metric_that_is_measured():
     nulls = set(sia.NULLS.values())
     assert nulls == {"sia_chance", "cov_null", "fi_null", "mad_null", "sen_null", "eod_null"}
-    assert nulls <= set(concluded(np.ones((2, 2, 2))).metrics) & DECLARED
+    assert nulls <= set(concluded(np.ones((2, 2, 2))).metrics) & set(names_of(sia.METRICS))
 
 
 def test_values_by_chance_are_drawn_anew_in_every_round_and_the_same_again():

@@ -72,6 +72,7 @@ def forget_code() -> None:
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, bytes]]]:
     """The results of a sweep with own code, which is then no longer installed, and the report that the run wrote."""
+    forget_code()  # what other tests of this process have declared
     folder = tmp_path_factory.mktemp("own")
     written(folder / "code", FILES)
     (folder / "sweep.yaml").write_text(SWEEP)
