@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from algorithms.core.metric import names_of
 from attacks import _halves, calibrated_mia
 from attacks._halves import Pool
 from attacks.calibrated_mia import Config
