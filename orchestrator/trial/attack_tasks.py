@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -47,13 +48,14 @@ TOGETHER = 4
 MOST_BYTES = 1 << 28  # of the examples of a task's replicas, and of the models of a block of theirs
 
 
-class ReplicaTasks:
+class ReplicaTasks(ABC):
     """The attacks by replicas; who inherits says with `gathered` where the replicas are trained."""
 
     def __init__(self, cache: Path) -> None:
         """Keep the folder of the cache."""
         self.cache = cache
 
+    @abstractmethod
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return the results of a function for several arguments, in the order of the calls.
 
@@ -62,7 +64,6 @@ class ReplicaTasks:
             attack: the attack's name, for error messages.
             calls: the arguments of each call.
         """
-        raise NotImplementedError
 
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
