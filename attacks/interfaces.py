@@ -98,6 +98,8 @@ class SeenUpdates:
         clients: the ids of the block's clients.
         stream: returns generators that are the same in every round.
         round: the round, 0 the first.
+        train_again: ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with
+            generators from ``stream(purpose, client)``, and returns its parameters [d]. ``network`` then holds others.
         memo: what attacks have computed of this block and others may want, too; see `once`.
     """
 
@@ -110,6 +112,7 @@ class SeenUpdates:
     clients: Sequence[int]
     stream: Stream
     round: int
+    train_again: Callable[[int, Callable[[str, int], np.random.Generator]], Floats]
     memo: dict[Hashable, NDArray[Any]] = field(default_factory=dict)
 
     def once(self, key: Hashable, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from tests.test_measured import differences, measured, signed, words
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("shadow_mia", "auc"),
     ("loss_threshold", "auc"),
+    ("whitebox_mia", "auc"),
     ("calibrated_mia", "headline"),
     ("calibrated_mia", "run_headline"),
     ("client_mia", "auc"),
@@ -49,6 +50,8 @@ def aucs(found: pd.DataFrame, attack: str, which: str, model: str) -> list[float
         own = own[(own["target"] == which) & (own["metric"] == metric)]
     elif attack == "fedmia":
         own = own[(own["target"] == "clients") & (own["metric"] == which)]
+    elif attack == "whitebox_mia":
+        own = own[own["metric"] == "auc"]
     else:
         own = own[(own["target"] == model) & (own["metric"] == "auc")]
     return [float(value) for value in own.groupby("seed")["value"].mean().dropna()]

@@ -18,6 +18,7 @@ import torch
 from algorithms.core.messages import Assignment, Ints, gather
 from algorithms.core.network import Network
 from algorithms.engine import block, server
+from algorithms.engine.block import train_again
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
 from datasets.federation import DataError, Examples, Federation, Source
@@ -310,9 +311,10 @@ class Small:
             trained = self._trained(in_small(data, data.clients, 2), 1)
             start = self.network.initial(np.random.default_rng(0))
             assigned, clients = self._assignment(data.clients), np.arange(data.clients)
+            again = lambda i, stream: train_again(self.run, data, self.network, [start], assigned, i, stream)  # noqa: E731
             seen = SeenUpdates(
                 data, self.network, [start], assigned.chosen, trained.params, trained.buffers, range(data.clients),
-                stream=own, round=0,
+                stream=own, round=0, train_again=again,
             )  # fmt: skip
 
             def make() -> None:

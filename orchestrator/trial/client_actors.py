@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -61,13 +62,16 @@ class ClientActor:
 
     def train(self, setup: Setup, models: list[Weights], assigned: Assignment, attacks: tuple[str, ...]) -> BlockResult:
         """Train a block for one round, measure the result, and make the attacks on updates that are due (``attacks``)."""
+        from algorithms.engine.block import train_again
+
         worker = session(setup)
         run, data, network = worker.run, worker.data, worker.network
+        again = partial(train_again, run, data, network, models, assigned)
 
         def observe(trained: TrainedBlock) -> dict[str, Any]:
             seen = SeenUpdates(
                 data, network, models, assigned.chosen, trained.params, trained.buffers, assigned.clients,
-                stream=worker.fixed, round=assigned.round,
+                stream=worker.fixed, round=assigned.round, train_again=again,
             )  # fmt: skip
             due = [attack for attack in run.attacks if attack.name in attacks]
             return {attack.name: attack.module.observe(attack.config, seen) for attack in due}

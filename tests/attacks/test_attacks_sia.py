@@ -28,7 +28,7 @@ def seen(data, network, weights, config=None, clients=None):
     clients = tuple(range(len(weights))) if clients is None else clients
     params, buffers = np.stack([w.params for w in weights]), np.stack([w.buffers for w in weights])
     assignment = np.zeros(len(weights), int)
-    seen = SeenUpdates(data, network, [weights[0]], assignment, params, buffers, clients, fixed, 0)
+    seen = SeenUpdates(data, network, [weights[0]], assignment, params, buffers, clients, fixed, 0, lambda *_: None)
     return observe(config or Config(), seen)
 
 

@@ -120,7 +120,7 @@ BASE: dict[str, Any] = {
 UNGROUPED = {"name": "digits", "clients": 6, "split": {"name": "dirichlet"}}
 SHADOW = {"name": "shadow_mia", "every": 1, "shadows": 1}
 RUNS: dict[str, dict[str, Any]] = {
-    "groups": {"clustering": {"name": "ifca", "clusters": 2}, "attacks": [SHADOW, "fedmia"]},
+    "groups": {"clustering": {"name": "ifca", "clusters": 2}, "attacks": [SHADOW, "whitebox_mia"]},
     "one model": {"attacks": [SHADOW], "training": {"name": "dp_sgd", "epochs": 1}},
     "finp": {
         "data": UNGROUPED,

@@ -55,3 +55,12 @@ def test_each_partition_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(data_checks, "_unattackable", lambda run, source: asked.append(run.seed) or real(run, source))
     found(tmp_path, shadow=100, replicas=8)
     assert asked == [0, 1]  # of four trials
+
+
+def test_a_trainer_without_examples_to_learn_from_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "attacked.yaml"
+    text = SWEEP.format(shadow=100, replicas=0).replace("{name: sia, targets: 5}", "{name: whitebox_mia, trainer: 1}")
+    path.write_text(text.replace("clients: 4,", "clients: 4, examples_per_client: 5,"))
+    (problem,) = data_problems(load_sweep(path), download=False)
+    assert str(problem).startswith(f"{path}:8: base.attacks.0.trainer")
+    assert "client 1, which has 4 training examples; it needs 10" in problem.sentence

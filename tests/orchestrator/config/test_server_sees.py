@@ -15,7 +15,7 @@ from orchestrator.trial.attack_tasks import _circumstances
 from orchestrator.trial.worker_session import Session
 
 RUN: dict[str, Any] = {"rounds": 1, "data": "digits", "model": "mlp"}
-ATTACKS = {"sia": "updates", "shadow_mia": "models", "cia": "models", "client_mia": "models"}
+ATTACKS = {"sia": "updates", "whitebox_mia": "updates", "shadow_mia": "models", "cia": "models", "client_mia": "models"}
 
 
 def refused(**fields: Any) -> list[str]:
@@ -81,6 +81,7 @@ def test_every_attack_says_who_makes_it():
         assert who == {
             "client_mia": "another client, who has all models",
             "sia": "the server, who sees every client's update",
+            "whitebox_mia": "the server, who sees every client's update",
         }.get(name, "anybody who has the models"), seen
 
 

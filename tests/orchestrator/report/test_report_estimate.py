@@ -47,7 +47,7 @@ def test_an_interval_ends_where_values_end() -> None:
     assert estimate([0.7, 0.8, 1.9], (0, 1)).high > 1, "such a metric is no rate after all"
     assert limits(metric("accuracy")) == (0, 1)
     assert limits(metric("seconds_per_round")) == (0, math.inf)
-    for name in ("epsilon_audit", "sia_cov", "fedmia_cov", "validation_loss", "distance"):
+    for name in ("epsilon_audit", "sia_cov", "whitebox_cov", "validation_loss", "distance"):
         assert limits(metric(name)) == (0, math.inf)
     for name in ("sia_fi", "fedmia_fi", "eod", "calibrated_fpr_set_to_1_fpr", "calibrated_auc_low"):
         assert limits(metric(name)) == (0, 1)

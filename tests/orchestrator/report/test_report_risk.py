@@ -117,6 +117,7 @@ def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
             {"mia_accuracy_worst": 0.6, "mia_auc_worst": 0.6, "mia_accuracy_global": 0.6, "risk_worst_client": 0.7},
             [["mia_accuracy_worst", "mia_auc_worst"]],
         ),
+        ({"mia_accuracy_global": 0.6, "whitebox_accuracy": 0.7}, [["mia_accuracy_global"], ["whitebox_accuracy"]]),
         ({"mia_accuracy_global": 0.6, "fedmia_auc": 0.7}, [["mia_accuracy_global"], ["fedmia_auc"]]),
         (  # what is calibrated stands for what is not, and nothing twice
             {"mia_accuracy_global": 0.6, "calibrated_auc": 0.7, "fedmia_auc": 0.7},
@@ -126,7 +127,7 @@ def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
             {"sia_mean": 0.3, "eod": 0.4, "cia_auc": 0.02, "cia_advantage": 0.96},  # decided the other way round
             [["sia_mean", "eod"], ["cia_advantage"]],
         ),
-        ({"fedmia_eod": 0.3}, [["fedmia_eod"]]),  # declared as membership inference, less is better, not listed
+        ({"whitebox_eod": 0.3}, [["whitebox_eod"]]),  # declared as membership inference, less is better, not listed
         ({"violations": 3.0, "sia_fi": 0.9}, []),  # no fraction, and more is better
         ({"sia_mean": 0.0}, []),  # always 0
         ({"epsilon": 3.0}, []),  # a single setting states one

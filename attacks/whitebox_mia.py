@@ -1,0 +1,337 @@
+"""White-box membership inference on clients' updates, by directions of gradients (as released by Zhao et al. 2025).
+
+    feature_l(x, k) = cos( -grad_l CE(theta; x), (theta_k - theta)_l )     for each array l of the model theta sent to k
+    one client, the trainer, belongs to the attacker. 30 times, with other random numbers: repeat its local training in
+        this round, from the theta that it was sent; the features of its training examples (members) and of examples
+        held out from it (non-members) against this mock update are the attack's training data, the lessons
+    a random forest of 200 trees learns from them to separate members from non-members
+    and is queried with 50 training examples and 50 examples never trained on of every other client
+
+The lessons mirror what the forest is asked later. The members of an attacked client were trained on in its update and,
+in earlier rounds, in theta; its non-members in neither. So a mock update is made on all of the trainer's examples and
+not on a part of them: whatever the trainer left out now, theta would know from earlier rounds. It is made by the run's
+own engine, with the run's optimizer, epochs, objective, DP-SGD and augmentation, and the trainer's own optimizer state.
+
+Differences from the paper: the paper has no such attack, and of the released one only the numbers above are known to
+us. The rest is our reading. A mock update repeats the trainer's training with all of its examples. The lessons are about
+50 members and 50 non-members of the trainer, the same in every round. The non-members of a client are its own test
+examples, else the non-members held out from it, else those that belong to nobody; if the trainer can only have those of
+nobody, 50 of them (at most half) are reserved for it, and no other client is compared with these.
+
+A limitation: the forest's threshold is learned on the trainer. If clients have other labels or more examples than it,
+accuracy may fall although the ranking of examples (``auc``) is still good. If a client can only be compared with
+examples of nobody, their labels may reveal that they are non-members. And where local training draws no random numbers
+(a single batch, no noise), all mock updates are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
+from attacks.metrics import disparity, intervals, membership
+from attacks.metrics.membership import FEWEST_NONMEMBERS
+from attacks.metrics.record_epsilon import record_epsilons
+from datasets.components import Config as SlotConfig
+from datasets.federation import DataError, Examples, Federation, Floats, Ints
+from datasets.roles import NOBODY
+
+if TYPE_CHECKING:
+    from algorithms.core.network import Network
+    from attacks.interfaces import Stream
+
+
+Bools = NDArray[np.bool_]
+Doubles = NDArray[np.float64]
+
+KINDS = ("updates",)
+AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
+METRICS = (
+    Metric(
+        "whitebox_accuracy",
+        MEMBERSHIP,
+        "white-box MIA accuracy",
+        "lower",
+        live=2,
+        table=Column(2, "white-box\nMIA"),
+        chance=0.5,
+        risk=Risk("A white-box attack tells training examples from others with accuracy", 30),
+        clients=PerClient("White-box membership inference against each client, accuracy"),
+    ),
+    Metric("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", ""),
+    Metric("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower"),
+)
+
+
+class Config(SlotConfig):
+    """Fields of the white-box attack."""
+
+    # One attack costs a gradient for each attacked example, and the trainer's local training thirty times over.
+    every: int = Field(10, ge=1, description="rounds from one attack to the next")
+    trainer: int = Field(0, ge=0, description="the client whose examples the attacker holds and learns from")
+    queries: int = Field(
+        50,
+        ge=membership.FEWEST_NONMEMBERS,
+        description="attacked members of each client, and as many non-members, at most",
+    )
+    mock_updates: int = Field(
+        30, ge=1, le=1000, description="repetitions of the trainer's local training that the attack learns from"
+    )
+    trees: int = Field(200, ge=1, le=10_000, description="trees of the random forest")
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
+    clients = run.data.config.clients
+    if config.trainer >= clients:
+        return [("trainer", f"there are {clients} clients, numbered from 0; got {config.trainer}")]
+    if clients < 2:
+        return [("", f"whitebox_mia learns on one client and attacks the others; got data.clients {clients}")]
+    return []
+
+
+def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
+    """Compute the features of a block's attacked examples, and the attack's training data if the trainer is there.
+
+    Returns:
+        ``members`` and ``nonmembers`` [c, most queries, arrays] of the c clients, NaN beyond the examples that a client has;
+        ``lessons`` [m, arrays], the features of the training data, and ``taught`` [m], whether each was a member; m is
+        0 in the other blocks.
+
+    Raises:
+        DataError: too few examples were held out, or the trainer has too few (`data_problems`).
+    """
+    data, network = seen.data, seen.network
+    for _, sentence in data_problems(config, data):
+        raise DataError(sentence)
+    arrays, most = len(network.layout.names), max(int(data.sizes.max()), len(data.nonmembers))
+    features = np.full((2, len(seen.clients), min(config.queries, most), arrays), np.nan)
+    lessons, taught = np.empty((0, arrays)), np.empty(0, bool)
+    for i, client in enumerate(seen.clients):
+        if client == config.trainer:
+            lessons, taught = _lessons(config, seen, i)
+            continue
+        start = seen.sent[seen.assignment[i]]
+        update = (seen.params[i] - start.params)[None]
+        network.load(start)
+        for part, examples in zip(features, attacked_examples(config, data, client, seen.stream), strict=True):
+            part[i, : len(examples)] = cosines(network, examples, update)[:, 0]
+    return {"members": features[0], "nonmembers": features[1], "lessons": lessons, "taught": taught}
+
+
+def _lessons(config: Config, seen: SeenUpdates, position: int) -> tuple[Doubles, Bools]:
+    """Make the attack's training data: the trainer's members and non-members beside each of the mock updates.
+
+    Returns:
+        Features [m, arrays], and whether each example was trained on, [m].
+    """
+    examples = attacked_examples(config, seen.data, config.trainer, seen.stream)
+    updates = mock_updates(config, seen, position)
+    seen.network.load(seen.sent[seen.assignment[position]])
+    features = np.concatenate([cosines(seen.network, part, updates) for part in examples])
+    member = np.repeat([True, False], [updates.shape[0] * len(part) for part in examples])
+    return features.reshape(-1, features.shape[2]), member
+
+
+def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
+    """Repeat the trainer's local training, each time with random numbers of its own, those of the round included.
+
+    Args:
+        config: the component's fields.
+        seen: the trainer's block.
+        position: the trainer's position in it.
+
+    Returns:
+        [mock_updates, d] changes of the parameters that it was sent.
+    """
+    start = seen.sent[seen.assignment[position]].params
+    updates = np.empty((config.mock_updates, len(start)), np.float32)
+    for m in range(config.mock_updates):
+
+        def own(purpose: str, client: int, m: int = m) -> np.random.Generator:
+            return seen.stream("attack_training", client, seen.round, m, crc32(purpose.encode()))
+
+        updates[m] = seen.train_again(position, own) - start
+    return updates
+
+
+def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
+    """Compute the cosine between each example's gradient step and each update, for each of the model's arrays.
+
+    The step is minus the gradient of the example's own loss at the weights that ``network`` holds, in evaluation mode.
+    The cosine is 0 if either vector is 0 or not finite.
+
+    Args:
+        network: holds the weights that were sent to the client.
+        examples: n examples, ready for the model.
+        updates: [m, d] changes of the parameters.
+
+    Returns:
+        [n, m, arrays].
+    """
+    found = np.zeros((len(examples), len(updates), len(network.layout.names)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        lengths = np.stack([np.linalg.norm(own, axis=1) for own in _by_array(network, updates)], axis=1)
+        for row, gradient in zip(found, _gradients(network, examples), strict=True):
+            pieces = zip(_by_array(network, updates), _by_array(network, gradient), strict=True)
+            for array, (own, gradient) in enumerate(pieces):
+                length = lengths[:, array] * np.linalg.norm(gradient)
+                np.divide(-(own @ gradient), length, out=row[:, array], where=np.isfinite(length) & (length > 0))
+    return np.clip(np.nan_to_num(found), -1, 1)
+
+
+def _by_array(network: Network, vectors: Floats) -> list[Floats]:
+    """Split ``vectors`` [..., d] into the pieces that are the model's arrays."""
+    return np.split(vectors, np.cumsum(network.layout.sizes)[:-1], axis=-1)
+
+
+def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
+    """Yield the gradient [d] of each example's own loss; the array is overwritten for the next example."""
+    from torch.nn.functional import cross_entropy
+
+    from algorithms.core.network import as_tensor
+
+    network.module.eval()
+    inputs, labels = network.inputs(examples.x), as_tensor(examples.y).to(network.device)
+    for i in range(len(examples)):
+        network.grads.zero_()
+        cross_entropy(network.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
+        yield network.grads.cpu().numpy()
+
+
+def conclude(config: Config, seen: SeenRound) -> Exposure:
+    """Train the forest and attack every other client that took part; all metrics are NaN if the trainer did not."""
+    observed, measures = seen.observed, []
+    accuracy = np.full(seen.data.clients, np.nan)
+    taught = observed["taught"]
+    if len(taught):
+        judge = forest(config, observed["lessons"], taught, seen.stream("attack_training", config.trainer, seen.round))
+        for i, client in enumerate(seen.clients):
+            features = np.concatenate([observed["members"][i], observed["nonmembers"][i]])
+            there = ~np.isnan(features).any(axis=1)
+            if there.any():
+                member = (np.arange(len(features)) < len(observed["members"][i]))[there]
+                score = judge(features[there]) - 0.5
+                found = membership.measure(score, member)
+                ranges = intervals.intervals(score, member, seen.stream("resampling", client, seen.round))
+                accuracy[client] = found["balanced_accuracy"]
+                inside = int(member.sum())
+                chance = membership.by_chance(len(member) - inside)
+                measures += [
+                    Measure(f"client_{client}", metric, value, *ranges[metric], chance.get(metric, membership.NAN))
+                    for metric, value in found.items()
+                ]
+                measures += record_epsilons(f"client_{client}", found, ranges, inside, len(member) - inside)
+    accuracies = accuracy[~np.isnan(accuracy)]
+    metrics = dict.fromkeys(AVERAGED, float("nan"))
+    if len(accuracies):
+        values = float(accuracies.mean()), float(disparity.cov(accuracies)), float(disparity.eod(accuracies))
+        metrics = dict(zip(AVERAGED, values, strict=True))
+    return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
+
+
+def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Generator) -> Callable[[Doubles], Doubles]:
+    """Train a random forest on the attack's training data.
+
+    Args:
+        config: the component's fields.
+        lessons: [m, arrays] features.
+        taught: [m] whether each was a member.
+        rng: draws the forest's seed.
+
+    Returns:
+        A function from features [n, arrays] to the share of trees [n] that say "member".
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    seed = int(rng.integers(2**31))
+    learned = RandomForestClassifier(config.trees, random_state=seed, n_jobs=1).fit(lessons, taught)
+    return lambda features: learned.predict_proba(features)[:, list(learned.classes_).index(True)]
+
+
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the means over the attacked rounds in which the trainer took part; None if there are none."""
+    known = {name: defined(outcome, name) for name in AVERAGED}
+    return {name: float(np.mean(values)) if values else None for name, values in known.items()}
+
+
+def attacked_examples(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Examples]:
+    """Draw members and non-members of ``client``, ready for the model: equally many, and the same in every round.
+
+    Those of the trainer are what the attack learns from.
+    """
+    rng = stream("attack_targets", client, 1)
+    in_test_set, outside = held_out(config, data, client, stream)
+    size = min(config.queries, int(data.sizes[client]), len(outside))
+    inside = np.sort(rng.choice(int(data.sizes[client]), size, replace=False))
+    outside = np.sort(rng.choice(outside, size, replace=False))
+    if in_test_set:
+        return data.client(client)[inside], data.test[outside]
+    stored = data.nonmembers[outside]
+    strengths = data.draw_strengths(np.full(size, client), rng)
+    return data.client(client)[inside], Examples(data.prepare(stored.x, strengths), stored.y)
+
+
+def held_out(config: Config, data: Federation, client: int, stream: Stream) -> tuple[bool, Ints]:
+    """Find the examples that may be non-members of ``client``.
+
+    Returns:
+        Whether they are in the test set (and not among the non-members), and their positions there.
+    """
+    if (data.test_owner == client).any():
+        return True, np.flatnonzero(data.test_owner == client)
+    if (data.nonmember_owner == client).any():
+        return False, np.flatnonzero(data.nonmember_owner == client)
+    pool = np.flatnonzero(data.nonmember_owner == NOBODY)
+    size = _reserved(config, data, len(pool))
+    reserved = stream("attack_targets", config.trainer, 2).choice(pool, size, replace=False)
+    return False, np.sort(reserved) if client == config.trainer else np.setdiff1d(pool, reserved)
+
+
+def _reserved(config: Config, data: Federation, pool: int) -> int:
+    """Return how many of the ``pool`` examples of nobody are the trainer's: none if it held out some of its own.
+
+    If other clients need examples of nobody as well, the trainer gets no more than half of them.
+    """
+    without = np.setdiff1d(np.arange(data.clients), np.concatenate([data.test_owner, data.nonmember_owner]))
+    if config.trainer not in without:
+        return 0
+    return min(config.queries, pool // 2 if len(without) > 1 else pool)
+
+
+def data_problems(config: Config, data: Federation) -> Problems:
+    """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
+    trainer, fewest = config.trainer, FEWEST_NONMEMBERS
+    if data.sizes[trainer] < fewest:
+        sentence = (
+            f"whitebox_mia learns on client {trainer}, which has {data.sizes[trainer]} training examples; it needs "
+            f"{fewest}: set trainer to a client with more"
+        )
+        return [("trainer", sentence)]
+    if (found := _count(config, data, trainer)) < fewest:
+        sentence = (
+            f"whitebox_mia needs {fewest} examples that nobody trains on to learn from, beside those that it asks about, "
+            f"but {data.name} has only {found} for client {trainer}, its trainer; hold more out, or set another trainer"
+        )
+        return [("trainer", sentence)]
+    others = (client for client in range(data.clients) if client != trainer)
+    if not any(min(_count(config, data, client), data.sizes[client]) >= fewest for client in others):
+        sentence = (
+            f"whitebox_mia needs a client besides its trainer {trainer} with {fewest} training examples and {fewest} that "
+            f"nobody trains on; {data.name} has none: hold more out"
+        )
+        return [("trainer", sentence)]
+    return []
+
+
+def _count(config: Config, data: Federation, client: int) -> int:
+    """Count what `held_out` finds; which examples are drawn is of no account here."""
+    return len(held_out(config, data, client, lambda *_place: np.random.default_rng(0))[1])

@@ -1,0 +1,395 @@
+"""The white-box attack: what it learns from and asks about, and whether it finds members where there are any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.core.messages import Assignment, Weights
+from algorithms.engine import block
+from algorithms.engine.block import train_again
+from algorithms.interfaces import Outcome
+from attacks import whitebox_mia
+from attacks.interfaces import SeenRound, SeenUpdates
+from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problems, mock_updates, observe
+from datasets.federation import DataError, Examples
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.run import resolve
+from orchestrator.trial.random_streams import stream
+from tests.support.toy_federation import CLIENTS, EACH, FEATURES, NONMEMBERS, memorized, network_for
+
+SMALL = Config(queries=20, mock_updates=8, trees=50)
+EVERYONE = np.arange(CLIENTS)
+PLAIN = {"lr": 0.05, "epochs": 1, "batch_size": 20, "backend": "loop"}
+
+
+def a_run(**training):
+    return resolve({"rounds": 9, "data": "digits", "model": {"name": "mlp", "hidden": [8]}, "training": training})
+
+
+RUN = a_run(**PLAIN)
+
+
+def fixed(purpose, *place):
+    return stream(0, purpose, *place)
+
+
+def of_round(round_):
+    return lambda purpose, client: stream(0, purpose, round_, client)
+
+
+@pytest.fixture(scope="module")
+def held(noise):
+    """`noise`, in which forty of the non-members are tied to each client."""
+    owners = np.repeat(EVERYONE, EACH)
+    return replace(noise, nonmembers=noise.nonmembers[: len(owners)], nonmember_owner=owners)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    return network_for((FEATURES,), hidden=(32,))
+
+
+@pytest.fixture(scope="module")
+def later(held, wide):
+    """A model of a later round: it knows every client's training examples by heart."""
+    return memorized(wide, held.train, epochs=15)
+
+
+def seen_by(data, network, start, clients=EVERYONE, round_=0, run=RUN, trained_on=None):
+    """What the server sees of clients who were trained by the engine, on the examples of ``trained_on``."""
+    assigned = Assignment(list(clients), np.zeros(len(clients), int), round_)
+    trained = block.train(run, trained_on or data, network, [start], assigned, of_round(round_))
+    again = partial(train_again, run, data, network, [start], assigned)
+    return SeenUpdates(
+        data, network, [start], assigned.chosen, trained.params, trained.buffers, list(clients), fixed, round_, again
+    )
+
+
+def first(network):
+    return network.initial(np.random.default_rng(0))
+
+
+def found(config, data, network, start=None, clients=EVERYONE, **options):
+    observed = observe(config, seen_by(data, network, start or first(network), clients, **options))
+    return conclude(config, SeenRound(data, observed, np.asarray(clients), 0, fixed))
+
+
+def rows(examples):
+    return {row.tobytes() for row in examples.x}
+
+
+# Whether it works
+
+
+@pytest.mark.parametrize("round_", [0, 5])
+def test_clients_who_learn_by_heart_are_given_away(held, wide, later, round_):
+    exposed = found(SMALL, held, wide, later if round_ else first(wide), round_=round_)
+    assert exposed.metrics["whitebox_accuracy"] > 0.9
+    accuracy = exposed.clients["whitebox_accuracy"]
+    assert np.isnan(accuracy[0]) and (accuracy[1:] > 0.8).all()
+    assert exposed.metrics["whitebox_accuracy"] == pytest.approx(accuracy[1:].mean())
+    assert exposed.metrics["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
+    assert exposed.metrics["whitebox_cov"] == pytest.approx(accuracy[1:].std() / accuracy[1:].mean())
+    named = {(one.subject, one.metric): one.value for one in exposed.measures}
+    assert {target for target, _ in named} == {f"client_{i}" for i in range(1, CLIENTS)}
+    assert all(named[f"client_{i}", "balanced_accuracy"] == accuracy[i] for i in range(1, CLIENTS))
+    assert all(named[f"client_{i}", "auc"] > 0.9 for i in range(1, CLIENTS))
+
+
+def test_where_membership_was_shuffled_it_is_at_chance(held, narrow):
+    """Every client has trained on half of its members and on half of its non-members, so that being one tells nothing."""
+
+    def mixed(client):
+        own, held_out = held.client(client), held.nonmembers[held.nonmember_owner == client]
+        return [np.concatenate([getattr(part[::2], name) for part in (own, held_out)]) for name in ("x", "y")]
+
+    parts = [[held.client(0).x, held.client(0).y], *(mixed(i) for i in range(1, CLIENTS))]
+    trained_on = replace(held, train=Examples(*(np.concatenate(part) for part in zip(*parts, strict=True))))
+    config = SMALL.model_copy(update={"queries": EACH})
+    exposed = found(config, held, narrow, trained_on=trained_on)
+    chance = (0.25 / (2 * EACH * (CLIENTS - 1))) ** 0.5
+    assert exposed.metrics["whitebox_accuracy"] == pytest.approx(0.5, abs=3 * chance)
+    halves = observe(config, seen_by(held, narrow, first(narrow), trained_on=trained_on))
+    known, unknown = halves["members"][1:, ::2], halves["members"][1:, 1::2]
+    assert known.mean() > unknown.mean() + 0.1  # and it is not that there was nothing to see
+
+
+def test_without_training_it_guesses(held, wide, later):
+    """Steps of length zero, which is training for no epoch: every cosine is 0, and so no example stands out."""
+    idle = replace(RUN, training=replace(RUN.training, config=RUN.training.config.model_copy(update={"lr": 0.0})))
+    seen = seen_by(held, wide, later, run=idle)
+    assert (seen.params == later.params).all()
+    exposed = conclude(SMALL, SeenRound(held, observe(SMALL, seen), EVERYONE, 0, fixed))
+    assert {one.value for one in exposed.measures if one.metric in ("balanced_accuracy", "auc")} == {0.5}
+
+
+def test_the_same_is_found_again_and_in_whatever_blocks(held, narrow):
+    start = first(narrow)
+    together = observe(SMALL, seen_by(held, narrow, start))
+    pieces = [observe(SMALL, seen_by(held, narrow, start, part)) for part in (EVERYONE[:4], EVERYONE[4:])]
+    for name, values in together.items():
+        assert np.concatenate([piece[name] for piece in pieces]).tobytes() == values.tobytes()
+    once, again = (conclude(SMALL, SeenRound(held, together, EVERYONE, 0, fixed)) for _ in range(2))
+    assert once.measures == again.measures
+
+
+def test_without_the_trainer_nothing_is_found(held, narrow):
+    exposed = found(SMALL, held, narrow, clients=[1, 4])
+    assert np.isnan(exposed.clients["whitebox_accuracy"]).all()
+    assert set(exposed.metrics) == set(whitebox_mia.AVERAGED) and np.isnan(list(exposed.metrics.values())).all()
+    assert exposed.measures == ()
+
+
+def test_only_those_who_took_part_are_judged(held, narrow):
+    exposed = found(SMALL, held, narrow, clients=[0, 2, 5])
+    np.testing.assert_array_equal(np.isfinite(exposed.clients["whitebox_accuracy"]), [0, 0, 1, 0, 0, 1])
+
+
+# Mock updates
+
+
+RECIPES = [
+    PLAIN,
+    {"optimizer": "adam", "lr": 1e-3, "epochs": 3, "batch_size": 7, "optimizer_state": "persist", "lr_decay": 0.5},
+    {"lr": 0.05, "epochs": 2, "batch_size": 16, "backend": "vmap", "clients_per_job": 1},
+    {"name": "dp_sgd", "lr": 0.05, "epochs": 2, "batch_size": 16, "clip": 1.0, "noise_multiplier": 1.0},
+]
+
+
+@pytest.mark.parametrize("training", RECIPES, ids=["sgd", "adam", "vmap", "dp_sgd"])
+def test_a_mock_update_is_that_of_a_client_bit_for_bit(held, narrow, training):
+    """With the generators of the round the repetition is the client's own update, moments and decay included."""
+    run, start = a_run(**training), first(narrow)
+    clients = [3] if training.get("backend") == "vmap" else [2, 3, 5]
+    assigned = Assignment(clients, np.zeros(len(clients), int), 0)
+    before = block.train(run, held, narrow, [start], assigned, of_round(0))
+    assert bool(before.optimizer_states) == ("optimizer_state" in training)
+    assigned = replace(assigned, round=1, optimizer_states=before.optimizer_states)
+    real = block.train(run, held, narrow, [start], assigned, of_round(1)).params
+    for position in range(len(clients)):
+        again = train_again(run, held, narrow, [start], assigned, position, of_round(1))
+        assert again.tobytes() == real[position].tobytes()
+        other = train_again(run, held, narrow, [start], assigned, position, of_round(2))
+        assert (other != real[position]).any()
+
+
+def test_the_trainer_trains_from_the_model_and_with_the_statistics_that_it_was_sent(held, narrow):
+    run = replace(
+        RUN, objective=resolve({"rounds": 1, "data": "digits", "model": "mlp", "objective": "finp"}).objective
+    )
+    models = [narrow.initial(np.random.default_rng(seed)) for seed in (0, 1)]
+    assigned = Assignment([1, 4], np.array([0, 1]), 0, {"rho": np.array([0.0, 3.0])})
+    real = block.train(run, held, narrow, models, assigned, of_round(0)).params
+    assert train_again(run, held, narrow, models, assigned, 1, of_round(0)).tobytes() == real[1].tobytes()
+    without = replace(assigned, statistics={"rho": np.zeros(2)})
+    assert (train_again(run, held, narrow, models, without, 1, of_round(0)) != real[1]).any()
+
+
+def test_mock_updates_differ_from_each_other_from_the_trainers_own_and_from_round_to_round(held, narrow):
+    start = first(narrow)
+    one, next_round = (seen_by(held, narrow, start, round_=round_) for round_ in (4, 5))
+    updates = mock_updates(SMALL, one, 0)
+    own = (one.params[0] - start.params)[None]
+    different = np.concatenate([updates, own, mock_updates(SMALL, next_round, 0)])
+    assert len({row.tobytes() for row in different}) == len(different) == 17
+    assert mock_updates(SMALL, one, 0).tobytes() == updates.tobytes()
+    # They are as long as what the other clients send.
+    lengths = np.linalg.norm(one.params - start.params, axis=1)
+    assert np.linalg.norm(updates, axis=1) == pytest.approx(lengths.mean(), rel=0.3)
+
+
+def test_a_field_of_the_mock_training_of_old_is_refused():
+    attack = {"name": "whitebox_mia", "mock_lr": 0.01}
+    with pytest.raises(ConfigError, match="mock_lr"):
+        resolve({"rounds": 1, "data": "digits", "model": "mlp", "attacks": [attack]})
+
+
+# Lessons
+
+
+def lessons_of(config, data, network, start, monkeypatch, **options):
+    """The observation, and the members and non-members that the lessons are made of."""
+    asked = []
+
+    def watched(network, examples, updates):
+        asked.append((examples, len(updates)))
+        return cosines(network, examples, updates)
+
+    monkeypatch.setattr(whitebox_mia, "cosines", watched)
+    observed = observe(config, seen_by(data, network, start, **options))
+    members, nonmembers = [examples for examples, updates in asked if updates == config.mock_updates]
+    others = [examples for examples, updates in asked if updates == 1]
+    return observed, members, nonmembers, others
+
+
+def test_lessons_are_balanced_and_look_like_what_is_asked_later(held, wide, later):
+    """What the trainer left out of a mock update, the model knew from earlier rounds; what was held out, it does not."""
+    arrays = len(wide.layout.names)
+    seen = observe(SMALL, seen_by(held, wide, later, round_=5))
+    assert seen["lessons"].shape == (2 * 20 * 8, arrays) and seen["taught"].shape == (2 * 20 * 8,)
+    np.testing.assert_array_equal(seen["taught"].reshape(40, 8).sum(axis=0), np.full(8, 20))
+    assert seen["members"].shape == seen["nonmembers"].shape == (CLIENTS, 20, arrays)
+    assert np.isnan(seen["members"][0]).all() and np.isfinite(seen["members"][1:]).all()
+    members, nonmembers = seen["lessons"][seen["taught"]], seen["lessons"][~seen["taught"]]
+    assert members.mean() > nonmembers.mean() + 0.05
+    weights = [0, 2]  # not the biases, whose cosines are averages over few directions
+    for lesson, asked in ((members, seen["members"]), (nonmembers, seen["nonmembers"])):
+        np.testing.assert_allclose(lesson.mean(axis=0)[weights], asked[1:].mean(axis=(0, 1))[weights], atol=0.03)
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_non_members_of_lessons_were_never_trained_on_nor_are_they_asked_about(
+    held, noise, wide, later, monkeypatch, owned
+):
+    data = held if owned else noise
+    _, members, nonmembers, others = lessons_of(SMALL, data, wide, later, monkeypatch, round_=5)
+    assert rows(members) <= rows(data.client(0)) and len(members) == 20  # all of which a mock update trains on
+    assert not rows(nonmembers) & rows(data.train)
+    assert not any(rows(nonmembers) & rows(asked) for asked in others) and len(others) == 2 * (CLIENTS - 1)
+    # The model knows the trainer's own examples, and so it would those that the trainer leaves out of a round.
+    wide.load(later)
+    right = [np.mean(wide.logits(part.x).argmax(axis=1) == part.y) for part in (members, nonmembers, others[1])]
+    assert right[0] == 1 and right[1] < 0.4 and right[2] < 0.4
+    assert rows(lessons_of(SMALL, data, wide, later, monkeypatch, round_=8)[2]) == rows(nonmembers)
+
+
+# Which examples
+
+
+def test_a_part_of_nobodys_examples_is_the_trainers(noise):
+    """Up to ``queries``, and no more than half if others need them as well."""
+    taken = {}
+    for queries in (20, 1000):
+        config = Config(queries=queries, trainer=2)
+        pools = [whitebox_mia.held_out(config, noise, client, fixed)[1] for client in EVERYONE]
+        taken[queries] = len(pools[2])
+        others = {tuple(pool) for client, pool in enumerate(pools) if client != 2}
+        assert len(others) == 1 and sorted([*pools[2], *others.pop()]) == list(range(NONMEMBERS))
+    assert taken == {20: 20, 1000: NONMEMBERS // 2}
+    alone = replace(noise, test_owner=np.delete(EVERYONE, 2).repeat(2))  # all others have test examples of their own
+    assert len(whitebox_mia.held_out(Config(queries=1000, trainer=2), alone, 2, fixed)[1]) == NONMEMBERS
+    owns = replace(noise, test_owner=np.full(10, 2))
+    assert len(whitebox_mia.held_out(Config(trainer=2), owns, 0, fixed)[1]) == NONMEMBERS
+
+
+def test_members_are_the_clients_and_non_members_are_never_trained_on(held):
+    inside, outside = attacked_examples(SMALL, held, 2, fixed)
+    own, out = held.client(2), held.nonmembers[held.nonmember_owner == 2]
+    assert len(inside) == len(outside) == 20
+    assert {row.tobytes() for row in inside.x} < {row.tobytes() for row in own.x}
+    assert {row.tobytes() for row in outside.x} < {row.tobytes() for row in out.x}
+    again = attacked_examples(SMALL, held, 2, fixed)
+    assert again[0].x.tobytes() == inside.x.tobytes() and again[1].x.tobytes() == outside.x.tobytes()
+
+
+def test_a_clients_own_test_examples_come_first_and_nobodys_last(noise, images):
+    owners = np.array([3] * 4 + [-1] * 6)
+    tested = replace(noise, test_owner=owners)
+    inside, outside = attacked_examples(SMALL, tested, 3, fixed)
+    assert len(inside) == len(outside) == 4
+    np.testing.assert_array_equal(outside.x, tested.test.x[:4])
+    assert len(attacked_examples(SMALL, tested, 2, fixed)[1]) == 20  # nobody's non-members
+    # What is stored as it was published is turned as the client's own examples are.
+    turned = attacked_examples(
+        Config(queries=300), replace(images, nonmembers=images.nonmembers[:1], nonmember_owner=np.array([1])), 1, fixed
+    )
+    np.testing.assert_array_equal(turned[1].x, images.prepare(images.nonmembers.x[:1], np.array([35])))
+
+
+def test_a_client_with_nothing_held_out_is_left_out(held, narrow):
+    data = replace(held, nonmember_owner=np.where(held.nonmember_owner == 4, 3, held.nonmember_owner))
+    exposed = found(SMALL, data, narrow)
+    np.testing.assert_array_equal(np.isfinite(exposed.clients["whitebox_accuracy"]), [0, 1, 1, 1, 0, 1])
+
+
+def pool_of(noise, size):
+    return replace(noise, nonmembers=noise.nonmembers[:size], nonmember_owner=np.full(size, -1))
+
+
+def problem(config, data):
+    """The one sentence about the data, which concerns the trainer; None if there is none."""
+    found = data_problems(config, data)
+    assert len(found) <= 1 and {field for field, _ in found} <= {"trainer"}
+    return found[0][1] if found else None
+
+
+def test_data_that_serve_either_the_lessons_or_the_attack_are_refused(held, noise, narrow):
+    assert problem(SMALL, held) is None and problem(SMALL, pool_of(noise, 20)) is None
+    for size in (0, 19):
+        assert f"has only {size // 2} for client 0, its trainer" in problem(SMALL, pool_of(noise, size))
+    with pytest.raises(DataError, match="10 examples that nobody trains on to learn from"):
+        observe(SMALL, seen_by(pool_of(noise, 19), narrow, first(narrow)))
+    only_trainers = replace(held, nonmember_owner=np.zeros_like(held.nonmember_owner))
+    assert "needs a client besides its trainer 0" in problem(SMALL, only_trainers)
+    little = replace(held, offsets=np.array([0, 9, *held.offsets[2:]]))
+    assert "client 0, which has 9 training examples" in problem(SMALL, little)
+    assert problem(SMALL.model_copy(update={"trainer": 1}), little) is None
+
+
+@pytest.mark.parametrize(("clients", "trainer", "field"), [(3, 3, "trainer"), (1, 0, ""), (3, 2, None), (2, 0, None)])
+def test_a_trainer_and_somebody_else_must_be_there(clients, trainer, field):
+    run = SimpleNamespace(data=SimpleNamespace(config=SimpleNamespace(clients=clients)))
+    assert [key for key, _ in whitebox_mia.problems(Config(trainer=trainer), run)] == ([] if field is None else [field])
+
+
+def test_the_run_is_the_mean_of_the_rounds_in_which_it_was_attacked():
+    rows = [{"whitebox_accuracy": 0.5, "whitebox_cov": None}, {}, {"whitebox_accuracy": 0.75}]
+    rows.append({"whitebox_accuracy": float("nan"), "whitebox_cov": 0.1})
+    assert whitebox_mia.final_metrics(Config(), None, Outcome(rows, [], np.array([]))) == {
+        "whitebox_accuracy": 0.625,
+        "whitebox_cov": 0.1,
+        "whitebox_eod": None,
+    }
+
+
+def linear(features=2, classes=2):
+    """A network with one layer, whose gradient is known: (p - onehot(y)) x'."""
+    network = network_for((features,), hidden=())
+    assert network.layout.shapes == ((10, features), (10,))
+    return network
+
+
+def test_cosines_by_hand():
+    """At zero weights p = 0.1 for each class, so that the step downhill for (x, y) is (onehot(y) - 0.1) x'."""
+    network = linear()
+    network.load(Weights(np.zeros(30, np.float32), np.zeros(0, np.float32)))
+    example = Examples(np.array([[3.0, 4.0]], np.float32), np.array([0]))
+    along, away = np.zeros((2, 30), np.float32)
+    step = np.outer(np.eye(10)[0] - 0.1, [3, 4]).ravel()
+    along[:20], along[20:] = 7 * step, np.eye(10)[0] - 0.1
+    away[:20] = -step  # and no update of the biases
+    got = cosines(network, example, np.stack([along, away]))
+    np.testing.assert_allclose(got, [[[1, 1], [-1, 0]]], atol=1e-6)
+
+
+def test_cosines_are_those_of_autograd_example_by_example(noise, narrow):
+    rng, start = np.random.default_rng(0), narrow.initial(np.random.default_rng(1))
+    updates = rng.normal(size=(3, len(start.params))).astype(np.float32)
+    examples = noise.train[5:9]
+    narrow.load(start)
+    got = cosines(narrow, examples, updates)
+    arrays = list(narrow.module.parameters())
+    for n in range(4):
+        logits = narrow.module(torch.from_numpy(examples.x[n : n + 1]))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(examples.y[n : n + 1]))
+        gradients = torch.autograd.grad(loss, arrays)
+        for m in range(3):
+            pieces = narrow.layout.views(torch.from_numpy(updates[m])).values()
+            theirs = [
+                float(torch.cosine_similarity(-g.ravel(), u.ravel(), dim=0))
+                for g, u in zip(gradients, pieces, strict=True)
+            ]
+            np.testing.assert_allclose(got[n, m], theirs, atol=1e-5)
+
+
+def test_an_update_that_is_no_number_has_no_direction(noise, narrow):
+    narrow.load(narrow.initial(np.random.default_rng(0)))
+    for value in (np.nan, np.inf, 0):
+        update = np.full((1, len(narrow.params)), value, np.float32)
+        assert (cosines(narrow, noise.train[:2], update) == 0).all()
