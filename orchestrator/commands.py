@@ -37,7 +37,7 @@ from orchestrator.scheduling.earlier import Earlier, earlier_results
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
 from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import TrialEvents, failure_lines
-from orchestrator.tracking.screen import Screen, screen_of
+from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.store import named_server, server_note, server_problem, set_store_aside
 from orchestrator.tracking.tracker import Tracker, fill
 
@@ -287,7 +287,7 @@ def execute(work: Work) -> int:
     """
     missing = work.missing()
     total = len(missing) + len(work.ahead())
-    screen = screen_of(total)
+    screen = Screen(total)
     for sentence in end_orphans() + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
         screen.say(sentence)
     if total:
@@ -383,7 +383,7 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
             screen.say(sentence)
         _write_down(work)
     except (KeyboardInterrupt, StallError, WriteError) as error:  # all that was finished is saved
-        with suppress(WriteError):
+        with suppress(WriteError, FileNotFoundError):  # the whole folder may be gone
             _write_down(work)
         interrupted = isinstance(error, KeyboardInterrupt)
         if interrupted:

@@ -14,7 +14,7 @@ from orchestrator.config.errors import ConfigError, ConfigProblem, format_value,
 from orchestrator.config.own_code import install, own_paths
 from orchestrator.report.data import Results
 from orchestrator.results.paths import Folder
-from orchestrator.results.saved_models import loaded_model, saved_arrays, taken
+from orchestrator.results.saved_models import saved_models
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,7 +88,7 @@ def trained_model(read: Results, trial: str | None, group: str | None) -> nn.Mod
         ConfigError: there is no such trial or model, the trial has not finished, or its module cannot be built here.
     """
     folder = Folder(read.folder).trial(find_trial(read, trial))
-    saved = saved_arrays(folder)
+    saved = saved_models(folder)
     if not saved:
         status = next(one["status"] for one in read.trials if one["id"] == folder.id)
         raise _refusal(f"trial {folder.id} has no saved model; its status is {status}", "trial")
@@ -98,7 +98,7 @@ def trained_model(read: Results, trial: str | None, group: str | None) -> nn.Mod
         raise _refusal(f"trial {folder.id} has the models {', '.join(saved)}; name one of them", "group")
     if group not in saved:
         raise _refusal(unknown_name(f"trial {folder.id} has no model {group!r}", str(group), saved), "group")
-    return loaded_model(folder, taken(folder), saved[group])
+    return saved[group]
 
 
 def find_trial(read: Results, trial: str | None) -> str:

@@ -18,7 +18,7 @@ from orchestrator.report.data import NoResultsError, Results, read_results
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import Folder
-from orchestrator.results.writing import refusals, remove, sweep_up, write_atomically
+from orchestrator.results.writing import refusals, remove, write_atomically
 
 if TYPE_CHECKING:
     from orchestrator.report.comparison import Comparison
@@ -75,7 +75,6 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
 @contextmanager
 def _below(folder: Path) -> Iterator[Path]:
     """The folder of a sweep's report, and WriteError for whatever the system refuses there."""
-    sweep_up(Folder(folder).report)
     with refusals(Folder(folder).report, "could not be written"):
         yield Folder(folder).report
 

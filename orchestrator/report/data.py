@@ -21,9 +21,9 @@ from orchestrator.metric_names import BOOKKEEPING, metric, metrics, ordered
 from orchestrator.report.statistics import Estimate, claims, estimate, limits
 from orchestrator.results.declared import believe
 from orchestrator.results.log import DamageError, damage_of, in_parallel
-from orchestrator.results.paths import TABLES, Folder, FolderError, TrialFolder
+from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import read_sweep, trial_rows
-from orchestrator.results.tables import read_table, too_large
+from orchestrator.results.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -325,21 +325,13 @@ def read_results(folder: Path) -> Results:
     if not table:
         raise NoResultsError(f"{folder} lists no trial (run the sweep first)")
     trials = [sweep.trial(row["id"]) for row in table]
-    damages = in_parallel(_damage, trials)
+    damages = in_parallel(lambda one: damage_of(one.path, one.id, skip=(one.model.name,)), trials)
     if found := [damage for damage in damages if damage]:
         raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in found[:NAMED])
     believe(facts["declared"])
     declared = _mapping(facts["file"]).get("sweep")
     configs = {one.id: _mapping(one.config.read_text()) if one.config.is_file() else {} for one in trials}
     return results(sweep.path, table, declared if isinstance(declared, Mapping) else (), configs)
-
-
-def _damage(trial: TrialFolder) -> DamageError | None:
-    """What is damaged of a trial, its models aside, or cannot be read because somebody made it too large for this machine."""
-    if damage := damage_of(trial.path, trial.id, skip=(trial.model.name,)):
-        return damage
-    sizes = ((path, too_large(path)) for path in map(trial.table, TABLES) if path.is_file())
-    return next((DamageError(path, problem) for path, problem in sizes if problem), None)
 
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:

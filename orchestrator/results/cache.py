@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.results.claim import Claim
@@ -27,33 +26,26 @@ def cached(cache: Path, key: str, make: Callable[[], bytes]) -> bytes:
     Raises:
         WriteError: the entry could not be written.
     """
-    folder = cache / key
+    log = Log(cache / key, key)
     try:
-        return read_manifest(folder, key).read(PART)
+        return read_manifest(log.path, key).read(PART)
     except (FileNotFoundError, DamageError):
-        log = Log(folder, key)
-        if os.path.lexists(folder) and not (folder.is_dir() and not folder.is_symlink()):
-            folder.unlink()
+        if os.path.lexists(log.path) and not log.path.is_dir():
+            log.path.unlink()
         content = make()
         log.append(PART, content)
         log.finish({})
         return content
 
 
-@dataclass(frozen=True)
 class Cache:
-    """The cache of one sweep: its folder, number of entries, and their bytes."""
+    """The cache of one sweep, which need not exist: its folder, the number of its entries, and their bytes."""
 
-    sweep: Folder
-    entries: int
-    size: int
-
-    @classmethod
-    def of(cls, sweep: Folder) -> Cache:
-        """Measure the cache of a sweep, which need not exist."""
-        entries = [one for one in os.scandir(sweep.cache) if one.is_dir()] if sweep.cache.is_dir() else []
-        files = [file for one in entries for file in os.scandir(one.path)]
-        return cls(sweep, len(entries), sum(file.stat(follow_symlinks=False).st_size for file in files))
+    def __init__(self, sweep: Folder) -> None:
+        self.sweep = sweep
+        files = [file.lstat() for file in sweep.cache.rglob("*") if not file.is_dir()]
+        self.entries = sum(entry.is_dir() for entry in sweep.cache.glob("*"))
+        self.size = sum(file.st_size for file in files)
 
     def remove(self) -> None:
         """Delete the cache. Raises FolderError if a run of the sweep is at work, WriteError if it cannot be deleted."""

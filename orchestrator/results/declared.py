@@ -8,12 +8,11 @@ whoever reads the folder takes them from there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter
 
 from algorithms.core.metric import Metric
 from datasets import outside
@@ -22,58 +21,28 @@ from datasets.outside import Declaration, room
 from orchestrator.config.slots import SLOTS
 
 
-class _Saved(BaseModel):
-    """An entry: what one component declares."""
-
-    slot: str
-    name: str
-    label: str = ""
-    metrics: tuple[Metric, ...] = ()
-    presets: dict[str, str] = {}
-    kinds: tuple[Literal["models", "updates", "replicas", "halves"], ...] = ()
-    sees: Literal["models", "sum", "updates"] | None = None
-    adversary: str | None = None
-
-
 def declared() -> list[dict[str, Any]]:
     """What the components from outside declare in this process, as JSON has it."""
-    entries = [
-        _entry(slot.folder, name)
-        for slot in SLOTS
-        for name in sorted(components(slot.folder).keys() - own_components(slot.folder).keys())
-    ]
-    plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=_number))
+    names = [(slot.folder, name) for slot in SLOTS for name in sorted(components(slot.folder))]
+    entries = [_entry(folder, name) for folder, name in names if name not in own_components(folder)]
+    plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=lambda value: value.item()))
     return plain
 
 
-def believe(entries: Iterable[Any]) -> None:
-    """Let reports describe components from outside as they were when results were made; an entry that is none is ignored."""
-    outside.declare(_declarations(entries))
+def believe(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Let reports describe components from outside as they were when results were made."""
+    outside.declare(Declaration(**{**entry, **_restored(entry)}) for entry in entries)
 
 
 def _entry(folder: str, name: str) -> dict[str, Any]:
-    """What a component declares, in the form of `_Saved`."""
+    """What a component declares, by the names of `Declaration`; of its presets, the labels."""
     one = complete(folder, name)
-    attack = {"kinds": one.KINDS, "sees": one.SEES, "adversary": one.ADVERSARY} if folder == "attacks" else {}
-    return {
-        "slot": room(folder),
-        "name": name,
-        "label": one.LABEL,
-        "metrics": [asdict(metric) for metric in one.METRICS],
-        "presets": {preset: fixed.label for preset, fixed in one.PRESETS.items()},
-        **attack,
-    }
+    attack = {"KINDS": one.KINDS, "SEES": one.SEES, "ADVERSARY": one.ADVERSARY} if folder == "attacks" else {}
+    metrics = [asdict(metric) for metric in one.METRICS]
+    presets = {preset: fixed.label for preset, fixed in one.PRESETS.items()}
+    return {"room": room(folder), "name": name, "LABEL": one.LABEL, "METRICS": metrics, "PRESETS": presets, **attack}
 
 
-def _declarations(entries: Iterable[Any]) -> Iterator[Declaration]:
-    for entry in entries:
-        with suppress(ValidationError):
-            saved = _Saved.model_validate(entry)
-            presets = {name: Preset(label, {}) for name, label in saved.presets.items()}
-            of_attack = (saved.kinds, saved.sees, saved.adversary)
-            yield Declaration(saved.slot, saved.name, saved.label, saved.metrics, presets, *of_attack)
-
-
-def _number(value: Any) -> Any:
-    """A value of NumPy as JSON has it, anything else as its text."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+def _restored(entry: Mapping[str, Any]) -> dict[str, Any]:
+    metrics = TypeAdapter(tuple[Metric, ...]).validate_python(entry["METRICS"])
+    return {"METRICS": metrics, "PRESETS": {name: Preset(label, {}) for name, label in entry["PRESETS"].items()}}

@@ -12,18 +12,17 @@ no value is looked at.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.results.writing import WriteError, open_plain, read_plain, remove, write_atomically, write_behind
+from orchestrator.results.writing import read_plain, refusals, remove, write_atomically, write_behind
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -99,14 +98,12 @@ class Manifest:
         if part is None:
             raise DamageError(path, "is missing")
         try:
-            with open_plain(path) as file:
-                size = os.fstat(file.fileno()).st_size
-                fits = size == part.size or (size > part.size and name.endswith(GROWING))
-                content = file.read(part.size) if fits else b""
+            content = read_plain(path)
         except OSError as error:
             raise _unreadable(path, error) from error
-        if not fits or Part.of(content) != part:
-            raise DamageError(path, "is not what was saved: its checksum differs" if size else "is empty")
+        content = content[: part.size] if name.endswith(GROWING) else content
+        if Part.of(content) != part:
+            raise DamageError(path, "is not what was saved: its checksum differs")
         return content
 
 
@@ -184,20 +181,22 @@ def read_manifest(folder: Path, owner: str | None = None) -> Manifest:
         plain = json.loads(read_plain(path))
         if plain["format"] != FORMAT:
             raise DamageError(path, f"has the format {str(plain['format'])[:20]!r}; this version reads format {FORMAT}")
-        parts = {str(name): Part(int(size), str(digest)) for name, (size, digest) in plain["parts"].items()}
-        manifest = Manifest(folder, str(plain["owner"]), dict(plain["facts"]), parts)
-        whole = manifest.digest == plain["checksum"] and all(map(_is_inside, parts))
+        parts = {name: Part(*part) for name, part in plain["parts"].items()}
+        manifest = Manifest(folder, plain["owner"], plain["facts"], parts)
+        whole = manifest.digest == plain["checksum"] and all(
+            "/" not in name and name not in ("", "..") for name in parts
+        )
     except FileNotFoundError:
         raise
     except OSError as error:
         raise _unreadable(path, error) from error
-    except DamageError:
-        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, DamageError):
+            raise
         raise DamageError(path, "is not what was saved: it is no manifest") from error
     if not whole:
         raise DamageError(path, "is not what was saved: its checksum differs")
-    if owner is not None and manifest.owner != owner:
+    if owner not in (None, manifest.owner):
         raise DamageError(path, f"is that of {manifest.owner[:60]!a}, not of {owner!a}")
     return manifest
 
@@ -223,18 +222,16 @@ def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> 
 
 def damage_of(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> DamageError | None:
     """What is damaged of a folder, the first of it; None if it verifies, or is not finished. Arguments like `verify`."""
+    damage: DamageError | None = None
     for _ in range(2):  # a run may write while we read
-        before = _stamp(folder / MANIFEST)
         try:
             verify(folder, owner, skip)
+            return None
         except FileNotFoundError:
             return None
         except DamageError as error:
-            if _stamp(folder / MANIFEST) == before:
-                return error
-        else:
-            return None
-    return None
+            damage = error
+    return damage
 
 
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -245,32 +242,14 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item]) -> li
 
 def quarantine(path: Path) -> Path:
     """Rename what does not verify to a free name ``….damaged``, which is returned. Raises WriteError."""
-    for number in range(1, 1000):
-        aside = path.with_name(f"{path.name}{DAMAGED}{f'-{number}' if number > 1 else ''}")
-        if not os.path.lexists(aside):
-            try:
-                os.rename(path, aside)
-            except OSError as error:
-                text = f"{path} is damaged and cannot be set aside: {(error.strerror or str(error)).lower()}"
-                raise WriteError(error.errno or errno.EIO, text) from error
-            return aside
-    raise WriteError(errno.EEXIST, f"{path} is damaged, and {path.name}{DAMAGED} to -999 exist: delete some of them")
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a part's name is a path below its folder."""
-    steps = name.split("/")
-    return all(step not in ("", ".", "..") and "\\" not in step and step.isprintable() for step in steps)
+    names = (path.with_name(f"{path.name}{DAMAGED}{f'-{number}' if number > 1 else ''}") for number in count(1))
+    aside = next(name for name in names if not os.path.lexists(name))
+    with refusals(path, "is damaged and cannot be set aside"):
+        os.rename(path, aside)
+    return aside
 
 
 def _unreadable(path: Path, error: OSError) -> DamageError:
     if isinstance(error, FileNotFoundError):
         return DamageError(path, "is missing")
     return DamageError(path, f"cannot be read: {(error.strerror or str(error)).lower()}")
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    with suppress(OSError):
-        status = path.stat()
-        return status.st_mtime_ns, status.st_ino
-    return None

@@ -6,9 +6,8 @@ RESULTS/<sweep>/trials/<id>/   `TrialFolder`
 
 from __future__ import annotations
 
+import os
 import re
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,87 +29,54 @@ def is_trial_id(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[\w-]{1,100}", value) is not None
 
 
-@dataclass(frozen=True)
 class TrialFolder:
-    """The files of one trial, in RESULTS/<sweep>/trials/<id>/."""
+    """The files of one trial, in RESULTS/<sweep>/trials/<id>/.
 
-    path: Path
+    Attributes:
+        path: the folder.
+        id: the trial's id, which is the folder's name.
+        manifest: how the trial ended; a trial without it has not ended.
+        config: the resolved run.
+        model: the final weights.
+        error: the traceback of a trial that failed.
+        state: the folder that only an unfinished trial needs: its state, and the rows of its tables by round.
+    """
 
-    @property
-    def id(self) -> str:
-        """The trial's id, which is the folder's name."""
-        return self.path.name
-
-    @property
-    def manifest(self) -> Path:
-        """``manifest.json``: how the trial ended; a trial without it has not ended."""
-        return self.path / MANIFEST
-
-    @property
-    def config(self) -> Path:
-        """``config.yaml``: the resolved run."""
-        return self.path / "config.yaml"
-
-    @property
-    def model(self) -> Path:
-        """``model.safetensors``: the final weights."""
-        return self.path / "model.safetensors"
-
-    @property
-    def error(self) -> Path:
-        """``error.txt``: the traceback of a trial that failed."""
-        return self.path / "error.txt"
-
-    @property
-    def state(self) -> Path:
-        """The folder that only an unfinished trial needs: its state, and the rows of its tables by round."""
-        return self.path / "state"
+    def __init__(self, path: Path) -> None:
+        self.path, self.id = path, path.name
+        self.manifest = path / MANIFEST
+        self.config = path / "config.yaml"
+        self.model = path / "model.safetensors"
+        self.error = path / "error.txt"
+        self.state = path / "state"
 
     def table(self, name: str) -> Path:
         """The file of one of `TABLES`."""
         return self.path / f"{name}.parquet"
 
 
-@dataclass(frozen=True)
 class Folder:
-    """The files of one sweep, in RESULTS/<sweep>/."""
+    """The files of one sweep, in RESULTS/<sweep>/.
 
-    path: Path
+    Attributes:
+        path: the folder.
+        name: the sweep's name, which is the folder's name.
+        manifest: the sweep's name, id, file and trials.
+        sweep: the sweep file, with the overrides as comments; for people, the manifest has it, too.
+        table: one row per trial; for people, it follows from the manifests.
+        report: the folder of the report's tables and figures.
+        cache: the folder of shadow models and replicas, which all trials of the sweep share.
+        tracking: which MLflow has been given these results.
+    """
 
-    @property
-    def name(self) -> str:
-        """The sweep's name, which is the folder's name."""
-        return self.path.name
-
-    @property
-    def manifest(self) -> Path:
-        """``manifest.json``: the sweep's name, id, file and trials."""
-        return self.path / MANIFEST
-
-    @property
-    def sweep(self) -> Path:
-        """``sweep.yaml``: the sweep file, with the overrides as comments; for people, the manifest has it, too."""
-        return self.path / "sweep.yaml"
-
-    @property
-    def table(self) -> Path:
-        """``trials.parquet``: one row per trial; for people, it follows from the manifests."""
-        return self.path / "trials.parquet"
-
-    @property
-    def report(self) -> Path:
-        """The folder of the report's tables and figures."""
-        return self.path / "report"
-
-    @property
-    def cache(self) -> Path:
-        """The folder of shadow models and replicas, which all trials of the sweep share."""
-        return self.path / "cache"
-
-    @property
-    def tracking(self) -> Path:
-        """``tracking.json``: which MLflow has been given these results."""
-        return self.path / "tracking.json"
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.name
+        self.manifest = path / MANIFEST
+        self.sweep = path / "sweep.yaml"
+        self.table = path / "trials.parquet"
+        self.report = path / "report"
+        self.cache = path / "cache"
+        self.tracking = path / "tracking.json"
 
     def identity(self) -> str:
         """The id of the sweep, which stays the same if the folder is moved and differs for a new folder at the same path.
@@ -129,7 +95,5 @@ class Folder:
 
     def trials(self) -> list[TrialFolder]:
         """The folders of trials that exist, sorted by id; none that was set aside."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            names = (path for path in (self.path / "trials").iterdir() if is_trial_id(path.name))
-            return [TrialFolder(path) for path in sorted(names) if path.is_dir()]
-        return []
+        below = sorted((self.path / "trials").iterdir()) if os.path.isdir(self.path / "trials") else []
+        return [TrialFolder(path) for path in below if is_trial_id(path.name) and path.is_dir()]

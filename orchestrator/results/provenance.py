@@ -6,14 +6,11 @@ import hashlib
 import os
 import platform
 import subprocess
-import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from algorithms.interfaces import Run
@@ -21,7 +18,6 @@ from datasets.components import Component
 from datasets.federation import Source, add_to_digest
 from orchestrator import CHECKOUT
 from orchestrator.config import own_code
-from orchestrator.config.slots import chosen_components
 
 ROOMS = ("datasets", "algorithms", "attacks")
 
@@ -33,16 +29,13 @@ def commit() -> str | None:
     Outside a git repository it is FEDPRIV_COMMIT, or None if that is not set: a job on a cluster runs from a copy without
     ``.git``, and whoever submits it can set the variable.
     """
-    try:
-        ask = {"cwd": CHECKOUT, "capture_output": True, "text": True, "timeout": 5}
-        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **ask)  # type: ignore[call-overload]
-        # Untracked files count, for a new file is a component; ignored ones do not.
-        dirty = subprocess.run(["git", "status", "--porcelain"], **ask)  # type: ignore[call-overload]
-    except (OSError, subprocess.TimeoutExpired):
-        return os.environ.get("FEDPRIV_COMMIT")
-    if head.returncode:
-        return os.environ.get("FEDPRIV_COMMIT")
-    return head.stdout.strip() + ("+changes" if dirty.returncode or dirty.stdout.strip() else "")
+    with suppress(OSError, subprocess.SubprocessError):
+        head, changes = (
+            subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=5, check=True).stdout
+            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain"))
+        )
+        return head.strip() + ("+changes" if changes.strip() else "")
+    return os.environ.get("FEDPRIV_COMMIT")
 
 
 @cache
@@ -59,15 +52,11 @@ def _own_version() -> str:
         return tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
 
 
-def host() -> str:
-    """This machine: name, processor and system."""
-    return f"{platform.node()} ({platform.machine()}, {platform.system()})"
-
-
 def origin(device: str) -> dict[str, str]:
     """The whole provenance as texts, for tags and records."""
+    host = f"{platform.node()} ({platform.machine()}, {platform.system()})"
     named = {f"version.{name}": number for name, number in versions().items()}
-    return named | {"commit": commit() or "unknown", "host": host(), "device": device}
+    return named | {"commit": commit() or "unknown", "host": host, "device": device}
 
 
 def own_code_hash() -> str:
@@ -75,32 +64,11 @@ def own_code_hash() -> str:
     return "".join(one.state for one in own_code.installed().found)
 
 
-def _hash(files: Iterable[Path], start: str = "") -> str:
-    digest = hashlib.blake2b(start.encode(), digest_size=8)
-    for path in files:
-        with suppress(OSError):
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _model_files(run: Run) -> Iterator[Path]:
-    """The files of the package of a model that is named by a dotted path, unless it is one of the installed libraries."""
-    for _, component in chosen_components(run):
-        name = str(getattr(component.config, "callable", "")).partition(":")[0].partition(".")[0]
-        if not name or name in sys.stdlib_module_names:
-            continue
-        with suppress(ImportError, ValueError, AttributeError):
-            spec = find_spec(name)
-            if spec and spec.origin and "site-packages" not in spec.origin:
-                file = Path(spec.origin)
-                yield from sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else (file,)
-
-
 class Hashes:
     """The hashes of what a sweep's numbers depend on besides its configuration, of which alone a trial's id is made.
 
-    They are those of the code in datasets/, algorithms/ and attacks/, of own code, and of the data sets that are loaded.
-    For the orchestrator, the commit stands.
+    They are those of the code in datasets/, algorithms/ and attacks/ with own code, and of the data sets that are loaded.
+    For the orchestrator and for installed packages, the commit and the versions stand.
     """
 
     def __init__(self) -> None:
@@ -108,19 +76,20 @@ class Hashes:
 
     @cached_property
     def _code(self) -> str:
-        return _hash((file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))), own_code_hash())
+        digest = hashlib.blake2b(own_code_hash().encode(), digest_size=8)
+        for path in (file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))):
+            digest.update(path.name.encode() + path.read_bytes())
+        return digest.hexdigest()
 
     def add(self, data: Component[Any, Any], source: Source) -> None:
         """Hash what the component ``data`` has loaded."""
-        key = self._key(data)
-        if key not in self._hashes:
-            self._hashes[key] = data_hash(source)
+        if self._key(data) not in self._hashes:
+            self._hashes[self._key(data)] = data_hash(source)
 
     def origin(self, run: Run) -> dict[str, str]:
         """The commit, and the hashes of a run's code and of its data if they were loaded here."""
-        data, model = self._hashes.get(self._key(run.data)), list(_model_files(run))
-        code = _hash(model, self._code) if model else self._code
-        return {"commit": commit() or "unknown", "code": code} | ({"data": data} if data else {})
+        data = self._hashes.get(self._key(run.data))
+        return {"commit": commit() or "unknown", "code": self._code} | ({"data": data} if data else {})
 
     def _key(self, data: Component[Any, Any]) -> str:
         """What decides what is read: all fields but the number of clients and the seed of the split."""

@@ -43,19 +43,18 @@ def write_record(
         files: the content of the other files by name.
 
     Returns:
-        The record as it is read again, with the checksum of the folder as ``manifest``.
+        The record as it is read again.
 
     Raises:
         WriteError: a file could not be written.
     """
     log = Log(folder.path, folder.id)
-    log.append(folder.config.name, yaml.safe_dump(dict(run), sort_keys=False).encode())
-    for name, content in files.items():
+    for name, content in {folder.config.name: yaml.safe_dump(dict(run), sort_keys=False).encode(), **files}.items():
         log.append(name, content)
-    log.finish(record)
+    manifest = log.finish(record)
     if record["status"] not in ("failed", "stopped"):  # those may be resumed
         remove_folder(folder.state)
-    return read_record(folder) or {}
+    return {**manifest.facts, "manifest": manifest.digest}
 
 
 def read_record(folder: TrialFolder) -> dict[str, Any] | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from orchestrator.results.declared import declared
-from orchestrator.results.log import DamageError, Log, Manifest, quarantine, read_manifest
+from orchestrator.results.log import DamageError, Log, Manifest, damage_of, in_parallel, quarantine, read_manifest
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.record import read_record
 from orchestrator.results.tables import write_table
@@ -82,11 +82,14 @@ def trial_rows(folder: Folder) -> list[Row]:
     rows = []
     for planned in read_sweep(folder).facts["trials"]:
         record: Mapping[str, Any] = read_record(folder.trial(planned["id"])) or {}
-        row = {"id": planned["id"], "status": record.get("status", "unfinished")} | planned
-        row |= {"reason": record.get("reason")} | (
-            {"notes": "; ".join(notes)} if (notes := record.get("notes")) else {}
-        )
-        rows.append(row | record.get("metrics", {}))
+        row = {
+            "id": planned["id"],
+            "status": record.get("status", "unfinished"),
+            **planned,
+            "reason": record.get("reason"),
+        }
+        notes = {"notes": "; ".join(record["notes"])} if record.get("notes") else {}
+        rows.append({**row, **notes, **record.get("metrics", {})})
     return rows
 
 
@@ -98,10 +101,23 @@ def sweeps_in(path: Path) -> list[Folder]:
     """
     if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
-    below: Sequence[Path] = [path] if _is_sweep(path) else sorted(one for one in path.iterdir() if not one.is_symlink())
-    if sweeps := [Folder(one) for one in below if one.is_dir() and _is_sweep(one)]:
-        return sweeps
-    raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
+    below = (
+        [path] if _is_sweep(path) else sorted(one for one in path.iterdir() if not one.is_symlink() and _is_sweep(one))
+    )
+    if not below:
+        raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
+    return [Folder(one) for one in below]
+
+
+def damages_of(sweep: Folder) -> Iterator[DamageError]:
+    """What is damaged of a sweep: its own manifest, its trials, what unfinished ones have saved, and its cache."""
+    if not sweep.manifest.exists():
+        yield DamageError(sweep.manifest, "is missing")
+    trials = sweep.trials()
+    entries = sorted(sweep.cache.iterdir()) if sweep.cache.is_dir() else []
+    folders = [(sweep.path, None), *((one.path, one.id) for one in trials), *((one.state, one.id) for one in trials)]
+    folders += [(entry, entry.name) for entry in entries]
+    yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))
 
 
 def _is_sweep(path: Path) -> bool:

@@ -9,8 +9,7 @@ A table is given as rows (mappings of column to value), as columns (arrays or li
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,14 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from orchestrator.results.writing import open_plain, write_atomically
+from orchestrator.results.writing import read_plain, write_atomically
 
 Rows: TypeAlias = "pa.Table | Mapping[str, Any] | Iterable[Mapping[str, Any]]"
-
-CELL = 100  # bytes that a cell takes as a value of Python, roughly
-# The types of a column of numbers; a column with values of several of these types gets the last of them.
-CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {pa.bool_(): bool, pa.int64(): int, pa.float64(): float}
-NUMBERS = tuple(CONVERT)
 
 
 def as_table(rows: Rows) -> pa.Table:
@@ -36,52 +30,26 @@ def as_table(rows: Rows) -> pa.Table:
     A column without any value has the type null, and an empty row is dropped.
 
     Raises:
-        TypeError: a value is not a number, Boolean or text, or a column mixes text and numbers.
-        ValueError: the columns have different lengths.
+        TypeError: a value is not a number, Boolean or text.
+        ValueError: a column mixes them, or the columns have different lengths.
     """
     if isinstance(rows, pa.Table):
-        columns = {name: _array(name, rows[name].combine_chunks()) for name in rows.column_names}
-    elif isinstance(rows, Mapping):
-        columns = {name: _column(name, values) for name, values in rows.items()}
-    else:
+        return pa.table({name: _array(name, rows[name].combine_chunks()) for name in rows.column_names})
+    if not isinstance(rows, Mapping):
         rows = [row for row in rows if row]
-        names = dict.fromkeys(chain.from_iterable(rows))
-        columns = {name: _column(name, [row.get(name) for row in rows]) for name in names}
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"columns of different lengths: {lengths}")
-    return pa.table(columns)
+        rows = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
+    return pa.table({name: _array(name, _arrow(values)) for name, values in rows.items()})
 
 
-def _column(name: str, values: Sequence[Any] | np.ndarray | pa.Array) -> pa.Array:
-    if isinstance(values, np.ndarray) and values.dtype != object:
-        return _array(name, pa.array(values))
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return _array(name, values)
-    kind = _widest(name, {_kind(name, each) for each in set(map(type, values))})
-    convert = CONVERT.get(kind, str)
-    return pa.array([None if value is None else convert(value) for value in values], type=kind, from_pandas=True)
-
-
-def _kind(column: str, of: type) -> pa.DataType:
-    if of is type(None):
-        return pa.null()
-    for kept, types in zip(NUMBERS, ((bool, np.bool_), (int, np.integer), (float, np.floating)), strict=True):
-        if issubclass(of, types):
-            return kept
-    if issubclass(of, str):
-        return pa.string()
-    raise TypeError(f"column {column!r}: a value of type {of.__name__} is not a number, Boolean or text")
-
-
-def _widest(column: str, kinds: set[pa.DataType]) -> pa.DataType:
-    """The type that can hold values of all ``kinds``; null if there are none."""
-    kinds = kinds - {pa.null()}
-    if kinds <= set(NUMBERS):
-        return max(kinds, key=NUMBERS.index, default=pa.null())
-    if len(kinds) > 1:
-        raise TypeError(f"column {column!r}: text mixed with numbers")
-    return next(iter(kinds))
+def _arrow(values: Sequence[Any] | np.ndarray | pa.Array) -> pa.Array:
+    """A column as Arrow has it; NaN alone is a number, too."""
+    if isinstance(values, pa.Array | pa.ChunkedArray) or (isinstance(values, np.ndarray) and values.dtype != object):
+        return pa.array(values)
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    if any(isinstance(value, float) for value in plain):
+        plain = [None if value is None else float(value) for value in plain]
+        return pa.array(plain, pa.float64(), from_pandas=True)
+    return pa.array(plain)
 
 
 def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -94,7 +62,7 @@ def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     if pa.types.is_floating(kind):
         wide = array.cast(pa.float64())
         return pc.if_else(pc.is_nan(wide), pa.scalar(None, pa.float64()), wide)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return array.cast(pa.string())
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return array
@@ -103,25 +71,7 @@ def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables made by `as_table`; the result is the same as `as_table` of all their rows together."""
-    kinds: dict[str, set[pa.DataType]] = {}
-    for schema in dict.fromkeys(table.schema for table in tables):
-        for column in schema:
-            kinds.setdefault(column.name, set()).add(column.type)
-    schema = pa.schema([(name, _widest(name, types)) for name, types in kinds.items()])
-    if not tables:
-        return schema.empty_table()
-
-    def conform(table: pa.Table, wanted: pa.Field) -> Any:
-        there = table.schema.get_field_index(wanted.name) >= 0
-        return table[wanted.name].cast(wanted.type) if there else pa.nulls(len(table), wanted.type)
-
-    same = [
-        table
-        if table.schema.equals(schema)
-        else pa.Table.from_arrays([conform(table, wanted) for wanted in schema], schema=schema)
-        for table in tables
-    ]
-    return pa.concat_tables(same).combine_chunks()
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks() if tables else pa.table({})
 
 
 def table_bytes(rows: Rows) -> bytes:
@@ -142,23 +92,6 @@ def write_table(path: Path, rows: Rows) -> None:
     write_atomically(path, table_bytes(rows))
 
 
-def too_large(path: Path) -> str:
-    """Why a Parquet file cannot be read here, after its path; empty where it fits, or where it cannot be read anyway.
-
-    Equal values take no room in a file, so a few megabytes can state billions of rows.
-    """
-    try:
-        with open_plain(path) as file:
-            stated = pq.read_metadata(file)
-    except (OSError, pa.ArrowException):
-        return ""
-    if stated.num_rows * stated.num_columns * CELL <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-        return ""
-    return f"states {stated.num_rows} rows of {stated.num_columns} columns, more than the memory of this machine holds"
-
-
 def read_table(path: Path) -> pa.Table:
-    """Read a Parquet file. Raises FileNotFoundError, or pyarrow's ArrowInvalid if it is none or does not fit in memory."""
-    if problem := too_large(path):
-        raise pa.ArrowInvalid(f"{path} {problem}")
-    return pq.read_table(pa.BufferReader(path.read_bytes()))
+    """Read a Parquet file. Raises OSError if there is none, or pyarrow's ArrowInvalid if it is none."""
+    return pq.read_table(pa.BufferReader(read_plain(path)))

@@ -18,7 +18,7 @@ from orchestrator.config.run import resolve
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended, read_record
-from orchestrator.results.writing import WriteError, hold, remove, write_atomically
+from orchestrator.results.writing import WriteError, remove, write_atomically
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
 from orchestrator.trial.attack_tasks import ShadowTasks
@@ -39,7 +39,6 @@ class Driver(tune.Trainable):
         """Start the client actors and prepare the first trial. Later trials reuse the actors."""
         multiply_with_one_thread()
         trial = TrialConfig.from_dict(config["trial"])
-        hold(Path(trial.sweep))
         place, group, timeout = trial.placement, get_current_placement_group(), trial.timeout
         self.clients = ClientPool(place.actor_options(group), timeout, Path(trial.sweep).name)
         self.shadows = ShadowTasks(Folder(Path(trial.sweep)).cache, place.shadow_options(group), timeout)

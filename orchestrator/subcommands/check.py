@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 from orchestrator import FINISHED, SOME_FAILED
 from orchestrator.subcommands import file_name
@@ -26,10 +28,9 @@ def execute(options: argparse.Namespace) -> int:
     """Make all checks and print a line for each; return the exit code."""
     from orchestrator.config.listing import named_components, unknown_component
     from orchestrator.config.own_code import install_named
-    from orchestrator.results.folder_checks import check_folder, results_folder
 
-    if (folder := results_folder(options.what)) is not None:
-        return check_folder(folder)
+    if (folder := _results_folder(options.what)) is not None:
+        return _check_folder(folder)
     install_named(options.code)
     named = named_components(options.what)
     if not named:
@@ -55,3 +56,32 @@ def execute(options: argparse.Namespace) -> int:
     beside = f", {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
     print(f"{result}{beside}" + ("; the contracts are in CONTRIBUTING.md" if bad or warnings else ""))
     return SOME_FAILED if bad else FINISHED
+
+
+def _check_folder(path: Path) -> int:
+    """Check all results in RESULTS or RESULTS/<sweep>; print a line for each sweep and each damage."""
+    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.results.paths import FolderError
+    from orchestrator.results.sweeps import damages_of, sweeps_in
+
+    try:
+        sweeps = sweeps_in(path)
+    except FolderError as error:
+        raise ConfigError([ConfigProblem(str(error), file="check")]) from error
+    damaged = 0
+    for sweep in sweeps:
+        damages = list(damages_of(sweep))
+        damaged += len(damages)
+        print(f"{sweep.name}  {len(sweep.trials())} trials: {f'{len(damages)} damaged' if damages else 'no damage'}")
+        for damage in damages:
+            print(f"  {damage}; the same `fedpriv run` does the work again")
+    return SOME_FAILED if damaged else FINISHED
+
+
+def _results_folder(argument: str) -> Path | None:
+    """Return the folder of results that an argument means: any that exists, or is written as a path; else a component is."""
+    from orchestrator.config.slots import SLOTS
+
+    slots = {name for slot in SLOTS for name in (slot.key, slot.field, slot.folder.rpartition(".")[2])}
+    is_path = "/" in argument and argument.partition("/")[0] not in slots
+    return Path(argument).expanduser() if is_path or argument in (".", "..") or os.path.isdir(argument) else None

@@ -63,7 +63,7 @@ def _caches(folder: Path) -> list[Cache]:
     from orchestrator.results.sweeps import sweeps_in
 
     try:
-        return [cache for sweep in sweeps_in(folder) if (cache := Cache.of(sweep)).entries]
+        return [cache for sweep in sweeps_in(folder) if (cache := Cache(sweep)).entries]
     except FolderError as error:
         raise ConfigError([ConfigProblem(str(error), file="clean")]) from error
 

@@ -1,4 +1,4 @@
-"""Where names, ids and tables come in that somebody else may have made: none may lead elsewhere or fill the memory."""
+"""Where names, ids and tables come in that somebody else may have made: none may lead elsewhere."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import fedpriv
@@ -16,10 +14,7 @@ from orchestrator.cli import main
 from orchestrator.config.errors import ConfigError
 from orchestrator.report.data import NoResultsError, read_results
 from orchestrator.report.story import most_exposed
-from orchestrator.results import tables
 from orchestrator.results.log import Log
-from orchestrator.results.paths import Folder
-from orchestrator.results.tables import read_table
 from tests.support.synthetic_results import seal, write_sweep
 
 LONG = "x" * 300
@@ -74,32 +69,3 @@ def test_names_of_clients_in_the_results_of_others_are_printable_in_reports(tmp_
         pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
         seal(folder / "trials" / trial["id"])
     assert most_exposed(results, results.settings[0], "risk") == f"{SHOWN} in 1 of 1 trials"
-
-
-def stated(path: Path) -> None:
-    """A small file that states a hundred thousand rows."""
-    pq.write_table(pa.table({"round": np.zeros(100_000, np.int64)}), path)
-
-
-def test_a_table_that_states_more_than_the_memory_holds_is_not_read(tmp_path: Path, monkeypatch) -> None:
-    """Though its checksum is right, for somebody else has made both."""
-    folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca"], "seed": [0]})
-    read_results(folder)
-    (trial,) = Folder(folder).trials()
-    stated(trial.table("rounds"))
-    seal(trial.path)
-    reading = pq.read_table
-
-    def small(source, **options):
-        table = reading(source, **options)
-        assert len(table) < 100_000
-        return table
-
-    monkeypatch.setattr(pq, "read_table", small)
-    monkeypatch.setattr(tables.os, "sysconf", lambda name: 1000)  # a machine with a megabyte of memory
-    for read in (read_results, fedpriv.load):
-        with pytest.raises(ConfigError) as refused:
-            read(folder)
-        assert str(trial.table("rounds")) in str(refused.value)
-    with pytest.raises(pa.ArrowInvalid):
-        read_table(trial.table("rounds"))

@@ -106,7 +106,7 @@ def test_a_results_folder_of_another_sweep(refused, tmp_path):
 
 def test_results_that_cannot_be_written(refused, tmp_path):
     (tmp_path / "results").write_text("a file")
-    assert "is a file, but a folder belongs there" in refused()
+    assert "not a directory" in refused().lower()
 
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(sweep, tmp_path, capsys):

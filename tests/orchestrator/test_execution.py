@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from orchestrator import FINISHED, INTERRUPTED, commands
 from orchestrator.commands import Choices, Work, prepare
 from orchestrator.config.sweep_file import parse_sweep
-from orchestrator.tracking.screen import NotebookScreen, Screen
-from tests.orchestrator.tracking.test_notebook_screen import Handle, handle  # noqa: F401
+from orchestrator.tracking.screen import Screen
 
 TINY = """
 name: tiny
@@ -37,38 +38,29 @@ class QuietTracker(SimpleNamespace):
 
 
 @pytest.mark.parametrize(("broken", "code"), [(False, FINISHED), (True, INTERRUPTED)])
-def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_over(
-    handle: Handle,  # noqa: F811
-    work: Work,
-    monkeypatch: pytest.MonkeyPatch,
-    broken: bool,
-    code: int,
+def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over(
+    work: Work, monkeypatch: pytest.MonkeyPatch, broken: bool, code: int
 ) -> None:
-    screens: list[Screen] = []
+    screen = Screen(1, Console(force_terminal=True, file=io.StringIO()))
     alive: list[bool] = []
 
-    def made(total: int) -> Screen:
-        screens.append(NotebookScreen(total))
-        return screens[0]
-
-    def is_live() -> bool:
-        screen = screens[0]
-        assert isinstance(screen, NotebookScreen)
-        return screen.thread.is_alive()
+    def session(*_: object) -> AbstractContextManager[list[object]]:
+        assert screen.stage == "starting Ray"
+        return nullcontext([])
 
     def trained(*_: object) -> Iterator[str]:
-        alive.append(is_live())
+        alive.append(screen.live.is_started)
         yield "a remark"
         if broken:
             raise KeyboardInterrupt
 
     def closed(*_: object) -> int:
-        alive.append(is_live())
+        alive.append(screen.live.is_started)
         return FINISHED
 
     for name, stand_in in {
-        "screen_of": made,
-        "ray_session": lambda *_: nullcontext([]),
+        "Screen": lambda _: screen,
+        "ray_session": session,
         "_ready": lambda *_: [],
         "_tracker": lambda *_: QuietTracker(synced=None),
         "run_trials": trained,
@@ -76,8 +68,7 @@ def test_a_notebook_sees_the_table_from_the_start_of_ray_until_the_rounds_are_ov
     }.items():
         monkeypatch.setattr(commands, name, stand_in)
     assert commands.execute(work) == code
-    assert alive == ([True] if broken else [True, False]) and not is_live()
-    assert "starting Ray" in handle.shown[0]
+    assert alive == ([True] if broken else [True, False]) and not screen.live.is_started
 
 
 def test_a_new_store_is_filled_with_the_sweeps_beside_this_one(

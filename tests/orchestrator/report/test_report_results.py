@@ -1,7 +1,5 @@
 """What a report reads: trials, settings that were swept one by one or whole, and folders that hold nothing."""
 
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.report import NoResultsError, write_page
+from orchestrator.report import NoResultsError
 from orchestrator.report.data import Results, counts, lookup, read_results, results, rows
 from orchestrator.results.log import Log
 from orchestrator.results.paths import Folder
@@ -127,17 +125,3 @@ def test_a_sweep_file_for_people_is_not_read_and_a_damaged_config_stops_the_repo
     with pytest.raises(ConfigError) as refused:
         read_results(folder)
     assert str(config) in str(refused.value)
-
-
-def test_what_a_killed_report_had_begun_is_removed_by_the_next(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", {RATIO: [0.1], "seed": [0]})
-    (folder / "report").mkdir()
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    dead, own, another = (
-        folder / "report" / f".fedpriv-s.html-{pid}-1.tmp" for pid in (ended.pid, os.getpid(), os.getppid())
-    )
-    for path in (dead, own, another):
-        path.write_bytes(b"<html>")
-    write_page(folder)
-    assert [path.exists() for path in (dead, own, another)] == [False, False, True]

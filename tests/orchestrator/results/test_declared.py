@@ -10,7 +10,7 @@ import pytest
 import fedpriv
 from algorithms.core.metric import Column, Metric
 from datasets import outside
-from datasets.components import complete, components, described
+from datasets.components import complete, components
 from orchestrator import commands
 from orchestrator.config.own_code import install
 from orchestrator.metric_names import metric, metrics
@@ -127,17 +127,8 @@ def test_code_that_is_installed_afterwards_speaks_for_itself(
     forget_code()
 
 
-@pytest.mark.parametrize(
-    "entries", [[], [3], [{}], [{"slot": "attacks", "name": "x", "metrics": 3}], [{"slot": 1, "name": "x"}]]
-)
-def test_an_entry_that_is_none_is_ignored(entries: list[object]) -> None:
-    forget_code()
-    believe(entries)
-    assert "x" not in described("attacks")
-
-
 def test_a_saved_declaration_does_not_stand_for_a_component_of_ours() -> None:
-    believe([{"slot": "attacks", "name": "sia", "label": "not ours"}])
+    believe([{"room": "attacks", "name": "sia", "LABEL": "not ours", "METRICS": [], "PRESETS": {}}])
     assert component_label("attacks.0", "sia") != "not ours"
 
 

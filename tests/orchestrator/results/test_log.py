@@ -28,10 +28,10 @@ from orchestrator.results.log import (
 )
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import sweeps_in, trial_rows, write_sweep
-from orchestrator.results.writing import WriteError, hold, let_go, read_plain, remove_folder, write_atomically
+from orchestrator.results.writing import WriteError
 
 FACTS = {"status": "finished", "metrics": {"epsilon": float("inf"), "accuracy": 0.1 + 0.2}, "notes": ["a"]}
-PARTS = {"rounds.parquet": b"rows", "deep/er/model": bytes(range(256)), "empty": b""}
+PARTS = {"rounds.parquet": b"rows", "model": bytes(range(256)), "empty": b""}
 
 
 def written(path: Path, owner: str = "abc") -> Log:
@@ -67,7 +67,7 @@ def test_what_is_dropped_is_there_until_the_next_manifest_and_gone_afterwards(tm
     log.append("state-2", b"two")
     assert "rounds.parquet" in verify(tmp_path / "a").parts
     log.finish(FACTS)
-    assert set(verify(tmp_path / "a").parts) == {"deep/er/model", "empty", "state-2"}
+    assert set(verify(tmp_path / "a").parts) == {"model", "empty", "state-2"}
     assert not (tmp_path / "a" / "rounds.parquet").exists()
 
 
@@ -157,7 +157,7 @@ OBSTACLES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("kind", OBSTACLES)
-@pytest.mark.parametrize("name", [MANIFEST, "deep/er/model"])
+@pytest.mark.parametrize("name", [MANIFEST, "model"])
 def test_whatever_stands_in_place_of_a_file_is_damage_and_nobody_waits(tmp_path, name, kind):
     folder = written(tmp_path / "a").path
     (folder / name).unlink()
@@ -178,7 +178,7 @@ def test_a_manifest_of_another_owner_or_format_or_with_parts_elsewhere(tmp_path)
     plain = json.loads((tmp_path / "a" / MANIFEST).read_text())
     (tmp_path / "a" / MANIFEST).write_text(json.dumps(plain | {"format": 2}))
     assert "format '2'" in str(damage_of(tmp_path / "a"))
-    for name in ("../../secret", "/etc/passwd", "", "a//b", "a\nb"):
+    for name in ("../../secret", "/etc/passwd", "a//b", ".."):
         Log(tmp_path / "c", "c", {name: Part.of(b"")}).finish({})
         assert damage_of(tmp_path / "c").path == tmp_path / "c" / MANIFEST
 
@@ -212,17 +212,17 @@ class TestCache:
         assert len(made) == 4
 
     @pytest.mark.parametrize("kind", OBSTACLES)
-    def test_whatever_stands_in_its_place(self, tmp_path, kind):
+    def test_whatever_stands_in_its_place_is_replaced(self, tmp_path, kind):
         OBSTACLES[kind](tmp_path / "key")
         assert cached(tmp_path, "key", lambda: b"shadow") == b"shadow"
         assert damage_of(tmp_path / "key", "key") is None
 
     def test_it_is_measured_and_deleted_unless_a_run_is_at_work(self, tmp_path):
         sweep = Folder(tmp_path / "sweep")
-        assert Cache.of(sweep).entries == 0
+        assert Cache(sweep).entries == 0
         cached(sweep.cache, "a", lambda: bytes(1000))
         cached(sweep.cache, "b", lambda: bytes(1000))
-        cache = Cache.of(sweep)
+        cache = Cache(sweep)
         assert cache.entries == 2 and 2000 < cache.size < 3000
         with Claim(sweep), pytest.raises(FolderError):
             cache.remove()
@@ -240,7 +240,7 @@ class TestSweep:
         rows = {row["id"]: row for row in trial_rows(folder)}
         assert (rows["0a"]["status"], rows["0b"]["status"], rows["0b"]["accuracy"]) == ("unfinished", "finished", 0.5)
         assert folder.sweep.read_text() == "name: s\n" and folder.table.is_file()
-        assert sweeps_in(tmp_path) == sweeps_in(tmp_path / "s") == [folder]
+        assert [one.path for at in (tmp_path, folder.path) for one in sweeps_in(at)] == [folder.path] * 2
 
     def test_the_id_stays_when_the_sweep_changes_or_moves_and_a_damaged_manifest_is_written_anew(self, tmp_path):
         folder = Folder(tmp_path / "s")
@@ -259,27 +259,3 @@ class TestSweep:
     def test_what_is_no_id_is_no_path(self, tmp_path, trial):
         with pytest.raises(FolderError):
             Folder(tmp_path).trial(trial)
-
-
-class TestWriting:
-    def test_what_is_written_or_deleted_replaces_a_link_and_not_its_target(self, tmp_path):
-        (tmp_path / "target").mkdir()
-        (tmp_path / "target" / "file").write_bytes(b"theirs")
-        (tmp_path / "link").symlink_to(tmp_path / "target" / "file")
-        write_atomically(tmp_path / "link", b"ours")
-        assert not (tmp_path / "link").is_symlink() and read_plain(tmp_path / "link") == b"ours"
-        (tmp_path / "folder").symlink_to(tmp_path / "target")
-        with pytest.raises(WriteError):
-            remove_folder(tmp_path / "folder")
-        assert (tmp_path / "target" / "file").read_bytes() == b"theirs"
-
-    def test_a_folder_that_is_gone_is_not_made_again(self, tmp_path):
-        folder = Folder(tmp_path / "s")
-        with Claim(folder):
-            folder.path.rename(tmp_path / "renamed")
-            with pytest.raises(WriteError, match="deleted or renamed"):
-                Log(folder.trial("0a").path, "0a").append("rows", b"")
-            hold(tmp_path / "renamed")
-            write_atomically(tmp_path / "renamed" / "trials" / "b", b"")
-            let_go(tmp_path / "renamed")
-        assert os.listdir(tmp_path) == ["renamed"]

@@ -97,13 +97,10 @@ def test_a_model_of_ours_gives_the_same_outputs(tmp_path, name, fields):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"callable": "no_such_nets:Net"}, "no_such_nets:Net, does not import: there is no no_such_nets"),
-        ({"callable": "tests.support.own_modules:Plain"}, "is not what it was when it was trained: RuntimeError"),
-        (
-            {"callable": "tests.support.own_modules:broken"},
-            "is not what it was when it was trained: RuntimeError: no 10",
-        ),
-        ({"name": "mlpp"}, "the model 'mlpp' of trial .* is not here. Did you mean 'mlp'"),
+        ({"callable": "no_such_nets:Net"}, "no_such_nets:Net"),
+        ({"callable": "tests.support.own_modules:Plain"}, "RuntimeError"),
+        ({"callable": "tests.support.own_modules:broken"}, "RuntimeError: no 10"),
+        ({"name": "mlpp"}, "'mlpp'.* Did you mean 'mlp'"),
     ],
 )
 def test_a_model_that_cannot_be_built_again_is_refused(tmp_path, changed, words):
@@ -111,6 +108,9 @@ def test_a_model_that_cannot_be_built_again_is_refused(tmp_path, changed, words)
     fields = {"callable": "tests.support.own_modules:tied"}
     saved(folder, "imported", fields)
     folder.config.write_text(yaml.safe_dump({"model": {"name": "imported", **fields, **changed}}))
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
+        saved_models(folder)
+    seal(folder.path)
     with pytest.raises(ConfigError, match=words):
         saved_models(folder)
 
@@ -133,7 +133,7 @@ def test_results_take_the_code_that_builds_a_model(tmp_path, monkeypatch):
     results = fedpriv.load(folder)
     monkeypatch.chdir(tmp_path)
     try:
-        with pytest.raises(fedpriv.ConfigError, match=r"saved_nets_:Net, does not import") as refused:
+        with pytest.raises(fedpriv.ConfigError, match="saved_nets_:Net") as refused:
             results.model()
         assert "fedpriv.load(folder, code=...)" in str(refused.value)
         with pytest.raises(fedpriv.ConfigError, match=r"code: .*/nothing\.py does not exist"):
