@@ -7,13 +7,14 @@ compared with all that the machine has, so that what is merely large is not refu
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from algorithms.interfaces import ModelContract, Run
 from datasets.components import Component, remembered
@@ -25,7 +26,6 @@ from orchestrator.config.sweep_file import Sweep
 FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's position in a batch, of a client's model
 ROW = 100  # bytes of a round in the tables, at least
 MANY = 100  # models at a time from which those of a known architecture are worth counting
-
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 SIZES = ("B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB")
 
@@ -38,7 +38,7 @@ class Machine:
         memory: bytes of memory.
         disk: bytes of the disk with the results.
         words: whose they are, as the begin of a clause, such as "this machine has".
-        hint: where there may be more memory, as the end of a sentence.
+        hint: where there may be more, as the end of a sentence.
     """
 
     memory: float
@@ -52,19 +52,14 @@ LARGEST = Machine(memory=64 * 2.0**40, disk=2.0**60, words="no node of a cluster
 
 
 def this_machine(results: Path) -> Machine:
-    """Return what this machine has, or the container that limits this process.
-
-    Args:
-        results: the folder of the results, which need not exist.
-    """
-    there = next((folder for folder in (results, *results.parents) if os.path.exists(folder)), Path.cwd())
-    limits, disk = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")], math.inf
+    """Return what this machine has, or the container that limits this process; the folder ``results`` need not exist."""
+    there = next(folder for folder in (results, *results.parents) if folder.exists())
+    limits = [psutil.virtual_memory().total]
     for path in map(Path, CGROUPS):
         with suppress(OSError, ValueError):  # no limit, or no such file
             limits.append(int(path.read_text()))
-    with suppress(OSError):
-        disk = float(shutil.disk_usage(there).total)
-    return Machine(float(min(limits)), disk, "this machine has", "; --address HOST:PORT runs the sweep on a cluster")
+    hint = "; --address HOST:PORT runs the sweep on a cluster"
+    return Machine(min(limits), shutil.disk_usage(there).total, "this machine has", hint)
 
 
 def amount(bytes_: float) -> str:
@@ -96,30 +91,17 @@ class Need:
     what: str
     bytes: float
 
-    def sentence(self, total: float, limit: float, words: str) -> str:
-        """Say that the machine has less than ``total`` bytes, which is this and all before it."""
-        beside = f", {amount(total)} with what is needed besides" if total > 1.01 * self.bytes else ""
-        return f"{format_value(self.value)} asks for {self.what}: {amount(self.bytes)}{beside}; {words} {amount(limit)}"
-
 
 def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
     """Return what the machine has not enough of, as far as it can be told before the data are loaded."""
     problems: dict[ConfigProblem, None] = {}
     for run in sweep.runs:
-        rounds, clients = run.rounds, run.data.config.clients
-        key: Key = ("base", "rounds")
-        table = Need(key, rounds, "tables of that many rounds", table_bytes(run))
+        key, rounds, clients = ("base", "rounds"), run.rounds, run.data.config.clients
+        table = Need(key, rounds, "tables of that many rounds", float(rounds) * ROW)
         history = Need(key, rounds, f"the models of {clients} clients in each", float(rounds) * clients * ASSIGNED)
-        disk = "the disk of the results has" if machine.disk < 2**60 else machine.words
-        over = _first(iter([table]), machine.disk, disk) or _in_memory(iter([history]), machine)
-        if over:
-            problems[sweep.problem(over[1], *over[0])] = None
+        if sentence := _excess([table], machine.disk, machine) or _excess([history], machine.memory, machine):
+            problems[sweep.problem(sentence[1], *key)] = None
     return list(problems)
-
-
-def table_bytes(run: Run) -> float:
-    """Return the bytes of a trial's tables on the disk, at least."""
-    return float(run.rounds) * ROW
 
 
 def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
@@ -127,55 +109,58 @@ def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
 
     def shortages(run: Run, source: Source) -> list[str]:
         place = placement(sweep.resources, run.training.config)
-        short = _in_memory(needs_of(run, source, place), machine)
+        short = _excess(needs_of(run, source, place), machine.memory, machine)
         if short is None:
             return []
         (top, *inner), sentence = short
-        at = f"{'.'.join(map(str, inner))}:" if top == "base" else ".".join(map(str, short[0]))
-        return [f"{at} {sentence}"]
+        return [f"{'.'.join(map(str, inner))}: {sentence}" if top == "base" else f"{top}.{inner[0]} {sentence}"]
 
     return shortages
 
 
+def _excess(needs: list[Need] | Iterator[Need], limit: float, machine: Machine) -> tuple[Key, str] | None:
+    """Return the key and the sentence of the need with which all so far are more than ``limit``; None if there is none."""
+    total = 0.0
+    for need in needs:
+        total += need.bytes
+        if total > limit:
+            beside = f", {amount(total)} with what is needed besides" if total > 1.01 * need.bytes else ""
+            asked = f"{format_value(need.value)} asks for {need.what}: {amount(need.bytes)}{beside}"
+            return need.key, f"{asked}; {machine.words} {amount(limit)}{machine.hint}"
+    return None
+
+
 def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     """Yield what the processes of a trial hold of its models and batches, what depends on less first."""
-    training, clients = run.training.config, run.data.config.clients
-    taking_part = cohort(run)
-    together = math.ceil(min(training.block_size, clients) * taking_part / clients)  # of a block, on average
-    busy = min(place.actors, -(-clients // training.block_size), taking_part)
+    training, clients, clusters = run.training.config, run.data.config.clients, run.clustering.config.clusters
+    # How many clients take part in a round; where that is drawn, as many as are expected, without a margin.
+    cohort = clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
+    together = math.ceil(min(training.block_size, clients) * cohort / clients)  # of a block, on average
+    busy = min(place.actors, -(-clients // training.block_size), cohort)
     each = run.data.config.examples_per_client or max(1, len(source.train) // clients)
-    plan = float(training.epochs) * each * POSITION
+    plan = float(training.epochs) * each * POSITION * together
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
-    yield Need(("base", "training", "epochs"), training.epochs, passes, plan * together)
-    clusters = run.clustering.config.clusters
+    yield Need(("base", "training", "epochs"), training.epochs, passes, plan)
     size = parameters(run, source.train.x.shape[1:], source.classes, clusters + together * busy + clients)
     if size is None:
         return
-    model, one = run.model.config, FLOAT * size
-    large = _large_field(model)
-    what = f"a model of {_count(size)} parameters, with their gradients"
-    yield Need(("base", "model", *large), getattr(model, *large) if large else run.model.name, what, 2 * one)
-    what = f"{clusters} models of {_count(size)} parameters"
-    yield Need(("base", "clustering", "clusters"), clusters, what, (clusters - 1) * one)
-    what = f"{together} clients' models of {_count(size)} parameters, and what they learned, at the same time"
-    yield Need(("base", "training", "clients_per_job"), training.block_size, what, 2 * together * one)
-    moments = 0 if training.optimizer_state == "reset" else 2 if training.optimizer == "adam" else 1
+    each_model, many = FLOAT * size, f"of {_count(size)} parameters"
+    yield Need(("base", "model"), run.model.name, f"a model {many}, with their gradients", 2 * each_model)
+    yield Need(("base", "clustering", "clusters"), clusters, f"{clusters} models {many}", (clusters - 1) * each_model)
+    what = f"{together} clients' models {many}, and what they learned, at the same time"
+    yield Need(("base", "training", "clients_per_job"), training.block_size, what, 2 * together * each_model)
     if "optimizer_state" not in training.unread_fields():
-        what = f"{moments} moments of {_count(size)} parameters for each of {clients} clients"
-        yield Need(("base", "training", "optimizer_state"), training.optimizer_state, what, moments * clients * one)
-    if "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS):
-        slot = "aggregation" if run.aggregation.module.NEEDS == "updates" else "privacy"
-        what = f"the updates of {taking_part} clients, each of {_count(size)} parameters"
-        yield Need(("base", slot, "name"), getattr(run, slot).name, what, taking_part * one)
-    what = f"{busy} processes, each with {2 + 2 * together} arrays of {_count(size)} parameters"
-    worker = (2 + clusters + 2 * together) * one + plan * together
+        moments = 0 if training.optimizer_state == "reset" else 2 if training.optimizer == "adam" else 1
+        key, what = ("base", "training", "optimizer_state"), f"{moments} moments {many} for each of {clients} clients"
+        yield Need(key, training.optimizer_state, what, moments * clients * each_model)
+    for slot in (run.aggregation, run.privacy):
+        if slot.module.NEEDS == "updates":
+            key = ("base", "aggregation" if slot is run.aggregation else "privacy", "name")
+            yield Need(key, slot.name, f"the updates of {cohort} clients, each {many}", cohort * each_model)
+            break
+    what = f"{busy} processes, each with {2 + 2 * together} arrays {many}"
+    worker = (2 + clusters + 2 * together) * each_model + plan
     yield Need(("resources", "client_actors"), place.actors, what, (busy - 1) * worker)
-
-
-def cohort(run: Run) -> int:
-    """Return how many clients take part in a round; where that is drawn, as many as are expected, without a margin."""
-    clients = run.data.config.clients
-    return clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
 
 
 def parameters(run: Run, shape: tuple[int, ...], classes: int, copies: float = MANY) -> int | None:
@@ -204,36 +189,6 @@ def _counted(written: _Written, shape: tuple[int, ...], classes: int, worth_it: 
     from algorithms.core import own_values
 
     return own_values.elements(lambda: model.module.build(model.config, shape, classes))
-
-
-def _first(needs: Iterator[Need], limit: float, words: str) -> tuple[Key, str] | None:
-    """Return the key and the sentence of the need with which all so far are more than ``limit``; None if there is none."""
-    total = 0.0
-    for need in needs:
-        total += need.bytes
-        if total > limit:
-            return need.key, need.sentence(total, limit, words)
-    return None
-
-
-def _in_memory(needs: Iterator[Need], machine: Machine) -> tuple[Key, str] | None:
-    """Return the same for the memory of ``machine``."""
-    short = _first(needs, machine.memory, machine.words)
-    return short and (short[0], short[1] + machine.hint)
-
-
-def _large_field(config: Any) -> tuple[str, ...]:
-    """Return the field of a model with the largest number in it; empty if none has any."""
-    sizes = {name: _largest(value) for name, value in config}
-    return (max(sizes, key=sizes.__getitem__),) if any(size > 0 for size in sizes.values()) else ()
-
-
-def _largest(value: Any) -> float:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple | set | frozenset):
-        return max(map(_largest, value), default=0)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 def _count(number: float) -> str:

@@ -1,7 +1,7 @@
 """A run in small: the round's own functions, on a few clients and examples, with a stopwatch around each.
 
 Every step begins with a few examples and is repeated with more, until it has taken about a second or had the whole federation.
-What it takes for one (`orchestrator.estimates.counts.UNITS`) is then the time of the last try by what was done in it.
+What it takes for one (`orchestrator.estimates.counts.UNITS`) is then the time of a try by what was done in it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +19,34 @@ import torch
 from algorithms.core.messages import Assignment, Ints, gather
 from algorithms.core.network import Network
 from algorithms.engine import block, server
-from algorithms.engine.block import train_again
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
 from orchestrator.estimates.counts import Count
-from orchestrator.trial import attack_tasks
 from orchestrator.trial.attack_round import AttackComponent, attack_named, of_kind
 from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
 LIMIT = 6.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
-GROWTH = 4  # how many times as long the second try is expected to take as the first; and at most, any other
-EXAMPLES = 8  # of each client in the smallest try
-FEW_STEPS = 2  # products with the Hessian that a search is first allowed
+GROWTH = 4  # how many times as long a try is expected to take as the one before, with twice the clients and examples
+CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
+MOST_STEPS = 8  # products with the Hessian, of a search that is then taken to need half of those that it may make
 MOST_PASSES = 4  # of local training over all examples of a client
-SERVED = 2  # clients whose updates the server is timed with
 MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have 600 000
 
 
 class SmallRuns:
-    """The seconds of each step of a sweep's trials; what trials have in common is measured once."""
+    """The seconds of each step of a sweep's trials; what trials have in common is loaded and timed once."""
 
     def __init__(self, root_of: Callable[[Run], Path]) -> None:
         """Begin without any measurement; ``root_of`` returns the folder of a run's data."""
         self.root_of, self.spent = root_of, 0.0
-        self._rates: dict[tuple[str, ...], dict[str, float]] = {}
+        self._rates: dict[str, dict[str, float]] = {}
         self._source: tuple[str, Source | None, float] = ("", None, 0.0)
         self._data: tuple[str, Federation | None, float] = ("", None, 0.0)
-        self._network: tuple[str, Network | None] = ("", None)
 
     def data(self, run: Run) -> tuple[Federation, float]:
         """Return the run's federation, or a part of its clients if they have many examples, and the seconds it took.
@@ -67,9 +64,9 @@ class SmallRuns:
                 source = run.data.module.load(run.data.config, root, True)
                 self._source = key, source, time.perf_counter() - started
             started = time.perf_counter()
-            made = partition_data(run, root, self._source[1])
+            partitioned = partition_data(run, root, self._source[1])
             took = (time.perf_counter() - started) * clients / run.data.config.clients
-            self._data = wanted, made, took
+            self._data = wanted, partitioned, took
         data = self._data[1]
         assert data is not None
         return data, self._source[2] + self._data[2]
@@ -80,34 +77,28 @@ class SmallRuns:
         Raises:
             DataError: the data are unsuitable for an attack.
         """
-        steps = {(one.step, one.attack) for one in counted if one.step != "wait" and one.times}
-        return {step: self._rate(run, data, *step) for step in sorted(steps)} | {
-            (one.step, one.attack): 0.0 for one in counted if not one.times
-        }
+        small = Small(run, data)
+        steps = sorted({(count.step, count.attack) for count in counted if count.step != "wait"})
+        return {step: self._rate(small, *step) for step in steps}
 
-    def _rate(self, run: Run, data: Federation, step: str, attack: str) -> float:
-        network = repr((run.model, data.name))
-        training = run.training.to_dict()
-        for name in ("epochs", "lr", "lr_decay"):  # which change no step
-            training.pop(name, None)
-        names, details = {
-            "train": ((run.training.name, run.objective.name), (training, run.objective)),
-            "curve": ((), run.curvature),
-            "serve": ((), (run.aggregation, run.privacy)),
-        }.get(step, ((), run.data if attack else None))
-        known = self._rates.setdefault((step, attack, network, *names), {})
-        key = repr((details, attack_named(run, attack)) if attack else details)
+    def _rate(self, small: Small, step: str, attack: str) -> float:
+        """Time a step that no trial before had; a similar one stands for it once `LIMIT` is spent."""
+        run = small.run
+        training = {k: v for k, v in run.training.to_dict().items() if k not in ("epochs", "lr", "lr_decay")}
+        details = {
+            "train": (training, run.objective),
+            "curve": run.curvature,
+            "serve": (run.aggregation, run.privacy),
+        }.get(step, (attack and attack_named(run, attack), run.data if attack else None))
+        kind = (run.training.name, run.objective.name) if step == "train" else ()
+        known = self._rates.setdefault(repr((step, attack, run.model, small.data.name, kind)), {})
+        key = repr(details)
+        if key not in known and known and self.spent >= LIMIT:
+            return next(reversed(known.values()))
         if key not in known:
-            if known and self.spent >= LIMIT:
-                return next(reversed(known.values()))
             started = time.perf_counter()
-            if self._network[0] != network:
-                self._network = ("", None)
-                self._network = network, Network(run.model, data.shape, data.classes)
-            assert self._network[1] is not None
             multiply_with_one_thread()
             torch.set_num_threads(run.training.config.threads)
-            small = Small(run, data, self._network[1])
             known[key] = getattr(small, step)(*([attack_named(run, attack)] if attack else []))
             self.spent += time.perf_counter() - started
         return known[key]
@@ -121,9 +112,7 @@ def with_fewer_clients(run: Run, most: int) -> Run:
     config = run.data.config
     if not config.examples_per_client or of_kind(run, "updates"):
         return run
-    clients = max(run.training.config.block_size, most // config.examples_per_client)
-    if clients >= config.clients:
-        return run
+    clients = min(config.clients, max(run.training.config.block_size, most // config.examples_per_client))
     return replace(run, data=replace(run.data, config=config.model_copy(update={"clients": clients})))
 
 
@@ -135,8 +124,8 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     rows = np.concatenate([at + np.arange(size) for at, size in zip(data.offsets, sizes, strict=False)])
 
     def of_those(part: Examples, owner: Ints) -> tuple[Examples, Ints]:
-        there = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
-        return part[there], owner[there]
+        kept = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
+        return part[kept], owner[kept]
 
     test, test_owner = of_those(data.test, data.test_owner)
     nonmembers, nonmember_owner = of_those(data.nonmembers, data.nonmember_owner)
@@ -162,87 +151,77 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return min(time.perf_counter() - started, time.process_time() - before)
 
 
-def own(_purpose: str, *place: int) -> np.random.Generator:
+def fixed(_purpose: str, *place: int) -> np.random.Generator:
     """Return a generator that depends on the integers of ``place`` only, whatever it is for."""
     return np.random.default_rng(list(place))
 
 
-Attempt = Callable[[Federation], tuple[float, float]]
-
-
 @dataclass(frozen=True, eq=False)
 class Small:
-    """The steps of a run; each method is one of `counts.UNITS` and returns the seconds of one of its units.
+    """The steps of a run; each public method is one of `counts.UNITS` and returns the seconds of one of its units.
 
     Attributes:
         run: the run.
         data: its federation, of which a part is used.
-        network: the network, which is refilled.
     """
 
     run: Run
     data: Federation
-    network: Network
 
-    def _each(self, attempt: Attempt, clients: int = 2) -> float:
-        """Return the seconds of one unit of a step whose work grows with its units; arguments as of `_tries`."""
-        return min(took / max(1.0, units) for units, took in self._tries(attempt, clients))
+    @cached_property
+    def network(self) -> Network:
+        """The network, which is refilled."""
+        return Network(self.run.model, self.data.shape, self.data.classes)
 
-    def _whole(self, attempt: Attempt, units: float, clients: int = 2) -> float:
-        """Return the seconds of a step on so many units, continued from the last tries as a power of theirs."""
-        tries = self._tries(attempt, clients)
-        (most, took), power = tries[-1], 1.0  # a single try took long, so most of it are passes through the network
-        if len(tries) > 1 and most > tries[-2][0]:
-            power = np.log(took / max(1e-9, tries[-2][1])) / np.log(most / tries[-2][0])
-        return took * max(1.0, units / most) ** float(np.clip(power, 0, 1))
+    def grow(self, attempt: Callable[[Federation], tuple[float, float]], clients: int = CLIENTS) -> tuple[float, float]:
+        """Do a step on more and more of the data; return the units and the seconds of the fastest try, by unit.
 
-    def _tries(self, attempt: Attempt, clients: int) -> list[tuple[float, float]]:
-        """Do a step on more and more of the data; return the units and the seconds of each try, at least one.
+        Args:
+            attempt: does the step on a federation, and returns the number of its units and the seconds that it took.
+            clients: how many clients the smallest federation has.
 
         Raises:
             DataError: the data are unsuitable, all of them, too.
         """
-        tries, size, spent, before = list[tuple[float, float]](), 1, 0.0, 0.0
-        result = (0.0, 0.0)
-
-        def act() -> None:
-            nonlocal result
-            result = attempt(small)
-
+        tries, size, spent = list[tuple[float, float]](), 1, 0.0
         while True:
             small = in_small(self.data, clients * size, EXAMPLES * size)
             try:
                 if not tries:  # the very first call also loads code
-                    act()
-                took = seconds_of(act)
+                    attempt(small)
+                started = time.perf_counter()
+                units, took = attempt(small)
+                whole = time.perf_counter() - started
+                tries.append((max(1.0, units), took))
+                spent += whole
+                if small is self.data or spent + GROWTH * whole > EACH:
+                    return min(tries, key=lambda one: one[1] / one[0])
             except DataError:
                 if small is self.data:
                     raise
-                size *= 2
-                continue
-            grows = min(took / max(1e-9, before), GROWTH) if tries else GROWTH
-            tries.append(result)
-            spent, before = spent + took, took
-            if small is self.data or spent + max(1.0, grows) * took > EACH:
-                return tries
             size *= 2
 
-    def _trained(self, data: Federation, passes: int, clients: int | None = None) -> block.TrainedBlock:
-        """Train the first clients of a federation as one block, with ``passes`` local passes."""
-        config = self.run.training.config.model_copy(update={"epochs": passes})
-        run = replace(self.run, training=replace(self.run.training, config=config))
-        assigned = self._assignment(clients or data.clients)
-        start = self.network.initial(np.random.default_rng(0))
-        return block.train(run, data, self.network, [start], assigned, own)
+    def _per_unit(self, attempt: Callable[[Federation], tuple[float, float]], clients: int = CLIENTS) -> float:
+        units, took = self.grow(attempt, clients)
+        return took / units
+
+    @property
+    def _start(self) -> Any:
+        return self.network.initial(np.random.default_rng(0))
 
     def _assignment(self, clients: int) -> Assignment:
         statistics = server.initial_statistics(self.run, clients)
         return Assignment(range(clients), np.zeros(clients, np.int64), 0, statistics)
 
-    def train(self, times: int = 1) -> float:
-        """Train a block of clients, or several at once, or one client where they train one after another."""
-        together = block.trains_together(self.run)
-        most = times * self.run.training.config.block_size if together else 1
+    def _trained(self, data: Federation, passes: int = 1, clients: int | None = None) -> block.TrainedBlock:
+        """Train the first clients of a federation as one block, with ``passes`` local passes."""
+        config = self.run.training.config.model_copy(update={"epochs": passes})
+        run = replace(self.run, training=replace(self.run.training, config=config))
+        return block.train(run, data, self.network, [self._start], self._assignment(clients or data.clients), fixed)
+
+    def train(self) -> float:
+        """Train a block of clients at once, or one client where they train one after another."""
+        most = self.run.training.config.block_size if block.trains_together(self.run) else 1
 
         def attempt(data: Federation) -> tuple[float, float]:
             clients = min(most, data.clients)
@@ -251,101 +230,75 @@ class Small:
             units = passes * float(data.sizes[:clients].sum())
             return units, seconds_of(lambda: self._trained(data, passes, clients))
 
-        return self._each(attempt, most)
-
-    def halve(self, attack: AttackComponent) -> float:
-        """Train a block of as many replicas as a task trains at once."""
-        pool = attack.module.pool(attack.config, self.data, own)
-        return self.train(attack_tasks.together(self.run, pool, self.network.layout.size))
+        return self._per_unit(attempt, most)
 
     def evaluate(self) -> float:
         """Evaluate a model on all clients' examples."""
-        start = self.network.initial(np.random.default_rng(0))
 
         def attempt(data: Federation) -> tuple[float, float]:
-            asked = (self.run, data, self.network, range(data.clients), [start], own)
-            return len(data.train), seconds_of(lambda: block.evaluate(*asked))
+            inputs = (self.run, data, self.network, range(data.clients), [self._start], fixed)
+            return len(data.train), seconds_of(lambda: block.evaluate(*inputs))
 
-        return self._each(attempt)
+        return self._per_unit(attempt)
 
     def curve(self) -> float:
-        """Measure a client's curvature; a search that would take too long is cut short and taken to need half its steps."""
+        """Measure a client's curvature with few products, and scale it to half of those that its search may make."""
         config = self.run.curvature
         most = max(config.power_steps, config.probes if config.trace == "hutchinson" else 0)
+        limits = {name: min(MOST_STEPS, getattr(config, name)) for name in ("power_steps", "probes")}
+        run = replace(self.run, curvature=config.model_copy(update=limits))
 
         def attempt(data: Federation) -> tuple[float, float]:
-            trained, steps = self._trained(in_small(data, 1, 2), 1), FEW_STEPS
-            while True:
-                limits = {"power_steps": min(steps, config.power_steps), "probes": min(steps, config.probes)}
-                run = replace(self.run, curvature=config.model_copy(update=limits))
-                asked = (run, data, self.network, [0], trained, own)
-                took = seconds_of(lambda asked=asked: block.measure_curvatures(*asked))  # type: ignore[misc]
-                if steps >= most or GROWTH * took > EACH:
-                    return int(data.sizes[0]), took * max(1.0, most / 2 / steps)
-                steps *= GROWTH**2
+            inputs = (run, data, self.network, [0], self._trained(in_small(data, 1, 2)), fixed)
+            return min(int(data.sizes[0]), config.examples), seconds_of(lambda: block.measure_curvatures(*inputs))
 
-        return self._whole(attempt, min(float(self.data.sizes.mean()), config.examples), 1)
+        return self._per_unit(attempt, 1) * max(1.0, most / 2 / MOST_STEPS)
 
     def serve(self) -> float:
         """Sum the updates of a few clients and make the next model of them."""
-        run, network, data = self.run, self.network, in_small(self.data, SERVED, 2)
-        trained, clients = self._trained(data, 1), data.clients
-        start = network.initial(np.random.default_rng(0))
+        run, network, start, data = self.run, self.network, self._start, in_small(self.data, CLIENTS, 2)
+        trained, clients = self._trained(data), data.clients
         curved = {name: np.arange(1.0, clients + 1) for name in ("lambda_max", "hessian_trace", "train_loss")}
         statistics = {**server.initial_statistics(run, clients), **curved}
 
         def step() -> None:
             noise = server.draw_noise(run, network.layout.size, np.random.default_rng(0))
-            assignment = np.zeros(clients, np.int64)
-            parts = block.sum_updates(run, trained, range(clients), [start], assignment, data.sizes)
-            received = gather([parts[0]], network.layout, statistics)
-            server.step(run, server.begin(run, start), start, received, noise)
+            sums = block.sum_updates(run, trained, range(clients), [start], np.zeros(clients, np.int64), data.sizes)
+            server.step(run, server.begin(run, start), start, gather([sums[0]], network.layout, statistics), noise)
 
         took = seconds_of(step)
         return (took if took > EACH / 4 else seconds_of(step)) / clients  # the very first call also loads code
 
-    def observe(self, attack: AttackComponent) -> float:
-        """Make an attack on the updates of a round."""
+    def attack(self, attack: AttackComponent) -> float:
+        """Attack the updates of a round, or a model; from a small federation the time is scaled with its examples."""
+        attempt = self._observe if "updates" in attack.module.KINDS else self._audit
+        units, took = self.grow(lambda data: (len(data.train), attempt(attack, data)))
+        return took * max(1.0, len(self.data.train) / units)
 
-        def attempt(data: Federation) -> tuple[float, float]:
-            trained = self._trained(in_small(data, data.clients, 2), 1)
-            start = self.network.initial(np.random.default_rng(0))
-            assigned, clients = self._assignment(data.clients), np.arange(data.clients)
-            again = lambda i, stream: train_again(self.run, data, self.network, [start], assigned, i, stream)  # noqa: E731
-            seen = SeenUpdates(
-                data, self.network, [start], assigned.chosen, trained.params, trained.buffers, range(data.clients),
-                stream=own, round=0, train_again=again,
-            )  # fmt: skip
+    def _observe(self, attack: AttackComponent, data: Federation) -> float:
+        """Attack the updates of a round."""
+        trained, start, assigned = self._trained(in_small(data, data.clients, 2)), self._start, self._assignment
+        again = lambda i, stream: block.train_again(  # noqa: E731
+            self.run, data, self.network, [start], assigned(data.clients), i, stream
+        )
+        seen = SeenUpdates(
+            data, self.network, [start], assigned(data.clients).chosen, trained.params, trained.buffers,
+            range(data.clients), stream=fixed, round=0, train_again=again,
+        )  # fmt: skip
 
-            def make() -> None:
-                observed = attack.module.observe(attack.config, seen)
-                attack.module.conclude(attack.config, SeenRound(data, observed, clients, 0, own))
+        def make() -> None:
+            observed = attack.module.observe(attack.config, seen)
+            attack.module.conclude(attack.config, SeenRound(data, observed, np.arange(data.clients), 0, fixed))
 
-            return len(data.train), seconds_of(make)
+        return seconds_of(make)
 
-        return self._whole(attempt, len(self.data.train))
-
-    def audit(self, attack: AttackComponent) -> float:
+    def _audit(self, attack: AttackComponent, data: Federation) -> float:
         """Attack a model with shadow models that were trained for a single round, which does not count here."""
         config = self.run.training.config.model_copy(update={"epochs": 1})
         run = replace(self.run, rounds=1, training=replace(self.run.training, config=config))
-
-        def attempt(data: Federation) -> tuple[float, float]:
-            start, rng = self.network.initial(np.random.default_rng(0)), np.random.default_rng(0)
-            cluster = Cluster(data, 0, np.arange(data.clients))
-            jobs = counts.shadow_jobs(run, cluster, attack, accuracy=0.0)
-            shadows = [attack.module.train_shadow(job, data, self.network, run) for job in jobs]
-            sent = [start], np.zeros(data.clients, np.int64), own
-            model = AttackedModel(cluster, self.network, start, shadows, rng, *sent)
-            return len(data.train), seconds_of(lambda: attack.module.audit(attack.config, model))
-
-        return self._whole(attempt, len(self.data.train))
-
-    def measure(self, attack: AttackComponent) -> float:
-        """Look at a replica's model."""
-        start = self.network.initial(np.random.default_rng(0))
-
-        def attempt(data: Federation) -> tuple[float, float]:
-            return len(data.train), seconds_of(lambda: attack.module.measure(attack.config, data, self.network, start))
-
-        return self._whole(attempt, len(self.data.train))
+        cluster = Cluster(data, 0, np.arange(data.clients))
+        jobs = counts.shadow_jobs(run, cluster, attack, accuracy=0.0)
+        shadows = [attack.module.train_shadow(job, data, self.network, run) for job in jobs]
+        sent = [self._start], np.zeros(data.clients, np.int64), fixed
+        model = AttackedModel(cluster, self.network, self._start, shadows, np.random.default_rng(0), *sent)
+        return seconds_of(lambda: attack.module.audit(attack.config, model))

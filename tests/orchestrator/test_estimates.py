@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.interfaces import Run
 from attacks import shadow_mia
 from datasets.federation import DataError, Federation
 from datasets.sources import digits
 from orchestrator.estimates import counts, small_runs
-from orchestrator.estimates.counts import Rounds
+from orchestrator.estimates.counts import Schedule
 from orchestrator.estimates.small_runs import Small, SmallRuns, in_small
-from orchestrator.trial.attack_round import models_due, of_kind, updates_due
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_place, a_run, counted, estimated, parts
@@ -54,51 +52,30 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
     one = inline_trial(run, tmp_path)
     while not one.done:
         one.advance()
-    rounds, blocks = Rounds(run), 3
+    due, blocks = Schedule.of(run), 3
     trained = [args for method, args in done if method == "train"]
     evaluated = [method for method, _ in done if method == "evaluate"]
     predicted = [method for method, _ in done if method == "predict"]
-    assert len(trained) == rounds.done * blocks
-    assert (len(evaluated) / blocks, len(predicted) / run.clustering.config.clusters) == rounds.evaluations
+    assert len(trained) == due.done * blocks
+    assert (len(evaluated) / blocks, len(predicted) / run.clustering.config.clusters) == (due.on_clients, due.on_tests)
     for attack in run.attacks:
         if "updates" in attack.module.KINDS:
-            assert sum(attack.name in args[2] for args in trained) == rounds.observed(attack) * blocks
+            assert sum(attack.name in args[2] for args in trained) == due.attacks[attack.name][0] * blocks
         else:
             clusters = run.clustering.config.clusters
-            times, _ = rounds.audits(attack)
+            times, _ = due.attacks[attack.name]
             assert times <= len(audits) <= clusters * times
 
 
-def visited(run: Run) -> tuple[int, tuple[int, int], list[list[int]], list[int]]:
-    """The same by visiting every round: all rounds, evaluations, rounds of audits, and how often updates are looked at."""
-    plan, several = run.clustering.module.starts(run.clustering.config), run.clustering.config.clusters > 1
-    compared_after = min(plan.rounds, run.rounds - 1)
-    begun = plan.initializations if compared_after else 1
-    done = [*range(compared_after)] * (begun - 1) + [*range(run.rounds)]
-    told = [(r + 1) % run.evaluate_every == 0 or r + 1 == run.rounds for r in done]
-    due = [several or one or bool(models_due(run, r + 1)) for r, one in zip(done, told, strict=True)]
-    audits = [[r for r in [*done, run.rounds] if one in models_due(run, r)] for one in of_kind(run, "models")]
-    observed = [sum(one in updates_due(run, r) for r in done) for one in of_kind(run, "updates")]
-    return len(done), (sum(due) + several * begun, sum(told)), audits, observed
-
-
-@pytest.mark.parametrize("clustering", ["none", CLUSTERED, CLUSTERED | {"restart_rounds": 7}])
-@pytest.mark.parametrize("rounds", [1, 2, 6, 7, 12, 61])
-@pytest.mark.parametrize("periods", [(1, 1, 1, 1), (4, 6, 5, 3), (6, 4, 4, 30), (100, 12, 20, 70)])
-def test_what_is_counted_by_arithmetic_is_what_every_round_asks(clustering, rounds, periods):
-    evaluate, shadow, loss, sia = periods
-    attacks = [
-        {"name": "shadow_mia", "every": shadow},
-        {"name": "client_mia", "every": loss},
-        {"name": "sia", "every": sia},
-    ]
-    run = a_run(rounds=rounds, evaluate_every=evaluate, clustering=clustering, attacks=attacks)
-    counted = Rounds(run)
-    audits = [counted.audits(one) for one in of_kind(run, "models")]
-    observed = [counted.observed(one) for one in of_kind(run, "updates")]
-    all_rounds, evaluations, visits, looks = visited(run)
-    assert (counted.done, counted.evaluations, observed) == (all_rounds, evaluations, looks)
-    assert audits == [(len(one), sum(one)) for one in visits]
+def test_the_first_of_very_many_rounds_stand_for_all():
+    attacks = [{"name": "shadow_mia", "every": 500}, {"name": "sia", "every": 10}]
+    few, many = (Schedule.of(a_run(rounds=rounds, evaluate_every=5, attacks=attacks)) for rounds in (1000, 10**15))
+    assert (few.done, few.on_tests) == (1000, 200) and few.attacks == {"shadow_mia": (2, 1500), "sia": (100, 50500)}
+    assert (many.done, many.on_tests) == (10**15, 200 * 10**12) and many.attacks["sia"][0] == 10**14
+    started = time.process_time()
+    attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
+    assert parts(a_run(rounds=10**15, objective="finp", attacks=attacks))["training"] == 1e15 * 8 * 12 * 2
+    assert time.process_time() - started < 20
 
 
 # Counts by hand
@@ -109,9 +86,9 @@ def test_training_evaluation_and_curvature_by_hand():
     found, tests = parts(run), len(partition_data(run, Path()).test)
     assert found["training"] == 4 * 8 * 12 * 2
     assert found["evaluation"] == 10 * 2 * (8 * 12 + tests)
-    assert found["curvature"] == pytest.approx(4 * (1 + 1 / 5) * 8 * 100)  # every fifth round, two halves, too
+    assert found["curvature"] == pytest.approx(4 * (1 + 1 / 5) * 8 * 7 * 100)  # every fifth round, two halves, too
     never = a_run(rounds=4, objective="finp", curvature={"examples": 7, "reliability_every": 0})
-    assert parts(never)["curvature"] == 4 * 8 * 100
+    assert parts(never)["curvature"] == 4 * 8 * 7 * 100
     assert "curvature" not in parts(a_run(rounds=4))
 
 
@@ -124,7 +101,7 @@ def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part():
 
 def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     plain = parts(a_run(rounds=3))
-    assert parts(a_run(rounds=3, attacks=[{"name": "sia", "targets": 5}]))["attacks"] == 3 * 7
+    assert parts(a_run(rounds=3, attacks=[{"name": "sia", "targets": 5}]))["attacks"] == 3 * 5
     attack = {"name": "shadow_mia", "every": 5, "shadows": 3}
     of_models, size = parts(a_run(rounds=3, attacks=[attack])), 8 * 12
     # Each of the three is trained like the run itself, and asked about as many others, too.
@@ -135,7 +112,7 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     assert single["shadow models"] == 3 * (15 * size + 2 * size * 10)  # taken to stop halfway
     cia = parts(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]))
     # Eight pairs of four federations, each as long as the run itself, whose models are looked at twice.
-    assert cia["replicas"] == 32 * (plain["training"] + plain["evaluation"] + 2 * 3)
+    assert cia["replicas"] == 32 * (plain["training"] + plain["evaluation"] + 2 * size * 10)
 
 
 def test_replicas_on_halves_are_part_of_it():
@@ -148,31 +125,8 @@ def test_replicas_on_halves_are_part_of_it():
     assert parts(run)["attacks"] == 10 * 8 * 12  # the run's own models are asked, too
 
 
-def test_what_a_long_run_does_seldom_is_part_of_it():
-    attack = {"name": "shadow_mia", "every": 1500, "shadows": 3}
-    run = a_run(rounds=5000, evaluate_every=2500, attacks=[attack])
-    found, tests, size = parts(run), len(partition_data(run, Path()).test), 8 * 12
-    rounds = 1500 + 3000 + 4500 + 5000  # a shadow model is trained for as long as the run until then
-    assert found["training"] == 5000 * size * 2
-    assert found["shadow models"] == 3 * (rounds * size * 2 + 4 * 2 * size * 10)
-    assert found["evaluation"] == 10 * (5 * size + 2 * tests)  # after 1500, 2500, 3000, 4500 and 5000 rounds
-
-
-def test_the_longest_run_takes_no_longer_to_count():
-    attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
-    started = time.process_time()
-    found = parts(a_run(rounds=10**15, objective="finp", attacks=attacks))
-    assert found["training"] == pytest.approx(1e15 * 8 * 12 * 2)
-    assert time.process_time() - started < 20
-
-
 def test_every_step_that_is_counted_has_a_unit_and_is_timed():
-    attacks: list[dict[str, Any]] = [
-        {"name": "shadow_mia"},
-        {"name": "cia", "replicas": 2, "interval": False},
-        {"name": "sia"},
-    ]
-    attacks += [{"name": "calibrated_mia", "replicas": 8}]
+    attacks: list[dict[str, Any]] = [{"name": "shadow_mia"}, {"name": "sia"}, {"name": "calibrated_mia", "replicas": 8}]
     steps = {one.step for one in counted(a_run(objective="finp", attacks=attacks))}
     assert steps | {"wait"} == set(counts.UNITS)
     assert all(callable(getattr(Small, step)) for step in steps)
@@ -209,40 +163,26 @@ def test_a_small_federation_has_the_first_examples_of_the_first_clients():
 
 def test_a_step_grows_until_it_takes_long_enough_or_has_all_data(monkeypatch):
     data = partition_data(a_run(data={"name": "digits", "clients": 8, "examples_per_client": 80}), Path())
-    small, now, tried = Small(a_run(), data, None), [0.0], list[int]()  # type: ignore[arg-type]
-    monkeypatch.setattr(small_runs, "seconds_of", lambda work: (work(), now.append(tried[-1] * each))[1] or now[-1])
+    small, now, tried = Small(a_run(), data), [0.0], list[int]()
+    monkeypatch.setattr(small_runs.time, "perf_counter", lambda: now[0])
 
     def attempt(part: Federation) -> tuple[float, float]:
+        if len(part.train) < least:
+            raise DataError("too few")
         tried.append(len(part.train))
-        return len(part.train), each * len(part.train)
+        now[0] += each * tried[-1]
+        return tried[-1], each * tried[-1]
 
-    each = 1e-6
-    assert small._each(attempt) == pytest.approx(each)
-    assert tried[-1] == 640
-    each = 0.01
-    assert small._each(attempt) == pytest.approx(each) == pytest.approx(small._whole(attempt, 640) / 640)
-    assert 16 < tried[-1] < 640
-    each = 10.0
-    tried.clear()
-    assert small._each(attempt) == pytest.approx(each)
-    assert set(tried) == {16}
-
-
-def test_data_that_are_too_few_for_an_attack_grow_and_all_of_them_are_refused():
-    data = partition_data(a_run(), Path())
-    small = Small(a_run(), data, None)  # type: ignore[arg-type]
-
-    def fussy(least: int) -> Any:
-        def attempt(part: Federation) -> tuple[float, float]:
-            if len(part.train) < least:
-                raise DataError("too few")
-            return len(part.train), 2.0
-
-        return attempt
-
-    assert small._whole(fussy(96), 96) == 2.0
+    least = 0
+    for each, seen in ((1e-6, {16, 64, 256, 512, 640}), (0.004, {16, 64}), (10.0, {16})):
+        tried.clear()
+        units, took = small.grow(attempt)
+        assert took / units == pytest.approx(each) and set(tried) == seen
+    least = 640
+    assert small.grow(attempt)[0] == 640
+    least = 641
     with pytest.raises(DataError):
-        small._whole(fussy(97), 97)
+        small.grow(attempt)
 
 
 def test_what_trials_have_in_common_is_timed_once(monkeypatch):
@@ -303,12 +243,10 @@ EVERYTHING: dict[str, dict[str, Any]] = {
 @pytest.mark.slow  # on a machine that does other things as well, steps take longer than their processor time
 @pytest.mark.parametrize("given", EVERYTHING.values(), ids=EVERYTHING)
 def test_the_estimate_is_within_a_factor_of_two_of_the_processor_time_of_a_run(tmp_path, given):
-    found = estimated(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given))
+    found, messages = estimated(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given))
     started, one = time.process_time(), inline_trial(run, tmp_path)
     while not one.done:
         one.advance()
     taken = time.process_time() - started
-    # Beside processes of their own there are further seconds, which this trial does not take.
-    messages = counts.TRIAL_SECONDS + 10 * (counts.ROUND_SECONDS + 3 * 2 * counts.JOB_SECONDS)
     print(f"estimated {found:.2f} s, taken {taken:.2f} s, messages {messages:.2f} s")
     assert taken / 2 < found < 2 * taken + messages

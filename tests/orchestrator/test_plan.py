@@ -37,7 +37,7 @@ resources: {client_actors: 1}
 """
 
 
-def test_the_plan_says_what_time_is_spent_on_and_that_batches_are_whole_clients(
+def test_the_plan_says_what_time_is_spent_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = a_plan(tmp_path, capsys, monkeypatch, COSTLY)
@@ -46,8 +46,6 @@ def test_the_plan_says_what_time_is_spent_on_and_that_batches_are_whole_clients(
     shares = dict(part.removesuffix(" %").rsplit(" ", 1) for part in spent.split(": ")[1].split(", "))
     assert {"replicas", "curvature"} <= shares.keys()
     assert 90 <= sum(map(int, shares.values())) <= 105
-    sentence = "training.batch_size 512 is more than the largest client has (40): batches are whole clients"
-    assert shown.count(sentence) == 1
 
 
 EMPTY = """
@@ -133,14 +131,17 @@ def test_the_plan_says_what_so_many_runs_can_show(
     assert said in line and (not unsaid or unsaid not in line)
 
 
-def test_the_plan_of_a_very_long_run_says_what_its_tables_take_and_stays_readable(
+def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "this_machine", lambda folder: Machine(1e18, 1e18, "it has"))
     text = EMPTY.replace("rounds: 1\n", "rounds: 1000000000000000\n").replace("alpha: 0.001", "alpha: 10")
     shown = a_plan(tmp_path, capsys, monkeypatch, text)
     assert "estimate: more than 1000 years on this machine" in shown
-    assert "the tables of a trial take at least 100 PB" in shown
+    shown = a_plan(
+        tmp_path, capsys, monkeypatch, EMPTY.replace("0.001", "10").replace("mlp", "{name: mlp, hidden: [1000000]}")
+    )
+    assert "no estimate: a step of a model of 7.5e+07 parameters" in shown
 
 
 def test_of_many_trials_the_first_are_listed_and_the_others_counted(

@@ -12,16 +12,7 @@ from orchestrator.estimates.counts import Count
 from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.trial.federation import partition_data
 
-RATES = {
-    "train": 1.0,
-    "halve": 1.0,
-    "evaluate": 10.0,
-    "curve": 100.0,
-    "serve": 0.0,
-    "observe": 7.0,
-    "audit": 5.0,
-    "measure": 3.0,
-}
+RATES = {"train": 1.0, "evaluate": 10.0, "curve": 100.0, "serve": 0.0, "attack": 5.0}
 
 
 def a_run(rounds: int = 4, **given: Any) -> Run:
@@ -46,9 +37,10 @@ def parts(run: Run, actors: int = 1) -> dict[str, float]:
     return counts.seconds(every, {(one.step, one.attack): RATES[one.step] for one in every})
 
 
-def estimated(run: Run, root: Path = Path()) -> float:
-    """The seconds of a trial whose steps are timed."""
+def estimated(run: Run, root: Path = Path()) -> tuple[float, float]:
+    """The seconds of a trial whose steps are timed, and those among them that are messages and files."""
     small = SmallRuns(lambda run: root)
     data, loading = small.data(run)
     every = counts.of_trial(run, data, a_place(run), loading)
-    return sum(counts.seconds(every, small.rates(run, data, every)).values())
+    messages = sum(count.times / count.processes for count in every if count.step == "wait")
+    return sum(counts.seconds(every, small.rates(run, data, every)).values()), messages

@@ -9,8 +9,6 @@ import pytest
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.estimates.dry_run import _models
-from orchestrator.scheduling.trials import trial_specs
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
 
@@ -68,8 +66,9 @@ def test_models_and_their_arguments_can_be_swept(tmp_path):
     assert [values["model.name"] for values in sweep.values] == ["mlp", "tests.support.own_modules:tied"]
 
 
-def test_the_plan_says_once_how_a_model_trains(tmp_path):
-    assert _models(trial_specs(sweep_of(tmp_path, "Convolutional"))) == [
+def test_a_model_says_how_it_trains(tmp_path):
+    run = sweep_of(tmp_path, "Convolutional").runs[0]
+    assert run.model.module.remark(run.model.config, run) == (
         "model tests.support.own_modules:Convolutional: the clients of a block train one after another (backend loop), "
         "because it has batch normalization"
-    ]
+    )
