@@ -309,8 +309,7 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
             with screen, ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
                     screen.say(joined(work.target, nodes))
-                for sentence in _ready(work, nodes):
-                    screen.say(sentence)
+                _check_nodes(work, nodes)
                 with claimed(work, screen.say):
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
@@ -349,22 +348,16 @@ def describe(work: Work) -> list[str]:
     return write_sweep(work.folder, work.sweep.name, text, plan(work.trials))
 
 
-def _ready(work: Work, nodes: list[dict[str, float]]) -> list[str]:
-    """Check the cluster; return notes for the user. Raises ConfigError if a trial does not fit or a node is unsuitable."""
-    from orchestrator.cluster.gpu_memory import memory_check, on_a_gpu
+def _check_nodes(work: Work, nodes: list[dict[str, float]]) -> None:
+    """Raise ConfigError if a trial does not fit on the cluster, or a node is unsuitable."""
     from orchestrator.cluster.nodes import node_problems
 
-    if problems := misfit_problems(work.sweep, work.place, nodes):
-        raise ConfigError(problems)
-    if sentences := node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
-        raise ConfigError([ConfigProblem(sentence, file="--results") for sentence in sentences])
-    try:
-        notes, problems = memory_check(work.sweep, on_a_gpu(work.sweep))
-    except TimeoutError as error:
-        raise ConfigError([ConfigProblem(str(error), file=work.choices.address_option)]) from error
+    problems = misfit_problems(work.sweep, work.place, nodes)
+    if not problems:
+        sentences = node_problems(work.folder.path, work.sweep.resources.timeout_seconds)
+        problems = [ConfigProblem(sentence, file="--results") for sentence in sentences]
     if problems:
         raise ConfigError(problems)
-    return notes
 
 
 def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:

@@ -1,1 +1,1 @@
-"""The Ray session, the placement of a trial, and the checks of nodes, data and GPU memory before anything starts."""
+"""The Ray session, the placement of a trial, and the checks of nodes and data before anything starts."""

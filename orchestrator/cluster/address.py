@@ -8,22 +8,18 @@ alone.
 
 from __future__ import annotations
 
-import errno
 import os
-import pwd
 import socket
 import stat
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 LOCAL, AUTO = "local", "auto"
-ANSWER_SECONDS = 3.0  # for each of the two: a connection, and the first bytes that come back
-ALL_SECONDS = 7.0  # for both, with finding the host and with all the addresses that its name has
+ANSWER_SECONDS = 5.0  # for finding the host, a connection, and the first bytes that come back
 CLIENT = "ray://"
 LONGEST = 4096  # bytes of an address
 ALONE = "--address local starts Ray on this machine"
@@ -98,25 +94,19 @@ def _running_here(environment: Mapping[str, str], required: str) -> Target:
     """The cluster that runs on this machine, by Ray's file; ``required`` is what asks for one (``auto``), if anything."""
     file = address_file(environment)
     try:
-        named = _own_text(file)
-    except ClusterError as error:
-        if required:
-            raise
-        return Target(note=str(error))
-    if not named and required:
-        raise ClusterError(
-            f"{required} is {AUTO!r}, and no cluster runs on this machine: `ray start` would have written its address "
-            f"to {file}; give the address as HOST:PORT"
-        )
-    if not named:
-        return Target()
-    try:
-        _reach(named, str(file))
+        if named := _own_text(file):
+            _reach(named, str(file))
+            return Target(named, str(file))
     except ClusterError as error:
         if required:
             raise
         return Target(note=f"{error}; `ray stop` removes that file")
-    return Target(named, str(file))
+    if required:
+        raise ClusterError(
+            f"{required} is {AUTO!r}, and no cluster runs on this machine: `ray start` would have written its address "
+            f"to {file}; give the address as HOST:PORT"
+        )
+    return Target()
 
 
 def _own_text(file: Path) -> str:
@@ -125,32 +115,21 @@ def _own_text(file: Path) -> str:
     Ray lets every user write to the folder of that file, and whose cluster is joined runs what code it likes here.
 
     Raises:
-        ClusterError: the file is another user's, or a link.
+        ClusterError: the file is a link, or no file of this user.
     """
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise ClusterError(f"{file} is a link and is not followed; {JOIN}") from error
+    except FileNotFoundError:
         return ""
+    except OSError as error:
+        raise ClusterError(f"{file} is not followed ({error.strerror}); {JOIN}") from error
     try:
-        about = os.fstat(opened)
-        if not stat.S_ISREG(about.st_mode):
-            return ""
-        if about.st_uid != os.geteuid():
-            raise ClusterError(
-                f"{file} was written by another user ({_user(about.st_uid)}) and is not followed; {JOIN}"
-            )
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise ClusterError(f"{file} is not followed (it is no file of this user); {JOIN}")
         return os.read(opened, LONGEST).decode(errors="replace").strip()
     finally:
         os.close(opened)
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"number {number}"
 
 
 def _reach(address: str, origin: str) -> None:
@@ -165,32 +144,24 @@ def _reach(address: str, origin: str) -> None:
         raise ClusterError(
             f"{where} is no address of a Ray cluster: HOST:PORT, {CLIENT}HOST:PORT, {AUTO!r} or {LOCAL!r}"
         )
-    asked: Future[bool] = Future()
+    answer: Future[bool] = Future()
     # Looking up a name has no time limit of its own, so this thread is left to itself if it takes too long.
-    threading.Thread(target=_ask, args=(host.strip("[]"), int(port), asked), daemon=True).start()
+    threading.Thread(target=_ask, args=(host.strip("[]"), int(port), answer), daemon=True).start()
     try:
-        if not asked.result(ALL_SECONDS):
+        if not answer.result(ANSWER_SECONDS):
             raise ClusterError(f"what answers at {where} is not Ray; {ALONE}")
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
         raise ClusterError(f"no Ray cluster answers at {where}: {reason}; {ALONE}") from error
 
 
-def _ask(host: str, port: int, asked: Future[bool]) -> None:
-    """Find out whether a Ray, or what cannot be asked because of TLS, answers."""
+def _ask(host: str, port: int, answer: Future[bool]) -> None:
+    """Find out whether what answers speaks as Ray does, or cannot be asked because of TLS."""
     try:
         with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as connection:
-            asked.set_result(os.environ.get("RAY_USE_TLS", "0") == "1" or _is_ray(connection))
+            connection.sendall(PREFACE)
+            encrypted = os.environ.get("RAY_USE_TLS", "0") == "1"
+            frame = b"" if encrypted else connection.recv(HEADER, socket.MSG_WAITALL)
+            answer.set_result(encrypted or (len(frame) == HEADER and frame[3] == SETTINGS))
     except Exception as error:  # a host's name that cannot be encoded is a UnicodeError
-        asked.set_exception(error if isinstance(error, OSError) else OSError(str(error)))
-
-
-def _is_ray(connection: socket.socket) -> bool:
-    """Whether the other side speaks as Ray does. Raises TimeoutError."""
-    deadline, answer = time.monotonic() + ANSWER_SECONDS, b""
-    connection.settimeout(ANSWER_SECONDS)
-    connection.sendall(PREFACE)
-    while len(answer) < HEADER and (more := connection.recv(HEADER - len(answer))):
-        answer += more
-        connection.settimeout(max(deadline - time.monotonic(), 1e-3))
-    return len(answer) == HEADER and answer[3] == SETTINGS
+        answer.set_exception(error if isinstance(error, OSError) else OSError(str(error)))

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from algorithms.interfaces import Run
 from attacks.interfaces import Attack
 from datasets.components import Component
-from datasets.federation import DataError, Examples, Source
+from datasets.federation import DataError, Source
 from datasets.interfaces import SourceContract
 from datasets.source_checks import source_problems
 from orchestrator.config.errors import ConfigProblem
@@ -85,16 +82,9 @@ def _unattackable(run: Run, source: Source) -> list[str]:
     if not attacks:
         return []
     seed, places = partition_seed(run), [one.name for one in run.attacks]
-    partition = run.split.module.partition
     try:
-        try:
-            data = partition(
-                run.split.config, run.data.config, _without_content(source), lambda name: stream(seed, name)
-            )
-        except DataError:
-            raise
-        except Exception:  # a split of the user's own may look at what the examples hold
-            data = partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))
+        streams = lambda name: stream(seed, name)  # noqa: E731
+        data = run.split.module.partition(run.split.config, run.data.config, source, streams)
     except DataError as error:
         return str(error).split("\n")
     except Exception as error:
@@ -139,12 +129,3 @@ def failure(error: Exception, who: str) -> str:
     text = " ".join(str(error).split())
     place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno}: {ours[-1].line})" if ours else ""
     return f"{who} failed with {type(error).__name__}: {text[:300]}{place}"
-
-
-def _without_content(source: Source) -> Source:
-    """The data set with one zero in place of each example, for who gets which example does not depend on content."""
-
-    def hollow(part: Examples) -> Examples:
-        return Examples(np.zeros((len(part), *[1] * (part.x.ndim - 1)), part.x.dtype), part.y)
-
-    return replace(source, train=hollow(source.train), test=hollow(source.test), mean=None, std=None, fit=None)

@@ -54,39 +54,23 @@ def end_own() -> None:
 
 
 def end_orphans() -> list[str]:
-    """End what killed runs of this user have left running on this machine.
-
-    Returns:
-        Sentences for the user on what was ended, or could not be.
-    """
+    """End what killed runs of this user have left running on this machine, and say so."""
     sentences = []
     for mark, orphans in ray_processes().items():
-        if _is_at_work(mark):
-            continue
-        stubborn = _end(orphans)
-        owner = f"an earlier run (process {mark.partition(' ')[0]}, killed)"
-        if ended := len(orphans) - len(stubborn):
-            sentences.append(f"ended {ended} process{'' if ended == 1 else 'es'} that {owner} left behind")
-        sentences += [f"process {process.pid} could not be ended; {owner} left it behind" for process in stubborn]
+        if not _is_at_work(mark):
+            _end(orphans)
+            many = f"{len(orphans)} process{'' if len(orphans) == 1 else 'es'}"
+            sentences.append(f"ended {many} that an earlier run (process {mark.partition(' ')[0]}, killed) left behind")
     return sentences
 
 
-def _end(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Ask processes to end, and kill those that do not; return the ones that are still there."""
+def _end(processes: list[psutil.Process]) -> None:
+    """Ask processes to end, and kill those that do not."""
     for send, patience in ((psutil.Process.terminate, POLITE), (psutil.Process.kill, LAST)):
         for process in processes:
             with suppress(psutil.Error):
                 send(process)  # psutil makes sure that it is still the same process
-        processes = [one for one in psutil.wait_procs(processes, timeout=patience)[1] if not _is_zombie(one)]
-    return processes
-
-
-def _is_zombie(process: psutil.Process) -> bool:
-    """Whether a process has ended and is only not forgotten: whoever inherited it does not ask how it ended."""
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return True
+        processes = psutil.wait_procs(processes, timeout=patience)[1]
 
 
 def _mark() -> str:

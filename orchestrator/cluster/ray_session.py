@@ -218,13 +218,13 @@ def joined(target: Target, nodes: list[dict[str, float]]) -> str:
     return f"joined the Ray cluster at {target.address} ({of}){unasked}"
 
 
-def _reason(error: BaseException | None, target: Target) -> str:
+def _reason(error: BaseException, target: Target) -> str:
     """What went wrong, in Ray's words; a refused token is behind other errors, or makes Ray hang up."""
-    first, last = error, error
-    while last is not None:
-        if "authentication" in type(last).__name__.lower():
-            return "the cluster asks for another token; see docs/cluster.md for RAY_AUTH_MODE and RAY_AUTH_TOKEN"
-        last = last.__cause__ or last.__context__
-    if target.address is not None and re.search("failed to connect|timed out", str(first), re.IGNORECASE):
-        return f"{str(first).rstrip('. ')}; {OTHER_MODE.format(os.environ.get(MODE, 'not set'))}"
-    return str(first)
+    causes = [error]
+    while following := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(following)
+    if any("authentication" in type(cause).__name__.lower() for cause in causes):
+        return "the cluster asks for another token; see docs/cluster.md for RAY_AUTH_MODE and RAY_AUTH_TOKEN"
+    if target.address is not None and re.search("failed to connect|timed out", str(error), re.IGNORECASE):
+        return f"{str(error).rstrip('. ')}; {OTHER_MODE.format(os.environ.get(MODE, 'not set'))}"
+    return str(error)

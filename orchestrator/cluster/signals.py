@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
 ASKED = (signal.SIGTERM, signal.SIGHUP)
-OUTPUT = (1, 2)  # file descriptors
-READER_SECONDS = 0.2  # that a program which reads our output is given to end, too, before it counts as still there
 CODE = 128  # a shell's exit code for a command that a signal has ended, less the signal's number
 
 
@@ -36,8 +33,10 @@ class Asked:
         self.number = number
         for one in ASKED:
             signal.signal(one, signal.SIG_IGN)
-        if number == signal.SIGHUP:
-            _leave_terminal()
+        if number == signal.SIGHUP:  # the terminal is gone, and there is work to save: print to nowhere from here on
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for output in (1, 2):
+                os.dup2(nowhere, output)
         raise KeyboardInterrupt
 
 
@@ -87,19 +86,3 @@ def own_signals() -> Iterator[None]:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-def _leave_terminal() -> None:
-    """Print to nowhere from here on, where the terminal, or what has read our output, is gone: there is work to save."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for number in OUTPUT:
-        with suppress(OSError):
-            if os.isatty(number) or _is_unread(number):
-                os.dup2(nowhere, number)
-    os.close(nowhere)
-
-
-def _is_unread(number: int) -> bool:
-    reader = select.poll()
-    reader.register(number, 0)
-    return bool(reader.poll(1000 * READER_SECONDS))

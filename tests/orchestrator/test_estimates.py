@@ -242,11 +242,11 @@ EVERYTHING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow  # on a machine that does other things as well, steps take longer than their processor time
 @pytest.mark.parametrize("given", EVERYTHING.values(), ids=EVERYTHING)
-def test_the_estimate_is_within_a_factor_of_two_of_the_processor_time_of_a_run(tmp_path, given):
+def test_the_estimate_is_within_a_factor_of_three_of_the_processor_time_of_a_run(tmp_path, given):
     found, messages = estimated(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given))
     started, one = time.process_time(), inline_trial(run, tmp_path)
     while not one.done:
         one.advance()
     taken = time.process_time() - started
     print(f"estimated {found:.2f} s, taken {taken:.2f} s, messages {messages:.2f} s")
-    assert taken / 2 < found < 2 * taken + messages
+    assert taken / 3 < found < 3 * taken + messages

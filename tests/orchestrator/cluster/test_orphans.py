@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from orchestrator.cluster import orphans
 from orchestrator.cluster.orphans import MARK, _mark, _place, end_orphans, end_own, marked, ray_processes
 
 
@@ -61,20 +60,6 @@ def test_what_a_killed_run_left_is_ended(started):
     assert "ended 2 processes" in said and gone.split()[0] in said
     assert [*map(runs, left), runs(other)] == [False, False, True]
     assert end_orphans() == []
-
-
-def test_one_that_nobody_has_waited_for_has_ended(started, monkeypatch):
-    monkeypatch.setattr(orphans, "POLITE", 0.5)
-    monkeypatch.setattr(orphans, "LAST", 0.5)
-    program = (
-        "import subprocess, sys, time\n"
-        "print(subprocess.Popen(['sleep', '60'], env={sys.argv[1]: sys.argv[2]}).pid, flush=True)\ntime.sleep(60)"
-    )
-    command = [sys.executable, "-c", program, MARK, f"{over()} {_place()}"]
-    started.append(subprocess.Popen(command, stdout=subprocess.PIPE))
-    child = psutil.Process(int(started[-1].stdout.readline()))
-    (said,) = end_orphans()
-    assert "ended 1 process " in said and child.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize("mark", ["{own}", "{gone} elsewhere pid:[1] /tmp/ray", "x y {place}", "no mark"])
