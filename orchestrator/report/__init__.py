@@ -98,7 +98,7 @@ def _write_files(results: Results, log: Log, published: bool, formats: Sequence[
     from orchestrator.report.page import is_shown, page
 
     paired = contrasts(results)
-    comparison = compare(results) if published else Comparison((), ())
+    comparison = compare(results) if published else Comparison()
     for name, content in _tables(results, paired, comparison).items():
         log.append(name, content.encode())
     drawings = {}

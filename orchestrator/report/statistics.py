@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import NamedTuple
 
 from algorithms.core.metric import Bound, Metric
 
@@ -219,16 +218,6 @@ SIGNIFICANT = 0.05  # of p values, after Holm's correction
 ROUNDING = 1e-12  # smaller differences come from adding in another order
 
 
-class Measured(NamedTuple):
-    """A measured value, the ends of its 95 % interval, the number of independent values, and these; NaN: there is none."""
-
-    value: float = NAN
-    low: float = NAN
-    high: float = NAN
-    n: int = 0
-    values: tuple[float, ...] = ()
-
-
 def paired_test(differences: Sequence[float]) -> float:
     """The two-sided p value of the paired t test, which agrees with the t interval: p < 0.05 if it excludes 0.
 
@@ -285,35 +274,3 @@ def least_significant(pairs: int, tests: int = 1) -> float:
         tests: the number of tests in the family.
     """
     return quantile(pairs - 1, 1 - SIGNIFICANT / tests) / math.sqrt(pairs)
-
-
-def quotient(dividends: Sequence[float], divisors: Sequence[float]) -> Measured:
-    """The quotient of two means of pairs of numbers that are not negative, with Fieller's interval (1954).
-
-    The interval has every q >= 0 for which the paired t test does not reject ``mean(a - q * b) = 0``:
-
-        (mean a - q mean b)^2 <= t^2 / n * (s_aa - 2 q s_ab + q^2 s_bb)
-
-    Two ends solve this quadratic equation. If the mean of the divisors is not significantly above 0, there is no upper end.
-
-    Args:
-        dividends: a, one per independent pair.
-        divisors: b, in the same order.
-    """
-    n = len(dividends)
-    if n == 0 or math.fsum(divisors) <= 0:
-        return Measured(n=n)
-    above, below = math.fsum(dividends) / n, math.fsum(divisors) / n
-    each = tuple(a / b for a, b in zip(dividends, divisors, strict=True) if b > 0)
-    if n < FEWEST:
-        return Measured(above / below, n=n, values=each)
-    factor = quantile(n - 1) ** 2 / n
-    s_aa, s_bb = deviation(dividends) ** 2, deviation(divisors) ** 2
-    s_ab = math.fsum((a - above) * (b - below) for a, b in zip(dividends, divisors, strict=True)) / (n - 1)
-    square, half, constant = below**2 - factor * s_bb, above * below - factor * s_ab, above**2 - factor * s_aa
-    root = math.sqrt(max(half**2 - square * constant, 0.0))
-    if square > 0:
-        return Measured(above / below, max((half - root) / square, 0.0), max((half + root) / square, 0.0), n, each)
-    # No upper end. If 0 is possible, too, there is no lower one; otherwise it is the larger of the two solutions.
-    low = 0.0 if constant <= 0 or square == 0 else (half - root) / square
-    return Measured(above / below, low, INFINITY, n, each)

@@ -35,8 +35,7 @@ from orchestrator.report.figures.drawing import (
     stroke,
     wrap,
 )
-from orchestrator.report.papers import rules
-from orchestrator.report.published import records
+from orchestrator.report.published import counterpart, records
 from orchestrator.report.vocabulary import GROUP_COLORS, setting_label
 
 if TYPE_CHECKING:
@@ -86,11 +85,11 @@ def published_points(datasets: set[str]) -> list[Printed]:
     """The group, minority ratio and printed attack accuracy of IFCA on the data sets (our names)."""
     found = []
     for record in records():
-        counterpart = rules()["ifca_mir"](record) if record.paper == "ifca_mir" else None
-        if counterpart and RATIO in counterpart.where and counterpart.where["data.name"] in datasets:
+        printed = counterpart(record) if record.paper == "ifca_mir" else None
+        if printed and RATIO in printed.where and printed.where["data.name"] in datasets:
             for group in GROUP_COLORS:
-                if f"mia_accuracy_{group}" in counterpart.metrics:
-                    found.append((group, float(counterpart.where[RATIO]), record.value))
+                if f"mia_accuracy_{group}" in printed.metrics:
+                    found.append((group, float(printed.where[RATIO]), record.value))
     return found
 
 

@@ -12,7 +12,6 @@ from orchestrator.report.statistics import (
     holm,
     least_significant,
     paired_test,
-    quotient,
 )
 
 EXPERIMENTS, DEALS = 2000, 5
@@ -87,43 +86,3 @@ def test_holms_correction() -> None:
     with_gap = holm([0.01, math.nan, 0.02])
     assert (with_gap[0], with_gap[2]) == pytest.approx((0.02, 0.02))
     assert math.isnan(with_gap[1])
-
-
-def counts(rng: np.random.Generator, pairs: int = DEALS) -> tuple[np.ndarray, np.ndarray]:
-    """Violations of two methods in experiments [experiments, pairs] with a common partition; the true quotient is 2."""
-    partition = rng.normal(10, 2, (EXPERIMENTS, pairs))
-    return 2 * partition + rng.normal(0, 2, partition.shape), partition + rng.normal(0, 1, partition.shape)
-
-
-def test_fiellers_interval_covers_the_quotient() -> None:
-    above, below = counts(np.random.default_rng(5))
-    found = [quotient(list(a), list(b)) for a, b in zip(above, below, strict=True)]
-    assert 0.93 < np.mean([one.low <= 2 <= one.high for one in found]) < 0.97
-
-
-@pytest.mark.parametrize("scale", [0.2, 1.0, 3.0])
-def test_fiellers_interval_is_what_the_paired_test_does_not_reject(scale: float) -> None:
-    """The slow version: try every quotient. With a large scale the divisor is near 0 and the interval has no upper end."""
-    rng = np.random.default_rng(8)
-    for _ in range(20):
-        below = np.abs(rng.normal(2, scale, 4))
-        above = np.abs(2 * below + rng.normal(0, 0.5, 4))
-        one = quotient(list(above), list(below))
-        grid = np.linspace(0, 60, 4001)
-        kept = grid[stats.ttest_1samp(above - grid[:, None] * below, 0, axis=1).pvalue >= 0.05]
-        assert one.low == pytest.approx(min(kept), abs=0.016)
-        if one.high < 60:
-            assert one.high == pytest.approx(max(kept), abs=0.016)
-        else:
-            assert max(kept) == 60
-        assert one.value == pytest.approx(above.mean() / below.mean())
-
-
-def test_quotients_without_an_interval() -> None:
-    none, two = quotient([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]), quotient([4.0, 6.0], [1.0, 3.0])
-    assert math.isnan(none.value)
-    assert (two.value, two.n) == (2.5, 2)
-    assert math.isnan(two.low)
-    vague = quotient([4.0, 6.0, 5.0], [0.0, 4.0, 0.0])
-    assert vague.high == math.inf
-    assert 0 <= vague.low < vague.value
