@@ -35,14 +35,10 @@ one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network's layers and how it is trained.
+    """A network's learning rate (Adam) and the widths of its branches for the softmax vector and the one-hot label.
 
-    Attributes:
-        lr: learning rate of Adam.
-        softmax: layer widths of the branch that reads the softmax vector.
-        label: layer widths of the branch that reads the one-hot label; empty: there is no such branch.
-        standardized: whether each entry of the softmax vector is scaled to mean 0 and standard deviation 1 over the
-            shadow outputs.
+    Without widths there is no such branch. ``standardized`` scales each entry of the softmax vector to mean 0 and
+    standard deviation 1 over the shadow outputs.
     """
 
     lr: float
@@ -57,17 +53,9 @@ ART = Recipe(lr=1e-4, softmax=(512, 100, 64), label=(256, 64), standardized=True
 
 
 def fit(name: str, shadow: Outputs, rng: np.random.Generator) -> Attack:
-    """Train an attack network on the shadow models' outputs; deterministic in ``rng``.
+    """Train the network "mlp", "mlp_per_class" or "art" on shadow outputs; it scores outputs [n] by log-odds [n].
 
-    Members and non-members have the same total weight in training, whatever their numbers.
-
-    Args:
-        name: "mlp", "mlp_per_class" or "art".
-        shadow: the shadow models' outputs, members and non-members.
-        rng: the generator.
-
-    Returns:
-        A function from outputs [n] to scores [n], the log-odds of membership.
+    Members and non-members have the same total weight in training, whatever their numbers. Deterministic in ``rng``.
     """
     if name == "mlp_per_class":
         return _one_per_class(shadow, rng)
@@ -96,10 +84,7 @@ def _standard(recipe: Recipe, shadow: Outputs) -> tuple[Doubles, Doubles]:
 
 
 def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
-    """Train a network for each true class (Shokri et al.).
-
-    A class scores 0 if its shadow examples are all members or all non-members.
-    """
+    """Train a network for each true class (Shokri et al.); a class whose shadow examples lack a side scores 0."""
     attacks = {}
     for label in np.unique(shadow.labels):
         own = shadow[shadow.labels == label]
@@ -123,13 +108,7 @@ class Branches:
     """
 
     def __init__(self, branches: Sequence[tuple[int, ...]], width: int, rng: np.random.Generator) -> None:
-        """Initialize the weights as PyTorch does, U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
-
-        Args:
-            branches: the layer widths of each branch.
-            width: the number of features of each branch's input [n, width].
-            rng: the generator.
-        """
+        """Initialize branches with inputs [n, width] as PyTorch does, U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
         shapes = [shape for widths in branches for shape in pairwise((width, *widths))]
         shapes.append((sum(widths[-1] for widths in branches), 1))
         bounds = [np.full((fan_in + 1) * fan_out, fan_in**-0.5) for fan_in, fan_out in shapes]
@@ -151,23 +130,13 @@ class Branches:
 
     @one_thread
     def log_odds(self, inputs: Sequence[Floats]) -> Floats:
-        """Compute the outputs [n].
-
-        Args:
-            inputs: one array [n, width] per branch.
-        """
+        """Compute the outputs [n] of one array [n, width] per branch."""
         weights, bias = self.layers[-1]
         joined = np.concatenate([path[-1] for path in self._activations(inputs)], axis=1)
         return (joined @ weights + bias)[:, 0]
 
     def backward(self, inputs: Sequence[Floats], targets: Floats, weights: Floats) -> None:
-        """Fill ``gradients`` with the gradient of the mean weighted cross-entropy.
-
-        Args:
-            inputs: one array [n, width] per branch.
-            targets: [n, 1] 1 for members, 0 for non-members.
-            weights: [n, 1] weight of each example.
-        """
+        """Fill ``gradients`` with the gradient of the mean cross-entropy of targets [n, 1], weighted [n, 1]."""
         paths = self._activations(inputs)
         (read, bias), (read_gradient, bias_gradient) = self.layers[-1], self.layer_gradients[-1]
         joined = np.concatenate([path[-1] for path in paths], axis=1) if len(paths) > 1 else paths[0][-1]
@@ -204,12 +173,7 @@ def train(
 ) -> None:
     """Fit a network in place: `EPOCHS` passes of Adam over batches of `BATCH`, in a new order each time.
 
-    Args:
-        net: the network.
-        inputs: one array [n, width] per branch.
-        member: [n] whether each example was a member.
-        lr: learning rate.
-        rng: draws the order of the examples.
+    ``inputs`` are one array [n, width] per branch, and ``member`` [n] says whether each example was one.
     """
     targets = member[:, None].astype(np.float32)
     weights = (0.5 / np.where(targets, member.mean(), 1 - member.mean())).astype(np.float32)

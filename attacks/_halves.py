@@ -49,13 +49,9 @@ FEWEST = 2  # pairs; if replicas have diverged, an attack on fewer is not made
 
 
 def confidence(network: Network, models: Sequence[Weights], pool: Records, model: Ints) -> Doubles:
-    """Return the confidence in the true class of every record, [n], in the model that its owner uses.
+    """Return the confidence in the true class of the n records of a pool, each in the model [n] that its owner uses.
 
-    Args:
-        network: provides the torch module, which afterwards holds one of the models.
-        models: the models.
-        pool: the n records.
-        model: [n] the number of the model that the record's owner uses.
+    ``network`` afterwards holds one of the models.
     """
     found = np.full(len(pool.owner), np.nan)
     for j in np.unique(model):
@@ -66,11 +62,7 @@ def confidence(network: Network, models: Sequence[Weights], pool: Records, model
 
 
 def complete_pairs(confidence: Doubles) -> NDArray[np.bool_]:
-    """Return which replicas can be used, [replicas]: those of the pairs of which neither has diverged.
-
-    Args:
-        confidence: [replicas, n] confidence in the true class; NaN of a replica that diverged.
-    """
+    """Return which replicas can be used: those of pairs of which neither has diverged, NaN in [replicas, n]."""
     whole = np.all(np.isfinite(confidence), axis=1).astype(bool)
     return np.repeat(whole[0::2] & whole[1::2], 2)
 
@@ -78,12 +70,7 @@ def complete_pairs(confidence: Doubles) -> NDArray[np.bool_]:
 def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.random.Generator) -> Exposure:
     """Compute the result of an attack from the pairs of replicas that have not diverged.
 
-    The replicas that are left keep their order and numbers. With less than two pairs left, every metric is NaN.
-
-    Args:
-        attack: the attack.
-        answers: the answers of all replicas, NaN those of one that diverged.
-        rng: the attack's generator.
+    They keep their order and numbers. With less than two pairs left, every metric is NaN.
     """
     kept = complete_pairs(answers.confidence)
     lost = int((~kept).sum()) // 2
@@ -129,16 +116,10 @@ class Pool:
 
 
 def pool_of(kind: Kind, data: Federation, stream: Stream) -> Pool:
-    """Return the records that replicas are trained on.
+    """Return the records that replicas are trained on. Raises DataError with what `problems` lists.
 
-    Args:
-        kind: whether held-back records are taken in: as many as there are (``auto``), exactly as many as every client
-            trains on (``matched``), or none (``training``).
-        data: the federation of the run.
-        stream: returns the run's generators.
-
-    Raises:
-        DataError: what `problems` lists.
+    Held-back records are taken in: as many as there are (``auto``), exactly as many as every client trains on
+    (``matched``), or none (``training``).
     """
     if found := problems(kind, data):
         raise DataError("; ".join(sentence for _, sentence in found))
@@ -172,9 +153,8 @@ def _odd_ones(owner: Ints, clients: int) -> Ints:
 def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Partition held-back records among the clients: for none more of a class than it trains on, and none twice.
 
-    Returns:
-        Positions of the records among all that were held back, the non-members first, then the shadow set; and the
-        client of each.
+    Returns the positions of the records among all that were held back, the non-members first, then the shadow set; and
+    the client of each.
     """
     holder = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
     labels = _held_back(data).y
@@ -243,13 +223,7 @@ def problems(kind: Kind, data: Federation) -> Problems:
 
 
 def halves_of(pool: Pool, replicas: int, stream: Stream) -> Bools:
-    """Return which records each replica trains on, [replicas, n]: of every client half, and the rest in the next one.
-
-    Args:
-        pool: the records.
-        replicas: an even number.
-        stream: returns the run's generators.
-    """
+    """Return which records each replica trains on, [replicas, n]: of every client half, and the rest in the next one."""
     inside = np.empty((replicas, len(pool)), bool)
     sizes = np.bincount(pool.owner)
     first = np.cumsum(sizes) - sizes

@@ -81,13 +81,7 @@ def attack(
 
 
 def measures(found: Mapping[str, Attacked], member: Bools, rng: np.random.Generator) -> list[Measure]:
-    """Measure every attack: `attacks.metrics.membership.MEASURES` and epsilons, with intervals and values by chance.
-
-    Args:
-        found: what each attack says of n examples.
-        member: [n].
-        rng: draws the resamples of the intervals.
-    """
+    """Measure every attack on n examples: `membership.MEASURES` and epsilons, with intervals and values by chance."""
     inside, rows = int(member.sum()), []
     chance = membership.by_chance(len(member) - inside)
     for name, one in found.items():
@@ -109,10 +103,6 @@ def _measured(one: Attacked, member: Bools, rng: np.random.Generator) -> tuple[d
 def modified_entropy(logits: NDArray[Any], labels: NDArray[np.int64]) -> Doubles:
     """Return the modified prediction entropy [n] in nats (Song and Mittal 2021, equation 8): 0 where p_y is 1.
 
-    Args:
-        logits: [n, classes], at least two classes.
-        labels: [n] true classes.
-
     >>> modified_entropy(np.log([[0.5, 0.5]]), np.array([0])).round(4).tolist()  # ln 2 / 2 from each class
     [0.6931]
     """
@@ -130,13 +120,8 @@ def modified_entropy(logits: NDArray[Any], labels: NDArray[np.int64]) -> Doubles
 def gradient_norms(module: nn.Module, x: Tensor, y: Tensor) -> Doubles:
     """Return the norm [n] of the gradient of each example's own cross-entropy by all trainable parameters.
 
-    Args:
-        module: the model, in evaluation mode; its own gradients are left alone.
-        x: [n, ...] inputs on the module's device.
-        y: [n] labels there.
-
-    Raises:
-        ValueError: the output does not depend on trainable parameters, as far as torch can tell.
+    The module is in evaluation mode, on the device of ``x`` [n, ...] and ``y`` [n]; its own gradients are left alone.
+    Raises ValueError if the output does not depend on trainable parameters, as far as torch can tell.
     """
     import torch
     from torch.nn.functional import cross_entropy

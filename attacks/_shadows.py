@@ -97,11 +97,9 @@ class ShadowJob:
         members: positions in the shadow set of the examples that the model is trained on, client after client.
         nonmembers: other positions; the model is queried with these examples but not trained on them.
         strengths: [n shadow] transform strength of every example of the shadow set.
-        sizes: [clients] the number of members that each client of the shadow federation holds; empty: there is no
-            federation, but a single model.
+        sizes: [clients] the members that each client of the shadow federation holds; empty: a single model is trained.
         rounds: rounds of the shadow federation.
-        target_accuracy: a single model's training stops after the first epoch whose accuracy on the members reaches
-            this...
+        target_accuracy: a single model's training stops after the first epoch with this accuracy on the members...
         max_epochs: ... or after this many epochs.
         seed: seed of everything random.
         role: a "shadow" trains the attack; a "probe" instead shows how well the attack does without any client's data.
@@ -121,11 +119,7 @@ class ShadowJob:
     took_part: Bools | None = None
 
     def key(self, extra: str) -> str:
-        """Return a hexadecimal digest of the job and of ``extra``.
-
-        Args:
-            extra: describes what else the model depends on: the shadow set and the run.
-        """
+        """Return a hexadecimal digest of the job and of ``extra``: the shadow set and the run."""
         digest = hashlib.sha256()
         limits = (self.rounds, self.target_accuracy, self.max_epochs)
         digest.update(repr((*limits, self.seed, self.role, len(self.members), extra)).encode())
@@ -139,13 +133,7 @@ class ShadowJob:
 
 @dataclass(frozen=True, eq=False)
 class Shadow(Outputs):
-    """The outputs of a trained shadow model on its members and non-members.
-
-    Attributes:
-        accuracy: its accuracy on the members.
-        epochs: epochs that it was trained for; in a federation, those of all rounds.
-        role: the role of its job.
-    """
+    """The outputs of a trained shadow model, its accuracy on members, its epochs (of all rounds) and its role."""
 
     accuracy: float
     epochs: int
@@ -174,26 +162,19 @@ def imitates(config: ShadowConfig) -> bool:
 def shadow_size(config: ShadowConfig, members: int, available: int) -> int:
     """Return the number of examples that a shadow model is trained on, which is also the number of its non-members.
 
-    Args:
-        config: the component's fields.
-        members: training examples of the attacked model's clients.
-        available: examples of the shadow set.
+    ``members`` are the training examples of the attacked model's clients, ``available`` those of the shadow set.
     """
     half = min(config.shadow_examples, available) // 2
     return min(half, members) if config.size_matched or imitates(config) else half
 
 
 def client_sizes(sizes: Ints, total: int) -> Ints:
-    """Return how many examples the clients of a shadow federation hold, in proportion to those of the imitated clients.
+    """Return how many examples clients hold, in proportion to the ``sizes`` [clients] of those that they imitate.
 
-    The sizes are rounded so that they add up to ``total``, largest remainders first; a client may get none.
+    They are rounded so that they add up to ``total``, largest remainders first; a client may get none.
 
     >>> client_sizes(np.array([10, 20, 30]), 30).tolist()
     [5, 10, 15]
-
-    Args:
-        sizes: [clients] numbers of training examples of the imitated clients.
-        total: examples to distribute, at most the sum of ``sizes``.
     """
     exact = sizes * (total / sizes.sum())
     floors = np.floor(exact).astype(np.int64)
@@ -203,13 +184,9 @@ def client_sizes(sizes: Ints, total: int) -> Ints:
 
 
 def wear(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Ints:
-    """Return the client whose transform each example wears: its owner or, if nobody owns it, a random one, [n].
+    """Return the client whose transform each example wears: its owner [n] or, if nobody owns it, a random one.
 
-    Args:
-        data: the federation.
-        clients: the clients from whom those of nobody's examples are drawn, in proportion to their examples.
-        owners: [n] the owner of each example; -1: nobody.
-        rng: the generator.
+    The latter are drawn from ``clients`` in proportion to their examples.
     """
     drawn = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
     return np.where(owners == NOBODY, drawn, owners)
@@ -229,8 +206,7 @@ class Answers:
             where ``left`` is True, formerly on this model.
         client: [n] the owner of an example; for a held-out one the client from whom it was held out, or whose transform
             it wears.
-        left: [n] whether an example belongs to the comparison of clients that left: their records, and non-members that
-            look like them.
+        left: [n] whether an example belongs to the comparison of clients that left.
     """
 
     outputs: Outputs
@@ -263,14 +239,7 @@ def ask(config: ShadowConfig, model: AttackedModel, rng: np.random.Generator) ->
     """Query the loaded model about its clients' records, about those of clients that left it, and about non-members.
 
     Each of the two groups of records is compared with non-members of its own, which wear the transforms of its clients.
-
-    Args:
-        config: the component's fields.
-        model: the attacked model, which ``model.network`` must hold.
-        rng: the generator.
-
-    Raises:
-        DataError: there is no held-out example that can serve as a non-member.
+    Raises DataError if there is no held-out example that can serve as a non-member.
     """
     parts = [_ask_about(config, model, model.cluster.clients, False, rng)]
     if len(model.cluster.left):

@@ -70,18 +70,10 @@ class Config(Targeting, Protocol):
 
 
 def targets(config: Targeting, data: Federation, stream: Stream) -> Ints:
-    """Draw the attacked examples of every client, equally many of each; the draw depends on the seed, not on the round.
+    """Draw the attacked examples of every client, equally many of each: [clients, n]. Raises DataError if one has none.
 
-    Args:
-        config: the component's fields.
-        data: the federation.
-        stream: returns generators that are the same in every round.
-
-    Returns:
-        [clients, n] positions, which count the training examples first and then the test examples.
-
-    Raises:
-        DataError: a client has no example to attack.
+    The positions count the training examples first and then the test examples; they depend on the seed, not on the
+    round.
     """
     pools = [_pool(config, data, i) for i in range(data.clients)]
     size = min(config.targets, *map(len, pools))
@@ -178,13 +170,7 @@ class Labels:
 
 
 def places(config: Config, data: Federation, stream: Stream) -> Places:
-    """Return the records of every client, drawn once; they depend on the seed, not on the round.
-
-    Args:
-        config: the component's fields.
-        data: the federation; `data_problems` must be empty.
-        stream: returns generators that are the same in every round.
-    """
+    """Return the records of every client, which depend on the seed, not on the round."""
     return _remembered(config, data, stream, "places", lambda: _places(config, data, stream))
 
 

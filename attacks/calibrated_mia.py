@@ -214,18 +214,12 @@ def halves(config: Config, pool: Pool, stream: Stream) -> NDArray[np.bool_]:
 
 
 def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
-    """Attack every replica, and the run's own model where records were held back.
+    """Attack every replica, none of which diverged, and the run's own model where records were held back.
 
-    Args:
-        config: the component's fields.
-        answers: what all models say of the records; none diverged (`attacks._halves.conclude` leaves out the others).
-        rng: draws the attacked records, resamples, and memberships by chance.
-
-    Returns:
-        Metrics that begin with "calibrated_"; AUC and TPR of each client, averaged over replicas; measures of every
-        method, with group and model in their names; and the headline's scores. Two replicas are judged by their loss,
-        without intervals. Where replicas diverged and too few are left for the configured method, metrics are NaN, and
-        measures say how many there are and how many it needs.
+    Metrics begin with "calibrated_"; clients have an AUC and a TPR, averaged over replicas; measures of every method
+    have group and model in their names; scores are the headline's. Two replicas are judged by their loss, without
+    intervals. Where too few replicas are left for the configured method, metrics are NaN, and measures say how many it
+    needs.
     """
     left = len(answers.inside)
     if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):

@@ -180,13 +180,7 @@ class Config(SlotConfig):
 
 @dataclass(frozen=True)
 class Replica:
-    """A federation to be trained for the paired test.
-
-    Attributes:
-        world: how it differs from the run.
-        number: the number of its pair, which selects the random numbers of all four
-        rounds: the number of rounds.
-    """
+    """A federation to train for the paired test; the number of its pair selects the random numbers of all four."""
 
     world: Kind
     number: int
@@ -244,16 +238,10 @@ def target(config: Config, data: Federation) -> int:
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
-    """Compute the published difference of a model.
+    """Compute the published difference of the global model.
 
-    Args:
-        config: the component's fields.
-        model: the global model.
-
-    Returns:
-        Two losses and their relative difference as metrics; the risk is None, because the difference says nothing of
-        membership. The loss of the clients is the mean over the test examples of all clients, so each client counts by
-        their number.
+    The risk is None, because the difference says nothing of membership. The loss of the clients is the mean over the
+    test examples of all clients, so each client counts by their number.
     """
     data = model.cluster.data
     owned = data.test_owner >= 0 if (data.test_owner >= 0).any() else np.ones(len(data.test), bool)
@@ -268,13 +256,10 @@ def audit(config: Config, model: AttackedModel) -> Audit:
 
 
 def attacker_examples(config: Config, data: Federation) -> Examples:
-    """Return the target's examples that the attacker holds.
+    """Return the target's examples that the attacker holds. Raises DataError if it has no test examples of its own.
 
     They are a share of its training examples or of its own test examples, evenly spaced in the client's order, so every
     model is queried with the same examples.
-
-    Raises:
-        DataError: the target has no test examples of its own.
     """
     client = target(config, data)
     own = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
@@ -296,12 +281,7 @@ def _losses(network: Network, weights: Weights, sets: Sequence[Examples]) -> lis
 
 
 def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
-    """Return the federations that the paired test needs, four for each pair.
-
-    Args:
-        config: the component's fields.
-        rounds: the rounds of the run.
-    """
+    """Return the federations that the paired test needs, four for each pair, in a run of so many rounds."""
     measured = _rounds(config, rounds)
     pairs = range(config.replicas if measured else 0)
     return tuple(Replica(world, number, measured[-1]) for number in pairs for world in WORLDS)
@@ -328,15 +308,7 @@ def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Fe
     """Return the federation in which other examples of the same classes hold the target's slot.
 
     They are drawn from the shadow set and get the target's transforms. Where a class has fewer examples there than the
-    target has, they are repeated evenly.
-
-    Args:
-        data: the federation.
-        target: the client that is replaced.
-        rng: draws the examples and their transforms.
-
-    Raises:
-        DataError: the shadow set has no example of a class of the target's.
+    target has, they are repeated evenly. Raises DataError if there is no example of a class of the target's.
     """
     if lack := lacking(data, target):
         raise DataError(lack)
@@ -377,17 +349,10 @@ def looks_after(config: Config, rounds: int) -> bool:
 
 
 def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
-    """Measure a replica's model.
+    """Measure a replica's model; ``data`` is the federation of the run.
 
-    Args:
-        config: the component's fields.
-        data: the federation of the run.
-        network: provides the torch module.
-        weights: the model.
-
-    Returns:
-        Mean losses in nats, "target" on the target's examples that the attacker holds and "nobody" on records of
-        nobody; and "distinct", the share of distinct examples among a stand-in's.
+    Returns mean losses in nats, "target" on the target's examples that the attacker holds and "nobody" on records of
+    nobody; and "distinct", the share of distinct examples among a stand-in's.
     """
     attacked = target(config, data)
     sets = [attacker_examples(config, data), records_of_nobody(data, attacked)]
@@ -416,16 +381,11 @@ def records_of_nobody(data: Federation, target: int) -> Examples:
 def compare(
     config: Config, found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
 ) -> Exposure:
-    """Make the paired test.
+    """Make the paired test from each replica's results of `measure` by round, none of a federation that diverged.
 
-    Args:
-        config: the component's fields.
-        found: for each replica, the result of `measure` by round; empty for a federation that diverged.
-        rng: not used, because everything is computed exactly.
-
-    Returns:
-        The metrics of the test for each measured round and, without a suffix, of the last one. They are NaN with fewer
-        than two complete pairs, and intervals are NaN with fewer than eight.
+    Returns the metrics of the test for each measured round and, without a suffix, of the last one. They are NaN with
+    fewer than two complete pairs, and intervals are NaN with fewer than eight. Everything is computed exactly, without
+    ``rng``.
     """
     metrics: dict[str, float] = {}
     measures: list[Measure] = []
@@ -489,16 +449,9 @@ def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray, interval: bool) -> d
 def paired_scores(
     found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], round_: int, losses: str, reference: bool
 ) -> dict[str, np.ndarray]:
-    """Return the scores of the three worlds that are compared, of the pairs that are complete.
+    """Return the scores of the worlds "in", "stand_in" and "zero" after a round, [pairs] each, of complete pairs.
 
-    Args:
-        found: for each replica, its losses by round; a federation that diverged lacks rounds.
-        round_: the round that is scored.
-        losses: the name of the loss that is scored.
-        reference: whether the score is relative to the loss of the pair's reference model.
-
-    Returns:
-        "in", "stand_in" and "zero": [pairs] the reference's loss, or 0, minus the world's.
+    A score is the loss of the pair's reference model, or 0 without ``reference``, less the world's.
     """
     held: dict[int, dict[str, float]] = {}
     for replica, by_round in found:

@@ -104,15 +104,7 @@ def resolve(config: Config, run: Run) -> Config:
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
-    """Let each attacker attack one model.
-
-    Args:
-        config: the component's fields.
-        model: the model under attack, with the others that were sent out.
-
-    Raises:
-        DataError: no client can learn a threshold, or nothing is left to ask about (`data_problems`).
-    """
+    """Let each attacker attack one model. Raises DataError with what `data_problems` lists."""
     data, stream = model.cluster.data, model.stream or _unseeded
     for _, sentence in data_problems(config, data):
         raise DataError(sentence)
@@ -148,10 +140,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
 def learn(outputs: Outputs, classes: int, per_class: int) -> Doubles:
     """Return the loss below which an example is taken for a member, for each class [classes], in nats.
 
-    Args:
-        outputs: a model's outputs on examples whose membership the attacker knows.
-        classes: number of classes.
-        per_class: fewest members, and non-members, of a class with a threshold of its own.
+    A class with at least ``per_class`` members, and non-members, in ``outputs`` has a threshold of its own.
     """
     signal, member = -membership.losses(outputs.logits, outputs.labels), outputs.member
     thresholds = np.full(classes, -membership.best_threshold(signal, member))

@@ -177,15 +177,12 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
-    """Measure a block's c updates on the records of all clients.
+    """Measure a block's c updates on the records of all clients. Raises DataError with what `data_problems` lists.
 
     Returns:
         ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c, records], and with
         gradients ``cosines`` and ``differences`` [c, records]. Records are in the order of `_targets.Places`,
         and after them come the references.
-
-    Raises:
-        DataError: too few examples were held out (`data_problems`).
     """
     for _, sentence in data_problems(config, seen.data):
         raise DataError(sentence)
@@ -222,16 +219,9 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 def round_scores(
     config: Config, observed: dict[str, NDArray[Any]], records: Ints, labels: Labels
 ) -> dict[str, Doubles]:
-    """Compute the scores of one round.
+    """Compute the scores [c, r] of one round by signal, the higher the likelier a member.
 
-    Args:
-        config: the component's fields.
-        observed: what `observe` returns, of all c clients that took part.
-        records: [c, r] the numbers of each client's records.
-        labels: those of all records and references.
-
-    Returns:
-        [c, r] scores by signal, the higher the likelier a member.
+    ``observed`` is of all c clients that took part, ``records`` [c, r] are the numbers of each client's records.
     """
     worlds = observed["assignment"]
 
@@ -300,13 +290,9 @@ def _left_out(config: Config) -> set[str]:
 def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
     """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass, [c].
 
-    A client's non-members count as if they had the labels of its members. One client's alone would be too few for a
-    threshold. NaN if all non-members together are worth fewer than 100 of equal weight (Kish 1965).
-
-    Args:
-        scores: [c, members + non-members].
-        labels: [c, members + non-members].
-        members: the number of members of each client.
+    ``scores`` and ``labels`` [c, members + non-members] have the members first. A client's non-members count as if they
+    had the labels of its members. One client's alone would be too few for a threshold. NaN if all non-members together
+    are worth fewer than 100 of equal weight (Kish 1965).
     """
     u, w = client_auc.weights(labels, members)
     outside, weight = scores[:, members:].ravel(), w.ravel()
@@ -352,11 +338,7 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 
 def against_gradients(seen: SeenUpdates, records: Examples) -> dict[str, NDArray[Any]]:
-    """Compare a block's c updates with the gradients of R records.
-
-    Returns:
-        ``cosines`` and ``differences``, [c, R] each.
-    """
+    """Compare a block's c updates with the gradients of R records: ``cosines`` and ``differences``, [c, R] each."""
     found = {name: np.zeros((len(seen.clients), len(records)), np.float32) for name in ("cosines", "differences")}
     for j in np.unique(seen.assignment):
         who = np.flatnonzero(seen.assignment == j)

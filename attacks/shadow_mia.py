@@ -126,20 +126,11 @@ def resolve(config: Config, run: Run) -> Config:
 def shadow_jobs(
     config: ShadowConfig, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
 ) -> tuple[ShadowJob, ...]:
-    """Return the shadow models that are needed to attack the model of a cluster.
+    """Return the shadow models that are needed to attack the model of a cluster, trained for so many ``rounds``.
 
-    All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients.
-
-    Args:
-        config: the component's fields.
-        cluster: the model and its clients.
-        accuracy: the model's accuracy on its clients' training examples; it is rounded to whole percents, so jobs
-            differ only if it changed by about a point.
-        rounds: the rounds that the model was trained for.
-        seed_for: returns an integer seed for a purpose and a place.
-
-    Raises:
-        DataError: the shadow set has fewer than two examples.
+    All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients. The model's accuracy on its
+    clients' training examples is rounded to whole percents, so jobs differ only if it changed by about a point. Raises
+    DataError if the shadow set has fewer than two examples.
     """
     clients, data = cluster.clients, cluster.data
     half, federated = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow)), imitates(config)
@@ -189,14 +180,7 @@ def _strengths(config: ShadowConfig, data: Federation, clients: Ints, owners: In
 def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run) -> Shadow:
     """Train a job's model from scratch on its members, then query it with members and non-members.
 
-    Args:
-        job: the shadow model to train.
-        data: the federation, with the server's shadow set.
-        network: provides the torch module, which holds the shadow model afterwards.
-        run: the run whose models are attacked.
-
-    Raises:
-        FloatingPointError: the training diverged.
+    ``network`` holds the shadow model afterwards. Raises FloatingPointError if the training diverged.
     """
     drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
     asked = Examples(data.prepare(data.shadow.x[drawn], job.strengths[drawn]), data.shadow.y[drawn])
@@ -269,17 +253,10 @@ ATTACKS: Mapping[str, Callable[[Config, Outputs, np.random.Generator], Fitted]] 
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
-    """Attack one model with the shadow models of `shadow_jobs`.
+    """Attack one model with the shadow models of `shadow_jobs`. Raises DataError if nothing can serve as a non-member.
 
-    The measures are always those of the oracle; with ``signal: server_only``, the published risk depends on the shadows
+    The measures are always those of the oracle; with ``signal: server_only``, the published risk depends on shadows
     alone.
-
-    Args:
-        config: the component's fields.
-        model: the model under attack, with its trained shadow models.
-
-    Raises:
-        DataError: there is no held-out example that can serve as a non-member.
     """
     shadows, rng = of_role(model.shadows, "shadow"), model.rng
     # Independent generators, so that how much one step draws does not change the others.
@@ -315,11 +292,6 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
 
     Each shadow model is left out once. A single one is divided: attacks are fitted on one half of its members and
     non-members and judged on the other. The gap attack, which needs no shadow model, is taken if nothing can be judged.
-
-    Args:
-        config: the component's fields.
-        shadows: outputs of the shadow models.
-        rng: the generator.
     """
     parts = list(shadows)
     if len(parts) == 1:
@@ -338,18 +310,10 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
 
 
 def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
-    """Set examples aside for the published risk.
+    """Return the answers that are reported, and outputs set aside for the published risk alone.
 
     Whoever chooses the model with the lower published risk also chooses measurements that are too low by chance. So
-    what is reported is measured on other examples than what was published.
-
-    Args:
-        config: the component's fields; ``auto``, before it is resolved, sets nothing aside.
-        answers: what the model says about all examples.
-        rng: draws the examples.
-
-    Returns:
-        The answers that are reported, and the outputs that are published alone; None: the same examples serve both.
+    what is reported is measured on other examples than what was published. None: the same examples serve both.
     """
     share = 0.0 if config.published_share == "auto" else config.published_share
     if config.signal == "server_only" or not share:

@@ -138,48 +138,34 @@ class Config(SlotConfig):
 
 
 def observe(config: Config, seen: SeenUpdates) -> Doubles:
-    """Compute the losses of a block's c models on the targets of all clients.
-
-    Returns:
-        [c, clients * n] in nats, owner after owner.
-    """
+    """Compute the losses of a block's c models on all targets: [c, clients * n] in nats, owner after owner."""
     return target_losses(seen, targets_seen(config, seen).ravel())
 
 
 def guesses(losses: Doubles) -> Ints:
-    """Guess the source of each example: the model with the lowest loss; among equals, the first.
+    """Guess the source [owners, n] of each example: the model with the lowest of the losses [models, owners, n].
 
-    Args:
-        losses: [models, owners, n] losses in nats or other scores; a model whose value is NaN is never the guess.
-
-    Returns:
-        [owners, n] positions of models.
+    Among equals it is the first; a model whose value is NaN is never the guess.
     """
     return np.where(np.isnan(losses), np.inf, losses).argmin(axis=0)
 
 
 def calibrated(losses: Doubles, labels: Ints) -> Doubles:
-    """Compute how unusually low each loss is for its model and the example's class.
+    """Compute how unusually low each loss [k, k, n], in nats, is for its model and the example's class [k, n].
 
-    A model that is better on everything has the lowest loss on everybody's examples, and is then everybody's guess. So a
-    loss can be calibrated per model k and class y, with the mean and standard deviation over the attacked examples of
+    A model that is better on everything has the lowest loss on everybody's examples, and is then everybody's guess. So
+    a loss can be calibrated per model k and class y, with the mean and standard deviation over the attacked examples of
     class y that belong to other clients than k, and are not x itself:
 
-        phi_k(x) = -ln(exp(CE(theta_k(x), y)) - 1)          the confidence in the true class on the logit scale, the higher
+        phi_k(x) = -ln(exp(CE(theta_k(x), y)) - 1)          the confidence in the true class on the logit scale, the
+        higher
                                                             the lower the loss; losses are far too skewed for a mean
         score_k(x) = -(phi_k(x) - mean_k,y) / sd_k,y        the guess is the model with the lowest score
 
     ``x`` is left out of the reference of every model alike. Otherwise it would be part of the references of all models
     but its owner's, would be nearer to their means, and examples that tell nothing would be traced more often than by
     chance. A class of which some model would have fewer than `FEWEST_ALIKE` examples to compare with is compared with
-    all classes.
-
-    Args:
-        losses: [k, k, n] in nats, of every model on the examples of every owner; model i is that of owner i.
-        labels: [k, n] classes of the examples.
-
-    Returns:
-        [k, k, n] scores; the lower, the likelier is the model the example's source. NaN where the loss is.
+    all classes. Scores [k, k, n] are NaN where the loss is.
     """
     phi, (owners, n) = confidences_of_losses(losses), labels.shape
     foreign = np.repeat(np.arange(len(losses))[:, None] != np.arange(owners), n, axis=1).reshape(phi.shape)
@@ -193,15 +179,7 @@ def calibrated(losses: Doubles, labels: Ints) -> Doubles:
 
 
 def _standardized(phi: Doubles, foreign: NDArray[np.bool_]) -> Doubles:
-    """Standardize every value of a model by its other values that are foreign to it.
-
-    Args:
-        phi: [models, n].
-        foreign: [models, n] whether the example belongs to another client than the model.
-
-    Returns:
-        [models, n].
-    """
+    """Standardize every value [models, n] of a model by its other values that are ``foreign`` to it."""
     counts = foreign.sum(axis=1, keepdims=True)
     center = np.where(foreign, phi, 0).sum(axis=1, keepdims=True) / np.maximum(counts, 1)
     apart = np.where(foreign, phi - center, 0)  # deviations, so that squares lose no digits
@@ -235,16 +213,9 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
 
 def by_chance(config: Config, losses: Doubles, labels: Ints, rng: np.random.Generator) -> Doubles:
-    """Attack the same examples under owners that are permuted among the examples of each class.
+    """Attack under owners that are permuted among the examples of each class: success [permutations, k].
 
-    Args:
-        config: what models are compared by.
-        losses: [k, k, n] in nats, of every model on the examples of every owner.
-        labels: [k, n] classes of the examples.
-        rng: draws the permutations.
-
-    Returns:
-        [permutations, k] the attack's success on each owner.
+    ``losses`` [k, k, n] in nats are of every model on the examples of every owner, ``labels`` [k, n] their classes.
     """
     again = config.score == "calibrated"  # such a score depends on whose the other examples are; a loss does not
     draws = int(np.clip(LOSSES // (losses if again else labels).size, FEWEST, MOST))
@@ -267,14 +238,9 @@ def _hits(guessed: Ints) -> NDArray[np.bool_]:
 def round_metrics(found: Doubles, exchanged: Doubles, means: Doubles) -> dict[str, float]:
     """Compute the round's disparities over the clients that took part (Zhao et al. 2025, section 5.2).
 
-    Args:
-        found: [clients] the attack's success on each client.
-        exchanged: [permutations, clients] the same under permuted owners.
-        means: [models, owners] mean loss of each model on each owner's targets, in nats.
-
-    Returns:
-        The disparities of success, and by chance, which is their mean over those permutations in which they are
-        defined (the CoV is if an example was traced); and the disparities of losses.
+    ``found`` [clients] is the attack's success on each client, ``exchanged`` [permutations, clients] the same under
+    permuted owners, ``means`` [models, owners] the mean loss in nats. A disparity by chance is its mean over those
+    permutations in which it is defined (the CoV is if an example was traced).
     """
     values: dict[str, float] = {}
     permuted = _disparities(exchanged)
@@ -308,8 +274,7 @@ def _spread(values: Doubles, clients: Ints, everyone: int) -> Doubles:
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return the mean of every metric over the attacked rounds, and the largest ``sia_mean`` of a round as ``sia_max``.
 
-    Rounds in which a metric is undefined (the CoV if no example was traced) do not count; the result is None if no
-    round counts.
+    Rounds in which a metric is undefined do not count; the result is None if no round counts.
     """
     known = {name: defined(outcome, name) for name in names_of(METRICS) if name != "sia_max"}
     reported: Metrics = {name: float(np.mean(values)) if values else None for name, values in known.items()}

@@ -46,12 +46,9 @@ PRIOR_SHAPE, PRIOR_COUNT = 2.0, 1.0
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """What reference models say of n records.
+    """What reference models say of n records: confidences [models, n] and who was trained on them [models, n].
 
-    Attributes:
-        phi: [models, n] confidence in the true class, ln p_y - ln(1 - p_y).
-        inside: [models, n] whether a model was trained on a record.
-        kind: [n] number of the model that a record belongs to; RMIA compares records of one kind.
+    ``kind`` [n] is the number of the model that a record belongs to; RMIA compares records of one kind.
     """
 
     phi: Doubles
@@ -100,15 +97,10 @@ def loss(target: Doubles, references: References, variance: Variance = "auto") -
 
 
 def lira(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
-    """Score records with LiRA online (Carlini et al. 2022, algorithm 1).
+    """Score records with LiRA online (Carlini et al. 2022, algorithm 1): log-likelihood ratios [n].
 
-    Args:
-        target: [n] the attacked model's confidences.
-        references: of both sides, two models at least on each.
-        variance: whether deviations are a record's own or pooled over records; auto: own from 64 references on.
-
-    Returns:
-        Log-likelihood ratios [n].
+    ``references`` has two models at least on each side. Deviations are a record's own or pooled over records; auto: own
+    from 64 references on.
     """
     ratio = np.zeros_like(target)
     for sign, chosen in ((1.0, references.inside), (-1.0, ~references.inside)):
@@ -153,18 +145,14 @@ def bavaria(target: Doubles, references: References, variance: Variance = "auto"
 
 
 def predictive(target: Doubles, side: Moments) -> Doubles:
-    """Return the log of the predictive density of a record's confidence, given its references of one side.
+    """Return the log of the predictive density of a record's confidence [n], given its references of one side.
 
-    The prior of mean and variance is normal-inverse-gamma with the records' pooled mean and variance (textbook formulas;
-    Murphy 2007, section 3.4):
+    The prior of mean and variance is normal-inverse-gamma with the records' pooled mean and variance (textbook
+    formulas; Murphy 2007, section 3.4):
 
         k_n = k_0 + n    m_n = (k_0 m_0 + n mean) / k_n    a_n = a_0 + n / 2
         b_n = b_0 + squares / 2 + k_0 n (mean - m_0)^2 / (2 k_n)         b_0 = (a_0 - 1) pooled variance
         Student's t of 2 a_n degrees of freedom, location m_n, scale^2 = b_n (k_n + 1) / (a_n k_n)
-
-    Args:
-        target: [n] the attacked model's confidences.
-        side: moments of the references of one side.
     """
     from scipy.special import gammaln
 
@@ -224,7 +212,7 @@ def cross_scores(
     chosen: Sequence[int] | None = None,
     without: int = -1,
 ) -> Doubles:
-    """Score every replica's records with the other replicas, without its complement.
+    """Score every replica's records with the other replicas, without its complement: [chosen, n].
 
     Args:
         method: one of `METHODS`.
@@ -234,9 +222,6 @@ def cross_scores(
         variance: as in `lira`.
         chosen: the replicas whose records are scored; None: all.
         without: a pair of replicas that are nobody's reference; -1: none.
-
-    Returns:
-        [chosen, n], the higher the likelier a member.
     """
     pair = np.arange(len(phi)) // 2
     found = []

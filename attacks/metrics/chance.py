@@ -21,18 +21,10 @@ TIE = 1e-9  # rates that differ by less are equal; a measured accuracy is rounde
 
 
 def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
-    """Compute the probability that a coin is measured to have a balanced accuracy strictly above ``limit``.
+    """Compute the probability [...] that a coin's measured balanced accuracy is strictly above ``limit`` [...].
 
-    It is exact (up to 1e-14) for every number of examples: a sum over the number of members that the coin finds. An
-    accuracy that equals the limit does not exceed it.
-
-    Args:
-        members: m, the attacked members; at least 1.
-        nonmembers: n, the attacked non-members; at least 1.
-        limit: [...] balanced accuracies.
-
-    Returns:
-        [...] probabilities; NaN where the limit is, and everywhere without members or non-members.
+    It is exact (up to 1e-14) for every number of examples: a sum over the number of members that the coin finds. NaN
+    where the limit is, and everywhere without members or non-members.
 
     >>> guessing(1, 1, [0.5, 0.4]).round(12).tolist()
     [0.25, 0.75]
@@ -54,16 +46,10 @@ def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
 def worst_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
     """Compute the expected largest balanced accuracy over clients if the attack flips a coin for every example.
 
-    With F_i the distribution function of client i's accuracy, it is ``int_0^1 1 - prod_i F_i(x) dx``, on a grid of
-    accuracies 0.00025 apart. Clients are independent, so none of their examples may be the same. If several clients
-    are set against the same non-members, their accuracies rise and fall together, and the largest is smaller than this.
-
-    Args:
-        members: [clients] attacked members of each client.
-        nonmembers: [clients] attacked non-members of each client.
-
-    Returns:
-        The expected maximum over the clients that have both; NaN if there is none. One client gives 0.5.
+    ``members`` and ``nonmembers`` [clients] are the attacked examples of each; clients that lack either do not count,
+    and without any it is NaN. With F_i the distribution function of client i's accuracy, it is ``int_0^1 1 - prod_i
+    F_i(x) dx``, on a grid of accuracies 0.00025 apart. Clients are taken to be independent: if several are set against
+    the same non-members, their accuracies rise and fall together, and the largest is smaller than this.
 
     >>> round(worst_by_chance([1, 1], [1, 1]), 4)  # 1 with probability 7/16, 0.5 with 8/16
     0.6875

@@ -50,17 +50,10 @@ ROUNDING = 1e-20  # below, a variance is rounding error
 
 @dataclass(frozen=True, eq=False)
 class ClientAucs:
-    """The AUC of every client.
+    """The AUC of every client [c] and the mean over clients, with 95 % intervals over records.
 
-    Attributes:
-        auc: [c].
-        low: [c] lower end of its 95 % interval over records.
-        high: [c] upper end.
-        mean: the mean over clients.
-        mean_low: lower end of its 95 % interval over records.
-        mean_high: upper end.
-        variance: [c] over records.
-        apart: the standard deviation of a client's AUC that it has not in common with other clients.
+    ``variance`` [c] is over records, and ``apart`` the deviation of a client's AUC that it has not in common with
+    others.
     """
 
     auc: Doubles
@@ -85,8 +78,7 @@ def measure(members: Doubles, nonmembers: Doubles, records: Ints, labels: Ints |
         records: [c, m + n] the number of each record, members first; equal numbers are the same record.
         labels: [c, m + n] their labels; None: all have the same.
 
-    >>> found = measure(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]), np.arange(4)[None])
-    >>> found.mean
+    >>> measure(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]), np.arange(4)[None]).mean
     0.75
     """
     m, n = members.shape[1], nonmembers.shape[1]
@@ -110,15 +102,10 @@ def measure(members: Doubles, nonmembers: Doubles, records: Ints, labels: Ints |
 
 
 def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
-    """Return weights that give members and non-members of each client the same shares of labels.
+    """Return weights of members [c, m] and non-members [c, n] that give both the same shares of each label.
 
-    Args:
-        labels: [c, m + n] labels of the records, members first.
-        members: m.
-
-    Returns:
-        Weights of members [c, m], 0 for one whose label no non-member has, and of non-members [c, n]; each adds up to
-        1, or to 0 if members and non-members have no label in common.
+    ``labels`` [c, m + n] has the m ``members`` first. A member whose label no non-member has weighs 0. The weights of a
+    side add up to 1, or to 0 if the sides have no label in common.
 
     >>> [part.round(2).tolist() for part in weights(np.array([[0, 0, 1, 0, 1, 1, 2]]), 3)]
     [[[0.33, 0.33, 0.33]], [[0.67, 0.17, 0.17, 0.0]]]
@@ -157,13 +144,8 @@ def placements(
 ) -> tuple[Doubles, Doubles]:
     """Return the share of non-members below each member [c, m], and the share of members above each non-member [c, n].
 
-    A tie counts one half.
-
-    Args:
-        members: [c, m] scores of each client.
-        nonmembers: [c, n] scores.
-        u: [c, m] weights of the members, by which shares are taken; None: equal ones.
-        w: [c, n] weights of the non-members.
+    A tie counts one half. Shares are taken by the weights ``u`` [c, m] of members and ``w`` [c, n] of non-members,
+    which are equal by default.
     """
     (clients, m), n = members.shape, nonmembers.shape[1]
     u = np.full((clients, m), 1 / m) if u is None else u
@@ -196,13 +178,8 @@ def _ends(values: Doubles, variances: Doubles, trials: int) -> tuple[Doubles, Do
 def by_chance(mean: float, apart: float, clients: int) -> dict[str, float]:
     """Compute the expected disparity of the AUCs of equally exposed clients, which differ by chance alone.
 
-    Args:
-        mean: the AUC of each of them.
-        apart: the standard deviation of a client's AUC that it has not in common with other clients.
-        clients: their number.
-
-    Returns:
-        ``largest``, ``cov``, ``fi`` and ``eod``; always from the same random numbers, so that rounds can be compared.
+    Each of them has the AUC ``mean`` and the deviation ``apart`` that it has not in common with other clients. The
+    random numbers are always the same, so that rounds can be compared.
 
     >>> round(by_chance(0.5, 0.05, 20)["eod"], 2)  # 20 normal numbers span 3.73 deviations
     0.19
@@ -273,13 +250,10 @@ def successes(scores: Doubles, asked: Bools, member: Bools) -> Successes:
 
 
 def _with_interval(share: Doubles, success: Doubles, member: Bools, weight: float) -> tuple[float, float, float]:
-    """Return the mean success with its 95 % interval.
+    """Return the mean of the ``success`` [attackers] with its 95 % interval.
 
-    Args:
-        share: [attackers, n] what each example contributes to each attacker's success, NaN where it was not asked.
-        success: [attackers].
-        member: [n].
-        weight: by which the contributions of one side enter the success.
+    ``share`` [attackers, n] is what each example contributes to each success, NaN where it was not asked; contributions
+    of one side enter with ``weight``.
     """
     if not len(success):
         return NAN, NAN, NAN

@@ -60,12 +60,8 @@ class Attacked:
 class ClientRisks:
     """The attack's rates on the records of each client, [clients] each; NaN where nothing was measured.
 
-    Attributes:
-        tpr: share of a client's attacked records that are found.
-        tnr: share of non-members that are not taken for members: those that look like the client's records or, if they
-            are fewer than ten, those that look like its peers'.
-        members: attacked records.
-        nonmembers: the non-members behind ``tnr``.
+    ``tnr`` is of the ``nonmembers`` that look like the client's records or, if they are fewer than ten, like its
+    peers'.
     """
 
     tpr: Doubles
@@ -80,12 +76,7 @@ class ClientRisks:
 
 
 def client_risks(attacked: Attacked, peers: Ints) -> ClientRisks:
-    """Compute the risk of each client.
-
-    Args:
-        attacked: the attacked examples.
-        peers: [clients] equal numbers mark clients whose records look alike and who use the same model.
-    """
+    """Compute the risk of each client; equal ``peers`` [clients] look alike and use the same model."""
     tpr, tnr, members, nonmembers = client_rates(attacked.score >= 0, attacked.member, attacked.client, len(peers))
     rejected = np.where(nonmembers > 0, np.nan_to_num(tnr) * nonmembers, 0)
     _, place = np.unique(peers, return_inverse=True)

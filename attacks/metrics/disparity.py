@@ -81,12 +81,7 @@ def _known(values: ArrayLike) -> Doubles:
 
 
 def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles, Doubles]:
-    """Return the lower and upper end of Wilson's interval for a rate.
-
-    Args:
-        hits: [...] successes.
-        targets: [...] trials.
-        z: the normal quantile; the default gives 95 %.
+    """Return both ends of Wilson's interval for ``hits`` [...] of ``targets`` [...], at the normal quantile z.
 
     >>> low, high = wilson(30, 100)
     >>> round(float(low), 3), round(float(high), 3)

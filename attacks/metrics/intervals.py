@@ -34,12 +34,9 @@ CHUNK = 2**18  # copies of examples that are held at a time, so that they stay i
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Either the members or the non-members, sorted by score from the highest.
+    """Either the members or the non-members, n of them, sorted by score from the highest.
 
-    Attributes:
-        scores: [n].
-        cluster: [n] the position of each example's cluster.
-        clusters: the number of clusters; n if examples are resampled one by one.
+    ``cluster`` [n] is the position of each example's cluster; there are n ``clusters`` if examples are resampled alone.
     """
 
     scores: Doubles
@@ -61,18 +58,18 @@ def intervals(
 ) -> dict[str, Interval]:
     """Return the 95 % interval of each measure over resampled examples; it always holds the measured value.
 
+    If ``owner`` [n] is given, whole clients are resampled, because the records of one client are not independent; an
+    example of nobody (negative) is resampled alone. With less than about ten clients such intervals are too narrow.
+
     Args:
         scores: [n] scores of an attack; "member" is decided at 0.
         member: [n] whether the example is a member.
         rng: draws the resamples.
         resamples: number of resamples.
-        owner: [n] the client to whom each example belongs; negative where it is nobody's. If given, whole clients are
-            resampled, because the records of one client are not independent; an example of nobody is resampled alone.
-            With less than about ten clients such intervals are too narrow.
+        owner: [n] the client to whom each example belongs.
 
     Returns:
-        Lower and upper end for each of `MEASURES`; both NaN where the measure is, and if all members or all non-members
-        belong to the same client.
+        Both ends for each of `MEASURES`; NaN where the measure is, and if all of a side belong to the same client.
     """
     values = measure(scores, member)
     if np.isnan(values["balanced_accuracy"]):
@@ -106,7 +103,7 @@ def _resampled(inside: _Side, outside: _Side, rng: np.random.Generator, resample
 
 
 def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembers: Doubles) -> Doubles:
-    """Compute every measure of resampled examples.
+    """Compute every measure of resampled examples, [measures, draws] in the order of `MEASURES`.
 
     A TPR at a small false positive rate is computed from however few non-members.
 
@@ -115,9 +112,6 @@ def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembe
         outside: [n] the non-members' scores from the highest to the lowest.
         members: [draws, m] copies of each member, one or more in all.
         nonmembers: [draws, n] copies of each non-member, one or more in all.
-
-    Returns:
-        [measures, draws] in the order of `MEASURES`.
     """
     hits, false = (np.cumsum(copies, axis=1) for copies in (members, nonmembers))
     hits, false = (np.pad(counts, ((0, 0), (1, 0))) for counts in (hits, false))  # [:, k]: copies of the k highest

@@ -32,14 +32,7 @@ LARGEST_LOSS = 700.0  # nats; beyond, the confidence is minus the loss to all di
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The outputs of a model that an attacker queries.
-
-    Attributes:
-        logits: [n, classes] the model's outputs.
-        labels: [n] true classes, which the attacker knows.
-        member: [n] whether the model was trained on each example; on the target model, this is what the attack has to
-            infer.
-    """
+    """What a model answers: logits [n, classes] for labels [n], and whether it was trained on each example [n]."""
 
     logits: NDArray[np.float32]
     labels: Ints
@@ -61,11 +54,8 @@ def probabilities(logits: NDArray[Any]) -> Doubles:
 def confidences(logits: NDArray[Any], labels: Ints) -> Doubles:
     """Return the confidence in the true class on the logit scale, ``log(p_y / (1 - p_y))`` [n] (Carlini et al. 2022).
 
-    It is computed from the logits without ``1 - p_y``, so it still distinguishes examples where p_y rounds to 1.
-
-    Args:
-        logits: [n, classes], at least two classes.
-        labels: [n] true classes.
+    It is computed from logits [n, classes >= 2] without ``1 - p_y``, so it distinguishes examples where p_y rounds to
+    1.
 
     >>> float(confidences(np.log([[0.8, 0.1, 0.1]]), np.array([0]))[0].round(4))
     1.3863
@@ -91,43 +81,23 @@ def confidences_of_losses(losses: Doubles) -> Doubles:
 
 
 def losses(logits: NDArray[Any], labels: Ints) -> Doubles:
-    """Return the cross-entropy ``-log p_y`` [n] in nats, as exact as `confidences` where p_y rounds to 1.
-
-    Args:
-        logits: [n, classes].
-        labels: [n] true classes.
-    """
+    """Return the cross-entropy ``-log p_y`` [n] in nats, as exact as `confidences` where p_y rounds to 1."""
     with np.errstate(invalid="ignore"):
         return np.logaddexp(0.0, -confidences(logits, labels))
 
 
 def loss_threshold(shadow: Outputs, target: Outputs) -> Doubles:
-    """Score examples with the loss attack (Yeom et al. 2018): members have a loss of at most one common threshold.
-
-    Args:
-        shadow: outputs of the shadow models, on which the threshold is chosen.
-        target: outputs of the attacked model.
-
-    Returns:
-        Scores [n target].
-    """
+    """Score examples [n target] with the loss attack (Yeom et al. 2018): one threshold, chosen on shadow outputs."""
     threshold = best_threshold(-losses(shadow.logits, shadow.labels), shadow.member)
     return -losses(target.logits, target.labels) - threshold
 
 
 def confidence(shadow: Outputs, target: Outputs) -> Doubles:
-    """Score examples with the confidence attack (Song and Mittal 2021): a threshold per class on the true class.
+    """Score examples [n target] with the confidence attack (Song and Mittal 2021): a threshold per class.
 
     With a single threshold it would be equivalent to the loss attack, because loss and confidence rank examples alike.
     A class whose shadow examples are all members, or all non-members, gets the threshold that does best over all
     classes.
-
-    Args:
-        shadow: outputs of the shadow models, on which the thresholds are chosen.
-        target: outputs of the attacked model.
-
-    Returns:
-        Scores [n target].
     """
     signal = confidences(shadow.logits, shadow.labels)
     thresholds = class_thresholds(signal, shadow.labels, shadow.member, shadow.logits.shape[1])
@@ -135,14 +105,7 @@ def confidence(shadow: Outputs, target: Outputs) -> Doubles:
 
 
 def class_thresholds(signal: Doubles, labels: Ints, member: Bools, classes: int) -> Doubles:
-    """Return the best threshold of each class [classes]; where a class lacks members or non-members, that of all.
-
-    Args:
-        signal: [n], higher for members.
-        labels: [n] true classes.
-        member: [n].
-        classes: number of classes.
-    """
+    """Return the best threshold on a signal [n] of each class [classes]; where a class lacks a side, that of all."""
     thresholds = np.full(classes, best_threshold(signal, member))
     for label in np.unique(labels):
         own = labels == label
@@ -154,28 +117,18 @@ def class_thresholds(signal: Doubles, labels: Ints, member: Bools, classes: int)
 def gap(shadow: Outputs, target: Outputs) -> Doubles:
     """Score examples with the gap attack (Yeom et al. 2018): a member is whatever the model classifies rightly.
 
-    It has nothing to tune, so it works without shadow models. Its balanced accuracy is exactly
-    ``0.5 + (accuracy on members - accuracy on non-members) / 2``.
-
-    Args:
-        shadow: not read; it is here because all attacks are called alike.
-        target: outputs of the attacked model.
-
-    Returns:
-        Scores [n target]: 0.5 where the predicted class is the true one, otherwise -0.5; NaN where an output is NaN.
+    It has nothing to tune: ``shadow`` is not read. Its balanced accuracy is exactly ``0.5 + (accuracy on members -
+    accuracy on non-members) / 2``. Scores [n] are 0.5 where the predicted class is the true one, otherwise -0.5; NaN
+    where an output is.
     """
     score = np.where(target.logits.argmax(axis=1) == target.labels, 0.5, -0.5)
     return np.where(np.isnan(target.logits).any(axis=1), NAN, score)
 
 
 def best_threshold(scores: Doubles, member: Bools) -> float:
-    """Return the threshold whose rule ``score >= threshold`` has the best balanced accuracy; among equals, the highest.
+    """Return the threshold that scores [n] pass with the best balanced accuracy; among equals, the highest.
 
     It lies halfway to the next lower score, which minimizes errors on unseen scores.
-
-    Args:
-        scores: [n].
-        member: [n].
     """
     fpr, tpr = roc(scores, member)
     descending = np.unique(scores)[::-1]
@@ -188,13 +141,9 @@ def best_threshold(scores: Doubles, member: Bools) -> float:
 
 
 def roc(scores: Doubles, member: Bools) -> tuple[Doubles, Doubles]:
-    """Return false and true positive rates with every distinct score as threshold, from "no members" to "all members".
+    """Return false and true positive rates with every distinct score [n] as threshold, the highest first.
 
     Equal scores pass a threshold together. Members and non-members must both be present.
-
-    Args:
-        scores: [n].
-        member: [n].
     """
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
@@ -227,15 +176,11 @@ def tpr_at_fpr(scores: Doubles, member: Bools, limit: float) -> float:
 
 
 def tpr_by_chance(nonmembers: int, limit: float) -> float:
-    """Return the expected `tpr_at_fpr` of scores that do not depend on membership, and are all different.
+    """Return the expected `tpr_at_fpr` of different scores that do not depend on membership; NaN if n is 0.
 
     The threshold is the (k + 1)-th highest of n non-members, k = floor(limit n), and any other score is above it with
     probability (k + 1) / (n + 1), whatever the scores' distribution. This is also the expected false positive rate of
     that threshold on other non-members; ``limit`` is only what is seen on these. Ties lower it.
-
-    Args:
-        nonmembers: n; with 0, the result is NaN.
-        limit: the largest false positive rate that is seen, at least 0 and below 1.
 
     >>> [round(tpr_by_chance(n, 0.01), 4) for n in (100, 199, 10_000)]
     [0.0198, 0.01, 0.0101]
@@ -249,29 +194,17 @@ def by_chance(nonmembers: int) -> dict[str, float]:
 
 
 def rates(said: Bools, member: Bools) -> tuple[float, float]:
-    """Return true positive and true negative rate of decisions; NaN without members or non-members, respectively.
-
-    Args:
-        said: [n] whether the attack's decision is "member".
-        member: [n] whether the example is a member.
-    """
+    """Return true positive and true negative rate of decisions "member" [n]; NaN without such examples."""
     tpr = float(said[member].mean()) if member.any() else NAN
     tnr = float((~said[~member]).mean()) if not member.all() else NAN
     return tpr, tnr
 
 
 def client_rates(said: Bools, member: Bools, client: Ints, clients: int) -> tuple[Doubles, Doubles, Ints, Ints]:
-    """Compute the true positive and true negative rate on the examples of each client.
-
-    Args:
-        said: [n] whether the attack's decision is "member".
-        member: [n] whether the example is a member.
-        client: [n] the client to whom each example belongs; negative where it is nobody's, which does not count.
-        clients: number of clients.
+    """Compute the rates of decisions ``said`` [n] on each client's examples; nobody's (negative) do not count.
 
     Returns:
-        True positive rates [clients], NaN without members; true negative rates [clients], NaN without non-members;
-        numbers of members [clients] and of non-members [clients].
+        True positive and true negative rates, members and non-members, [clients] each; rates are NaN without examples.
     """
 
     def count(chosen: Bools) -> Ints:
@@ -297,19 +230,12 @@ def balanced_accuracy(scores: Doubles, member: Bools) -> float:
 
 
 def measure(scores: Doubles, member: Bools) -> dict[str, float]:
-    """Return every measure of one attack, as far as the examples suffice.
+    """Return every one of `MEASURES` of the ``scores`` [n] of one attack, as far as the examples suffice.
 
     All are NaN if a score is NaN, without members, and with fewer than `FEWEST_NONMEMBERS` non-members. A TPR at a
-    small false positive rate needs so many non-members that one of them is no more than this rate: 100 at 1 %, 1 000
-    at 0.1 %. Below it is NaN, and so it is if more of them share the highest score, so that no threshold passes so few:
+    small false positive rate needs so many non-members that one of them is no more than this rate: 100 at 1 %, 1 000 at
+    0.1 %. Below it is NaN, and so it is if more of them share the highest score, so that no threshold passes so few:
     the gap attack has two scores.
-
-    Args:
-        scores: [n].
-        member: [n].
-
-    Returns:
-        A value for each of `MEASURES`.
     """
     nonmembers = len(member) - int(member.sum())
     if np.isnan(scores).any() or nonmembers == len(member) or nonmembers < FEWEST_NONMEMBERS:

@@ -42,13 +42,7 @@ FEWEST_OTHERS = 2  # with fewer there is no variance
 
 @dataclass(frozen=True, eq=False)
 class Others:
-    """What the attacker measured of all clients but one, on the records that this one is judged by.
-
-    Attributes:
-        count: [c] n, the number of others of each target client.
-        mean: [c, r] their mean on each record.
-        squares: [c, r] the sum of squared deviations from it.
-    """
+    """What was measured of all clients but one: their number [c], mean and sum of squared deviations [c, r]."""
 
     count: Ints
     mean: Doubles
@@ -56,19 +50,16 @@ class Others:
 
 
 def centered(values: Doubles, labels: Ints, transforms: Ints, references: Ints) -> Doubles:
-    """Subtract from every value its model's mean over the references with the record's label and transform.
+    """Subtract from every value its model's mean over the references with the record's label and transform: [c, R].
 
-    Records of a label that no reference has are centered by all references.
+    Records of a label that no reference has are centered by all references; without references nothing is subtracted.
 
     Args:
-        values: [c, R + t r] what was measured of each client's update on R records, and then on r references in each of
-            t transforms.
+        values: [c, R + t r] what was measured of each client's update on R records, then on r references in t
+            transforms.
         labels: [R] of the records.
         transforms: [R] numbers of the records' transforms.
-        references: [r] labels of the references; if there are none, nothing is subtracted.
-
-    Returns:
-        [c, R].
+        references: [r] labels of the references.
 
     >>> centered(np.array([[5.0, 7.0, 4.0, 2.0]]), np.array([0, 1]), np.array([0, 0]), np.array([1, 1]))
     array([[2., 4.]])
@@ -85,12 +76,9 @@ def centered(values: Doubles, labels: Ints, transforms: Ints, references: Ints) 
 
 
 def others(values: Doubles, records: Ints, worlds: Ints) -> Others:
-    """Summarize, for every client, the values of the other clients of its world.
+    """Summarize, for every client, the values [c, R] of the other clients on the records [c, r] that it is judged by.
 
-    Args:
-        values: [c, R] what was measured of each client's update on each record.
-        records: [c, r] the records that each client is judged by.
-        worlds: [c] the world of each client; if it has fewer than two others in it, all clients are its world.
+    Its others are those of its world [c]; if these are fewer than two, all clients.
     """
     clients = np.arange(len(values))
     own = values[clients[:, None], records]
@@ -125,13 +113,8 @@ def _left_out(values: Doubles, members: Doubles, world: Ints, records: Ints, own
 def standing(own: Doubles, world: Others, kind: World) -> Doubles:
     """Compute the probability that one more of the others would have measured less than the client itself.
 
-    Args:
-        own: [c, r] what was measured of each client's own update, the higher the likelier a member.
-        world: the others of each client.
-        kind: how the distribution over the others is estimated; see above.
-
-    Returns:
-        [c, r] in 0..1, 0.5 on average for clients that are like the others; NaN for one with fewer than two others.
+    ``own`` [c, r] is what was measured of each client's own update, the higher the likelier a member. The result [c, r]
+    is 0.5 on average for clients that are like the others, and NaN for one with fewer than two others.
     """
     from scipy.special import ndtr, stdtr
 

@@ -36,14 +36,10 @@ BISECTIONS = 60
 
 
 def auc(ins: Doubles, outs: Doubles) -> float:
-    """Return the probability that a score under IN is above one under OUT of another pair, ties half.
+    """Return the probability that a score under IN [k >= 2] is above one under OUT of another pair, ties half.
 
     >>> auc(np.array([1.0, 2.0]), np.array([0.0, 2.0]))
     0.5
-
-    Args:
-        ins: [k] scores under IN, k at least 2.
-        outs: [k] scores under OUT, in the same order.
     """
     return float(_wins(ins, outs).sum() / (len(ins) * (len(ins) - 1)))
 
@@ -56,11 +52,7 @@ def _wins(ins: Doubles, outs: Doubles) -> Doubles:
 
 
 def swap_law(ins: Doubles, outs: Doubles) -> tuple[Doubles, Doubles, float]:
-    """Return the law of the AUC if IN and OUT are swapped at random within every pair.
-
-    Args:
-        ins: [k] scores under IN.
-        outs: [k] scores under OUT, in the same order.
+    """Return the law of the AUC of scores [k] if IN and OUT are swapped at random within every pair.
 
     Returns:
         Possible values of AUC - 1/2, their probabilities, and the value without any swap.
@@ -143,10 +135,6 @@ def balanced_accuracy(ins: Doubles, outs: Doubles) -> float:
     """Return the balanced accuracy on every second pair, with a threshold and a direction chosen on the others.
 
     It is NaN for fewer than 4 pairs, where one of the halves has no two pairs to compare.
-
-    Args:
-        ins: [k] scores under IN.
-        outs: [k] scores under OUT, in the same order.
     """
     if len(ins) < 4:
         return NAN
@@ -192,12 +180,7 @@ def most_epsilon(k: int) -> float:
 
 
 def epsilon(ins: Doubles, outs: Doubles) -> attacks.Estimate:
-    """Estimate the epsilon at delta 1e-5 that the AUC comes to, with its interval from eight pairs on.
-
-    Args:
-        ins: [k] scores under IN, k at least 2.
-        outs: [k] scores under OUT, in the same order.
-    """
+    """Estimate the epsilon at delta 1e-5 that the AUC comes to, with its interval from eight pairs on."""
     k = len(ins)
     low, high = interval(ins, outs) if k >= FEWEST else (NAN, NAN)
     return attacks.of_auc(auc(ins, outs), low, high, comparisons=k * (k - 1), either_way=True)
@@ -207,7 +190,7 @@ def certified_epsilon(ins: Doubles, outs: Doubles) -> float:
     """Compute the epsilon at delta 1e-5 that the pairs certify at 95 %, whatever the scores' distribution.
 
     Threshold and direction are chosen on every second pair, and errors are counted on the others, so that no more than
-    `most_epsilon` of half the pairs can be certified. It is NaN for fewer than 4 pairs. Arguments as in `epsilon`.
+    `most_epsilon` of half the pairs can be certified. It is NaN for fewer than 4 pairs.
     """
     if len(ins) < 4:
         return NAN

@@ -41,7 +41,7 @@ def record_epsilons(
     members: int,
     nonmembers: int,
 ) -> list[Measure]:
-    """Return the measures of an attack on the examples of one model.
+    """Return the measures of an attack (``subject``) on so many ``members`` and ``nonmembers`` of one model.
 
     Args:
         subject: the attack.
@@ -51,7 +51,8 @@ def record_epsilons(
         nonmembers: number of attacked non-members.
 
     Returns:
-        ``epsilon_record`` from the AUC and ``epsilon_record_at_1_fpr`` (and ``_01``) from the true positive rate there, each
+        ``epsilon_record`` from the AUC and ``epsilon_record_at_1_fpr`` (and ``_01``) from the true positive rate
+        there, each
         with the interval that follows, and ``epsilon_record_most``. What is not finite is NaN.
     """
     told = {"epsilon_record": attacks.of_auc(found["auc"], *ranges["auc"], comparisons=members * nonmembers)}

@@ -119,10 +119,9 @@ def precision(tpr: float, fpr: float, prior: float) -> float:
 
 
 def over_targets(values: Doubles) -> Estimate:
-    """Return the mean over targets and its 95 % interval; the ends are NaN with fewer than three pairs.
+    """Return the mean of values [targets] and its 95 % interval, which is NaN with fewer than three pairs.
 
-    Args:
-        values: [targets] of pair after pair; a pair with a NaN does not count.
+    The targets come pair after pair; a pair with a NaN does not count.
     """
     pairs = _pairs(values)
     return _interval(float(pairs.mean()), pairs) if len(pairs) else (NAN, NAN, NAN)
