@@ -48,8 +48,8 @@ class Cluster:
         clients: ids of the clients that have trained this model and no other one since, also if they were absent in the
             last rounds; if there are none, of those who were the last. Their records are the model's members.
         left: ids of the clients that use another model now, although they had chosen this one before risk counted.
-        took_part: [rounds, clients of the model] whether the client trained the model in the round; None: nobody was
-            ever absent, and the model counts as trained by all of them in all rounds.
+        took_part: [rounds, clients of the model] whether the client trained the model in the round; None: all
+            always did.
     """
 
     data: Federation
@@ -116,12 +116,7 @@ class SeenUpdates:
     memo: dict[Hashable, NDArray[Any]] = field(default_factory=dict)
 
     def once(self, key: Hashable, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """Return what ``compute`` returns, computed for the first attack on this block that asks for ``key``.
-
-        Args:
-            key: all that the array depends on besides this block.
-            compute: computes the array, which nobody may change afterwards.
-        """
+        """Return the array that ``compute`` returned for the first attack that asked for ``key``; it is read-only."""
         if key not in self.memo:
             self.memo[key] = compute()
             self.memo[key].setflags(write=False)
@@ -154,15 +149,9 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Measure:
-    """One number that an attack found.
+    """One number that an attack found, with its 95 % interval over examples and its value by chance; NaN: unknown.
 
-    Attributes:
-        subject: a variant of the attack, a model or a client.
-        metric: the name of the metric.
-        value: its value.
-        low: the lower end of its 95 % interval over examples; NaN: there is none.
-        high: the upper end.
-        chance: the value of an attack that guesses; NaN: not known.
+    ``subject`` is a variant of the attack, a model or a client, ``metric`` the name of what was measured.
     """
 
     subject: str
@@ -211,11 +200,11 @@ class Audit:
         scores: scores of single examples.
         metrics: columns of the round's row: the mean over models under the metric's name, the largest value as
             ``<metric>_worst``, and that of each model as ``<metric>_<model>``.
-        measured_risk: attack accuracy on the clients' examples, for the tables; it may differ from the estimate of an
-            attacker without the clients' data. None: the published risk.
+        measured_risk: attack accuracy on the clients' examples, for the tables, where it differs from the published
+            one.
         chosen: the attack, one of those in ``scores``, whose accuracy is the risk; None: the only one.
-        own_risks: [clients] accuracy of each client's own attack on the model, NaN if it makes none; None: no attack by
-            clients.
+        own_risks: [clients] accuracy of each client's own attack on the model, NaN if it makes none; None: no such
+            attack.
     """
 
     published_risk: float | None
@@ -261,7 +250,14 @@ class Exposure:
 
 
 class ShadowJob(Protocol):
-    """One shadow model to be trained: a frozen dataclass of everything that it depends on."""
+    """One shadow model to be trained: a frozen dataclass of everything that it depends on.
+
+    Attributes:
+        members: positions in the shadow set of the examples that it is trained on.
+        sizes: the number of members of each client of the federation that it is trained in; empty: there is none.
+        rounds: the rounds of that federation; 0: there is none.
+        max_epochs: the most passes over the members where there is no federation.
+    """
 
     @property
     def members(self) -> Ints:
@@ -284,11 +280,7 @@ class ShadowJob(Protocol):
         ...
 
     def key(self, extra: str) -> str:
-        """Return a hexadecimal digest of the job and of ``extra``.
-
-        Args:
-            extra: describes what else the model depends on: the shadow set, the model, the training and the device.
-        """
+        """Return a hexadecimal digest of the job and of ``extra``: shadow set, model, training and device."""
         ...
 
 
@@ -308,7 +300,13 @@ class World:
 
 
 class Pool(Protocol):
-    """The records of all clients that are attacked: those that the run trains on, and others that were held back."""
+    """The n records of all clients that are attacked: those that the run trains on, and others that were held back.
+
+    Attributes:
+        examples: ready for the model, transformed as their owners' are.
+        owner: [n] the client of each record.
+        trained: [n] whether it is a training example of the run itself.
+    """
 
     @property
     def examples(self) -> Examples:
@@ -389,11 +387,7 @@ class ModelAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def audit(config: Any, model: AttackedModel) -> Audit:
-        """Attack one model.
-
-        Raises:
-            DataError: the data are unsuitable for the attack.
-        """
+        """Attack one model. Raises DataError if the data are unsuitable for the attack."""
 
     @staticmethod
     def shadow_jobs(
@@ -401,28 +395,14 @@ class ModelAttack(Attack, Protocol):
     ) -> Sequence[ShadowJob]:
         """Return the shadow models that are needed to attack the model of ``cluster``; by default none.
 
-        Args:
-            config: the component's fields.
-            cluster: the model and its clients.
-            accuracy: the model's accuracy on its clients' training examples.
-            rounds: the rounds that the model was trained for.
-            seed_for: ``seed_for(purpose, *integers)`` returns an integer seed.
+        The model was trained for so many ``rounds`` and has an ``accuracy`` on its clients' training examples.
+        ``seed_for(purpose, *integers)`` returns an integer seed.
         """
         return ()
 
     @staticmethod
     def train_shadow(job: Any, data: Federation, network: Network, run: Run) -> Any:
-        """Train a shadow model.
-
-        Args:
-            job: one of the `shadow_jobs`.
-            data: the federation, with the server's shadow set.
-            network: provides the torch module.
-            run: the run whose models are attacked.
-
-        Returns:
-            An instance of ``Shadow``.
-        """
+        """Train one of the `shadow_jobs` of ``run`` on examples of the server's shadow set; return a ``Shadow``."""
         raise TypeError("this attack lists shadow jobs but does not define train_shadow")
 
 
@@ -454,16 +434,9 @@ class ReplicaAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def world(config: Any, data: Federation, replica: Any, stream: Stream) -> World:
-        """Return what ``replica`` is trained on.
+        """Return what one of the `replicas` is trained on. Raises DataError if the data are unsuitable for the attack.
 
-        Args:
-            config: the component's fields.
-            data: the federation of the run.
-            replica: one of the `replicas`.
-            stream: returns the run's generators, ``stream("replicas", number, ...)``.
-
-        Raises:
-            DataError: the data are unsuitable for the attack.
+        ``stream("replicas", number, ...)`` returns the run's generators.
         """
 
     @staticmethod
@@ -494,15 +467,9 @@ class HalvesAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def pool(config: Any, data: Federation, stream: Stream) -> Pool:
-        """Return the records that are attacked.
+        """Return the records that are attacked. Raises DataError if the data are unsuitable for the attack.
 
-        Args:
-            config: the component's fields.
-            data: the federation of the run.
-            stream: returns the run's generators, ``stream("replicas", number, ...)``.
-
-        Raises:
-            DataError: the data are unsuitable for the attack.
+        ``stream("replicas", number, ...)`` returns the run's generators.
         """
 
     @staticmethod
@@ -517,11 +484,7 @@ class HalvesAttack(Attack, Protocol):
 
 
 def sees(attack: Any) -> Sight:
-    """Return the least that the attacker of an attack has to see: its ``SEES``, else what its ``KINDS`` look at.
-
-    Args:
-        attack: the attack's module; what it leaves out has the contract's value.
-    """
+    """Return the least that the attacker has to see: the attack's ``SEES``, else what its ``KINDS`` look at."""
     declared: Sight | None = getattr(attack, "SEES", None)
     return declared or ("updates" if "updates" in attack.KINDS else "models")
 
