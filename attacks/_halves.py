@@ -19,7 +19,7 @@ records of nobody are matched by class alone, so a client whose examples differ 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -29,11 +29,10 @@ from algorithms.core.messages import Doubles, Weights
 from algorithms.core.metric import names_of
 from algorithms.interfaces import Problems
 from attacks._shadows import client_sizes
-from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Stream
-from attacks.interfaces import Pool as Records
+from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Pool, Stream
 from attacks.metrics import membership
 from datasets.components import Component
-from datasets.federation import DataError, Examples, Federation, Floats, Ints, joined
+from datasets.federation import DataError, Examples, Federation, Ints, joined
 from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ HALVES, HELD_BACK = 3, 4
 FEWEST = 2  # pairs; if replicas have diverged, an attack on fewer is not made
 
 
-def confidence(network: Network, models: Sequence[Weights], pool: Records, model: Ints) -> Doubles:
+def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: Ints) -> Doubles:
     """Return the confidence in the true class of the n records of a pool, each in the model [n] that its owner uses.
 
     ``network`` afterwards holds one of the models.
@@ -83,38 +82,6 @@ def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.ran
     return replace(found, measures=(*found.measures, told))
 
 
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """The records of all clients, in the order of the clients; each client has an even number of them.
-
-    Attributes:
-        examples: the n records, ready for the model.
-        owner: [n] the client of each record.
-        trained: [n] whether it is a training example of the run itself.
-        strengths: [n] the strength of each record's transform.
-        replica_size: examples of a replica, as a share of the run's.
-    """
-
-    examples: Examples
-    owner: Ints
-    trained: Bools
-    strengths: Floats
-    replica_size: float
-
-    def __len__(self) -> int:
-        return len(self.owner)
-
-    def federation(self, data: Federation, inside: Bools) -> Federation:
-        """Return the run's federation in which each client trains on those of its records that are ``inside`` [n]."""
-        sizes = np.bincount(self.owner[inside], minlength=data.clients)
-        return replace(
-            data,
-            train=self.examples[inside],
-            offsets=np.append(0, np.cumsum(sizes)).astype(np.int64),
-            example_strengths=self.strengths[inside],
-        )
-
-
 def pool_of(kind: Kind, data: Federation, stream: Stream) -> Pool:
     """Return the records that replicas are trained on. Raises DataError with what `problems` lists.
 
@@ -139,7 +106,6 @@ def pool_of(kind: Kind, data: Federation, stream: Stream) -> Pool:
         owner=owner[order],
         trained=trained[order],
         strengths=np.concatenate([data.example_strengths, strengths]).astype(np.float32)[order],
-        replica_size=len(order) / 2 / len(data.train),
     )
 
 
@@ -191,32 +157,23 @@ def problems(kind: Kind, data: Federation) -> Problems:
     held = np.zeros(data.clients, np.int64)
     if kind != "training":
         held = np.bincount(partition(data, np.random.default_rng(0))[1], minlength=data.clients)
-    sizes = data.sizes
-    if (small := sizes + held < 2).any():
+    if (small := data.sizes + held < 2).any():
         client = int(np.argmax(small))
         return [
             (
                 "pool",
                 f"every client needs 2 records or more, half of which a replica trains on; client {client} of "
-                f"{data.name} has {sizes[client] + held[client]}. Raise data.examples_per_client",
+                f"{data.name} has {data.sizes[client] + held[client]}. Raise data.examples_per_client",
             )
         ]
-    if kind == "matched" and (short := held < sizes).any():
+    if kind == "matched" and (short := held < data.sizes).any():
         client = int(np.argmax(short))
-        if data.strangers and client not in data.nonmember_owner:
-            return [
-                (
-                    "pool",
-                    f"matched needs records held back from every client, and client {client} of {data.name} has none of its "
-                    "own; records of other people differ from its own by more than training. Set pool: training",
-                )
-            ]
         return [
             (
                 "pool",
-                f"matched needs as many held-back records as every client trains on, of the same classes; client {client} "
-                f"of {data.name} trains on {sizes[client]} and has {held[client]}. Lower data.examples_per_client, hold "
-                "more out where the data set has records left, or set pool: auto",
+                f"matched needs as many held-back records as every client trains on, of the same classes and not of other "
+                f"people; client {client} of {data.name} trains on {data.sizes[client]} and has {held[client]}. Lower "
+                "data.examples_per_client, hold more out where the data set has records left, or set pool: auto",
             )
         ]
     return []

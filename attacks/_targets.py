@@ -23,9 +23,8 @@ transform in turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
 
 
 Doubles = NDArray[np.float64]
-Drawn = TypeVar("Drawn")
-# What was drawn last of a federation, by name, with what it depends on besides.
-_REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
 
 
 class Targeting(Protocol):
@@ -89,12 +85,6 @@ def _pool(config: Targeting, data: Federation, client: int) -> Ints:
     return trained_on if config.pool == "training" else np.concatenate([trained_on, tested_on])
 
 
-def targets_seen(config: Targeting, seen: SeenUpdates) -> Ints:
-    """Return the `targets` [clients, n] of a round, drawn once for all attacks on the block that ask for as many."""
-    key = "targets", config.targets, config.pool
-    return seen.once(key, lambda: targets(config, seen.data, seen.stream))
-
-
 def examples_at(data: Federation, places: Ints) -> Examples:
     """Return the examples at ``places`` [n], which count the training examples first and then the test examples."""
     return examples_of_both(data.train, data.test, places)
@@ -126,87 +116,68 @@ def model_losses(seen: SeenUpdates, examples: Examples) -> Doubles:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Where the records of every client are.
+class Records:
+    """The R records that a passive server asks about, and references; they depend on the seed, not on the round.
+
+    Records have numbers: first all clients' members, client by client, and then ``outside``.
 
     Attributes:
-        members: [clients, n] positions among the training examples.
-        own: [clients, m] numbers of each client's non-members among all records, which are all clients' members, client
-            by client, and then `outside`.
-        same: [clients, m] equal numbers where a non-member is the same example, whatever transform it wears.
+        members: [clients, n] positions of members among the training examples.
+        numbers: [clients, n + m] numbers of each client's members, and then of its non-members.
+        examples: [clients, n + m] numbers of their examples: equal for one example that wears two transforms.
+        outside: non-members that are no client's members, ready for the model.
+        references: ready for the model, r for each transform; none if nothing is centered.
+        labels: [R] of the records.
+        transforms: [R] number of the transform that each record wears, its client's; 0 if there are no transforms.
+        reference_labels: [r] of the references with any transform.
     """
 
     members: Ints
-    own: Ints
-    same: Ints
-
-    @property
-    def records(self) -> Ints:
-        """The numbers of each client's records, members first, [clients, n + m]."""
-        return np.concatenate([self._members(), self.own], axis=1)
-
-    @property
-    def examples(self) -> Ints:
-        """Numbers of the records' examples, [clients, n + m]: equal for one example that wears two transforms."""
-        return np.concatenate([self._members(), self.same], axis=1)
-
-    def _members(self) -> Ints:
-        return np.arange(self.members.size).reshape(self.members.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """The labels of records and references.
-
-    Attributes:
-        records: [R] of all records, by their numbers.
-        transforms: [R] number of the transform that each record wears, its client's; 0 if there are no transforms.
-        references: [r] of the references, of which there are r for each transform.
-    """
-
-    records: Ints
+    numbers: Ints
+    examples: Ints
+    outside: Examples
+    references: Examples
+    labels: Ints
     transforms: Ints
-    references: Ints
+    reference_labels: Ints
 
 
-def places(config: Config, data: Federation, stream: Stream) -> Places:
-    """Return the records of every client, which depend on the seed, not on the round."""
-    return _remembered(config, data, stream, "places", lambda: _places(config, data, stream))
+# The records that were drawn last of a federation, with what they depend on besides: to transform them takes longer than
+# to evaluate them.
+_REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[Any, ...], Records]] = WeakKeyDictionary()
 
 
-def _remembered(config: Config, data: Federation, stream: Stream, name: str, draw: Callable[[], Drawn]) -> Drawn:
-    """Return what ``draw`` returned for this federation, configuration and seed; nobody may change it."""
+def records_of(config: Config, data: Federation, stream: Stream) -> Records:
+    """Return the records of a federation for which `data_problems` is empty; nobody may change them."""
     seed = int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
     key = config.nonmembers, config.compared, config.targets, config.pool, config.center, config.references, seed
-    known = _REMEMBERED.get(data)
-    if known is None or known[0] != key:
-        known = _REMEMBERED[data] = (key, {})
-    if name not in known[1]:
-        known[1][name] = draw()
-    found: Drawn = known[1][name]
-    return found
+    if data not in _REMEMBERED or _REMEMBERED[data][0] != key:
+        _REMEMBERED[data] = key, _records(config, data, stream)
+    return _REMEMBERED[data][1]
 
 
-def _places(config: Config, data: Federation, stream: Stream) -> Places:
-    members = targets(config, data, stream)
+def _records(config: Config, data: Federation, stream: Stream) -> Records:
+    members, plain = targets(config, data, stream), data.prepare.transform == "none"
+    inside = np.arange(members.size).reshape(members.shape)
+    outside, references = _outside(config, data, stream), _references(config, data, stream)
     if config.nonmembers == "other_client":
-        others = _of_others(config, members, stream)
-        return Places(members, others, others)
-    size, holding = _outsiders(config, data), _holds_out(data)
-    each, common = np.arange(data.clients * size).reshape(-1, size), np.arange(size)
-    own = np.tile(common, (data.clients, 1)) if _shared(data) else each
-    same = np.where(holding[:, None], size + each, common)
-    return Places(members, members.size + own, members.size + same)
-
-
-def labels(config: Config, data: Federation, stream: Stream) -> Labels:
-    """Return the labels of all records and references, in the order in which they are evaluated."""
-    members, others = targets(config, data, stream).ravel(), outside(config, data, stream).y
-    records, reference = np.concatenate([data.train.y[members], others]), references(config, data, stream).y
-    if data.prepare.transform == "none":
-        return Labels(records, np.zeros(len(records), np.int64), reference)
-    transforms = [np.repeat(np.arange(data.clients), len(part) // data.clients) for part in (members, others)]
-    return Labels(records, np.concatenate(transforms), reference[: len(reference) // data.clients])
+        own = same = _of_others(config, members, stream)
+    else:
+        size, common = _outsiders(config, data), np.arange(_outsiders(config, data))
+        each = np.arange(data.clients * size).reshape(-1, size)
+        own = members.size + (np.tile(common, (data.clients, 1)) if _shared(data) else each)
+        same = members.size + np.where(_holds_out(data)[:, None], size + each, common)
+    sides = [np.repeat(np.arange(data.clients), count // data.clients) for count in (members.size, len(outside))]
+    return Records(
+        members=members,
+        numbers=np.concatenate([inside, own], axis=1),
+        examples=np.concatenate([inside, same], axis=1),
+        outside=outside,
+        references=references,
+        labels=np.concatenate([data.train.y[members.ravel()], outside.y]),
+        transforms=np.zeros(members.size + len(outside), np.int64) if plain else np.concatenate(sides),
+        reference_labels=references.y if plain else references.y[: len(references) // data.clients],
+    )
 
 
 def _shared(data: Federation) -> bool:
@@ -223,14 +194,6 @@ def _of_others(config: Config, members: Ints, stream: Stream) -> Ints:
     ]
     own = np.stack(drawn)
     return own + np.where(own >= n * np.arange(clients)[:, None], n, 0)  # the client's own n members are left out
-
-
-def outside(config: Config, data: Federation, stream: Stream) -> Examples:
-    """Return the non-members, ready for the model, in the order that `Places.own` counts them; none of other clients'.
-
-    They are remembered, because to transform them takes longer than to evaluate them.
-    """
-    return _remembered(config, data, stream, "outside", lambda: _outside(config, data, stream))
 
 
 def _outside(config: Config, data: Federation, stream: Stream) -> Examples:
@@ -260,11 +223,6 @@ def _of_nobody(config: Config, data: Federation) -> int:
     return 0 if config.nonmembers == "other_client" or _holds_out(data).all() else _outsiders(config, data)
 
 
-def references(config: Config, data: Federation, stream: Stream) -> Examples:
-    """Return the references, ready for the model, transform after transform; none if nothing is centered."""
-    return _remembered(config, data, stream, "references", lambda: _references(config, data, stream))
-
-
 def _references(config: Config, data: Federation, stream: Stream) -> Examples:
     if config.center == "none":
         return data.train[:0]
@@ -276,11 +234,6 @@ def _references(config: Config, data: Federation, stream: Stream) -> Examples:
     drawn = stored[np.sort(stream("attack_targets", 0, 13).choice(len(stored), size, replace=False))]
     wearing = [0] if data.prepare.transform == "none" else range(data.clients)
     return joined([_dressed(data, drawn, i, stream) for i in wearing])
-
-
-def untrained(config: Config, data: Federation, stream: Stream) -> Examples:
-    """Return all on which models are evaluated besides members: non-members, and then references."""
-    return joined([outside(config, data, stream), references(config, data, stream)])
 
 
 def _own(data: Federation, client: int, size: int, stream: Stream) -> Examples:
@@ -322,20 +275,18 @@ def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
     if data.sizes.min() < 1:
         return [("targets", f"fedmia asks about training examples of every client, and one of {data.name} has none")]
-    if config.nonmembers == "other_client":
-        count = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
-        remedy = "raise targets"
-    else:
-        count, remedy = _outsiders(config, data), "hold more out, or set nonmembers: other_client"
-    if count < FEWEST_NONMEMBERS:
-        needs = (
-            f"compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has {count} for one"
+    others = config.nonmembers == "other_client"
+    most = (data.clients - 1) * int(min(config.targets, data.sizes.min()))
+    if (count := min(config.compared, most) if others else _outsiders(config, data)) < FEWEST_NONMEMBERS:
+        remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
+        sentence = (
+            f"fedmia compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has {count}"
         )
-        return [("nonmembers", f"fedmia {needs} of them; {remedy}")]
+        return [("nonmembers", f"{sentence} for one of them; {remedy}")]
     left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _of_nobody(config, data)
     if config.center == "label" and left < FEWEST_NONMEMBERS:
-        needs = (
-            f"centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has {left}"
+        sentence = (
+            f"fedmia centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has"
         )
-        return [("center", f"fedmia {needs}; raise data.shadow_size, or set center: none")]
+        return [("center", f"{sentence} {left}; raise data.shadow_size, or set center: none")]
     return []

@@ -36,8 +36,7 @@ from pydantic import Field
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk, names_of
 from algorithms.interfaces import Problems, Run
 from attacks import _halves
-from attacks._halves import Pool
-from attacks.interfaces import Answers, Exposure, Measure, Scores, Stream
+from attacks.interfaces import Answers, Exposure, Measure, Pool, Scores, Stream
 from attacks.metrics import calibrated, intervals, targets
 from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 from attacks.metrics.targets import Estimate, Targets
@@ -67,6 +66,7 @@ METRICS = (
             "Calibrated membership inference on each client's examples, mean over replicas, AUC",
             worst="calibrated_auc_worst_client",
         ),
+        ends=True,
     ),
     # Of sweeps with two groups, as the other attacks' columns are.
     Metric(
@@ -94,8 +94,6 @@ METRICS = (
             ("calibrated_auc_majority", "fedmia_auc"),
         ),
     ),
-    Metric("calibrated_auc_low", MEMBERSHIP, "calibrated attack, AUC, low"),
-    Metric("calibrated_auc_high", MEMBERSHIP, "calibrated attack, AUC, high"),
     Metric("calibrated_model_auc", MEMBERSHIP, "calibrated attack, AUC on the clients of a model", "lower", chance=0.5),
     Metric("calibrated_run_model_auc", MEMBERSHIP, "the same on the run's model", "lower", chance=0.5),
     Metric("calibrated_loss_auc", MEMBERSHIP, "the same replicas by loss alone, AUC", "lower", chance=0.5),
@@ -118,9 +116,9 @@ METRICS = (
         "lower",
         chance="calibrated_auc_worst_client_null",
     ),
-    Metric("calibrated_run_auc", MEMBERSHIP, "calibrated attack on the run's model, AUC", "lower", chance=0.5),
-    Metric("calibrated_run_auc_low", MEMBERSHIP, "calibrated attack on the run's model, AUC, low"),
-    Metric("calibrated_run_auc_high", MEMBERSHIP, "calibrated attack on the run's model, AUC, high"),
+    Metric(
+        "calibrated_run_auc", MEMBERSHIP, "calibrated attack on the run's model, AUC", "lower", chance=0.5, ends=True
+    ),
     Metric(
         "calibrated_run_tpr_set_to_1_fpr",
         MEMBERSHIP,
@@ -213,26 +211,54 @@ def halves(config: Config, pool: Pool, stream: Stream) -> NDArray[np.bool_]:
     return _halves.halves_of(pool, config.replicas, stream)
 
 
-def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
-    """Attack every replica, none of which diverged, and the run's own model where records were held back.
-
-    Metrics begin with "calibrated_"; clients have an AUC and a TPR, averaged over replicas; measures of every method
-    have group and model in their names; scores are the headline's. Two replicas are judged by their loss, without
-    intervals. Where too few replicas are left for the configured method, metrics are NaN, and measures say how many it
-    needs.
-    """
-    left = len(answers.inside)
-    if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
-        told = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
-        return Exposure(dict.fromkeys(names_of(METRICS), float("nan")), measures=told)
-    return exposure(config, answers, rng)
-
-
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
 FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 DRAWS = 10  # memberships by chance for the worst client
 NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
+
+
+def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
+    """Attack every replica, none of which diverged, and the run's own model where records were held back.
+
+    Metrics begin with "calibrated_"; clients have an AUC and a TPR, averaged over replicas; measures of every method have
+    group and model in their names; scores are the headline's. Two replicas are judged by their loss, without intervals.
+    Where too few replicas are left for the configured method, metrics are NaN, and measures say how many it needs.
+    """
+    left = len(answers.inside)
+    if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
+        told = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
+        return Exposure(dict.fromkeys(names_of(METRICS), NAN), measures=told)
+    drawing, resampling, guessing = rng.spawn(3)
+    clients = int(answers.pool.owner.max()) + 1
+    rows = attacked(answers, config.records, drawing)
+    seen = Seen(answers, rows, config.variance)
+    methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= left]
+    found = {one: seen.attack(one) for one in methods}
+    given: list[str] = [config.method] * (left + 1)
+    *chosen, of_run = seen.chosen(methods) if config.method == "best" else given
+    picked = [found[name].replicas for name in chosen]
+    scores = np.stack([one.scores[k] for k, one in enumerate(picked)])
+    strict = np.stack([one.strict[k] for k, one in enumerate(picked)])
+    head = Found(Targets(scores, strict, seen.inside), found[of_run].run)
+    summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
+    own = of_clients(head.replicas, seen.owner, clients)
+    usual = max(set(chosen), key=chosen.count)
+    trained = int(answers.pool.trained.sum())
+    size = float(answers.inside.sum(axis=1).mean() / trained) if trained else NAN
+    sizes = {"replicas": float(left), "replica_size": size}
+    metrics = _metrics(*summaries["headline"]) | {
+        "calibrated_loss_auc": summaries["loss"][0]["auc"][0],
+        "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
+        "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, clients, guessing),
+    }
+    metrics |= {f"calibrated_{name}": value for name, value in sizes.items()}
+    chance = head.replicas.by_chance(), head.run.by_chance()
+    measures = [one for name, two in summaries.items() for one in _measures(name, two, chance)]
+    measures += [Measure("headline", f"is_{one}", chosen.count(one) / left) for one in methods]
+    measures += [Measure("run_headline", f"is_{one}", float(of_run == one)) for one in methods]
+    measures += [Measure("pool", name, value) for name, value in ({"records": float(len(rows))} | sizes).items()]
+    return Exposure(metrics, own, tuple(measures), scores=_scores(head, seen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,36 +267,6 @@ class Found:
 
     replicas: Targets
     run: Targets
-
-
-def exposure(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
-    """Return the result of `judge`, for a method that has replicas enough."""
-    drawing, resampling, guessing = rng.spawn(3)
-    clients = int(answers.pool.owner.max()) + 1
-    rows = attacked(answers, config.records, drawing)
-    seen = _Seen(answers, rows)
-    methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= len(seen.phi)]
-    found = seen.found(methods, config.variance)
-    best = config.method == "best"
-    given: list[str] = [config.method] * (len(seen.phi) + 1)
-    chosen = seen.chosen(methods, config.variance) if best else given
-    head = _headline(found, chosen)
-    usual = max(set(chosen[:-1]), key=chosen[:-1].count)
-    summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
-    chance = head.replicas.by_chance(), head.run.by_chance()
-    metrics = _metrics(*summaries["headline"]) | {"calibrated_loss_auc": summaries["loss"][0]["auc"][0]}
-    own = of_clients(head.replicas, seen.owner, clients)
-    worst = {
-        "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
-        "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, config.variance, clients, guessing),
-    }
-    measures = [one for name, two in summaries.items() for one in _measures(name, two, chance)]
-    measures += [Measure("headline", f"is_{one}", chosen[:-1].count(one) / (len(chosen) - 1)) for one in methods]
-    measures += [Measure("run_headline", f"is_{one}", float(chosen[-1] == one)) for one in methods]
-    sizes = {"records": float(len(rows)), "replicas": float(len(seen.phi)), "replica_size": _replica_size(answers)}
-    measures += [Measure("pool", name, value) for name, value in sizes.items()]
-    sizes = {f"calibrated_{name}": value for name, value in sizes.items() if name != "records"}
-    return Exposure(metrics | worst | sizes, own, tuple(measures), scores=_scores(head, seen))
 
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
@@ -288,42 +284,38 @@ def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
     return np.sort(np.concatenate(kept))
 
 
-class _Seen:
-    """The attacked records, as the replicas and the run's own model see them."""
+class Seen:
+    """The attacked records, as the replicas and the run's own model see them; ``variance`` is that of LiRA."""
 
-    def __init__(self, answers: Answers, rows: Ints) -> None:
-        self.phi, self.inside = answers.confidence[:, rows], answers.inside[:, rows]
+    def __init__(self, answers: Answers, rows: Ints, variance: calibrated.Variance) -> None:
+        self.phi, self.inside, self.variance = answers.confidence[:, rows], answers.inside[:, rows], variance
         self.numbers = np.arange(len(self.phi)) if answers.numbers is None else answers.numbers
-        self.own, self.trained = answers.own[rows][None], answers.pool.trained[rows][None]
+        self.own, self.trained = answers.own[rows], answers.pool.trained[rows][None]
         self.owner, self.kind, self.groups = answers.pool.owner[rows], answers.model[rows], answers.groups[rows]
         self.group_names, self.names = answers.group_names, answers.names
+        self.pair = np.arange(len(self.phi)) // 2
 
-    def found(self, methods: list[str], variance: calibrated.Variance) -> dict[str, Found]:
-        """Return what every method finds."""
-        return {one: self._of(one, variance) for one in methods}
-
-    def _of(self, method: str, variance: calibrated.Variance) -> Found:
-        crossed = calibrated.cross_scores(method, self.phi, self.inside, self.kind, variance)
-        references = calibrated.References(self.phi, self.inside, self.kind)
-        of_run = calibrated.METHODS[method](self.own[0], references, variance)[None]
-        pairs = np.arange(len(self.phi)) // 2
+    def attack(self, method: str) -> Found:
+        """Return what a method finds."""
+        crossed = calibrated.cross_scores(method, self.phi, self.inside, self.kind, self.variance)
 
         @cache
         def rehearse(pair: int, replicas: tuple[int, ...]) -> Doubles:
             if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST[method]:  # too few are left without the pair
                 return crossed[list(replicas)]
-            return calibrated.cross_scores(method, self.phi, self.inside, self.kind, variance, replicas, pair)
+            return calibrated.cross_scores(method, self.phi, self.inside, self.kind, self.variance, replicas, pair)
 
-        thinned = np.concatenate(
-            [rehearse((one + 1) % (len(pairs) // 2), (2 * one, 2 * one + 1)) for one in pairs[::2]]
-        )
-        fewer = calibrated.References(self.phi[2:], self.inside[2:], self.kind) if len(pairs) > 2 else references
-        thin_run = calibrated.METHODS[method](self.own[0], fewer, variance)[None]
-        replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, pairs)
-        run = targets.decide(of_run, thin_run, rehearse, self.inside, self.kind)
+        def of_run(first: int) -> Doubles:
+            references = calibrated.References(self.phi[first:], self.inside[first:], self.kind)
+            return calibrated.METHODS[method](self.own, references, self.variance)[None]
+
+        pairs = len(self.phi) // 2
+        thinned = np.concatenate([rehearse((one + 1) % pairs, (2 * one, 2 * one + 1)) for one in range(pairs)])
+        replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, self.pair)
+        run = targets.decide(of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind)
         return Found(Targets(*replicas, self.inside), Targets(*run, self.trained))
 
-    def chosen(self, methods: list[str], variance: calibrated.Variance) -> list[str]:
+    def chosen(self, methods: list[str]) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
 
         A half of the pairs is judged without the other, so that nothing is chosen with what a target says, not even in
@@ -331,13 +323,12 @@ class _Seen:
         """
         if len(self.phi) < CHOICE:
             return [next(one for one in PREFERRED if one in methods)] * (len(self.phi) + 1)
-        pair = np.arange(len(self.phi)) // 2
-        best = [self._best(methods, variance, pair % 2 != half) for half in (0, 1)]
-        return [*(best[one % 2] for one in pair.tolist()), self._best(methods, variance, pair >= 0)]
+        best = [self._best(methods, self.pair % 2 != half) for half in (0, 1)]
+        return [*(best[one % 2] for one in self.pair.tolist()), self._best(methods, self.pair >= 0)]
 
-    def _best(self, methods: list[str], variance: calibrated.Variance, judged: Bools) -> str:
+    def _best(self, methods: list[str], judged: Bools) -> str:
         phi, inside = self.phi[judged], self.inside[judged]
-        crossed = {one: calibrated.cross_scores(one, phi, inside, self.kind, variance) for one in methods}
+        crossed = {one: calibrated.cross_scores(one, phi, inside, self.kind, self.variance) for one in methods}
         return max(methods, key=lambda one: float(targets.aucs(crossed[one], inside).mean()))
 
     def parts(self) -> Iterator[tuple[str, Bools]]:
@@ -347,9 +338,7 @@ class _Seen:
         if len(self.names) > 1:
             yield from ((f"model_{name}", self.kind == number) for number, name in enumerate(self.names))
 
-    def worst_by_chance(
-        self, method: str, variance: calibrated.Variance, clients: int, rng: np.random.Generator
-    ) -> float:
+    def worst_by_chance(self, method: str, clients: int, rng: np.random.Generator) -> float:
         """Return the expected AUC on the worst client if no replica shows who was in.
 
         Which of two complementary replicas had a record is drawn anew for every record and pair.
@@ -358,7 +347,7 @@ class _Seen:
         for _ in range(max(1, min(DRAWS, NULL_RECORDS // self.phi.size))):
             swapped = np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
             inside = self.inside ^ swapped
-            crossed = calibrated.cross_scores(method, self.phi, inside, self.kind, variance)
+            crossed = calibrated.cross_scores(method, self.phi, inside, self.kind, self.variance)
             found = of_clients(Targets(crossed, inside, inside), self.owner, clients)
             worst.append(_largest(found["calibrated_auc"]))
         return float(np.mean(worst))
@@ -370,69 +359,47 @@ def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[n
     for client in np.unique(owner).tolist():
         own = owner == client
         said, member = found.strict[:, own], found.member[:, own]
-        aucs = targets.aucs(found.scores[:, own], member)
-        columns["calibrated_auc"][client] = np.nanmean(aucs) if not np.isnan(aucs).all() else NAN
+        columns["calibrated_auc"][client] = _mean(targets.aucs(found.scores[:, own], member))
         known = ~np.isnan(found.scores[:, own]).any(axis=1)
         if members := int(member[known].sum()):
             columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member)[known].sum() / members
     return columns
 
 
-def _headline(found: Mapping[str, Found], chosen: list[str]) -> Found:
-    """Return every target as the method that was chosen for it sees it."""
-    first = next(iter(found.values())).replicas
-
-    picked = [found[name].replicas for name in chosen[:-1]]
-    scores = np.stack([one.scores[k] for k, one in enumerate(picked)])
-    strict = np.stack([one.strict[k] for k, one in enumerate(picked)])
-    return Found(Targets(scores, strict, first.member), found[chosen[-1]].run)
-
-
 def summary(
-    found: Found, seen: _Seen, rng: np.random.Generator | None = None
+    found: Found, seen: Seen, rng: np.random.Generator | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Return all measures over replicas and those of the run, with the AUC of every group and model."""
-    replicas, run = found.replicas.estimates(), of_run(found.run, seen.owner, rng)
+    """Return all measures over replicas and those of the run, with the AUC of every group and model.
+
+    With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`): whole clients are
+    resampled, because the records of a client are not independent. Fewer than ten clients give no interval.
+    """
+    replicas, of_run = found.replicas.estimates(), found.run
+    values = {name: float(one[0]) for name, one in of_run.measures().items()}
+    ends: dict[str, intervals.Interval] = {}
+    if np.isnan(values["balanced_accuracy"]):
+        values["auc"] = NAN
+    elif rng and len(np.unique(seen.owner)) >= FEWEST_CLIENTS:
+        ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=seen.owner)
+    run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
     for name, own in seen.parts():
-        replicas[f"auc_{name}"], run[f"auc_{name}"] = found_auc(found.replicas, own), found_auc(found.run, own)
+        replicas[f"auc_{name}"] = targets.over_targets(found.replicas.aucs(own))
+        run[f"auc_{name}"] = float(of_run.aucs(own)[0]), NAN, NAN
     return replicas, run
 
 
 def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
     """Return the columns of the headline."""
-    names = "auc", "balanced_accuracy", *targets.PRIORS
-    metrics = {f"calibrated_{name}": replicas[name][0] for name in names}
+    metrics = {f"calibrated_{name}": replicas[name][0] for name in ("auc", "balanced_accuracy", *targets.PRIORS)}
     for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
         ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
         metrics |= dict(zip(ends, rows["auc"], strict=True))
         metrics |= {f"{kind}_{name}_fpr": rows[name][0] for name in targets.STRICT}
-        for name in rows:
-            if name.startswith("auc_model_"):
-                metrics[f"{kind}_model_auc_{name.removeprefix('auc_model_')}"] = rows[name][0]
-            elif name.startswith("auc_"):
-                metrics[f"{kind}_{name}"] = rows[name][0]
+        parts = {name.removeprefix("auc_"): rows[name][0] for name in rows if name.startswith("auc_")}
+        for name, value in parts.items():  # of a model, or of a group's clients
+            model = name.removeprefix("model_")
+            metrics[f"{kind}_auc_{name}" if model == name else f"{kind}_model_auc_{model}"] = value
     return metrics
-
-
-def found_auc(found: Targets, records: Bools) -> Estimate:
-    """Return the AUC on some records, over targets; of a single target, without an interval."""
-    values = targets.aucs(found.scores[:, records], found.member[:, records])
-    return targets.over_targets(values) if len(values) > 1 else (float(values[0]), NAN, NAN)
-
-
-def of_run(found: Targets, owner: Ints, rng: np.random.Generator | None = None) -> dict[str, Estimate]:
-    """Return the measures of a single target, with a generator also intervals over clients (`attacks.metrics.intervals`).
-
-    Whole clients are resampled, because the records of a client are not independent. Fewer than ten clients give no
-    interval.
-    """
-    values = {name: float(one[0]) for name, one in found.measures().items()}
-    enough = not np.isnan(values["balanced_accuracy"])
-    several = len(np.unique(owner)) >= FEWEST_CLIENTS
-    ends = intervals.intervals(found.scores[0], found.member[0], rng, owner=owner) if enough and several and rng else {}
-    if not enough:
-        values["auc"] = NAN
-    return {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
 
 
 def _measures(
@@ -446,7 +413,7 @@ def _measures(
     ]
 
 
-def _scores(head: Found, seen: _Seen) -> Scores:
+def _scores(head: Found, seen: Seen) -> Scores:
     """Return the headline's scores, a row for each record and target; the run is one where records were held back."""
     parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(seen.numbers.tolist())]
     if not seen.trained.all():
@@ -461,11 +428,9 @@ def _scores(head: Found, seen: _Seen) -> Scores:
     )
 
 
-def _replica_size(answers: Answers) -> float:
-    trained = int(answers.pool.trained.sum())
-    return float(answers.inside.sum(axis=1).mean() / trained) if trained else NAN
+def _mean(values: Doubles) -> float:
+    return NAN if np.isnan(values).all() else float(np.nanmean(values))
 
 
-def _largest(values: NDArray[np.float64]) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.max()) if len(known) else NAN
+def _largest(values: Doubles) -> float:
+    return NAN if np.isnan(values).all() else float(np.nanmax(values))

@@ -39,7 +39,7 @@ from pydantic import Field
 from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _targets
-from attacks._targets import Labels
+from attacks._targets import Records
 from attacks._targets import data_problems as data_problems
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
 from attacks.metrics import client_auc, disparity, membership, out_worlds
@@ -79,9 +79,8 @@ METRICS = (
             interval="95 % interval over one run's examples",
             worst="fedmia_auc_max",
         ),
+        ends=True,
     ),
-    Metric("fedmia_auc_low", MEMBERSHIP, "AUC of FedMIA, low end"),
-    Metric("fedmia_auc_high", MEMBERSHIP, "AUC of FedMIA, high end"),
     Metric(
         "fedmia_auc_max",
         MEMBERSHIP,
@@ -181,13 +180,13 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
 
     Returns:
         ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c, records], and with
-        gradients ``cosines`` and ``differences`` [c, records]. Records are in the order of `_targets.Places`,
+        gradients ``cosines`` and ``differences`` [c, records]. Records are in the order of `_targets.Records`,
         and after them come the references.
     """
     for _, sentence in data_problems(config, seen.data):
         raise DataError(sentence)
-    members = _targets.targets_seen(config, seen).ravel()
-    others = _targets.untrained(config, seen.data, seen.stream)
+    records = _targets.records_of(config, seen.data, seen.stream)
+    members, others = records.members.ravel(), joined([records.outside, records.references])
     shared, own = _targets.target_losses(seen, members), _targets.model_losses(seen, others)
     found: dict[str, NDArray[Any]] = {"assignment": np.asarray(seen.assignment)}
     both = np.concatenate([confidences_of_losses(shared), confidences_of_losses(own)], axis=1)
@@ -203,34 +202,33 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
     A round with fewer than three clients does not count, because there is nobody to compare a client with.
     """
-    places = _targets.places(config, seen.data, seen.stream)
-    labels = _targets.labels(config, seen.data, seen.stream)
+    records = _targets.records_of(config, seen.data, seen.stream)
     kept = {name: array.copy() for name, array in seen.kept.items()}
     if not kept:
         kept = {"rounds": np.zeros(seen.data.clients, np.int64)}
-        kept |= {signal: np.zeros(places.records.shape) for signal in config.measured}
+        kept |= {signal: np.zeros(records.numbers.shape) for signal in config.measured}
     if len(seen.clients) >= FEWEST_CLIENTS:
         kept["rounds"][seen.clients] += 1
-        for signal, scores in round_scores(config, seen.observed, places.records[seen.clients], labels).items():
+        for signal, scores in round_scores(config, seen.observed, records, seen.clients).items():
             kept[signal][seen.clients] += scores
-    return _exposure(config, places, labels.records[places.records], kept)
+    return _exposure(config, records, kept)
 
 
 def round_scores(
-    config: Config, observed: dict[str, NDArray[Any]], records: Ints, labels: Labels
+    config: Config, observed: dict[str, NDArray[Any]], records: Records, clients: Ints
 ) -> dict[str, Doubles]:
     """Compute the scores [c, r] of one round by signal, the higher the likelier a member.
 
-    ``observed`` is of all c clients that took part, ``records`` [c, r] are the numbers of each client's records.
+    ``observed`` is what `observe` returns, of all the ``clients`` [c] that took part.
     """
-    worlds = observed["assignment"]
+    worlds, numbers = observed["assignment"], records.numbers[clients]
 
     def own(values: Doubles) -> Doubles:
-        return np.take_along_axis(values, records, axis=1)
+        return np.take_along_axis(values, numbers, axis=1)
 
     def standing(values: Doubles) -> Doubles:
-        values = out_worlds.centered(values, labels.records, labels.transforms, labels.references)
-        return out_worlds.standing(own(values), out_worlds.others(values, records, worlds), config.world)
+        values = out_worlds.centered(values, records.labels, records.transforms, records.reference_labels)
+        return out_worlds.standing(own(values), out_worlds.others(values, numbers, worlds), config.world)
 
     confidences = observed["confidences"].astype(np.float64)
     losses = -np.logaddexp(0.0, -confidences) if config.world == "gaussian" else None
@@ -248,10 +246,10 @@ def round_scores(
     return found
 
 
-def _exposure(config: Config, places: _targets.Places, labels: Ints, kept: dict[str, NDArray[Any]]) -> Exposure:
+def _exposure(config: Config, records: Records, kept: dict[str, NDArray[Any]]) -> Exposure:
     """Compute the attack's result from the sums of scores over the attacked rounds and the records' labels."""
-    clients, n = np.flatnonzero(kept["rounds"]), places.members.shape[1]
-    labels = labels[clients]
+    clients, n = np.flatnonzero(kept["rounds"]), records.members.shape[1]
+    labels = records.labels[records.numbers[clients]]
     names = (name for name in names_of(METRICS) if name not in _left_out(config))
     metrics, columns, measures = (
         dict.fromkeys(names, NAN),
@@ -260,7 +258,7 @@ def _exposure(config: Config, places: _targets.Places, labels: Ints, kept: dict[
     )
     for signal in config.measured if len(clients) else ():
         scores = kept[signal][clients] / kept["rounds"][clients, None]
-        found = client_auc.measure(scores[:, :n], scores[:, n:], places.examples[clients], labels)
+        found = client_auc.measure(scores[:, :n], scores[:, n:], records.examples[clients], labels)
         name = f"{signal}_auc"
         metrics[name] = found.mean
         measures.append(Measure("clients", name, found.mean, found.mean_low, found.mean_high, 0.5))

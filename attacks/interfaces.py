@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -299,29 +299,31 @@ class World:
     noisy: bool = True
 
 
-class Pool(Protocol):
-    """The n records of all clients that are attacked: those that the run trains on, and others that were held back.
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The n records of all clients that are attacked, in the order of the clients, each with an even number of them.
 
     Attributes:
         examples: ready for the model, transformed as their owners' are.
         owner: [n] the client of each record.
-        trained: [n] whether it is a training example of the run itself.
+        trained: [n] whether it is a training example of the run itself; the others were held back.
+        strengths: [n] the strength of each record's transform.
     """
 
-    @property
-    def examples(self) -> Examples:
-        """The n records, ready for the model, transformed as their owners' are."""
+    examples: Examples
+    owner: Ints
+    trained: NDArray[np.bool_]
+    strengths: Floats
 
-    @property
-    def owner(self) -> Ints:
-        """The client of each record, [n]."""
-
-    @property
-    def trained(self) -> NDArray[np.bool_]:
-        """Whether each record is a training example of the run itself, [n]."""
+    def __len__(self) -> int:
+        return len(self.owner)
 
     def federation(self, data: Federation, inside: NDArray[np.bool_]) -> Federation:
         """Return the run's federation ``data`` in which each client trains on its records that are ``inside`` [n]."""
+        sizes = np.bincount(self.owner[inside], minlength=data.clients)
+        offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
+        strengths = self.strengths[inside]
+        return replace(data, train=self.examples[inside], offsets=offsets, example_strengths=strengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -467,10 +469,7 @@ class HalvesAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def pool(config: Any, data: Federation, stream: Stream) -> Pool:
-        """Return the records that are attacked. Raises DataError if the data are unsuitable for the attack.
-
-        ``stream("replicas", number, ...)`` returns the run's generators.
-        """
+        """Return the records that are attacked. Raises DataError if the data are unsuitable for the attack."""
 
     @staticmethod
     @abstractmethod

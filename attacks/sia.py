@@ -35,7 +35,7 @@ from pydantic import Field
 
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Run
-from attacks._targets import target_losses, targets_seen
+from attacks._targets import target_losses
 from attacks._targets import targets as targets
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
 from attacks.metrics import disparity
@@ -139,7 +139,7 @@ class Config(SlotConfig):
 
 def observe(config: Config, seen: SeenUpdates) -> Doubles:
     """Compute the losses of a block's c models on all targets: [c, clients * n] in nats, owner after owner."""
-    return target_losses(seen, targets_seen(config, seen).ravel())
+    return target_losses(seen, targets(config, seen.data, seen.stream).ravel())
 
 
 def guesses(losses: Doubles) -> Ints:

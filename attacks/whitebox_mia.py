@@ -102,12 +102,10 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     """Compute the features of a block's attacked examples, and the attack's training data if the trainer is there.
 
     Returns:
-        ``members`` and ``nonmembers`` [c, most queries, arrays] of the c clients, NaN beyond the examples that a client has;
+        ``members`` and ``nonmembers`` [c, most queries, arrays] of the c clients, NaN beyond the examples that a
+        client has;
         ``lessons`` [m, arrays], the features of the training data, and ``taught`` [m], whether each was a member; m is
         0 in the other blocks.
-
-    Raises:
-        DataError: too few examples were held out, or the trainer has too few (`data_problems`).
     """
     data, network = seen.data, seen.network
     for _, sentence in data_problems(config, data):
@@ -130,8 +128,7 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
 def _lessons(config: Config, seen: SeenUpdates, position: int) -> tuple[Doubles, Bools]:
     """Make the attack's training data: the trainer's members and non-members beside each of the mock updates.
 
-    Returns:
-        Features [m, arrays], and whether each example was trained on, [m].
+    Returns features [m, arrays], and whether each example was trained on, [m].
     """
     examples = attacked_examples(config, seen.data, config.trainer, seen.stream)
     updates = mock_updates(config, seen, position)
@@ -144,13 +141,8 @@ def _lessons(config: Config, seen: SeenUpdates, position: int) -> tuple[Doubles,
 def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
     """Repeat the trainer's local training, each time with random numbers of its own, those of the round included.
 
-    Args:
-        config: the component's fields.
-        seen: the trainer's block.
-        position: the trainer's position in it.
-
-    Returns:
-        [mock_updates, d] changes of the parameters that it was sent.
+    ``position`` is that of the trainer in its block. Returns changes [mock_updates, d] of the parameters that it was
+    sent.
     """
     start = seen.sent[seen.assignment[position]].params
     updates = np.empty((config.mock_updates, len(start)), np.float32)
@@ -164,18 +156,11 @@ def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
 
 
 def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
-    """Compute the cosine between each example's gradient step and each update, for each of the model's arrays.
+    """Compute the cosines [n, m, arrays] of each example's gradient step and each update, for each of the model's arrays.
 
-    The step is minus the gradient of the example's own loss at the weights that ``network`` holds, in evaluation mode.
-    The cosine is 0 if either vector is 0 or not finite.
-
-    Args:
-        network: holds the weights that were sent to the client.
-        examples: n examples, ready for the model.
-        updates: [m, d] changes of the parameters.
-
-    Returns:
-        [n, m, arrays].
+    The step is minus the gradient of the example's own loss at the weights that ``network`` holds, those that were sent
+    to the client, in evaluation mode; updates [m, d] are changes of the parameters. The cosine is 0 if either vector is
+    0 or not finite.
     """
     found = np.zeros((len(examples), len(updates), len(network.layout.names)))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -239,17 +224,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
 
 def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Generator) -> Callable[[Doubles], Doubles]:
-    """Train a random forest on the attack's training data.
-
-    Args:
-        config: the component's fields.
-        lessons: [m, arrays] features.
-        taught: [m] whether each was a member.
-        rng: draws the forest's seed.
-
-    Returns:
-        A function from features [n, arrays] to the share of trees [n] that say "member".
-    """
+    """Train a forest on features [m, arrays] of members and others; it returns the share of trees that say "member" [n]."""
     from sklearn.ensemble import RandomForestClassifier
 
     seed = int(rng.integers(2**31))
@@ -281,11 +256,7 @@ def attacked_examples(config: Config, data: Federation, client: int, stream: Str
 
 
 def held_out(config: Config, data: Federation, client: int, stream: Stream) -> tuple[bool, Ints]:
-    """Find the examples that may be non-members of ``client``.
-
-    Returns:
-        Whether they are in the test set (and not among the non-members), and their positions there.
-    """
+    """Return whether the non-members of ``client`` are in the test set, and their positions there or among all non-members."""
     if (data.test_owner == client).any():
         return True, np.flatnonzero(data.test_owner == client)
     if (data.nonmember_owner == client).any():

@@ -448,8 +448,8 @@ def least_important(shown: list[Shown]) -> Shown:
 def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
     """Metrics of the engine and of the components, sorted by family. A name's first declaration counts.
 
-    What an attack finds comes before what the engine makes of it for risk and violations. A metric's value by chance needs
-    no declaration of its own: it follows the metric and is described like it.
+    What an attack finds comes before what the engine makes of it for risk and violations. A metric's value by chance
+    and the ends of its interval need no declaration of their own: they follow the metric and are described like it.
     """
     found, engine = dict[str, Metric](), {one.name for one in ROUND_METRICS}
     for one in (*ROUND_METRICS, *(one for component in components for one in component.METRICS)):
@@ -460,9 +460,9 @@ def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
     names = dict[str, Metric]()
     for one in sorted(found.values(), key=lambda one: (order[one.family], one.name in engine)):
         names[one.name] = one
-        if isinstance(one.chance, str) and one.chance not in found:
-            label = f"{one.label}, by chance"
-            names.setdefault(one.chance, Metric(one.chance, one.family, label, None, one.unit, one.digits))
+        for part in one.parts:
+            if part.name not in found:
+                names.setdefault(part.name, part)
     return names
 
 

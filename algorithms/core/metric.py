@@ -135,6 +135,7 @@ class Metric:
         clients: how its values for single clients are drawn; None if there are none.
         final: the name of the figure that shows its final values by setting; empty: none does.
         over_rounds: the name of the figure that shows it over the rounds; empty: none does.
+        ends: whether the ends of its 95 % interval within a run are metrics, too: ``<name>_low`` and ``<name>_high``.
         reading: a sentence below the tables that show it, without a full stop. ``{other}`` stands for the values of the
             metric ``other``; a sweep that lacks one of them has no such sentence.
     """
@@ -153,14 +154,23 @@ class Metric:
     clients: PerClient | None = None
     final: str = ""
     over_rounds: str = ""
+    ends: bool = False
     reading: str = ""
+
+    @property
+    def parts(self) -> list[Metric]:
+        """The metrics that follow from it: the ends of its interval and its value by chance."""
+        parts = {f"{self.name}_{end}": end for end in ("low", "high") if self.ends}
+        parts |= {self.chance: "by chance"} if isinstance(self.chance, str) else {}
+        return [
+            Metric(name, self.family, f"{self.label}, {of}", None, self.unit, self.digits) for name, of in parts.items()
+        ]
 
 
 def names_of(metrics: Iterable[Metric]) -> list[str]:
-    """The names of metrics, each with that of the metric that holds its value by chance.
+    """The names of metrics, each with those of its parts.
 
-    >>> names_of([Metric("eod", "fairness", "EOD", chance="eod_null"), Metric("auc", "membership", "AUC", chance=0.5)])
-    ['eod', 'eod_null', 'auc']
+    >>> names_of([Metric("eod", "fairness", "EOD", chance="eod_null"), Metric("auc", "membership", "AUC", ends=True)])
+    ['eod', 'eod_null', 'auc', 'auc_low', 'auc_high']
     """
-    pairs = ((one.name, one.chance) for one in metrics)
-    return list(dict.fromkeys(name for pair in pairs for name in pair if isinstance(name, str)))
+    return list(dict.fromkeys(one.name for metric in metrics for one in (metric, *metric.parts)))

@@ -57,9 +57,9 @@ class Targets:
     strict: Bools
     member: Bools
 
-    def of(self, records: Bools | Ints) -> Targets:
-        """Return the scores of some records only."""
-        return Targets(self.scores[:, records], self.strict[:, records], self.member[:, records])
+    def aucs(self, records: Bools) -> Doubles:
+        """Return the AUC of each target on some records only, [targets]."""
+        return aucs(self.scores[:, records], self.member[:, records])
 
     def measures(self) -> dict[str, Doubles]:
         """Return every measure of `MEASURES` of each target, [targets]; NaN where the records do not suffice."""

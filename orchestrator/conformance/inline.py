@@ -7,41 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from algorithms.interfaces import Run
-from attacks.interfaces import AttackedModel
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.paths import Folder
-from orchestrator.trial.attack_round import ClusterModels
-from orchestrator.trial.attack_tasks import ReplicaTasks
+from orchestrator.trial.attack_tasks import AttackTasks
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.loop import TrialContext
-from orchestrator.trial.random_streams import integer, stream
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.worker_session import Setup, _sessions, prepare_session
+from orchestrator.trial.worker_session import _sessions, prepare_session
 
 
-class InlineShadows(ReplicaTasks):
-    """Stands for `orchestrator.trial.attack_tasks.ShadowTasks`: no shadow model is cached."""
-
-    def audit(self, setup: Setup, run: Run, attack: Any, data: Federation, models: ClusterModels) -> dict[int, Any]:
-        """Attack every model that clients have trained."""
-        network, found = _sessions[setup.key].network, {}
-        for j in models.clusters:
-            cluster = models.cluster(data, j)
-            jobs = attack.module.shadow_jobs(
-                attack.config,
-                cluster,
-                models.accuracies[j],
-                int(models.trained_rounds[j]),
-                lambda *p: integer(run.seed, *p),
-            )
-            shadows = [attack.module.train_shadow(job, data, network, run) for job in jobs]
-            rng, fixed = stream(run.seed, "audit", models.round, j), _sessions[setup.key].fixed
-            around = models.weights, models.own, fixed
-            model = AttackedModel(cluster, network, models.weights[j], shadows, rng, *around)
-            found[j] = attack.module.audit(attack.config, model)
-        return found
+class InlineShadows(AttackTasks):
+    """Stands for `orchestrator.trial.attack_tasks.ShadowTasks`: one task after another, in this process."""
 
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:  # noqa: ARG002
         """Return the results of the calls, each from the session that it finds, as in a worker process of its own."""

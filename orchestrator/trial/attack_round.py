@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,15 +97,7 @@ class ClusterModels:
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """What replicas of a run replay of it, and what it came to.
-
-    Attributes:
-        models: the models after the last round.
-        names: their names.
-        assignment: [clients] the model that each client uses.
-        history: what each client trained in each round.
-        start: the number of the initialization.
-    """
+    """What replicas replay of a run: its last models, their names, who uses and trained which, and its initialization."""
 
     models: list[Weights]
     names: tuple[str, ...]
@@ -114,35 +106,10 @@ class FinishedRun:
     start: int
 
 
-class AttackTasks(Protocol):
-    """Runs the attacks that need more computation: with shadow models, or with replicas of the whole federation.
-
-    ``setup`` is where workers find the trial.
-    """
-
-    def audit(
-        self, setup: Any, run: Run, attack: AttackComponent, data: Federation, models: ClusterModels
-    ) -> dict[int, Audit]:
-        """Attack every model that clients have trained; return the results by cluster."""
-        ...
-
-    def replicate(self, setup: Any, run: Run, attack: AttackComponent) -> Exposure | None:
-        """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
-        ...
-
-    def halve(self, setup: Any, run: Run, attack: AttackComponent, data: Federation, original: FinishedRun) -> Exposure:
-        """Return the result of ``attack`` from replicas of the run on random halves of the clients' examples."""
-        ...
-
-
 def replicate(
-    tasks: AttackTasks, setup: Any, run: Run, data: Federation, state: RunState, names: Sequence[str]
+    tasks: Any, setup: Any, run: Run, data: Federation, state: RunState, names: Sequence[str]
 ) -> list[tuple[str, int, Exposure]]:
-    """Make the attacks that train whole federations, after the last round; results like those of `conclude_updates`.
-
-    Returns:
-        For each attack: its name, the rounds that the models were trained for, and the result.
-    """
+    """Make the attacks that train whole federations, after the last round; results like those of `conclude_updates`."""
     original = FinishedRun(state.models, tuple(names), state.assignment, state.history, state.start)
     exposures = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
     exposures += [(one.name, tasks.halve(setup, run, one, data, original)) for one in of_kind(run, "halves")]
@@ -233,10 +200,7 @@ def own_risks(before: NDArray[np.float64], findings: Findings, clusters: int) ->
 
 
 def risk_signal(run: Run) -> str | None:
-    """Return the attack whose result is published as risk.
-
-    It is the one that the clustering names, else the first that measures a risk; None if there is none.
-    """
+    """Return the attack whose result is published as risk: that which the clustering names, else the first with one."""
     named = run.clustering.module.risk_signal(run.clustering.config)
     return named or next((attack.name for attack in run.attacks if attack.module.RISK), None)
 
@@ -244,7 +208,8 @@ def risk_signal(run: Run) -> str | None:
 def risk_known(run: Run, state: RunState) -> bool:
     """Return whether clients know the risk of a model, so that it may count in their choice.
 
-    It is the risk that the server measured or, where clients choose by their own attacks, one that such an attack found.
+    It is the risk that the server measured or, where clients choose by their own attacks, one that such an attack
+    found.
     """
     risks = state.own_risks if run.clustering.config.weighs_own_risks else state.measured_risks
     return bool(np.isfinite(risks).any())
@@ -255,15 +220,8 @@ def conclude_updates(
 ) -> list[tuple[str, int, Exposure]]:
     """Compute the results of the round's attacks on updates from the observations of all blocks.
 
-    Args:
-        run: the run.
-        data: the federation.
-        results: the results of the blocks.
-        round_: the round, counted from 0.
-        attacks: what attacks keep from round to round, by ``<attack>.<array>``; it is brought up to date.
-
-    Returns:
-        For each attack: its name, the rounds that the models were trained for, and the result.
+    ``attacks``, what attacks keep from round to round by ``<attack>.<array>``, is brought up to date. Returns for each
+    attack its name, the rounds that the models were trained for, and the result.
     """
     clients, exposures = np.concatenate([result.clients for result in results]), []
     fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731

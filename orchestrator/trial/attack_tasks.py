@@ -16,8 +16,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
@@ -31,7 +32,7 @@ from orchestrator.config.run import trial_id
 from orchestrator.results.cache import cached
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import own_code_hash
-from orchestrator.trial.attack_round import AttackComponent, AttackTasks, ClusterModels, FinishedRun, attack_named
+from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
 from orchestrator.trial.client_actors import ClientActor, LocalClients
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
@@ -46,36 +47,46 @@ SEED = 5  # ends the place of a replica's seed; (number,) and smaller last numbe
 # depend on the machine, because the width of a batched computation can change bytes.
 TOGETHER = 4
 MOST_BYTES = 1 << 28  # of the examples of a task's replicas, and of the models of a block of theirs
+# Fields of a run that do not enter the training of shadow models and of replicas on halves.
+UNREAD = {"rounds", "evaluate_every", "server_sees", "data", "clustering", "attacks"}
 
 
-class ReplicaTasks(ABC):
-    """The attacks by replicas; who inherits says with `gathered` where the replicas are trained."""
+class AttackTasks(ABC):
+    """Runs the attacks that need more computation, where whoever inherits says with `gathered`.
+
+    ``setup`` is where workers find the trial.
+    """
 
     def __init__(self, cache: Path) -> None:
         """Keep the folder of the cache."""
-        self.cache = cache
+        self.cache = str(cache)
 
     @abstractmethod
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return the results of a function for several arguments, in the order of the calls.
+        """Return the results of a function for the arguments of several calls, in their order, for an attack."""
 
-        Args:
-            function: the function.
-            attack: the attack's name, for error messages.
-            calls: the arguments of each call.
-        """
+    def audit(
+        self, setup: Setup, run: Run, attack: AttackComponent, data: Federation, models: ClusterModels
+    ) -> dict[int, Audit]:
+        """Attack every model that clients have trained; return the results by cluster."""
+        jobs: dict[int, Sequence[ShadowJob]] = {}
+        for cluster in models.clusters:
+            attacked, accuracy = models.cluster(data, cluster), models.accuracies[cluster]
+            rounds, seed_for = int(models.trained_rounds[cluster]), partial(integer, run.seed)
+            jobs[cluster] = attack.module.shadow_jobs(attack.config, attacked, accuracy, rounds, seed_for)
+        calls = [(setup, attack.name, job, self.cache) for own in jobs.values() for job in own]
+        shadows = iter(self.gathered(_shadow, attack.name, calls))
+        audits = [(setup, attack.name, cluster, models, *islice(shadows, len(own))) for cluster, own in jobs.items()]
+        return dict(zip(jobs, self.gathered(_audit, attack.name, audits), strict=True))
 
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
         if not replicas:
             return None
-        calls = [(setup, attack.name, one, str(self.cache)) for one in replicas]
-        measured = self.gathered(_replica, attack.name, calls)
-        rng = stream(run.seed, "audit", run.rounds)
-        exposure: Exposure | None = attack.module.compare(
-            attack.config, list(zip(replicas, measured, strict=True)), rng
-        )
+        measured = self.gathered(_replica, attack.name, [(setup, attack.name, one, self.cache) for one in replicas])
+        by_replica, rng = list(zip(replicas, measured, strict=True)), stream(run.seed, "audit", run.rounds)
+        exposure: Exposure = attack.module.compare(attack.config, by_replica, rng)
         return exposure
 
     def halve(
@@ -84,29 +95,20 @@ class ReplicaTasks(ABC):
         """Return the result of ``attack`` from replicas of the run on random halves of the clients' examples."""
         pool, inside = _halved(run, attack.name, data)
         size = together(run, pool, len(original.models[0].params))
-        calls = [(setup, attack.name, numbers, original, str(self.cache)) for numbers in groups(len(inside), size)]
+        numbers = [tuple(range(at, min(at + size, len(inside)))) for at in range(0, len(inside), size)]
         (own,) = self.gathered(_own_confidence, attack.name, [(setup, attack.name, original)])
+        calls = [(setup, attack.name, some, original, self.cache) for some in numbers]
         confidence: Doubles = np.concatenate(self.gathered(_halves_replicas, attack.name, calls))
         model, group = original.assignment[pool.owner], data.groups[pool.owner]
         answers = Answers(pool, inside, confidence, own, model, original.names, group, data.group_names)
         return _halves.conclude(attack, answers, stream(run.seed, "audit", run.rounds))
 
 
-class ShadowTasks(ReplicaTasks):
-    """Runs attacks as remote tasks.
-
-    Attributes:
-        title: the sweep and trial that the tasks are for, as Ray's dashboard shows them.
-    """
+class ShadowTasks(AttackTasks):
+    """Runs attacks as remote tasks; ``title`` is the sweep and trial that they are for, as Ray's dashboard shows them."""
 
     def __init__(self, cache: Path, options: Sequence[dict[str, Any]], timeout: float) -> None:
-        """Keep the arguments; no task is started.
-
-        Args:
-            cache: the folder of the cache.
-            options: Ray options, which the placement gives; tasks use them in turn.
-            timeout: seconds without any result after which a wait gives up.
-        """
+        """Keep the cache's folder, the Ray options that tasks use in turn, and the seconds that one may take."""
         super().__init__(cache)
         self.options, self.timeout = list(options), timeout
         self.launched, self.title = 0, ""
@@ -117,43 +119,56 @@ class ShadowTasks(ReplicaTasks):
         name = f"{function.__name__.strip('_')} for {attack}, {self.title}"
         return ray.remote(function).options(name=name, max_retries=3, **self.options[self.launched % len(self.options)])
 
-    def audit(
-        self, setup: Setup, run: Run, attack: AttackComponent, data: Federation, models: ClusterModels
-    ) -> dict[int, Audit]:
-        """Attack every model that clients have trained (`AttackTasks.audit`).
-
-        Raises:
-            TimeoutError: no task finished within the time limit.
-        """
-        seed_for = lambda purpose, *place: integer(run.seed, purpose, *place)  # noqa: E731
-        sent, audits, shadows = ray.put(models), {}, []
-        for cluster in models.clusters:
-            attacked, accuracy = models.cluster(data, cluster), models.accuracies[cluster]
-            rounds = int(models.trained_rounds[cluster])
-            jobs = attack.module.shadow_jobs(attack.config, attacked, accuracy, rounds, seed_for)
-            refs = [self._task(_shadow, attack.name).remote(setup, attack.name, job, str(self.cache)) for job in jobs]
-            audits[cluster] = self._task(_audit, attack.name).remote(setup, attack.name, cluster, sent, *refs)
-            shadows += refs
-        self._wait([*shadows, *audits.values()], attack.name)
-        return {cluster: ray.get(ref) for cluster, ref in audits.items()}
-
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run the calls as parallel tasks (`ReplicaTasks.gathered`). Raises TimeoutError like `audit`."""
+        """Run the calls as parallel tasks. Raises TimeoutError, and cancels them, if none finishes within the limit."""
         refs = [self._task(function, attack).remote(*call) for call in calls]
-        self._wait(list(refs), attack)
-        return ray.get(refs)
-
-    def _wait(self, refs: list[ray.ObjectRef[Any]], attack: str) -> None:
-        """Wait for all tasks; if none finishes within the time limit, cancel them and raise TimeoutError."""
-        while refs:
-            done, refs = ray.wait(refs, timeout=self.timeout)
+        pending = list(refs)
+        while pending:
+            done, pending = ray.wait(pending, timeout=self.timeout)
             if not done:
-                for ref in refs:
+                for ref in pending:
                     ray.cancel(ref, force=True)
                 raise TimeoutError(
-                    f"{len(refs)} tasks of the attack {attack} are not done, and none finished within "
+                    f"{len(pending)} tasks of the attack {attack} are not done, and none finished within "
                     f"{self.timeout:g} s; raise resources.timeout_seconds if one of them takes that long"
                 )
+        return [ray.get(ref) for ref in refs]
+
+
+# What is cached, by the hash of all that it depends on
+
+
+def _digest(plain: Any, *arrays: NDArray[Any]) -> str:
+    """Return 32 hexadecimal digits of JSON values and arrays."""
+    digest = hashlib.sha256(json.dumps([plain, own_code_hash()], sort_keys=True).encode())
+    for array in arrays:
+        add_to_digest(digest, array)
+    return digest.hexdigest()[:32]
+
+
+def dependencies(run: Run, data: Federation, *unread: str) -> list[Any]:
+    """Return what models depend on besides their examples: the shadow set, and the run as far as it enters training."""
+    plain = {name: value for name, value in run.to_dict().items() if name not in UNREAD.union(unread)}
+    return [data.digest(), run.clustering.module.selection_size(run.clustering.config), plain]
+
+
+def content_digest(data: Federation) -> str:
+    """Return a digest of all examples, because files of a user may be edited under the same name."""
+    parts = (data.train, data.test, data.nonmembers, data.shadow)
+    return _digest([], data.offsets, *(array for part in parts for array in (part.x, part.y)))
+
+
+def with_shared_noise(run: Run) -> Run:
+    """Return the run with reproducible noise, which replicas with the same number share, and without an audit."""
+    wanted = {"noise": "reproducible", "audit_every": 0}
+    there = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}
+    return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=there)))
+
+
+def _packed(write: Any, *arrays: Any, **named: Any) -> bytes:
+    buffer = io.BytesIO()
+    write(buffer, *arrays, **named)
+    return buffer.getvalue()
 
 
 # Shadow models
@@ -163,28 +178,12 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     """Train one shadow model, or read it from the cache."""
     worker = session(setup)
     module = attack_named(worker.run, attack).module
-    extra = hashlib.sha256(json.dumps(_circumstances(worker), sort_keys=True).encode()).hexdigest()
     train = partial(module.train_shadow, job, worker.data, worker.network, worker.run)
     if module.Shadow is None:
         return train()
-    content = cached(Path(cache), job.key(extra), lambda: _packed(np.savez, **asdict(train())))
-    with np.load(io.BytesIO(content)) as file:
+    key = job.key(_digest(dependencies(worker.run, worker.data, "seed")))
+    with np.load(io.BytesIO(cached(Path(cache), key, lambda: _packed(np.savez, **asdict(train()))))) as file:
         return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
-
-
-def _packed(write: Any, *arrays: Any, **named: Any) -> bytes:
-    buffer = io.BytesIO()
-    write(buffer, *arrays, **named)
-    return buffer.getvalue()
-
-
-def _circumstances(worker: Session) -> list[Any]:
-    """Return what a shadow model depends on besides its job: the shadow set, and the run as far as it enters training."""
-    run = worker.run.to_dict()
-    for name in ("rounds", "seed", "evaluate_every", "server_sees", "data", "clustering", "attacks"):
-        del run[name]
-    size = worker.run.clustering.module.selection_size(worker.run.clustering.config)
-    return [worker.data.digest(), size, run, *filter(None, [own_code_hash()])]
 
 
 def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shadows: Any) -> Audit:
@@ -207,37 +206,14 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     component = attack_named(worker.run, attack)
     seed = integer(worker.run.seed, "replicas", replica.number)
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
-    own = filter(None, [*own_content(worker.run, worker.data), own_code_hash()])
-    dependencies = json.dumps(
-        [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), *own], sort_keys=True
-    )
 
     def measured() -> bytes:
         world = component.module.world(component.config, worker.data, replica, worker.fixed)
         return json.dumps(_measure(worker.data, world, run, component)).encode()
 
-    key = f"replica-{hashlib.sha256(dependencies.encode()).hexdigest()[:16]}"
-    values = json.loads(cached(Path(cache), key, measured))
+    plain = [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), content_digest(worker.data)]
+    values = json.loads(cached(Path(cache), f"replica-{_digest(plain)}", measured))
     return {int(round_): value for round_, value in values.items()}
-
-
-def own_content(run: Run, data: Federation) -> list[str]:
-    """Return a digest of a user's own files, which may be edited under the same name; nothing for published data."""
-    if not run.data.module.BESIDE_SWEEP:
-        return []
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (data.train, data.test, data.nonmembers, data.shadow):
-        add_to_digest(digest, part.x)
-        add_to_digest(digest, part.y)
-    add_to_digest(digest, data.offsets)
-    return [digest.hexdigest()]
-
-
-def with_shared_noise(run: Run) -> Run:
-    """Return the run with reproducible noise, which replicas with the same number share, and without an audit."""
-    wanted = {"noise": "reproducible", "audit_every": 0}
-    there = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}
-    return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=there)))
 
 
 def _measure(whole: Federation, world: World, run: Run, attack: AttackComponent) -> dict[int, dict[str, float]]:
@@ -246,8 +222,7 @@ def _measure(whole: Federation, world: World, run: Run, attack: AttackComponent)
     with tempfile.TemporaryDirectory() as folder:
         setup = prepare_session(f"replica of {run.seed}", run, world.data, world.silent)
         files = Folder(Path(folder)).trial("replica")
-        tasks = cast(AttackTasks, None)
-        trial = Trial(run, TrialContext(setup, world.data, LocalClients(), tasks, files, world.noisy))
+        trial = Trial(run, TrialContext(setup, world.data, LocalClients(), None, files, world.noisy))
         while not trial.done:
             try:
                 trial.advance()
@@ -262,19 +237,8 @@ def _measure(whole: Federation, world: World, run: Run, attack: AttackComponent)
 # Replicas on halves of the examples
 
 
-def groups(replicas: int, size: int) -> list[tuple[int, ...]]:
-    """Divide the numbers of the replicas into tasks of up to ``size`` each."""
-    return [tuple(range(at, min(at + size, replicas))) for at in range(0, replicas, size)]
-
-
 def together(run: Run, pool: Pool, parameters: int) -> int:
-    """Return how many replicas a task trains.
-
-    Args:
-        run: the run.
-        pool: the attacked examples, of which a replica trains on half.
-        parameters: number of parameters of a model.
-    """
+    """Return how many replicas a task trains, each on half of the pool, with models of so many parameters."""
     from algorithms.engine.block import trains_together
 
     if not trains_together(run):
@@ -300,20 +264,30 @@ def _own_confidence(setup: Setup, attack: str, original: FinishedRun) -> Doubles
 def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original: FinishedRun, cache: str) -> Doubles:
     """Train replicas, or read from the cache, their confidence in every example, [replicas, n]; NaN if diverged."""
     worker = session(setup)
-    pool, inside = _halved(worker.run, attack, worker.data)
+    run, (pool, inside) = with_shared_noise(worker.run), _halved(worker.run, attack, worker.data)
     data, model = [pool.federation(worker.data, inside[number]) for number in numbers], original.assignment[pool.owner]
 
     def answered() -> bytes:
         # The models that the run began with.
-        models = ClientActor().initial(setup, original.start, worker.run.clustering.config.clusters)
-        return _packed(np.save, np.stack(_answers(worker, data, pool, model, numbers, original, models)))
+        models = ClientActor().initial(setup, original.start, run.clustering.config.clusters)
+        return _packed(np.save, np.stack(_answers(run, worker, data, pool, model, numbers, original, models)))
 
-    key = f"halves-{_digest(worker, data, pool, model, numbers, original)}"
+    plain = [*dependencies(run, worker.data), run.clustering.config.clusters, original.start, list(numbers)]
+    arrays: list[NDArray[Any]] = [
+        original.history,
+        worker.data.example_strengths,
+        pool.examples.x,
+        pool.examples.y,
+        model,
+    ]
+    arrays += [array for one in data for array in (one.train.x, one.train.y, one.offsets, one.example_strengths)]
+    key = f"halves-{_digest(plain, *arrays)}"
     confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), key, answered)))
     return confidence
 
 
 def _answers(
+    run: Run,
     worker: Session,
     data: Sequence[Federation],
     pool: Pool,
@@ -325,38 +299,17 @@ def _answers(
     """Train replicas together; if one diverges, each by itself. ``model`` [n] is the one that each example is asked of."""
     from algorithms.engine.federation import train_models
 
-    run, history = with_shared_noise(worker.run), original.history.astype(np.int64)
     streams = [replica_stream(run, number, original.start) for number in numbers]
     try:
-        trained = train_models(run, data, worker.network, models, history, streams)
+        trained = train_models(run, data, worker.network, models, original.history.astype(np.int64), streams)
     except FloatingPointError:
         if len(numbers) == 1:
             return [np.full(len(model), np.nan)]
         alone = [([one], [number]) for one, number in zip(data, numbers, strict=True)]
-        return [_answers(worker, one, pool, model, number, original, models)[0] for one, number in alone]
+        return [_answers(run, worker, one, pool, model, number, original, models)[0] for one, number in alone]
     return [_halves.confidence(worker.network, own, pool, model) for own in trained]
 
 
 def replica_stream(run: Run, number: int, start: int) -> Stream:
     """Return the streams of a replica, those that a run with the replica's seed has: of its number, and its initialization."""
     return of_start(partial(stream, integer(run.seed, "replicas", number, SEED)), start)
-
-
-def _digest(
-    worker: Session, data: Sequence[Federation], pool: Pool, model: Ints, numbers: Sequence[int], original: FinishedRun
-) -> str:
-    """Return a hexadecimal digest of all that the answers of some replicas depend on."""
-    clustering, run = worker.run.clustering, with_shared_noise(worker.run).to_dict()
-    for name in ("rounds", "evaluate_every", "server_sees", "data", "clustering", "attacks"):
-        run.pop(name, None)
-    chosen_with, clusters = clustering.module.selection_size(clustering.config), clustering.config.clusters
-    plain = [run, chosen_with, clusters, worker.data.digest(), original.start, list(numbers)]
-    plain += filter(None, [own_code_hash()])
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
-    arrays: list[NDArray[Any]] = [original.history, worker.data.example_strengths]
-    arrays += [pool.examples.x, pool.examples.y, model]
-    for one in data:
-        arrays += [one.train.x, one.train.y, one.offsets, one.example_strengths]
-    for array in arrays:
-        add_to_digest(digest, array)
-    return digest.hexdigest()[:32]

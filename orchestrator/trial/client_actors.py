@@ -33,20 +33,14 @@ def client_blocks(clients: int, size: int) -> list[tuple[int, ...]]:
 
 
 class ClientActor:
-    """Trains and evaluates blocks of clients.
-
-    Every method is a pure function of its arguments, so any actor can run any job, more than once.
-    """
+    """Trains and evaluates blocks of clients by pure functions, so that any actor can run any job, more than once."""
 
     def __init__(self) -> None:
         """Import torch while the driver still prepares the data."""
         import algorithms.engine.block  # noqa: F401 (loads torch while the driver still prepares the data)
 
     def initial(self, setup: Setup, start: int, clusters: int) -> list[Weights]:
-        """Make the initial models of an initialization (``start``), one for each cluster.
-
-        They are pre-trained on the server's examples if the aggregation asks for it.
-        """
+        """Make the models of an initialization, one for each cluster, pre-trained if the aggregation asks for it."""
         from algorithms.engine import block as work
 
         worker, models = session(setup), []
@@ -114,12 +108,7 @@ class ClientActor:
 
 @dataclass(frozen=True)
 class Job:
-    """A call of a method of `ClientActor`.
-
-    Attributes:
-        method: the name of the method.
-        args: its arguments after the setup.
-    """
+    """A call of a method of `ClientActor` with its arguments after the setup."""
 
     method: str
     args: tuple[Any, ...]
@@ -132,21 +121,15 @@ def prediction_jobs(sent: Any, models: int, examples: int, *part: str) -> list[J
 
 
 class ClientPool:
-    """The trial's actors.
+    """The trial's actors. A job goes to whichever is free; results are returned in the order of the jobs.
 
-    A job goes to whichever actor is free; results are returned in the order of the jobs.
-
-    Attributes:
-        title: the sweep and trial that the jobs are for, as Ray's dashboard shows them.
+    ``title`` is the sweep and trial that the jobs are for, as Ray's dashboard shows them.
     """
 
     def __init__(self, options: Sequence[dict[str, Any]], timeout: float, sweep: str = "") -> None:
-        """Start the actors; Ray restarts a killed actor and repeats its jobs, with the same bytes unless the noise is secret.
+        """Start actors with these Ray options, which a wait gives up after ``timeout`` seconds without any result.
 
-        Args:
-            options: the Ray options of each actor.
-            timeout: seconds without any result after which `run` gives up.
-            sweep: the name of the sweep, as Ray's dashboard shows it.
+        Ray restarts a killed actor and repeats its jobs, with the same bytes unless the noise is secret.
         """
         remote, own_name = ray.remote(ClientActor), f"clients of {sweep or 'a trial'}, {uuid4().hex[:6]}"
         self.actors: list[Any] = [
@@ -156,20 +139,14 @@ class ClientPool:
         self.timeout, self.title = timeout, sweep
 
     def share(self, models: list[Weights]) -> Any:
-        """Make ``models`` available to every actor.
-
-        Returns:
-            What to pass as a job's argument: the models themselves if they are small, which is faster, else a
-            reference.
-        """
+        """Return the models as a job's argument: themselves if they are small, which is faster, else a reference."""
         size = sum(model.params.nbytes + model.buffers.nbytes for model in models)
         return models if size <= SMALL else ray.put(models)
 
     def run(self, setup: Setup, jobs: Sequence[Job]) -> list[Any]:
-        """Run jobs on the actors and return their results, in the order of the jobs.
+        """Run jobs on the actors and return their results, in the order of the jobs. Their exceptions are passed on.
 
-        Raises:
-            TimeoutError: no actor returned a result within the time limit. Exceptions from the actors are passed on.
+        Raises TimeoutError if no actor returned a result within the time limit.
         """
         results: dict[int, Any] = {}
         waiting = list(enumerate(jobs))[::-1]

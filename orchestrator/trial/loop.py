@@ -30,7 +30,7 @@ from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.tables import as_table
 from orchestrator.trial import attack_round, metric_rows, risk_rows
-from orchestrator.trial.attack_round import AttackTasks, Findings
+from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.client_actors import ClientPool, Job, LocalClients, client_blocks, prediction_jobs
 from orchestrator.trial.random_streams import of_start, run_stream, stream
 from orchestrator.trial.risk_rows import ClientExposure
@@ -56,7 +56,7 @@ class TrialContext:
         setup: where workers find the trial.
         data: the federation.
         clients: the actors that run jobs, or a replacement in this process.
-        tasks: runs the attacks with shadow models or replicas.
+        tasks: runs the attacks with shadow models or replicas; an `orchestrator.trial.attack_tasks.AttackTasks`.
         folder: the trial's folder.
         noisy: whether the server adds its noise; not so in a replica that serves as a reference.
         origin: the hashes of the code and the data.
@@ -65,17 +65,14 @@ class TrialContext:
     setup: Setup
     data: Federation
     clients: ClientPool | LocalClients
-    tasks: AttackTasks
+    tasks: Any
     folder: TrialFolder
     noisy: bool = True
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rounds:
-    """A run and its state.
-
-    `advance` does one round; it writes the rows of the tables to disk, but does not save the state.
-    """
+    """A run and its state. `advance` does one round and writes rows of the tables to disk, but does not save the state."""
 
     def __init__(
         self,
@@ -108,8 +105,7 @@ class Rounds:
     def advance(self) -> None:
         """Do one round: from the attack on the models that are about to be sent out to the rows of the tables.
 
-        Raises:
-            DivergenceError: a loss or a weight is NaN or infinite.
+        Raises DivergenceError if a loss or a weight is NaN or infinite.
         """
         state, started, round_ = self.state, time.monotonic(), self.state.round
         # 1. The server attacks its own models, and publishes the risk with them.
@@ -250,10 +246,7 @@ class Rounds:
         """Compute losses and predictions of the current models, for the choice of models in round ``round_``.
 
         Reported metrics are measured in evaluated rounds only. The losses that clients choose by are needed in every
-        round, unless there is only one model.
-
-        Raises:
-            DivergenceError: a loss or a weight is NaN or infinite.
+        round, unless there is only one model. Raises DivergenceError if a loss or a weight is NaN or infinite.
         """
         state, models = self.state, len(self.state.models)
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():

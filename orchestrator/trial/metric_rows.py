@@ -331,15 +331,11 @@ def validation_metrics(
 
 
 def validation(outputs: NDArray[np.float32], data: Federation, assignment: NDArray[np.int64]) -> dict[str, float]:
-    """Return accuracy and mean loss (nats), each example under the model that its owner uses.
+    """Return accuracy and mean loss (nats) on validation examples, each under the model that its owner uses.
 
-    Every group of clients counts by its number of clients, as in ``accuracy``. An example of nobody is judged under the
-    model that most clients use; if all examples are nobody's, the metrics are plain means.
-
-    Args:
-        outputs: [models, v, classes] logits of every model on the validation examples.
-        data: the federation, with v validation examples.
-        assignment: [clients] the model that each client uses.
+    ``outputs`` [models, v, classes] are the logits, ``assignment`` [clients] the models that clients use. Every group
+    of clients counts by its number of clients, as in ``accuracy``. An example of nobody is judged under the model that
+    most clients use; if all examples are nobody's, the metrics are plain means.
     """
     owner, y = data.validation_owner, data.validation.y
     used = np.where(owner < 0, np.bincount(assignment).argmax(), assignment[owner])

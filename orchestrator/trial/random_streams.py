@@ -26,16 +26,7 @@ PURPOSES = {name: code for code, name in enumerate(NAMES.split())}
 
 
 def sequence(seed: int, purpose: str, *place: int) -> np.random.SeedSequence:
-    """Return the seed sequence of one stream.
-
-    Args:
-        seed: the seed of the run.
-        purpose: one of `PURPOSES`.
-        place: round, client, or whatever else distinguishes streams of one purpose.
-
-    Raises:
-        KeyError: there is no such purpose.
-    """
+    """Return the seed sequence of one stream: of a run's seed, a purpose, and a round, a client or whatever tells it apart."""
     return np.random.SeedSequence([seed, PURPOSES[purpose], *place])
 
 
@@ -54,11 +45,6 @@ def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
 
     Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on gradients, the lots of
     private steps, and who takes part if not all do. So is the noise of an audit, which covers the same updates.
-
-    Args:
-        run: the run.
-        purpose: one of `PURPOSES`.
-        place: round, client, or whatever else distinguishes streams of one purpose.
     """
     if not run.repeatable and purpose in _protecting(run):
         return np.random.default_rng()
@@ -66,12 +52,7 @@ def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
 
 
 def of_start(stream_of: Stream, start: int) -> Stream:
-    """Return the streams of one initialization, of which the server's own draws depend on its number.
-
-    Args:
-        stream_of: ``stream_of(purpose, *place)`` returns a generator; the place begins with the round.
-        start: the number of the initialization.
-    """
+    """Return the streams (purpose, round, ...) of one initialization, on whose number the server's own draws depend."""
 
     def stream_of_start(purpose: str, *place: int) -> np.random.Generator:
         if purpose in ("noise", "canaries"):

@@ -27,18 +27,16 @@ from orchestrator.trial.state import RunState
 
 
 class Trial:
-    """A run from its first initialization to its last round.
+    """A run from its first initialization to its last round. `advance` does one and saves the state, `news` has the rows.
 
-    `advance` does one round and saves the state; `news` returns the rows to report. What the trial must remember
-    besides the state of the rounds is in ``state.outer``: ``best``, training loss and number of the best initialization
-    so far, and ``settled``, whether the comparison is over.
+    What it must remember besides the state of the rounds is in ``state.outer``: ``best``, training loss and number of
+    the best initialization so far, and ``settled``, whether the comparison is over.
     """
 
     def __init__(self, run: Run, context: TrialContext) -> None:
         """Begin, or resume from what the trial has saved.
 
-        Raises:
-            DamageError: what the trial has saved is damaged, and its noise is secret. Otherwise it is set aside.
+        Raises DamageError if that is damaged, and the noise is secret. Otherwise it is set aside.
         """
         self.run, self.context, self.data = run, context, context.data
         clustering = run.clustering
@@ -105,8 +103,7 @@ class Trial:
     def advance(self) -> None:
         """Do one round; if it is the last of an initialization, compare; then save the state.
 
-        Raises:
-            DivergenceError: the run, or each of its initializations, reached a NaN or infinite loss or weight.
+        Raises DivergenceError if the run, or each of its initializations, reached a NaN or infinite loss or weight.
         """
         try:
             self.rounds.advance()

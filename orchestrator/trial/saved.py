@@ -25,11 +25,8 @@ from orchestrator.trial.state import RunState, load_state, state_bytes
 class Saved:
     """The log of an unfinished trial.
 
-    Attributes:
-        log: the log.
-        begun: the hashes of the code and the data that the trial began with.
-        state: the name of the part with the state; None before the first round.
-        best: the name of the part with the best initialization; None unless initializations are compared.
+    ``begun`` has the hashes of the code and the data that it began with; ``state`` and ``best`` are the names of the
+    parts with the state, None before the first round, and with the best initialization, None unless some are compared.
     """
 
     log: Log
@@ -39,11 +36,7 @@ class Saved:
 
     @classmethod
     def of(cls, folder: TrialFolder, begun: Mapping[str, str]) -> Saved:
-        """Take up what a trial has saved; a new log if it has saved nothing.
-
-        Raises:
-            DamageError: what it saved is damaged.
-        """
+        """Take up what a trial has saved, or a new log. Raises DamageError if it is damaged."""
         try:
             manifest = verify(folder.state, folder.id)
         except FileNotFoundError as error:
@@ -93,15 +86,9 @@ class Saved:
 def set_aside(folder: TrialFolder, damage: DamageError, repeatable: bool) -> str:
     """Set aside what a trial has saved, because part of it is damaged; return a sentence for the user.
 
-    Args:
-        folder: the trial's folder.
-        damage: what is damaged.
-        repeatable: whether the trial gives the same again. Noise that is secret is spent with every model that was sent
-            out, and how much that was stood in what is damaged.
-
-    Raises:
-        DamageError: the trial is not repeatable. Nothing is changed.
-        WriteError: the folder could not be renamed.
+    Noise that is secret is spent with every model that was sent out, and how much that was stood in what is damaged: a
+    trial that is not ``repeatable`` raises DamageError, and nothing is changed. Raises WriteError if the folder could
+    not be renamed.
     """
     if not repeatable:
         problem = (

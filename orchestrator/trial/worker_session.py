@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """Where a worker finds a trial.
+    """Where a worker finds a trial: its key, and references to its configuration and its data.
 
     The references are in a list, so that Ray does not resolve them and a worker fetches them only if the key is new.
-
-    Attributes:
-        key: identifies the trial.
-        refs: references to its configuration and its data.
     """
 
     key: str
@@ -42,14 +38,7 @@ class Setup:
 
 @dataclass
 class Session:
-    """A trial as a worker process sees it.
-
-    Attributes:
-        run: the run.
-        data: the federation, a view into shared memory.
-        network: the model object, which is refilled with the weights of every job.
-        silent: clients that send back the models that they were sent; only replicas of a run have any.
-    """
+    """A trial as a worker process sees it; ``silent`` clients, of replicas only, send back the models that they were sent."""
 
     run: Run
     data: Federation
@@ -76,8 +65,7 @@ def keep_freed_memory() -> None:
     """Let this process reuse the memory that it has freed, where its C library allows it.
 
     By default, glibc returns a step's large tensors to the system, and the next step pays for the same pages again: two
-    thousand of them for 32 images of MNIST, which is a fifth of the step's time, and more if several processes do so at
-    once.
+    thousand of them for 32 images of MNIST, a fifth of the step's time, and more if several processes do so at once.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
@@ -88,9 +76,9 @@ def keep_freed_memory() -> None:
 def multiply_with_one_thread() -> None:
     """Let the linear algebra of NumPy and SciPy use one thread in this process, whatever the environment says.
 
-    A sum that is divided among two threads has other last digits than that of one, so the distances between clients, and
-    weights that are searched with them, would depend on ``OMP_NUM_THREADS``. PyTorch's threads are a field of the run
-    (``training.threads``) and are set after this.
+    A sum that is divided among two threads has other last digits than that of one, so the distances between clients,
+    and weights that are searched with them, would depend on ``OMP_NUM_THREADS``. PyTorch's threads are a field of the
+    run.
     """
     from threadpoolctl import threadpool_limits
 
@@ -99,10 +87,7 @@ def multiply_with_one_thread() -> None:
 
 
 def session(setup: Setup) -> Session:
-    """Return this process's session for the trial.
-
-    The previous session is dropped, so only one model object exists at a time.
-    """
+    """Return this process's session for the trial; the previous one is dropped, so that only one model object exists."""
     if setup.key not in _sessions:
         import torch
 

@@ -8,8 +8,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from attacks import calibrated_mia
-from attacks._halves import Pool
-from attacks.interfaces import Answers
+from attacks.interfaces import Answers, Pool
 from attacks.metrics import calibrated, membership, targets
 from attacks.metrics.calibrated import METHODS, References, cross_scores
 from attacks.metrics.targets import Targets, aucs, decide, over_targets, precision
@@ -297,9 +296,7 @@ def told(scores: np.ndarray) -> targets.Rehearsal:
 def answers_of(phi: np.ndarray, inside: np.ndarray) -> Answers:
     records = phi.shape[1]
     zeros = np.zeros(records, np.int64)
-    pool = Pool(
-        Examples(np.zeros((records, 1), np.float32), zeros), zeros, zeros == 0, np.zeros(records, np.float32), 1.0
-    )
+    pool = Pool(Examples(np.zeros((records, 1), np.float32), zeros), zeros, zeros == 0, np.zeros(records, np.float32))
     return Answers(pool, inside, phi, phi[0], zeros, ("global",), zeros, ("all",))
 
 
@@ -311,9 +308,9 @@ def test_thresholds_do_not_look_at_the_target_or_at_its_complement():
     of_another[1][4:6] = ~inside[4:6]
 
     def shifts(method: str, phi: np.ndarray, inside: np.ndarray) -> np.ndarray:
-        seen = calibrated_mia._Seen(answers_of(phi, inside), np.arange(100))
+        seen = calibrated_mia.Seen(answers_of(phi, inside), np.arange(100), "auto")
         scores = cross_scores(method, phi, inside, one_kind(100))
-        return scores - seen._of(method, "auto").replicas.scores
+        return scores - seen.attack(method).replicas.scores
 
     for method in METHODS:
         before, after = shifts(method, phi, inside), shifts(method, *of_another)

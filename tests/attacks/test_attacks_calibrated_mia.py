@@ -8,9 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from algorithms.core.metric import names_of
 from attacks import _halves, calibrated_mia
-from attacks._halves import Pool
 from attacks.calibrated_mia import Config
-from attacks.interfaces import Answers, Exposure
+from attacks.interfaces import Answers, Exposure, Pool
 from attacks.metrics import intervals, membership, targets
 from attacks.metrics.calibrated import METHODS, cross_scores
 from datasets.federation import Examples
@@ -45,7 +44,6 @@ def answers(
         owner,
         trained,
         np.zeros(records),
-        1.0,
     )
     inside = calibrated_mia.halves(Config(replicas=replicas), pool, lambda *place: of_run(seed, *place))
     raised = lift + 8.0 * np.isin(owner, exposed)
@@ -127,8 +125,8 @@ def test_the_best_method_is_chosen_without_a_look_at_the_target():
     ours, best = [], []
     for seed in range(40):
         given = answers(seed, replicas=12, clients=2, each=20)
-        seen = calibrated_mia._Seen(given, np.arange(40))
-        chosen = seen.chosen(list(METHODS), "auto")[:-1]
+        seen = calibrated_mia.Seen(given, np.arange(40), "auto")
+        chosen = seen.chosen(list(METHODS))[:-1]
         crossed = {one: cross_scores(one, seen.phi, seen.inside, seen.kind) for one in METHODS}
         found = {one: targets.aucs(scores, seen.inside) for one, scores in crossed.items()}
         ours.append(np.mean([found[one][k] for k, one in enumerate(chosen)]))

@@ -40,8 +40,7 @@ def measured(noise, network, experts):
 
 
 def scores_of(config, data, observed):
-    labels = _targets.labels(config, data, fixed)
-    return fedmia.round_scores(config, observed, _targets.places(config, data, fixed).records, labels)
+    return fedmia.round_scores(config, observed, _targets.records_of(config, data, fixed), EVERYONE)
 
 
 # Whether it works
@@ -100,8 +99,8 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
     """Record by record, with torch's own losses and gradients, as the docstring says it (published distribution)."""
     config = Config(signals="all", targets=3, compared=10, center="none", world="gaussian")
     start = start_of(network)
-    places = _targets.places(config, noise, fixed)
-    inside, outside = noise.train[places.members.ravel()], _targets.outside(config, noise, fixed)
+    records = _targets.records_of(config, noise, fixed)
+    inside, outside = noise.train[records.members.ravel()], records.outside
     x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
     observed = observe(config, seen_by(noise, network, experts, sent=[start]))
     scores = scores_of(config, noise, observed)
@@ -116,7 +115,7 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
 
     for c in (0, 4):
         for position in (0, 2, 3, 12):
-            r = places.records[c, position]
+            r = records.numbers[c, position]
             losses = np.array([loss_and_gradient(one, r)[0] for one in experts])
             gradient = loss_and_gradient(start, r)[1]
             updates = [start.params.astype(np.float64) - one.params for one in experts]
@@ -175,10 +174,9 @@ def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, ex
 
 def test_records_are_the_same_in_every_round_and_their_scores_are_averaged(noise, measured):
     """The released code draws non-members anew in every round, which averages scores of different records."""
-    places = [_targets.places(ALL, replace(noise), fixed) for _ in range(2)]
-    np.testing.assert_array_equal(places[0].records, places[1].records)
-    x = [_targets.outside(ALL, replace(noise), fixed).x for _ in range(2)]
-    np.testing.assert_array_equal(*x)
+    one, other = (_targets.records_of(ALL, replace(noise), fixed) for _ in range(2))
+    np.testing.assert_array_equal(one.numbers, other.numbers)
+    np.testing.assert_array_equal(one.outside.x, other.outside.x)
     quiet = {name: np.roll(values, 1, axis=0) if name != "assignment" else values for name, values in measured.items()}
     first = concluded(ALL, noise, measured)
     second = concluded(ALL, noise, quiet, kept=first.kept)

@@ -17,31 +17,33 @@ def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(im
     owners = np.repeat(EVERYONE, 30)
     held = replace(images, nonmembers=images.nonmembers[:180], nonmember_owner=owners)
     config = Config(targets=5, compared=200)
-    places, outside = _targets.places(config, held, fixed), _targets.outside(config, held, fixed)
-    assert places.own.shape == (CLIENTS, 30) and len(outside) == 180
-    assert sorted(places.own.ravel() - CLIENTS * 5) == list(range(180))
-    other = _targets.outside(config, images, lambda *place: stream(1, *place))
-    assert (other.y != _targets.outside(config, images, fixed).y).any()  # nothing is remembered of another seed
+    records = _targets.records_of(config, held, fixed)
+    own, outside = records.numbers[:, 5:], records.outside
+    assert own.shape == (CLIENTS, 30) and len(outside) == 180
+    assert sorted(own.ravel() - CLIENTS * 5) == list(range(180))
+    other = _targets.records_of(config, images, lambda *place: stream(1, *place)).outside
+    records = _targets.records_of(config, images, fixed)
+    assert (other.y != records.outside.y).any()  # nothing is remembered of another seed
     dressed = held.prepare(held.nonmembers.x, held.strengths[owners])
     np.testing.assert_array_equal(outside.x, dressed)
     # Nobody's: the same examples for all clients, with the angle of each.
-    places, outside = _targets.places(config, images, fixed), _targets.outside(config, images, fixed)
-    assert places.own.shape == places.same.shape == (CLIENTS, 200) and len(outside) == CLIENTS * 200
-    assert (places.same == places.same[0]).all() and len(np.unique(places.own)) == CLIENTS * 200
+    own, same, outside = records.numbers[:, 5:], records.examples[:, 5:], records.outside
+    assert own.shape == same.shape == (CLIENTS, 200) and len(outside) == CLIENTS * 200
+    assert (same == same[0]).all() and len(np.unique(own)) == CLIENTS * 200
     parts = outside.x.reshape(CLIENTS, 200, -1)
     assert (parts[0] != parts[1]).any() and (outside.y.reshape(CLIENTS, 200) == outside.y[:200]).all()
 
 
 def test_other_clients_members_are_never_the_clients_own(noise):
     config = Config(nonmembers="other_client", targets=10, compared=50)
-    places = _targets.places(config, noise, fixed)
-    owner = places.own // 10
-    assert (owner != EVERYONE[:, None]).all() and places.own.max() < CLIENTS * 10
-    assert all(len(set(own)) == 50 for own in places.own.tolist())
+    records = _targets.records_of(config, noise, fixed)
+    others = records.numbers[:, 10:]
+    assert (others // 10 != EVERYONE[:, None]).all() and others.max() < CLIENTS * 10
+    assert all(len(set(own)) == 50 for own in others.tolist())
+    assert len(records.outside) == 0
+    np.testing.assert_array_equal(records.members, _targets.targets(sia.Config(targets=10), noise, fixed))
     every = Config(nonmembers="other_client", targets=10, compared=1000)
-    assert _targets.places(every, noise, fixed).own[0].tolist() == list(range(10, 60))
-    assert len(_targets.outside(config, noise, fixed)) == 0
-    np.testing.assert_array_equal(places.members, _targets.targets(sia.Config(targets=10), noise, fixed))
+    assert _targets.records_of(every, noise, fixed).numbers[0, 10:].tolist() == list(range(10, 60))
 
 
 def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
@@ -55,15 +57,15 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
         nonmembers=Examples(noise.nonmembers.x, noise.nonmembers.y % 3),
     )
     config = Config(targets=n, compared=NONMEMBERS)
-    labels = _targets.labels(config, skewed, fixed)
-    evaluated = np.concatenate([labels.records, labels.references])
+    records = _targets.records_of(config, skewed, fixed)
+    evaluated = np.concatenate([records.labels, records.reference_labels])
     plain = rng.normal(size=(CLIENTS, len(evaluated)))
     own = 4.0 * (evaluated == EVERYONE[:, None] % 3)
     trained = np.arange(len(evaluated)) // n == EVERYONE[:, None]  # members come first, client by client
 
     def found(values, center):
         one = config.model_copy(update={"center": center})
-        values = values if center == "label" else values[:, : len(labels.records)]
+        values = values if center == "label" else values[:, : len(records.labels)]
         observed = {"assignment": np.zeros(CLIENTS, int), "confidences": values.astype(np.float32)}
         return concluded(one, skewed, observed).metrics
 
@@ -79,10 +81,10 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
 
 def test_references_wear_what_the_records_wear_and_are_none_of_them(images):
     config = Config(targets=5, compared=30, references=20)
-    stored, labels = images.shadow, _targets.labels(config, images, fixed)
-    references = _targets.references(config, images, fixed)
-    assert len(references) == CLIENTS * 20 and len(labels.references) == 20
-    assert labels.transforms.tolist() == [*np.repeat(EVERYONE, 5), *np.repeat(EVERYONE, 30)]
+    stored, records = images.shadow, _targets.records_of(config, images, fixed)
+    references = records.references
+    assert len(references) == CLIENTS * 20 and len(records.reference_labels) == 20
+    assert records.transforms.tolist() == [*np.repeat(EVERYONE, 5), *np.repeat(EVERYONE, 30)]
     first = images.prepare(stored.x, np.full(len(stored), images.strengths[0]))
     rows = [next(i for i, one in enumerate(first) if (one == x).all()) for x in references.x[:20]]
     assert len(set(rows)) == 20
@@ -92,9 +94,9 @@ def test_references_wear_what_the_records_wear_and_are_none_of_them(images):
 
 def test_without_a_shadow_set_references_are_nonmembers_that_are_not_compared(noise):
     bare, config = replace(noise, shadow=noise.shadow[:0]), Config(targets=5, compared=NONMEMBERS - 40)
-    references = _targets.references(config, bare, fixed)
-    outside = _targets.outside(config, bare, fixed)
-    together = np.concatenate([outside.x, references.x])
+    records = _targets.records_of(config, bare, fixed)
+    references = records.references
+    together = np.concatenate([records.outside.x, references.x])
     assert len(references) == 40 and len(np.unique(together, axis=0)) == NONMEMBERS
     assert [field for field, _ in data_problems(Config(compared=NONMEMBERS - 9), bare)] == ["center"]
     assert not data_problems(Config(compared=NONMEMBERS - 9, center="none"), bare)

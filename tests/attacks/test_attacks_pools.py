@@ -27,7 +27,7 @@ def test_the_pool_of_a_client_is_what_it_trains_on_and_as_many_others():
     data = noise()
     pool = pool_of("matched", data, stream)
     assert np.bincount(pool.owner).tolist() == [2 * EACH] * CLIENTS and (np.diff(pool.owner) >= 0).all()
-    assert pool.replica_size == 1.0
+    assert len(pool) == 2 * len(data.train)
     for client in range(CLIENTS):
         own = pool.owner == client
         assert (pool.examples[own & pool.trained].x == data.client(client).x).all()
@@ -64,7 +64,7 @@ def test_a_clients_own_nonmembers_come_before_those_of_nobody():
 
 def test_training_examples_alone_are_a_pool_for_replicas_of_half_the_size():
     pool = pool_of("training", noise(), stream)
-    assert pool.trained.all() and pool.replica_size == 0.5 and len(pool) == CLIENTS * EACH
+    assert pool.trained.all() and len(pool) == CLIENTS * EACH
 
 
 def test_of_an_odd_number_one_record_is_dropped_so_that_everybody_is_in_half_of_the_replicas():
@@ -123,7 +123,7 @@ def test_a_matched_pool_is_refused_where_too_few_were_held_back():
     ((field, sentence),) = problems("matched", few)
     assert field == "pool" and "trains on 40" in sentence and "pool: auto" in sentence
     pool = pool_of("auto", few, stream)
-    assert 0.5 < pool.replica_size < 1
+    assert len(data.train) < len(pool) < 2 * len(data.train)
     nothing = replace(
         few, shadow=data.shadow[:0], nonmembers=data.nonmembers[:0], nonmember_owner=np.empty(0, np.int64)
     )
@@ -165,9 +165,9 @@ def test_records_of_other_people_are_held_back_for_nobody():
     data = people()
     assert not pool_of("auto", replace(data, strangers=False), stream).trained.all()  # they are there
     pool = pool_of("auto", data, stream)
-    assert pool.trained.all() and pool.replica_size == 0.5
+    assert pool.trained.all()
     ((field, sentence),) = problems("matched", data)
-    assert field == "pool" and "client 0 of people has none of its own" in sentence and "pool: training" in sentence
+    assert field == "pool" and "client 0 of people" in sentence and "pool: auto" in sentence
     assert problems("auto", data) == [] == problems("training", data)
 
 
@@ -175,7 +175,7 @@ def test_a_person_is_compared_with_records_of_its_own():
     data = people(own=100)
     assert data.strangers and problems("matched", data) == []
     pool = pool_of("matched", data, stream)
-    assert pool.replica_size == 1.0
+    assert len(pool) == 2 * len(data.train)
     held = sorted_rows(pool.examples.x[~pool.trained])
     assert (held == sorted_rows(data.nonmembers.x)).all()
 

@@ -9,10 +9,10 @@ import pytest
 
 from attacks.interfaces import adversary, sees
 from datasets.components import complete, components
+from datasets.federation import Federation
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve, trial_id
-from orchestrator.trial.attack_tasks import _circumstances
-from orchestrator.trial.worker_session import Session
+from orchestrator.trial.attack_tasks import dependencies
 
 RUN: dict[str, Any] = {"rounds": 1, "data": "digits", "model": "mlp"}
 ATTACKS = {"sia": "updates", "whitebox_mia": "updates", "shadow_mia": "models", "cia": "models", "client_mia": "models"}
@@ -102,9 +102,8 @@ def test_who_sees_what_is_part_of_the_id():
 
 
 def test_trials_that_differ_in_what_the_server_sees_share_their_shadow_models():
-    federation = SimpleNamespace(digest=lambda: "the same")
-    workers = [SimpleNamespace(run=resolve(RUN | {"server_sees": one}), data=federation) for one in ("updates", "sum")]
-    one, other = (_circumstances(cast(Session, worker)) for worker in workers)
+    federation = cast(Federation, SimpleNamespace(digest=lambda: "the same"))
+    one, other = (dependencies(resolve(RUN | {"server_sees": seen}), federation) for seen in ("updates", "sum"))
     assert one == other
 
 

@@ -256,7 +256,6 @@ def test_the_pairs_of_which_neither_diverged():
 def test_a_task_holds_a_few_replicas_and_no_more_than_its_share_of_memory(tmp_path, monkeypatch):
     trial = opened(given(2), tmp_path, DATA)
     pool = Keeper().pool(None, DATA, None)  # type: ignore[arg-type]
-    assert attack_tasks.groups(10, 4) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9)]
     assert attack_tasks.together(trial.run, pool, 1000) == 4
     assert attack_tasks.together(trial.run, pool, 8_000_000) == 2  # a block of 4 clients: 128 MB of models
     assert attack_tasks.together(trial.run, pool, 10**9) == 1
