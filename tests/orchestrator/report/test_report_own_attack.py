@@ -62,9 +62,16 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrangement]:
     sweep = {"privacy.name": ["none", "global_dp"], "seed": [0, 1, 2]}
     folder = write_sweep(tmp_path_factory.mktemp("r") / "s", sweep, metrics=metrics, tables=tables)
     arr = read(folder)
-    told = {"slot": "attacks", "name": "own_attack", "label": "own attack", "metrics": [asdict(one) for one in OWN]}
+    metrics_of = [asdict(one) for one in OWN]
+    entry = {
+        "room": outside.room("attacks"),
+        "name": "own_attack",
+        "LABEL": "own attack",
+        "METRICS": metrics_of,
+        "PRESETS": {},
+    }
     before = outside._declared
-    believe([told])
+    believe([entry])
     yield arr
     outside._declared = before
 
