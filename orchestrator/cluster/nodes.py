@@ -70,9 +70,8 @@ def _judge(ref: Any, node: str, path: Path) -> str:
         last = [line for line in str(error).splitlines() if line.strip()][-1].strip()
         return f"{node} cannot run fedpriv ({last[:200]}); {SOFTWARE}"
     if not sees:
-        return (
-            f"{node} does not see what is in the results folder {path}; with --results, give one that all nodes share"
-        )
+        unseen = "it does not see files that this process writes there"
+        return f"{node} cannot use the results folder {path} ({unseen}); with --results, give one that all nodes share"
     other = [f"{package} {theirs[package]}" for package, ours in versions().items() if theirs[package] != ours]
     if other:
         return f"{node} has {', '.join(other)}, unlike this process, and results depend on versions; {SOFTWARE}"

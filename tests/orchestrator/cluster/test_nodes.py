@@ -29,7 +29,7 @@ def test_a_node_sees_the_folder_or_not(tmp_path: Path, monkeypatch: pytest.Monke
     token.write_text(token.name)
     assert judged(nodes.answer(str(token)), monkeypatch) == ""
     assert judged(nodes.answer(str(tmp_path / "elsewhere")), monkeypatch).startswith(
-        "node b (1f03aa77) does not see what is in the results folder results"
+        "node b (1f03aa77) cannot use the results folder results (it does not see files"
     )
     token.write_text("another")
     assert nodes.answer(str(token)) == (False, versions())
