@@ -18,7 +18,7 @@ from orchestrator.config.run import resolve
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended, read_record
-from orchestrator.results.writing import WriteError, remove, write_atomically
+from orchestrator.results.writing import WriteError, refusals, remove, write_atomically
 from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
 from orchestrator.trial.attack_tasks import ShadowTasks
@@ -64,6 +64,9 @@ class Driver(tune.Trainable):
     def _open(self) -> Trial:
         """The current trial with its partitioned data, which are kept if the trial before had the same."""
         if self.trial is None:
+            sweep = Folder(Path(self.trial_config.sweep))
+            with refusals(sweep.path, "could not be written"):  # what was moved away is not made again
+                sweep.manifest.stat()
             # Remove the record of an earlier attempt only now: Tune also sets up drivers for trials that have ended meanwhile.
             remove(self.folder.manifest)
             run = resolve(self.trial_config.identity.run)

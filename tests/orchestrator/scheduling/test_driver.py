@@ -19,6 +19,7 @@ RECORD = {"metrics": {"accuracy": 0.5}}
 def _driver(path, status: str) -> Driver:
     folder = Folder(path).trial("abc")
     seal(folder.path, RECORD | {"status": status})
+    seal(path, {})
     driver = object.__new__(Driver)  # without Tune, and without actors
     driver.clients = driver.shadows = SimpleNamespace()
     driver._take(TrialConfig(TrialIdentity("abc", {}), str(path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
