@@ -125,11 +125,6 @@ class ModelContract(ComponentContract, Protocol):
         return None
 
     @staticmethod
-    def fit_problem(config: Any, run: Run, shape: tuple[int, ...], classes: int) -> str | None:
-        """Explain what of the built module does not fit the data or what ``run`` does with it; None if all fits."""
-        return None
-
-    @staticmethod
     def remark(config: Any, run: Run) -> str | None:
         """Return what a plan of ``run`` should say of the model; None if there is nothing to say."""
         return None

@@ -1,10 +1,12 @@
-"""Finding what a dotted path names, and calling it: everything that `imported` does before torch is needed.
+"""Finding what a dotted path names, whether it may be called, and what it is given: all of `imported` that needs no torch.
 
     mypkg.nets:Net             the attribute Net of the module mypkg.nets; it may have dots (Nets.small)
     torchvision:resnet18       a model for classification of torchvision
     timm:vit_tiny_patch16_224  a model of timm, where timm is installed
 
-Arguments that ``args`` leaves out are passed where the signature names them: see `GIVEN`.
+A sweep file without ``code:`` is only data, so it may not run anything: a module is imported if it is own code (``code:``)
+or part of an installed distribution. Of what it holds, subclasses of torch.nn.Module are called, and whatever own code
+defines, or a distribution that offers models by entry points.
 """
 
 from __future__ import annotations
@@ -13,14 +15,13 @@ import difflib
 import importlib
 import inspect
 import math
-import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from algorithms.models import _permitted
+from datasets import origins, outside
 
 Shape = tuple[int, ...]
 Built = Callable[..., Any]
@@ -35,6 +36,7 @@ GIVEN: dict[str, Callable[[Shape, int], Any]] = {
 CLASSES = {"num_classes", "classes", "n_classes"}
 # Arguments that make a library download weights, which other machines of a cluster may lack.
 DOWNLOADS = {"torchvision": ("weights", "weights_backbone"), "timm": ("pretrained", "checkpoint_path")}
+EXAMPLE = "algorithms.models._linear"  # of ours, to show what a callable looks like
 KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -49,145 +51,65 @@ def find(path: str) -> Built:
         path: a dotted module, a colon and an attribute, or a library and the name of one of its models.
 
     Raises:
-        CallableError: there is none, it does not import, it cannot be called, or it may not be (`_permitted`).
+        CallableError: there is none, it does not import, it cannot be called, or it may not be.
     """
-    place, colon, attribute = path.partition(":")
-    if not colon or not attribute or not all(part.isidentifier() for part in place.split(".")):
+    from torch import nn
+
+    place, _, attribute = path.partition(":")
+    if not attribute or not all(part.isidentifier() for part in place.split(".")):
         raise CallableError("must be a module, a colon and a name in it, such as mypkg.nets:Net")
-    if place == "torchvision":
-        return _torchvision(attribute)
-    if place == "timm":
-        return _timm(attribute)
-    found = _attribute(_module(place), place, attribute)
-    if problem := _permitted.call_problem(place, found):
-        raise CallableError(problem)
-    return found
+    if place in DOWNLOADS:
+        return _library_model(place, attribute)
+    value: Any = _module(place)
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            near = _nearest(part, (name for name in dir(value) if not name.startswith("_")))
+            raise CallableError(f"does not exist: {place} has no {part}{near}")
+        value, place = getattr(value, part), f"{place}.{part}"
+    if not callable(value) or isinstance(value, nn.Module):
+        raise CallableError(f"builds no module: it is of type {type(value).__name__}; name a class or a function")
+    if not _may_be_called(value):
+        raise CallableError(
+            "is not called: it is neither a class that extends torch.nn.Module nor defined in a file of code: or in an "
+            "installed package with entry points of the group fedpriv.models (torchvision:NAME and timm:NAME name models of "
+            "these libraries); write a function that calls it, in a file that code: names"
+        )
+    built: Built = value
+    return built
 
 
 def arguments(called: Built, args: Mapping[str, Any], shape: Shape, classes: int) -> dict[str, Any]:
-    """Return the keyword arguments of a call: ``args``, and what the signature asks for of shape and classes.
+    """Return the keyword arguments of a call: ``args``, and what the signature asks for of shape and classes (`GIVEN`).
 
     Raises:
         CallableError: the arguments do not fit the signature.
     """
-    signature = signature_of(called)
-    if signature is None:
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):  # the few callables that have none
         return dict(args)
-    asked = [one.name for one in signature.parameters.values() if one.kind in KEYWORD and one.name in GIVEN]
-    full = {name: GIVEN[name](shape, classes) for name in asked} | dict(args)
+    known = [name for name, parameter in signature.parameters.items() if parameter.kind in KEYWORD]
+    full = {name: GIVEN[name](shape, classes) for name in known if name in GIVEN} | dict(args)
     try:
         signature.bind(**full)
     except TypeError as error:
-        known = [name for name, one in signature.parameters.items() if one.kind in KEYWORD]
-        word = str(error).rpartition("'")[0].rpartition("'")[2]
-        near = _nearest(word, known) if "unexpected" in str(error) else ""
-        bare = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
-        takes = str(inspect.Signature(bare))[:200]
-        raise CallableError(f"takes {takes}: {error}{near}") from None
+        near = "".join(_nearest(name, known) for name in args if name not in known)
+        raise CallableError(f"takes {', '.join(known)}: {error}{near}") from None
     return full
 
 
 def asks_for_shape(called: Built) -> bool:
     """Return whether the signature names the shape of an example, or a part of it."""
-    signature = signature_of(called)
-    return signature is not None and not set(signature.parameters).isdisjoint(set(GIVEN) - CLASSES)
-
-
-def signature_of(called: Built) -> inspect.Signature | None:
-    """Return the signature; None for the few callables that have none."""
     try:
-        return inspect.signature(called)
+        return not set(inspect.signature(called).parameters).isdisjoint(set(GIVEN) - CLASSES)
     except (TypeError, ValueError):
-        return None
+        return False
 
 
-def said(error: BaseException) -> str:
-    """Write an exception as one line, with the file and line of the user's code in which it was raised.
-
-    >>> said(KeyError("width"))
-    "KeyError: 'width'"
-    """
-    text = " ".join(str(error).split()).partition(". ")[0]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
-    if isinstance(error, SyntaxError) and error.filename:
-        where = f" ({error.filename}, line {error.lineno})"
-        text = error.msg
-    else:
-        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {text[:300]}{where}" if text else f"{type(error).__name__}{where}"
-
-
-def _is_users(filename: str) -> bool:
-    ours = __file__.rpartition("/algorithms/")[0] + "/"
-    own = filename.startswith((ours + "algorithms/", ours + "orchestrator/", ours + "datasets/"))
-    return not (own or filename.startswith("<") or "site-packages" in filename or "/importlib/" in filename)
-
-
-def _module(name: str) -> Any:
-    if problem := _permitted.import_problem(name):
-        raise CallableError(problem)
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if not (name == missing or name.startswith(f"{missing}.")):
-            raise CallableError(f"does not import: {said(error)}") from error
-        parent, _, leaf = missing.rpartition(".")
-        where = " among the files that code: of the sweep file names, nor among installed packages"
-        if parent:
-            known = pkgutil.iter_modules(getattr(sys.modules.get(parent), "__path__", []))
-            where = f" in {parent}{_nearest(leaf, (one.name for one in known))}"
-        raise CallableError(f"does not import: there is no {leaf}{where}") from None
-    except (Exception, SystemExit) as error:
-        raise CallableError(f"does not import: {said(error)}") from error
-
-
-def _attribute(module: Any, place: str, attribute: str) -> Built:
-    from torch import nn
-
-    found = module
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            near = _nearest(part, (one for one in dir(found) if not one.startswith("_")))
-            raise CallableError(f"does not exist: {place} has no {part}{near}")
-        found, place = getattr(found, part), f"{place}.{part}"
-    if isinstance(found, nn.Module):
-        raise CallableError("is a module that is built already; name its class, or a function that builds it")
-    if not callable(found):
-        raise CallableError(f"cannot be called: it is of type {type(found).__name__}")
-    return found
-
-
-def _torchvision(name: str) -> Built:
-    from torchvision import models
-
-    known = models.list_models(module=models)
-    if name not in known:
-        raise CallableError(
-            f"does not exist: torchvision has no model {name} for classification{_nearest(name, known)}"
-        )
-    builder = models.get_model_builder(name)
-
-    def build(num_classes: int, **args: Any) -> Any:
-        return builder(num_classes=num_classes, **args)
-
-    return build
-
-
-def _timm(name: str) -> Built:
-    if "timm" not in sys.modules and (problem := _permitted.import_problem("timm")):
-        raise CallableError(problem)
-    try:
-        timm = importlib.import_module("timm")
-    except ModuleNotFoundError:
-        raise CallableError("needs the package timm, which is not installed here: uv pip install timm") from None
-    if not timm.is_model(name):
-        raise CallableError(f"does not exist: timm has no model {name}{_nearest(name, timm.list_models())}")
-
-    def build(num_classes: int, in_chans: int, **args: Any) -> Any:
-        return timm.create_model(name, num_classes=num_classes, in_chans=in_chans, **args)
-
-    return build
+def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> Callable[[], Any]:
+    """Return the call, ready to be made. Raises CallableError as `find` and `arguments` do."""
+    called = find(path)
+    return partial(called, **arguments(called, args, shape, classes))
 
 
 def download_problem(path: str, args: Mapping[str, Any]) -> str:
@@ -202,10 +124,71 @@ def download_problem(path: str, args: Mapping[str, Any]) -> str:
     )
 
 
-def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> Callable[[], Any]:
-    """Return the call, ready to be made. Raises CallableError as `find` and `arguments` do."""
-    called = find(path)
-    return partial(called, **arguments(called, args, shape, classes))
+def said(error: BaseException) -> str:
+    """Write an exception as one line, with the file and line of the user's code in which it was raised.
+
+    >>> said(KeyError("width"))
+    "KeyError: 'width'"
+    """
+    text = " ".join(str(error).split()).partition(". ")[0][:300]
+    ours = __file__.rpartition("/algorithms/")[0]
+    foreign = (f"{ours}/algorithms/", f"{ours}/orchestrator/", f"{ours}/datasets/", "<")
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    places = [(file, line) for file, line in places if not file.startswith(foreign)]
+    places = [(file, line) for file, line in places if "site-packages" not in file and "/importlib/" not in file]
+    if isinstance(error, SyntaxError) and error.filename:
+        text, places = error.msg, [(error.filename, error.lineno)]
+    where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    return f"{type(error).__name__}{': ' if text else ''}{text}{where}"
+
+
+def _module(name: str) -> Any:
+    origin = origins.of(name)
+    if origin.kind in ("python", "elsewhere") or (origin.kind == "fedpriv" and name != EXAMPLE):
+        file = origin.file and (origin.file.parent if origin.file.name == "__init__.py" else origin.file)
+        raise CallableError(
+            f"is not imported: {file or name} is neither named under code: nor part of an installed package of models; "
+            "list it in code: of the sweep file if you trust it"
+        )
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        hint = ", neither in code: of the sweep file nor installed" if origin.kind == "nowhere" else ""
+        raise CallableError(f"does not import: {said(error)}{hint}") from error
+
+
+def _library_model(library: str, name: str) -> Built:
+    """Return a function that builds a model of torchvision or timm."""
+    if library == "torchvision":
+        from torchvision import models
+
+        known = models.list_models(module=models)
+        build: Built = lambda num_classes, **args: models.get_model(name, num_classes=num_classes, **args)  # noqa: E731
+    else:
+        timm = sys.modules.get("timm") or _module("timm")
+        known = [name] if timm.is_model(name) else timm.list_models()
+        build = lambda num_classes, in_chans, **args: timm.create_model(  # noqa: E731
+            name, num_classes=num_classes, in_chans=in_chans, **args
+        )
+    if name not in known:
+        raise CallableError(f"does not exist: {library} has no model {name} for classification{_nearest(name, known)}")
+    return build
+
+
+def _may_be_called(value: Any) -> bool:
+    """Return whether ``value``, or what it calls if it is decorated or partly applied, may build a module."""
+    from torch import nn
+
+    while isinstance(value, partial):
+        value = value.func
+    value = inspect.unwrap(value) if "__wrapped__" in getattr(value, "__dict__", {}) else value
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        return True
+    owner = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+    home = str(getattr(owner, "__module__", None) or "")
+    origin = origins.of(home)
+    offers = origin.kind == "installed" and origin.file is not None and outside.builds_models(origin.file)
+    return home == EXAMPLE or origin.kind == "own" or offers
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

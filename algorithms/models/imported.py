@@ -25,7 +25,6 @@ from datasets.components import Config as SlotConfig
 if TYPE_CHECKING:
     from torch import nn
 
-    from algorithms.interfaces import Run
     from algorithms.models._facts import Facts
 
 # What `declarations` replaces: a module tells what it is made of.
@@ -45,9 +44,6 @@ class Config(SlotConfig):
         description="module, colon and name of a class or function that returns a torch module",
     )
     args: dict[str, JsonValue] = Field({}, description="keyword arguments of the call, beside shape and classes")
-
-    def __hash__(self) -> int:
-        return hash((self.callable, _written(self)))
 
 
 def declarations(config: Config) -> Mapping[str, Any]:
@@ -95,14 +91,6 @@ def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int | No
     return own_values.elements(make)
 
 
-def fit_problem(config: Config, run: Run, shape: tuple[int, ...], classes: int) -> str | None:
-    """Build the module, try it, and explain in a sentence what does not fit; return None if it can be used."""
-    from algorithms.models import _fit
-
-    needs = _fit.Needs.of(run)
-    return _fit.problem(config.callable, _written(config), tuple(map(int, shape)), int(classes), needs)
-
-
 def remark(config: Config, run: Run) -> str | None:
     """Return how many clients train at once, and why not more."""
     facts = _facts_of(config)
@@ -116,14 +104,10 @@ def remark(config: Config, run: Run) -> str | None:
 
 
 def _facts_of(config: Config) -> Facts | None:
-    """What the module is made of; None where it cannot be built yet, and `problems` or `fit_problem` say why."""
+    """What the module is made of; None where it cannot be built yet (`problems` or `engine.own_model` say why)."""
     from algorithms.models import _facts
 
     try:
-        return _facts.of(config.callable, _written(config))
+        return _facts.of(config.callable, json.dumps(config.args, sort_keys=True))
     except Exception:
         return None
-
-
-def _written(config: Config) -> str:
-    return json.dumps(config.args, sort_keys=True)

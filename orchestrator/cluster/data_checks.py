@@ -70,8 +70,10 @@ def _sentences(run: Run, source: Source | str, held: Callable[[Run, Source], lis
     shape = source.train.x.shape[1:]
     unfit = {"model": run.model.module.shape_problem(run.model.config, shape)}
     unfit["training"] = run.training.module.shape_problem(run.training.config, shape)
-    if not any(unfit.values()):
-        unfit["model.name"] = run.model.module.fit_problem(run.model.config, run, shape, source.classes)
+    if not any(unfit.values()) and run.model.module.OWN_VALUES:
+        from algorithms.engine import own_model
+
+        unfit["model.name"] = own_model.problem(run, shape, source.classes)
     short += [f"{slot}: {sentence}" for slot, sentence in unfit.items() if sentence]
     return short
 

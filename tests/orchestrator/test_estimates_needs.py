@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from algorithms.core import own_values
+from algorithms.engine import own_model
 from algorithms.models import _facts
 from datasets.components import forget
 from datasets.federation import Examples, Source
@@ -148,5 +149,5 @@ def test_a_large_module_is_looked_at_without_its_numbers() -> None:
     small, large = (_facts.of(path, json.dumps({"width": width})) for width in (1, 10**8))
     assert small == large
     run = a_run(model={"name": "imported", "callable": path, "args": {"width": 10**8}})
-    assert run.model.module.fit_problem(run.model.config, run, (1, 8, 8), 10) is None
+    assert own_model.problem(run, (1, 8, 8), 10) is None
     assert needs.parameters(run, (1, 8, 8), 10) == 65 * 10**8 + (10**8 + 1) * 10

@@ -1,4 +1,4 @@
-"""Models by dotted path: what is found and passed, what is refused in which words, and how they then train."""
+"""Models by dotted path: what is found and passed, what is refused, and how they then train."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from algorithms.engine import own_model
 from algorithms.models import _callables, _facts, imported
 from algorithms.models._callables import CallableError
 from datasets import origins
@@ -31,7 +32,7 @@ def run_of(model: str, **changes: Any) -> dict[str, Any]:
 
 def misfit(model: str, **changes: Any) -> str | None:
     run = resolve(run_of(model, **changes))
-    return run.model.module.fit_problem(run.model.config, run, SHAPE, CLASSES)
+    return own_model.problem(run, SHAPE, CLASSES)
 
 
 def own(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -70,10 +71,7 @@ def test_a_call_is_given_what_its_signature_names_unless_args_do():
 def test_torchvision_builds_without_trained_weights_and_for_our_classes():
     module = _callables.maker("torchvision:squeezenet1_1", {}, (3, 64, 64), 5)()
     assert module.eval()(torch.zeros(1, 3, 64, 64)).shape == (1, 5)
-    assert refused(run_of("torchvision:resnet18", args={"weights": "DEFAULT"})) == [
-        "model.args: weights makes torchvision download weights, which workers cannot rely on; to start from trained "
-        "weights, name a function of your own that builds the model and loads them from a file"
-    ]
+    assert "download" in refused(run_of("torchvision:resnet18", args={"weights": "DEFAULT"}))[0]
 
 
 def test_timm_is_asked_where_it_is_installed(monkeypatch):
@@ -82,14 +80,13 @@ def test_timm_is_asked_where_it_is_installed(monkeypatch):
         return nn.Sequential(nn.Conv2d(in_chans, 4, 8), nn.Flatten(), nn.Linear(4, num_classes))
 
     monkeypatch.setitem(sys.modules, "timm", None)
-    (absent,) = refused(run_of("timm:tiny"))
-    assert "needs the package timm, which is not installed here" in absent
+    assert len(refused(run_of("timm:tiny"))) == 1
     stub = SimpleNamespace(
         create_model=create_model, is_model=lambda name: name == "tiny", list_models=lambda: ["tiny"]
     )
     monkeypatch.setitem(sys.modules, "timm", stub)
     assert misfit("timm:tiny", args={"width": 4}) is None
-    assert "timm has no model tinny. Did you mean 'tiny'?" in refused(run_of("timm:tinny"))[0]
+    assert "Did you mean 'tiny'?" in refused(run_of("timm:tinny"))[0]
     assert "pretrained makes timm download" in refused(run_of("timm:tiny", args={"pretrained": True}))[0]
 
 
@@ -99,28 +96,16 @@ def test_timm_is_asked_where_it_is_installed(monkeypatch):
 @pytest.mark.parametrize(
     ("path", "key", "words"),
     [
-        (f"{HERE}:Plian", "name", "has no Plian. Did you mean 'Plain'?"),
+        (f"{HERE}:Plian", "name", "Did you mean 'Plain'?"),
         (f"{HERE}:Plain.x", "name", "own_modules.Plain has no x"),
-        (
-            "tests.support.own_moduls:Plain",
-            "name",
-            "there is no own_moduls in tests.support. Did you mean 'own_modules'?",
-        ),
-        (
-            "no_such_package_:Net",
-            "name",
-            "there is no no_such_package_ among the files that code: of the sweep file names",
-        ),
-        (f"{HERE}:built", "name", "is a module that is built already"),
-        (f"{HERE}:number", "name", "cannot be called: it is of type int"),
-        (f"{HERE}:Wrapped", "args", "takes (kind, classes=10): missing a required argument: 'kind'"),
-        (
-            "torchvision:resnet81",
-            "name",
-            "torchvision has no model resnet81 for classification. Did you mean 'resnet18'?",
-        ),
-        ("torchvision:", "name", "must be a module, a colon and a name in it, such as mypkg.nets:Net"),
-        (":Net", "name", "must be a module, a colon and a name in it, such as mypkg.nets:Net"),
+        ("tests.support.own_moduls:Plain", "name", "does not import"),
+        ("no_such_package_:Net", "name", "neither in code: of the sweep file nor installed"),
+        (f"{HERE}:built", "name", "of type Linear"),
+        (f"{HERE}:number", "name", "of type int"),
+        (f"{HERE}:Wrapped", "args", "takes kind, classes: missing a required argument: 'kind'"),
+        ("torchvision:resnet81", "name", "Did you mean 'resnet18'?"),
+        ("torchvision:", "name", "mypkg.nets:Net"),
+        (":Net", "name", "mypkg.nets:Net"),
     ],
 )
 def test_a_path_that_cannot_be_called_is_refused(path, key, words):
@@ -131,8 +116,7 @@ def test_a_path_that_cannot_be_called_is_refused(path, key, words):
 
 def test_an_argument_that_is_unknown_is_refused_with_the_nearest():
     (sentence,) = refused(run_of("Plain", args={"widht": 3}))
-    assert "takes (in_features, num_classes, width=16)" in sentence
-    assert "unexpected keyword argument 'widht'. Did you mean 'width'?" in sentence
+    assert "takes in_features, num_classes, width" in sentence and "Did you mean 'width'?" in sentence
     assert "must be a map" in refused(run_of("Plain", args=[3]))[0]
 
 
@@ -157,56 +141,39 @@ def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
+    ("name", "word"),
     [
-        ("tuple", "returns a tuple in evaluation; it must return the logits alone"),
-        ("dict", "returns a dict in evaluation"),
-        ("one value", "returns float32 [4] in evaluation; it must return the logits alone, float32 [4, 10]"),
-        ("not finite", "returns outputs that are not finite"),
-        ("softmax", "returns probabilities in evaluation"),
-        ("half", "returns float16 [4, 10]"),
-        ("calls", "keeps state between calls"),
-        ("draws", "draws random numbers in evaluation"),
-        ("batch", "another output when other examples are evaluated beside it"),
-        ("detached", "do not depend on its parameters"),
-        ("buffer", "keeps state between calls: evaluating changes its buffer seen"),
-        ("state in training", "keeps state between calls: training changes its buffer seen"),
+        ("tuple", "tuple"),
+        ("dict", "dict"),
+        ("one value", "torch.float32 [4];"),
+        ("not finite", "not finite"),
+        ("softmax", "softmax"),
+        ("half", "torch.float16 [4, 10]"),
+        ("calls", "between calls"),
+        ("draws", "random numbers in evaluation"),
+        ("batch", "beside it"),
+        ("detached", "does not require grad"),
+        ("buffer", "its buffer seen"),
+        ("state in training", "its buffer seen"),
+        ("from_numpy", "another 1.weight"),
+        ("from_the_clock", "another 1.bias"),
+        ("double", "1.weight of type torch.float64"),
+        ("complex_numbers", "phase of type torch.complex64"),
+        ("frozen", "no parameter that can be trained"),
+        ("none", "NoneType"),
+        ("broken", "RuntimeError: no 10"),
+        ("tabular", "drop_last"),
+        ("torchvision:resnet18", "expected input[4, 1, 8, 8] to have 3 channels"),
     ],
 )
-def test_an_output_that_cannot_be_used_is_refused(kind, words):
-    sentence = misfit("Wrapped", args={"kind": kind})
-    assert sentence and sentence.startswith(f"{HERE}:Wrapped ")
-    assert words in sentence
+def test_a_module_that_cannot_be_used_is_refused(name, word):
+    known = ":" in name or hasattr(sys.modules[HERE], name)
+    sentence = misfit(name) if known else misfit("Wrapped", args={"kind": name})
+    assert sentence and word in sentence
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("from_numpy", "starts from another 1.weight each time that it is built"),
-        ("from_the_clock", "starts from another 1.bias each time that it is built"),
-        ("double", "has the parameter 1.weight of type float64"),
-        ("complex_numbers", "has the parameter phase of type complex64"),
-        ("frozen", "has no parameter that can be trained"),
-        ("none", "returns a NoneType, no torch.nn.Module"),
-        ("broken", "cannot be built for examples of shape (1, 8, 8): RuntimeError: no 10"),
-        ("tabular", "this was a batch of one example, as the last one of an epoch may be"),
-    ],
-)
-def test_a_module_that_cannot_be_used_is_refused(name, words):
-    sentence = misfit(name)
-    assert sentence and words in sentence
-
-
-def test_what_does_not_fit_is_said_with_its_numbers():
-    assert "returns float32 [4, 5] in evaluation; it must return the logits alone, float32 [4, 10]" in (
-        misfit("Wrapped", args={"kind": "", "classes": 5}) or ""
-    )
-    shape = misfit("torchvision:resnet18")
-    assert shape and "does not take examples of shape (1, 8, 8)" in shape
-    assert "expected input[4, 1, 8, 8] to have 3 channels" in shape
-
-
-def test_normalizing_a_batch_is_fine_without_batches_of_one_example():
+def test_another_number_of_classes_is_refused_and_batches_of_one_only_where_there_are_some():
+    assert "[4, 5]" in (misfit("Wrapped", args={"kind": "", "classes": 5}) or "")
     assert misfit("tabular", training={"batch_size": 8, "drop_last": True}) is None
 
 
@@ -218,9 +185,8 @@ def test_what_would_only_show_with_the_data_is_refused(monkeypatch):
         return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(60, classes))
 
     monkeypatch.setattr(sys.modules[HERE], "picky", picky, raising=False)
-    run = resolve(run_of("picky"))
-    sentence = run.model.module.fit_problem(run.model.config, run, (1, 5, 7), CLASSES)
-    assert sentence and "has batch normalization for these data, which could not be seen before" in sentence
+    sentence = own_model.problem(resolve(run_of("picky")), (1, 5, 7), CLASSES)
+    assert sentence and "which could not be seen before" in sentence
 
 
 # What the rest of a run asks of a model
@@ -240,16 +206,23 @@ def test_components_that_cannot_work_with_a_module_say_so_at_once(name, changes,
     assert any(words in sentence for sentence in refused(run_of(name, **changes)))
 
 
+def test_a_refusal_does_not_depend_on_what_was_tried_before():
+    """The answer is remembered by all that bears on it: the training, the objective, the curvature."""
+    assert misfit("Transformer") is None
+    assert "curvature" in (misfit("Transformer", aggregation="finp_ala") or "")
+    assert misfit("Transformer", training={"lr": 0.3}) is None
+
+
 @pytest.mark.parametrize(
     ("name", "args", "changes", "words"),
     [
-        ("Wrapped", {"kind": "branches"}, {"training": "dp_sgd"}, "has no gradients of single examples"),
-        ("Encoder", {}, {"aggregation": "finp_ala"}, "cannot be differentiated twice, which the curvature (rho) needs"),
+        ("Wrapped", {"kind": "branches"}, {"training": "dp_sgd"}, "vmap"),
+        ("Encoder", {}, {"aggregation": "finp_ala"}, "curvature"),
         (
             "Recurrent",
             {},
             {"objective": {"name": "finp", "regularizer": "input_jacobian"}},
-            "cannot be trained with the objective finp",
+            "cannot take a step",
         ),
     ],
 )
@@ -269,7 +242,7 @@ def test_dp_sgd_and_curvature_work_with_modules_that_allow_it(name):
     [
         ("Plain", "vmap", ""),
         ("Constants", "vmap", ""),
-        ("Recurrent", "loop", _facts.SLOW),
+        ("Recurrent", "loop", "many clients at once"),
         ("Convolutional", "loop", "it has batch normalization"),
         ("Encoder", "loop", "it draws random numbers (dropout)"),
     ],
@@ -319,7 +292,7 @@ def test_finding_nothing_is_not_remembered(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     own(monkeypatch, tmp_path)
     config = imported.Config(callable="late_nets:net")
-    with pytest.raises(CallableError, match="there is no late_nets"):
+    with pytest.raises(CallableError, match="No module named 'late_nets'"):
         _callables.find(config.callable)
     assert imported.declarations(config) == {"VMAP": False}
     (tmp_path / "late_nets.py").write_text("from tests.support.own_modules import Convolutional as net\n")
