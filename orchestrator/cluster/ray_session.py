@@ -167,8 +167,8 @@ def sent_along() -> Iterator[dict[str, Any]]:
         return
     with tempfile.TemporaryDirectory(prefix="fedpriv-") as folder:
         package = Path(folder) / SENT
-        for place, (path, found) in enumerate(zip(code.paths, code.found, strict=True)):
-            for part in found.parts:
+        for place, path in enumerate(code.paths):
+            for part in (part for part in code.parts if part.is_relative_to(path)):
                 to = package / str(place) / path.name / part.relative_to(path)
                 to.parent.mkdir(parents=True, exist_ok=True)
                 if part.is_dir():

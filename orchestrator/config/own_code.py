@@ -7,22 +7,22 @@
       nets.py                 anything else can be imported as it is: `model: {name: "nets:Net"}`
       mypkg/__init__.py       a package, too; and ``code:`` may name a package
 
-Every module is loaded by its path: a finder knows the names, and nothing is put on Python's path. A component is imported
-as ``fedpriv_code.<folder>.<file>`` (in a package: by its own name), in every process alike, so that what it defines
-travels between processes. A second folder of the same slot is ``fedpriv_code.<folder>_2`` and so on: each has helpers of
-its own. Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined,
-the files are sent along (`orchestrator.cluster.ray_session`).
+Every module is loaded by its path; nothing is put on Python's path. A component is imported as
+``fedpriv_own_<slot>.<file>`` (in a package: by its own name), in every process alike, so that what it defines travels
+between processes. A second folder of the same slot is ``fedpriv_own_<slot>_2`` and so on: each has helpers of its own.
+Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined, the files
+are sent along (`orchestrator.cluster.ray_session`).
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -39,67 +39,45 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.slots import SLOTS, owed
 
 VARIABLE = "FEDPRIV_OWN_CODE"
-PACKAGE = "fedpriv_code"
+PACKAGE = "fedpriv_own_"  # and the slot: the package that stands for a folder of components
 SENT = "fedpriv_sent"  # the package in which the files arrive on another node
 ROOMS = {room(slot.folder): slot for slot in SLOTS}
 SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)}
-
-
-class OwnModules(MetaPathFinder):
-    """Finds own code: by name, the file of a module, the folder of a package, or the folders of one that we make."""
-
-    def __init__(self, places: Mapping[str, Path | Sequence[Path]]) -> None:
-        self.places = places
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """Return where the module ``name`` lies; None if it is not own code."""
-        place = self.places.get(name)
-        if place is None:
-            return None
-        if not isinstance(place, Path):
-            spec = ModuleSpec(name, None, is_package=True)
-            spec.submodule_search_locations = list(map(str, place))
-            return spec
-        if place.is_file():
-            return spec_from_file_location(name, place)
-        return spec_from_file_location(name, place / "__init__.py", submodule_search_locations=[str(place)])
+SLOT = re.compile(rb"^SLOT\b[^=\n]*=\s*(.*?)\s*$", re.MULTILINE)  # how a file says of which slot it is a component
 
 
 @dataclass
-class Found:
-    """What lies in an own file or folder.
+class OwnCode(MetaPathFinder):
+    """What ``code:`` names; as a finder, it tells Python where its modules lie.
 
     Attributes:
-        components: files that should be components: the room of the slot, the file, and the dotted name of the package
-            around it, or else the folder whose helpers it imports.
-        modules: modules and packages that can be imported, by name.
-        parts: the files and folders that make up the own code, without what else lies beside them.
+        paths: the files and folders, absolute.
+        modules: files of modules and folders of packages, by the names under which they are imported.
+        offers: the components, by room.
+        parts: the files and folders that are code, without what else lies beside them.
         problems: what is wrong, as sentences.
         state: a hash of all names and contents, the same wherever the files lie.
     """
 
-    components: list[tuple[str, Path, str | Path]] = field(default_factory=list)
+    paths: tuple[Path, ...] = ()
     modules: dict[str, Path] = field(default_factory=dict)
+    offers: dict[str, tuple[Offer, ...]] = field(default_factory=lambda: dict.fromkeys(ROOMS, ()))
     parts: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     state: str = ""
 
-
-@dataclass(frozen=True)
-class OwnCode:
-    """The own code that is installed in this process.
-
-    Attributes:
-        paths: what ``code:`` names.
-        found: what was found there.
-        finder: finds its modules.
-        state: paths and contents; another state is installed anew.
-    """
-
-    paths: tuple[Path, ...] = ()
-    found: tuple[Found, ...] = ()
-    finder: OwnModules | None = None
-    state: str = ""
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """Return where the module ``name`` lies; None if it is not own code."""
+        if (place := self.modules.get(name)) is None:
+            return None
+        file = place / "__init__.py" if place.is_dir() else place
+        if file.is_file():
+            return spec_from_file_location(
+                name, file, submodule_search_locations=[str(place)] if place.is_dir() else None
+            )
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(place)]
+        return spec
 
 
 _now = OwnCode()
@@ -127,27 +105,20 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
         Problems, as sentences. If there are any, no own code is installed.
     """
     global _now
-    wanted = tuple(dict.fromkeys(paths))
-    problems = [sentence for path in wanted if (sentence := _unusable(path))]
-    found = () if problems else tuple(map(_look_into, wanted))
-    state = repr((wanted, [one.state for one in found]))
-    if wanted and state == _now.state:
+    code = _collected(tuple(dict.fromkeys(paths)))
+    if code.paths and not code.problems and (code.paths, code.state) == (_now.paths, _now.state):
         return []
     _remove()
-    if not found:
-        return problems + (list(_taken()) if check else [])
-    problems = [problem for one in found for problem in one.problems]
-    problems += _taken_modules(found) if check else ()
-    if problems:
-        return problems
-    offers, finder = _offers(found)
-    _now = OwnCode(wanted, found, finder, state)
-    sys.meta_path.insert(0, finder)  # first: on a joined cluster Ray puts the working folder on the path, too
+    problems = code.problems or list(_taken_modules(code) if check else ())
+    if problems or not code.paths:
+        return problems or (list(_taken()) if check else [])
+    _now = code
+    sys.meta_path.insert(0, code)  # first: on a joined cluster Ray puts the working folder on the path, too
     importlib.invalidate_caches()
-    outside.offer(offers, places=[place for one in found for place in one.parts])
+    outside.offer(code.offers, places=code.parts)
     forget()
-    os.environ[VARIABLE] = json.dumps([str(path) for path in wanted])
-    problems = [*_taken(), *_broken(offers)] if check else []
+    os.environ[VARIABLE] = json.dumps([str(path) for path in code.paths])
+    problems = [*_taken(), *_broken(code)] if check else []
     if problems:
         _remove()
     return problems
@@ -159,8 +130,7 @@ def install_named(names: Sequence[str]) -> None:
     Raises:
         ConfigError: with every problem.
     """
-    problems = install(own_paths(Path.cwd(), names))
-    if problems:
+    if problems := install(own_paths(Path.cwd(), names)):
         raise ConfigError([ConfigProblem(sentence, file="--code") for sentence in problems])
 
 
@@ -179,130 +149,99 @@ def install_here() -> None:
 def _remove() -> None:
     """Take back what was installed, with all modules that were imported from it."""
     global _now
-    tops = set(_now.finder.places if _now.finder else ())
+    tops = {name.partition(".")[0] for name in _now.modules}
     for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
         del sys.modules[name]
-    if _now.finder in sys.meta_path:
-        sys.meta_path.remove(_now.finder)
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not _now]
     os.environ.pop(VARIABLE, None)
     _now = OwnCode()
     outside.offer({})
     forget()
 
 
+def _collected(paths: tuple[Path, ...]) -> OwnCode:
+    """Return what lies in own files and folders; nothing is imported."""
+    code, digest = OwnCode(paths), hashlib.blake2b(digest_size=16)
+    for path in paths:
+        try:
+            if problem := _unusable(path):
+                code.problems.append(problem)
+                continue
+            before = len(code.parts)
+            _look_into(path, code)
+            parts = code.parts[before:]
+            files = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
+            for file in sorted(file for file in files if "__pycache__" not in file.parts):
+                digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            code.problems.append(f"{str(error.filename or path)[:200]} cannot be read: {reason}")
+    files = [
+        *code.modules.items(),
+        *((one.name, Path(one.origin)) for offers in code.offers.values() for one in offers),
+    ]
+    code.problems += [
+        f"{place} is no name that Python can import; use letters, digits and '_'"
+        for name, place in files
+        if not name.rpartition(".")[2].isidentifier()
+    ]
+    code.state = digest.hexdigest()
+    return code
+
+
 def _unusable(path: Path) -> str:
     """Why ``path`` cannot be own code, as a sentence; empty if it can."""
-    try:
-        there = path.exists()
-    except OSError as error:  # such as a name that is too long
-        return f"{str(path)[:200]} cannot be read: {error.strerror}"
-    if not there:
+    if not path.exists():
         return f"{path} does not exist; a path in code: is relative to the folder of the sweep file"
     if path.is_file() and path.suffix != ".py":
         return f"{path} is neither a folder nor a Python file"
-    place = path.resolve()
-    ours = any(place.is_relative_to(CHECKOUT / name) for name in origins.OURS)
-    if ours or (place.is_dir() and CHECKOUT.is_relative_to(place)):
-        return f"{path} holds fedpriv's own code, which is found without code:"
-    return ""
+    return f"{path} holds fedpriv's own code, which is found without code:" if CHECKOUT.is_relative_to(path) else ""
 
 
-def _slot_of(file: Path) -> str | None:
-    """What a module assigns to ``SLOT``; None if it does not. Raises SyntaxError."""
-    for line in ast.parse(file.read_bytes()).body:
-        targets = (
-            line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
-        )
-        if any(isinstance(one, ast.Name) and one.id == "SLOT" for one in targets):
-            value = line.value  # type: ignore[attr-defined]
-            return str(value.value) if isinstance(value, ast.Constant) else ast.unparse(value) if value else ""
-    return None
+def _look_into(path: Path, code: OwnCode) -> None:
+    """Add to ``code`` what lies in an own file or folder."""
+
+    def offer(where: str, file: Path, package: str = "") -> None:
+        numbers = [PACKAGE + where, *(f"{PACKAGE}{where}_{number}" for number in range(2, 100))]
+        package = package or next(name for name in numbers if code.modules.setdefault(name, file.parent) == file.parent)
+        code.offers[where] += (Offer(file.stem, f"{package}.{file.stem}", str(file)),)
+
+    single = path.is_file() or path.name in SLOT_NAMES
+    package = path.name if not single and (path / "__init__.py").is_file() else ""
+    if package:
+        _add_module(package, path, code)
+    for entry in [path] if single else sorted(path.iterdir()):
+        if entry.name in SLOT_NAMES and entry.is_dir():
+            code.parts += [] if package else [entry]
+            for file in sorted(entry.glob("[!_]*.py")):
+                offer(SLOT_NAMES[entry.name], file, f"{package}.{entry.name}" if package else "")
+        elif not package and (entry / "__init__.py").is_file():
+            _add_module(entry.name, entry, code)
+        elif not package and entry.suffix == ".py" and not entry.is_dir():
+            slot = SLOT.search(entry.read_bytes())
+            named = slot[1].decode(errors="replace").strip("\"'") if slot else ""
+            if not slot:
+                _add_module(entry.stem, entry, code)
+            elif named in SLOT_NAMES:
+                offer(SLOT_NAMES[named], entry)
+                code.parts.append(entry)
+            else:
+                code.problems.append(f"{entry}: SLOT must be one of {', '.join(sorted(SLOT_NAMES))}, got {named!r}")
 
 
-def _look_into(path: Path) -> Found:
-    """Find what lies in an own file or folder; nothing is imported."""
-    found, at = Found(), path
-    try:
-        single = path.is_file() or path.name in SLOT_NAMES
-        package = path.name if not single and (path / "__init__.py").is_file() else ""
-        entries = [path] if single else sorted(path.iterdir())
-        folders = {SLOT_NAMES[one.name]: one for one in reversed(entries) if one.name in SLOT_NAMES and one.is_dir()}
-        if package:
-            found.modules[package] = path
-        for at in entries:
-            if at.name in SLOT_NAMES and at.is_dir():
-                found.parts += [] if package else [at]
-                around = f"{package}.{at.name}" if package else at
-                files = sorted(at.glob("[!_]*.py"))
-                found.components += [(SLOT_NAMES[at.name], file, around) for file in files]
-            elif package:
-                continue
-            elif (at / "__init__.py").is_file():
-                found.modules[at.name] = at
-            elif at.suffix == ".py" and not at.is_dir():
-                try:
-                    slot = _slot_of(at)
-                except (SyntaxError, ValueError) as error:  # ValueError: null bytes
-                    found.problems.append(
-                        f"{at}, line {getattr(error, 'lineno', 1)}: {type(error).__name__}: {error.args[0]}"
-                    )
-                    continue
-                if slot is None:
-                    found.modules[at.stem] = at
-                elif (where := SLOT_NAMES.get(slot, "")) == "":
-                    allowed = ", ".join(sorted(SLOT_NAMES))
-                    found.problems.append(f"{at}: SLOT must be one of {allowed}, got {slot!r}")
-                else:
-                    found.components.append((where, at, folders.get(where, at.parent)))
-                    found.parts.append(at)
-        found.parts = sorted({*found.parts, *found.modules.values()})
-        digest = hashlib.blake2b(digest_size=16)
-        code = {file for part in found.parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
-        for at in sorted(file for file in code if "__pycache__" not in file.parts):
-            digest.update(f"{at.relative_to(path.parent)}\0".encode() + at.read_bytes() + b"\0")
-        found.state = digest.hexdigest()
-    except OSError as error:
-        found.problems.append(f"{at} cannot be read: {(error.strerror or str(error)).lower()}")
-    named = [*found.modules.items(), *((file.stem, file) for _, file, _ in found.components)]
-    found.problems += [
-        f"{place} is no name that Python can import; use letters, digits and '_'"
-        for name, place in named
-        if not name.isidentifier()
-    ]
-    return found
+def _add_module(name: str, place: Path, code: OwnCode) -> None:
+    code.parts.append(place)
+    if (first := code.modules.setdefault(name, place)) != place:
+        code.problems.append(f"{place} and {first} are both the module {name}; rename one of them")
 
 
-def _offers(found: Sequence[Found]) -> tuple[dict[str, tuple[Offer, ...]], OwnModules]:
-    """The offers of the own components by room, and the finder of all modules."""
-    offers: dict[str, tuple[Offer, ...]] = dict.fromkeys(ROOMS, ())
-    places: dict[str, Path | Sequence[Path]] = {name: path for one in found for name, path in one.modules.items()}
-    packages: dict[tuple[str, Path], str] = {}
-    folders: dict[str, list[Path]] = {PACKAGE: []}
-    for where, file, around in (component for one in found for component in one.components):
-        package = str(around)
-        if isinstance(around, Path):
-            number = sum(other == where for other, _ in packages) + 1
-            made = f"{PACKAGE}.{where}" + (f"_{number}" if number > 1 else "")
-            package = packages.setdefault((where, around), made)
-            folders.setdefault(package, [around])
-            folders[package] += [file.parent] if file.parent not in folders[package] else []
-        offers[where] += (Offer(file.stem, f"{package}.{file.stem}", str(file)),)
-    return offers, OwnModules(places | folders)
-
-
-def _taken_modules(found: Sequence[Found]) -> Iterator[str]:
-    """Yield own modules that have the name of another one, or of another module that can be imported."""
-    seen: dict[str, Path] = {}
-    for name, path in ((name, path) for one in found for name, path in one.modules.items()):
+def _taken_modules(code: OwnCode) -> Iterator[str]:
+    """Yield own modules that have the name of a module of Python, of ours, or of an installed package."""
+    for name, path in code.modules.items():
         origin = origins.of(name)
-        same = origin.file in (
-            path.resolve(),
-            (path / "__init__.py").resolve(),
-        )  # installed, or where Python looks anyway
-        if (first := seen.setdefault(name, path)) != path:
-            yield f"{path} and {first} are both the module {name}; rename one of them"
-        elif origin.kind == "python" or name in (PACKAGE, SENT) or (origin.file and not same):
-            owner = origin.file or ("Python itself" if origin.kind == "python" else "fedpriv")
+        same = origin.file in (path.resolve(), (path / "__init__.py").resolve())  # where Python looks anyway
+        if origin.kind == "python" or (origin.file and not same):
+            owner = origin.file or "Python itself"
             yield f"{path} has the name of the module {name} of {owner}; give it another name"
 
 
@@ -320,9 +259,9 @@ def _taken() -> Iterator[str]:
             seen[one.name] = one.origin
 
 
-def _broken(offers: Mapping[str, Sequence[Offer]]) -> Iterator[str]:
+def _broken(code: OwnCode) -> Iterator[str]:
     """Yield own components that cannot be imported or lack what their slot requires; a file without Config is none."""
-    for folder, one in ((ROOMS[where].folder, one) for where, offered in offers.items() for one in offered):
+    for folder, one in ((ROOMS[where].folder, one) for where, offers in code.offers.items() for one in offers):
         module = components(folder).get(one.name)
         if module is not None:
             yield from (f"{one.origin}: {problem}" for problem in lacks(folder, module))

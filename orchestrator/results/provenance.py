@@ -61,7 +61,7 @@ def origin(device: str) -> dict[str, str]:
 
 def own_code_hash() -> str:
     """The hash of all own code in this process; empty if there is none. Caches of trained models depend on it."""
-    return "".join(one.state for one in own_code.installed().found)
+    return own_code.installed().state
 
 
 class Hashes:
