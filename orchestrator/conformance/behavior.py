@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.core.choices import View
 from algorithms.core.layout import Layout
 from algorithms.core.messages import ClientUpdates, reweight
 from algorithms.core.noise import Normals, Zeros
@@ -45,7 +44,6 @@ ROUNDS, CLIENTS = 2, 6
 SHAPES = ((3, 32, 32), (1, 28, 28), (9, 128), (16,), (64,), (600,), (3, 224, 224))
 FAR = 1e6  # norm of an update that any clipping shortens
 ROUNDING = 1e-4  # relative, of noise in float32
-PADDED = 1e-6  # relative difference of a loss with and without padding
 
 
 @cache
@@ -60,14 +58,9 @@ def ran(run: dict[str, Any], folder: Path) -> tuple[Trial, dict[str, Any]]:
     return trial, outputs(trial)
 
 
-def training_problems(slot: Slot, name: str, backend: str = "auto") -> Iterator[str]:
-    """Yield what is wrong with two rounds in which the component takes part: values, and whether they repeat.
-
-    ``backend`` says how clients are computed: "loop" or "vmap".
-    """
-    if backend == "vmap" and slot.key == "objective" and not module_of(slot.key, name).VMAP:
-        backend = "auto"  # must then be the loop
-    run = described(slot, name) if slot.key == "training" else described(slot, name, backend=backend)
+def training_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield what is wrong with two rounds in which the component takes part: values, and whether they repeat."""
+    run = described(slot, name)
     with TemporaryDirectory(prefix="fedpriv-") as made:
         trial, outcome = ran(run, Path(made) / "first")
         rows = outcome["rounds"].to_pydict()
@@ -83,6 +76,10 @@ def training_problems(slot: Slot, name: str, backend: str = "auto") -> Iterator[
             yield "the models have not moved"
         yield from undeclared_metrics(trial)
         yield from unequal(outcome, outputs(finished(again)))
+        if slot.key == "objective" and trial.run.training.config.backend == "vmap":  # where batches are padded
+            alone = ran(described(slot, name, backend="loop"), Path(made) / "alone")[0]
+            if not np.allclose(alone.state.models[0].params, trial.state.models[0].params, rtol=1e-2, atol=1e-4):
+                yield "clients that are trained at once get other models; leave labels of -100 (padding) out of the loss"
 
 
 def undeclared_metrics(trial: Trial) -> Iterator[str]:
@@ -160,59 +157,6 @@ def model_problems(slot: Slot, name: str) -> Iterator[str]:
         yield "the outputs of every example are positive and add up to 1; they must be logits, so leave the softmax out"
 
 
-def clustering_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield where the choice of models depends on the order of models and clients, or has wrong shapes."""
-    module, rng = module_of(slot.key, name), np.random.default_rng(0)
-    config = module.Config()
-    preferences = module.preferences(config, 30, np.random.default_rng(1))
-    if not preferences.threshold.shape == preferences.beta.shape == (30,):
-        yield "preferences must have a threshold [clients] and a beta [clients]"
-    if not ((preferences.beta >= 0) & (preferences.beta <= 1)).all():
-        yield "beta must lie in [0, 1]"
-    view = View(rng.uniform(0, 2, (30, config.clusters)), rng.uniform(0.5, 1, config.clusters), np.full(30, -1), 10)
-    chosen, costs = module.choose(config, view, preferences)
-    if costs.shape != view.losses.shape:
-        yield f"the costs have shape {costs.shape} and must have [clients, clusters]"
-    if not (costs.argmin(axis=1) == chosen).all():
-        yield "a client must choose the model that costs it least"
-    models, clients = rng.permutation(config.clusters), rng.permutation(30)
-    turned = View(view.losses[:, models][clients], view.published_risks[models], view.previous[clients], 10)
-    turn = None if preferences.turn is None else preferences.turn[clients]
-    theirs = replace(preferences, threshold=preferences.threshold[clients], beta=preferences.beta[clients], turn=turn)
-    if not (models[module.choose(config, turned, theirs)[0]] == chosen[clients]).all():
-        yield "the choice depends on the order of models or clients"
-
-
-def padding_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield where an objective's loss depends on padding, whose label is -100."""
-    import torch
-
-    from algorithms.core.network import Network
-
-    module = module_of(slot.key, name)
-    generator = torch.Generator().manual_seed(0)
-    arrays = {"weight": torch.randn(4, 3, generator=generator)}
-    x, y = torch.randn(5, 4, generator=generator), torch.tensor([0, 2, 1, -100, -100])
-    forward: Any = lambda given, inputs: inputs @ given["weight"]  # noqa: E731
-    if module.MODEL:
-        model: Component[Any, Any] = Component(
-            module.MODEL, module_of("model", module.MODEL).Config(), "algorithms.models"
-        )
-        network = Network(model, (1, 8, 8), 3)
-        network.load(network.initial(np.random.default_rng(0)))
-        network.module.train()
-        arrays, x = dict(network.module.named_parameters()), torch.randn(5, 1, 8, 8, generator=generator)
-        forward = lambda _, inputs, **options: network.module(inputs, **options)  # noqa: E731
-
-    sent = {key: array.detach() + 0.1 for key, array in arrays.items()}
-    client = {key: {"sent": sent, "rho": torch.tensor(0.5)}[key] for key in module.NEEDS}
-    whole, part = (module.loss(module.Config(), forward, arrays, x[:n], y[:n], client).item() for n in (5, 3))
-    if not math.isclose(whole, part, rel_tol=PADDED):
-        yield f"the loss is {part:g} without padding and {whole:g} with it; leave out labels of -100"
-    if not part > 0:
-        yield f"the loss of a random model is {part:g} and must be positive"
-
-
 def received_updates(updates: np.ndarray, weights: np.ndarray) -> ClientUpdates:
     """Return what three clients sent of a model of two arrays.
 
@@ -239,8 +183,6 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     module, rng = module_of(slot.key, name), np.random.default_rng(0)
     config, params = module.Config(), rng.normal(size=6).astype(np.float32)
     updates = rng.normal(size=(3, 6)).astype(np.float32)
-    if module.NEEDS not in ("mean", "updates"):
-        yield f"NEEDS is {module.NEEDS!r} and must be 'mean' or 'updates'"
     weights = np.asarray(module.weigh(config, np.array([10, 20, 30])))
     if weights.shape != (3,) or not (weights > 0).all():
         yield f"weigh must return a positive weight for each client, got {weights}"
@@ -260,9 +202,6 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     shapes = [{key: (array.dtype, array.shape) for key, array in one.items()} for one in (state, after)]
     if shapes[0] != shapes[1]:
         yield f"apply must leave the state's names, types and shapes as begin made them: {shapes[0]}, got {shapes[1]}"
-    again, _, _ = module.apply(config, module.begin(config, params), params, received)
-    if again.tobytes() != moved.tobytes():
-        yield "apply gave other bytes for the same arguments"
 
 
 def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
@@ -270,45 +209,26 @@ def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
         yield f"{function} must return parameters [d] in float32, got {array.dtype} {list(array.shape)} for d = 6"
 
 
-def privacy_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield where a protection is no function of its arguments and its stream, or returns other shapes than it must."""
-    module, rng = module_of(slot.key, name), np.random.default_rng(0)
-    config, updates = module.Config(), rng.normal(size=(3, 6)).astype(np.float32)
-    params = rng.normal(size=6).astype(np.float32)
-    received = received_updates(updates, np.full(3, 1 / 3))
-    for array in (params, updates, received.mean):
-        array.setflags(write=False)
-    if module.NEEDS not in ("mean", "updates"):
-        yield f"NEEDS is {module.NEEDS!r} and must be 'mean' or 'updates'"
-    scales = np.asarray(module.bound(config, np.array([0.0, 1.0, 1e6])))
-    if scales.shape != (3,) or not ((scales > 0).all() and (scales <= 1).all()):
-        yield f"bound must return a factor in (0, 1] for each finite norm, got {scales}"
-    if not isinstance(module.NOISY, bool):
-        yield f"NOISY is {module.NOISY!r} and must be True or False"
-    noise = [Normals(6, np.random.default_rng(5)) if module.NOISY else None for _ in range(2)]
-    released = [module.release(config, params, received, own)[0] for own in noise]
-    yield from _not_parameters("release", released[0])
-    if released[0].tobytes() != released[1].tobytes():
-        yield "release gave other bytes for the same arguments and the same stream of noise"
-
-
 def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield where a protection adds less noise than it says, or none: the account of epsilon rests on both."""
     module = module_of(slot.key, name)
     run = resolve(described(slot, name))
-    config = run.privacy.config
+    config, params = run.privacy.config, np.zeros(6, np.float32)
     updates = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-    normals = Normals(6, np.random.default_rng(5))
     scales = np.asarray(module.bound(config, norms := np.linalg.norm(updates, axis=1)))
+    if scales.shape != (3,) or not ((scales > 0).all() and (scales <= 1).all()):
+        yield f"bound must return a factor in (0, 1] for each finite norm, got {scales}"
+        return
     received = received_updates(updates * scales[:, None].astype(np.float32), np.full(3, 1 / 3))
     received = replace(received, norms=norms, scales=scales)
+    for array in (params, updates, received.mean):
+        array.setflags(write=False)
     event, sd = module.event(config, received, run), 0.0
     if module.NOISY:
-        drawn = Normals(6, np.random.default_rng(5)).take()
-        noisy, bare = (
-            module.release(config, np.zeros(6, np.float32), received, noise)[0] for noise in (normals, Zeros(6))
-        )
-        sd = float(np.min((noisy - bare) / drawn))
+        noises = Normals(6, np.random.default_rng(5)), Zeros(6)
+        noisy, bare = (module.release(config, params, received, noise)[0] for noise in noises)
+        yield from _not_parameters("release", noisy)
+        sd = float(np.min((noisy - bare) / Normals(6, np.random.default_rng(5)).take()))
         if not sd > 0:
             yield "NOISY is True, and release does not add the noise that it is given to every parameter"
     if event is None or not event.noise_multiplier > 0:

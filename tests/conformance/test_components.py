@@ -16,7 +16,7 @@ import pytest
 from datasets.components import components
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import SLOTS
-from orchestrator.conformance import declared, suite
+from orchestrator.conformance import suite
 from tests.support.slot_components import FOLDERS, described, every_component
 
 
@@ -27,7 +27,7 @@ def test_a_component_passes_the_suite(slot, name):
     findings = list(suite.findings(slot, name))
     assert {one.check.title: one.problems for one in findings if one.problems} == {}
     made = {one.check.title for one in findings if not one.skipped}
-    assert suite.FIRST in made and len(made) >= len(findings) - 1
+    assert len(made) >= max(3, len(findings) - 1)
 
 
 def test_finding_every_component_imports_no_slow_package():
@@ -53,12 +53,9 @@ def test_finding_every_component_imports_no_slow_package():
 def test_curvature_is_part_of_the_trials_identity_where_it_is_read(objective, aggregation, read):
     run = resolve(described() | {"objective": objective, "aggregation": aggregation})
     assert run.measures_curvature == read
-    for field, changed in declared.changes(run.curvature):
-        before = declared.reading(run.curvature, field)
-        assert changed is not None and before is not None, field
-        after = before.model_copy(update={field: getattr(changed, field)})
-        ids = {trial_id(replace(run, curvature=one)) for one in (before, after)}
-        assert len(ids) == (2 if read else 1), field
+    for field, value in {"examples": 7, "solver": "power", "trace": "hutchinson", "rho_mode": "signed"}.items():
+        changed = replace(run, curvature=run.curvature.model_copy(update={field: value}))
+        assert (trial_id(changed) != trial_id(run)) == read, field
 
 
 def test_the_fields_beside_the_slots_are_part_of_the_trials_identity():

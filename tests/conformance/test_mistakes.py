@@ -97,7 +97,7 @@ def test_a_component_without_mistakes_passes(tmp_path, capsys, folder, content):
     first, *lines = printed.strip().split("\n")
     assert first == f"{folder} mine  from {tmp_path}/code/{folder}/mine.py"
     assert lines.pop() == "no problem was found"
-    assert len(lines) > 7
+    assert len(lines) >= 4
     assert all(line.startswith("  passed   ") for line in lines)
 
 
@@ -295,7 +295,7 @@ def test_a_misspelled_optional_name_is_a_warning(tmp_path, capsys, folder, added
     content = {"aggregation": AGGREGATION, "attacks": ATTACK}[folder]
     code, printed = checked(tmp_path, capsys, folder, f"{content}\n\n{added}")
     assert code == 0, printed
-    assert "  warning  has no name that is almost one of its contract" in printed
+    assert "  warning  has no name that is almost one" in printed
     assert sentence in printed
     assert printed.strip().endswith("no problem was found, 1 warning; the contracts are in CONTRIBUTING.md")
 

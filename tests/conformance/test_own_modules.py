@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import datasets
+from algorithms.engine import own_model
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
@@ -45,9 +46,8 @@ def test_torchvisions_resnet18_trains_on_color_images(tmp_path, digits):
         described(lr=0.05, drop_last=True) | {"model": "torchvision:resnet18", "rounds": 1, "attacks": []},
         pictures(digits),
     )
-    run = resolve(given)
-    assert run.model.module.fit_problem(run.model.config, run, data.shape, data.classes) is None
-    trial = finished(inline_trial(run, tmp_path, data))
+    assert own_model.problem(resolve(given), data.shape, data.classes) is None
+    trial = finished(inline_trial(given, tmp_path, data))
     assert trial.state.models[0].params.size == 11_181_642
     assert np.isfinite(trial.state.models[0].params).all()
 
