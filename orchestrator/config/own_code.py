@@ -176,13 +176,13 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             code.problems.append(f"{str(error.filename or path)[:200]} cannot be read: {reason}")
-    files = [
+    named = [
         *code.modules.items(),
         *((one.name, Path(one.origin)) for offers in code.offers.values() for one in offers),
     ]
     code.problems += [
         f"{place} is no name that Python can import; use letters, digits and '_'"
-        for name, place in files
+        for name, place in named
         if not name.rpartition(".")[2].isidentifier()
     ]
     code.state = digest.hexdigest()

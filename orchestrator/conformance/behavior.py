@@ -19,6 +19,7 @@ import numpy as np
 from algorithms.core.layout import Layout
 from algorithms.core.messages import ClientUpdates, reweight
 from algorithms.core.noise import Normals, Zeros
+from algorithms.engine.block import trains_together
 from algorithms.interfaces import Outcome
 from algorithms.metrics.classification import are_probabilities
 from datasets.components import Component
@@ -76,7 +77,7 @@ def training_problems(slot: Slot, name: str) -> Iterator[str]:
             yield "the models have not moved"
         yield from undeclared_metrics(trial)
         yield from unequal(outcome, outputs(finished(again)))
-        if slot.key == "objective" and trial.run.training.config.backend == "vmap":  # where batches are padded
+        if slot.key == "objective" and trains_together(trial.run):  # where batches are padded
             alone = ran(described(slot, name, backend="loop"), Path(made) / "alone")[0]
             if not np.allclose(alone.state.models[0].params, trial.state.models[0].params, rtol=1e-2, atol=1e-4):
                 yield "clients that are trained at once get other models; leave labels of -100 (padding) out of the loss"

@@ -116,8 +116,9 @@ def identity_problems(slot: Slot, name: str) -> Iterator[str]:
     for field, value in config:
         changed = value + 1 if isinstance(value, int | float) else "another value, allowed or not"
         other: Any = replace(component, config=config.model_copy(update={field: changed}))
+        filled: dict[str, Any] = {slot.field: (other,) if slot.many else other}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pydantic's, of a value that is not allowed
-            changes = trial_id(replace(run, **{slot.field: (other,) if slot.many else other})) != trial_id(run)
+            changes = trial_id(replace(run, **filled)) != trial_id(run)
         if changes == (field in config.unread_fields()):
             yield f"the field {field} changes the trial's id where it is not read, or is read and does not"
