@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: Namespace) -> int:
     from orchestrator.cluster.address import StallError
     from orchestrator.config.errors import ConfigError
+    from orchestrator.results.paths import FolderError
     from orchestrator.results.writing import REFUSALS, WriteError
 
     try:
@@ -40,26 +41,26 @@ def _run(options: Namespace) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
-    except ConfigError as refusal:
-        print("\n".join(str(problem) for problem in refusal.problems), file=sys.stderr)
-        count = len(refusal.problems)
+    except (ConfigError, FolderError) as refusal:
+        print(refusal, file=sys.stderr)
+        count = len(refusal.problems) if isinstance(refusal, ConfigError) else 1
         print(f"{count} problem{'s' if count > 1 else ''}; nothing was started, nothing was written", file=sys.stderr)
         return REFUSED
     except WriteError as error:
         print(f"{error}; everything saved before is intact, and the same command resumes from there", file=sys.stderr)
         return SOME_FAILED
     except OSError as error:
-        if error.errno not in {*REFUSALS, errno.EPIPE}:
+        if error.errno not in {*REFUSALS, errno.EPIPE, errno.ENAMETOOLONG}:
             raise
-        reason = os.strerror(error.errno or 0).lower()
+        sentence = os.strerror(error.errno or 0).lower()
         if error.filename is not None:
-            sentence = f"{os.fsdecode(error.filename)}: {reason}"
+            sentence = f"{os.fsdecode(error.filename)[:200]}: {sentence}"
         else:  # standard output, which Python would try again at the end; of a pipe, nobody reads on
             with open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), 1)
-            sentence = f"what is printed could not be written: {reason}"
+            sentence = f"what is printed could not be written: {sentence}"
         print(sentence, file=sys.stderr)
-        return SOME_FAILED
+        return REFUSED if error.errno == errno.ENAMETOOLONG else SOME_FAILED
     except StallError as error:
         print(error, file=sys.stderr)
         return SOME_FAILED

@@ -1,4 +1,4 @@
-"""The command ``run``, from the sweep file to the exit code: it is read, checked, run on Ray, closed. And ``report``.
+"""The command ``run``, from the sweep file to the exit code: it is read, checked, run on Ray, closed.
 
 Before anything starts, all problems are collected (`prepare`). What is left to train is then run by Tune (`execute`); a
 complete sweep is only shown again.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster.address import ClusterError, StallError, Target, find_target, is_named
@@ -24,7 +24,7 @@ from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.needs import LARGEST, course_problems, fits, this_machine
-from orchestrator.report import NoResultsError, page_path, write_page, write_report
+from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import where_stopped
 from orchestrator.report.terminal import summary_table
@@ -42,22 +42,18 @@ from orchestrator.tracking.store import named_server, server_note, server_proble
 from orchestrator.tracking.tracker import Tracker, fill
 
 if TYPE_CHECKING:
-    from orchestrator.report.figures.drawing import Format
     from orchestrator.scheduling.search import Search
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
-REPEAT, NEW_STORE = "--repeat-changed", "--new-store"
 NO_LOCAL_STORE = (
     "is for the store beside the results, but an MLflow server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
 )
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 NOT_EVERYTHING = (
-    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, {} "
-    "renames it and fills a new one"
+    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, "
+    "--new-store renames it and fills a new one"
 )
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,6 @@ class Choices:
         dry: print the plan and start nothing.
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send the trained models to MLflow.
-        from_python: whether `fedpriv.run` was called, so that messages name its arguments.
         new_store: rename the store beside the results, and fill a new one from them.
     """
 
@@ -81,23 +76,12 @@ class Choices:
     dry: bool = False
     repeat_changed: bool = False
     log_models: bool = False
-    from_python: bool = False
     new_store: bool = False
 
     @property
     def address_option(self) -> str:
         """What is wrong where Ray cannot be used: the address that was given, or the run, of which nobody named one."""
         return "--address" if self.address else "run"
-
-    @property
-    def new_store_option(self) -> str:
-        """What the user gives to have a new store filled."""
-        return "new_store=True" if self.from_python else NEW_STORE
-
-    @property
-    def repeat_option(self) -> str:
-        """What the user gives to run changed trials again."""
-        return "repeat_changed=True" if self.from_python else REPEAT
 
 
 @dataclass(frozen=True)
@@ -162,29 +146,9 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
     from orchestrator.estimates.dry_run import plan as planned
 
     ahead = work.ahead()
-    shown = planned(work.sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
-    said = work.earlier.sentences(len(work.trials), work.choices.repeat_option)
-    Console(highlight=False).print(*said, *work.earlier.planned(), shown, sep="\n")
-    return FINISHED
-
-
-def report(folder: Path, only_page: bool = False, formats: Sequence[Format] = ("png",)) -> int:
-    """Write the report of a sweep's results folder, print the paths of its files and return the exit code.
-
-    Args:
-        folder: the results folder.
-        only_page: write the page and nothing else.
-        formats: the formats of the figures.
-
-    Raises:
-        ConfigError: there are no results, or the report cannot be written.
-    """
-    try:
-        files = [write_page(folder)] if only_page else write_report(folder, formats=formats)
-    except (NoResultsError, WriteError) as error:
-        raise ConfigError([ConfigProblem(str(error), file=str(folder))]) from error
-    for file in files:
-        print(file)
+    shown = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
+    found = [*work.earlier.sentences(len(work.trials)), *work.earlier.planned()]
+    Console(highlight=False).print(*found, shown, sep="\n")
     return FINISHED
 
 
@@ -196,29 +160,32 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     """
     try:
         folder = Folder(choices.results.expanduser().absolute() / sweep.name)
-    except RuntimeError as error:
-        sentence = f"{choices.results} names the home of somebody who is unknown here; give another folder"
-        raise ConfigError([ConfigProblem(sentence, file="--results")]) from error
+    except RuntimeError as error:  # somebody's home, who is unknown here
+        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
     # Large enough for every trial, so that one trial can pass its actors on to the next.
     places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
     # Where the trials run on another Ray than one that is started here, this machine's size says nothing.
     elsewhere = is_connected() or (choices.dry and is_named(choices.address))
-    target, problems = _target(choices, elsewhere)
-    unreachable = bool(problems)
-    if not choices.dry:  # a plan only reads the folder, starts nothing and asks no server
-        problems = [*_unusable(folder, sweep, choices), *problems]
-    if not unreachable and target.address is None and not elsewhere:
-        problems += misfit_problems(sweep, place, local_nodes(place))
+    # A plan only reads the folder, starts nothing and asks no server.
+    problems = [] if choices.dry else _unusable(folder, sweep, choices)
+    target = Target()
+    try:
+        if not elsewhere or (choices.address and not choices.dry):
+            target = find_target(choices.address, os.environ)
+        if target.address is None and not elsewhere:
+            problems += misfit_problems(sweep, place, local_nodes(place))
+    except ClusterError as error:
+        problems.append(ConfigProblem(str(error), file=choices.address_option))
     machine = LARGEST if elsewhere or target.address else this_machine(folder.path)
     problems += course_problems(sweep, machine)
+    if choices.repeat_changed and sweep.space:
+        problems.append(ConfigProblem(SEARCH_REPEATS, file="--repeat-changed"))
     if not problems:
         _announce(sweep, target, choices)
     hashes = Hashes()
     download = not problems and not choices.dry
     problems += data_problems(sweep, download, loaded=hashes.add, held=fits(sweep, machine))
-    if choices.repeat_changed and sweep.space:
-        problems.append(ConfigProblem(SEARCH_REPEATS, file=REPEAT))
     if problems:
         raise ConfigError(problems)
     search = None
@@ -241,25 +208,14 @@ def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]
 
 def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProblem]:
     """Why the results folder, the MLflow server or a Ray that is connected already cannot be used."""
-    server = server_problem(choices.tracking_uri)
     local = choices.new_store and named_server(choices.tracking_uri)
     sentences = {
         "--results": obstacle(folder, sweep.name),
-        "--tracking-uri": server,
-        NEW_STORE: NO_LOCAL_STORE if local else None,
+        "--tracking-uri": server_problem(choices.tracking_uri),
+        "--new-store": NO_LOCAL_STORE if local else None,
     }
     problems = [ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence]
     return problems + ([sweep.problem(LACKS, "code")] if sweep.code and is_connected() else [])
-
-
-def _target(choices: Choices, elsewhere: bool) -> tuple[Target, list[ConfigProblem]]:
-    """The Ray that is used; a dry run asks a cluster only whether it runs here, where a run would find it by itself."""
-    if elsewhere and (choices.dry or not choices.address):
-        return Target(), []
-    try:
-        return find_target(choices.address, os.environ), []
-    except ClusterError as error:
-        return Target(), [ConfigProblem(str(error), file=choices.address_option)]
 
 
 def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
@@ -267,16 +223,13 @@ def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
     count = f"{sweep.name}: {sweep.samples if sweep.space else len(sweep.runs)} trials"
     here = f"on this machine ({local_cpus()} CPUs)"
     if choices.dry:
-        print(f"{count}; timing a few steps of each kind {here}", flush=True)
-        return
-    if target.address is None:
-        print(f"{count} {here}; loading the data and starting Ray take about {READY_SECONDS} s", flush=True)
+        lines = [f"{count}; timing a few steps of each kind {here}"]
     else:
-        print(f"{count} on {target}", flush=True)
-    if target.note:
-        print(f"{target.note}; Ray is started on this machine instead", flush=True)
-    if note := server_note(choices.tracking_uri):
-        print(note, flush=True)
+        ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
+        lines = [f"{count} {f'on {target}' if target.address else ready}"]
+        lines += [f"{target.note}; Ray is started on this machine instead"] if target.note else []
+        lines += filter(None, [server_note(choices.tracking_uri)])
+    print("\n".join(lines), flush=True)
 
 
 def execute(work: Work) -> int:
@@ -288,7 +241,7 @@ def execute(work: Work) -> int:
     missing = work.missing()
     total = len(missing) + len(work.ahead())
     screen = Screen(total)
-    for sentence in end_orphans() + work.earlier.sentences(len(work.trials), work.choices.repeat_option):
+    for sentence in end_orphans() + work.earlier.sentences(len(work.trials)):
         screen.say(sentence)
     if total:
         return _on_ray(work, missing, screen)
@@ -321,6 +274,18 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
         return code
 
 
+def _check_nodes(work: Work, nodes: list[dict[str, float]]) -> None:
+    """Raise ConfigError if a trial does not fit on the cluster, or a node is unsuitable."""
+    from orchestrator.cluster.nodes import node_problems
+
+    problems = misfit_problems(work.sweep, work.place, nodes)
+    if not problems:
+        sentences = node_problems(work.folder.path, work.sweep.resources.timeout_seconds)
+        problems = [ConfigProblem(sentence, file="--results") for sentence in sentences]
+    if problems:
+        raise ConfigError(problems)
+
+
 @contextmanager
 def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
     """Claim the results folder, set back what runs again, and write down what the sweep is.
@@ -346,18 +311,6 @@ def describe(work: Work) -> list[str]:
     """Write the manifest of the sweep, with its file, its overrides and its trials; return what was damaged."""
     text = work.sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in work.sweep.sets) + "\n"
     return write_sweep(work.folder, work.sweep.name, text, plan(work.trials))
-
-
-def _check_nodes(work: Work, nodes: list[dict[str, float]]) -> None:
-    """Raise ConfigError if a trial does not fit on the cluster, or a node is unsuitable."""
-    from orchestrator.cluster.nodes import node_problems
-
-    problems = misfit_problems(work.sweep, work.place, nodes)
-    if not problems:
-        sentences = node_problems(work.folder.path, work.sweep.resources.timeout_seconds)
-        problems = [ConfigProblem(sentence, file="--results") for sentence in sentences]
-    if problems:
-        raise ConfigError(problems)
 
 
 def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
@@ -404,7 +357,7 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
 
     A run that is killed in here is made good by the next one, which does all of it again.
     """
-    sweep, folder = work.sweep, work.folder
+    sweep, folder, titles = work.sweep, work.folder, {trial.id: trial.title for trial in work.trials}
     rows = trial_rows(folder)
     remarks, width = tuned_sentences(folder.path, rows), screen.console.width
     configs = {trial.id: trial.run.to_dict() for trial in work.trials}
@@ -412,39 +365,29 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     table = summary_table(shown, sweep.swept, title=sweep.name, width=width, remarks=remarks, configs=configs)
     screen.console.print(table)
     write_report(folder.path)
-    for sentence in [*_send_rest(work, tracker), *_last_words(work, rows, tracker)]:
+    if not tracker.finish(CLOSE_SECONDS):
+        screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
+    else:
+        if tracker.synced and tracker.synced.models:
+            screen.say(f"MLflow holds the trained models of {tracker.synced.models} more trials")
+        for sentence in fill(folder.path.parent, folder.name) if work.choices.new_store else ():
+            screen.say(sentence)
+    if sweep.tune:
+        metric = sweep.tune.metric
+        tuned = [(row[metric], titles[row["id"]]) for row in rows if row.get(metric) is not None]
+        if tuned:
+            value, title = tuned[sweep.tune.best([value for value, _ in tuned])]
+            screen.say(f"best {metric} {value:.4g}: {title}")
+        else:
+            screen.say(f"no finished trial has the metric {metric!r}, so there is no best trial")
+    screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
+    if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
+        screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
+    elif link := tracker.link():
+        screen.say(f"in MLflow: {link}")
+    for sentence in failure_lines(folder, rows, titles):
         screen.say(sentence)
     return FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED
-
-
-def _send_rest(work: Work, tracker: Tracker) -> list[str]:
-    """Wait until MLflow has everything, or say that it has not, and why; a new store gets the other sweeps, too."""
-    if not tracker.finish(CLOSE_SECONDS):
-        why = f" ({tracker.trouble})" if tracker.trouble else ""
-        return [NOT_EVERYTHING.format(why, work.choices.new_store_option)]
-    sent = tracker.synced.models if tracker.synced else 0
-    said = [f"MLflow holds the trained models of {sent} more trials"] if sent else []
-    return said + (fill(work.folder.path.parent, work.folder.name) if work.choices.new_store else [])
-
-
-def _last_words(work: Work, rows: list[Row], tracker: Tracker) -> list[str]:
-    """What is best, where the results are, and last what failed."""
-    folder, said = work.folder, list[str]()
-    if work.sweep.tune:
-        metric = work.sweep.tune.metric
-        pairs = zip(rows, work.trials, strict=True)
-        tuned = [(row[metric], trial.title) for row, trial in pairs if row.get(metric) is not None]
-        if tuned:
-            value, title = tuned[work.sweep.tune.best([value for value, _ in tuned])]
-            said.append(f"best {metric} {value:.4g}: {title}")
-        else:
-            said.append(f"no finished trial has the metric {metric!r}, so there is no best trial")
-    said.append(f"results in {folder.path}; on one page: {page_path(folder.path)}")
-    if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
-        said.append(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
-    elif link := tracker.link():
-        said.append(f"in MLflow: {link}")
-    return said + failure_lines(folder, rows, {trial.id: trial.title for trial in work.trials})
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:

@@ -13,9 +13,9 @@ import yaml
 
 from orchestrator import INTERRUPTED
 from orchestrator.api.results import Results, load
+from orchestrator.config.document import read
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value
 from orchestrator.config.sweep_file import Sweep, load_sweep, parse_sweep
-from orchestrator.config.yaml_reader import read
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
 ARGUMENTS = {  # of `run`, for the options that messages of the command name
@@ -99,7 +99,7 @@ def run(  # noqa: PLR0913 (the options of the command)
     target = Path(results)
     try:
         loaded = _load(sweep, _sets(set or {}))
-        choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, True, new_store)
+        choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, new_store)
         code = run_sweep(loaded, choices)
     except ConfigError as refusal:
         # A dict has no lines, so those of the text that is made of it would only confuse.

@@ -1,38 +1,50 @@
-"""What ``fedpriv list`` shows: components by slot, the fields of one of them or of a part of a sweep file, as text or data.
+"""What ``fedpriv list`` shows: components by slot, the fields of one of them or of a part of a sweep file, as data and text.
 
-A field is shown as pydantic's own JSON schema says it, with the conditions under which it is read.
+A field is described by pydantic's own JSON schema, with the conditions under which it is read.
 """
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 from algorithms.core.configs import CurvatureConfig
 from datasets.components import Config, components, presets, readable
 from datasets.outside import broken, offers, why_not
-from orchestrator.config.errors import ConfigError, ConfigProblem, describe, unknown_name
-from orchestrator.config.search_space import GRID, RANDOM
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
+from orchestrator.config.search_space import WORDS
 from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.sweep_file import Header, Resources
-from orchestrator.config.tune_section import KINDS, Goal
+from orchestrator.config.tune_section import KINDS, Tune
 
 # Parts of a sweep file that are no components: their headline and the models whose fields they have, by key.
 PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
-    "file": ("The top of a sweep file, beside the sections base, sweep, tune and resources.", {"": Header}),
+    "file": ("The top of a sweep file, beside the sections base, sweep, tune and resources.", {"fields": Header}),
     "base": (
         "One run: these fields, and a component for each slot (fedpriv list).",
-        {"": RunFields, "curvature": CurvatureConfig},
+        {"fields": RunFields, "curvature": CurvatureConfig},
     ),
-    "resources": ("What a sweep may use of the machine or cluster. Nothing here changes a result.", {"": Resources}),
+    "resources": (
+        "What a sweep may use of the machine or cluster. Nothing here changes a result.",
+        {"fields": Resources},
+    ),
     "tune": (
         "Early stopping (scheduler) and search by the results of earlier trials; each is optional, one is needed.",
-        {"": Goal} | {f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
+        {"fields": Tune}
+        | {f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
     ),
 }
-WORDS = {GRID: "[value, value, ...]"} | {word: arguments for word, (_, arguments) in RANDOM.items()}
-"""The words of the section ``sweep``, each with its arguments."""
+TYPES = {"string": "text", "boolean": "true or false", "object": "map", "array": "list"}
+SIGNS = {
+    "minimum": ">=",
+    "exclusiveMinimum": ">",
+    "maximum": "<=",
+    "exclusiveMaximum": "<",
+    "multipleOf": "in steps of",
+}
+SIZES = {"minItems": "at least", "maxItems": "at most"}
 
 
 def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
@@ -42,11 +54,10 @@ def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
         For each field its type and range, ``description``, ``default`` or ``required: true``, and ``only_if``, the
         conditions in words under which it is read.
     """
+    whole = model.model_json_schema() if model.model_fields else {}
     described = {}
-    for name, schema in model.model_json_schema()["properties"].items() if model.model_fields else ():
-        field = {key: value for key, value in schema.items() if key not in ("read_when", "title")}
-        if "$ref" in str(field.get("additionalProperties")):  # pydantic's JsonValue: anything
-            field["additionalProperties"] = {}
+    for name, schema in whole.get("properties", {}).items():
+        field = {key: value for key, value in _inlined(schema, whole).items() if key not in ("read_when", "title")}
         if model.model_fields[name].is_required():
             field["required"] = True
         if conditions := readable(model, name):
@@ -55,77 +66,108 @@ def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
     return described
 
 
+def _inlined(part: Any, whole: Mapping[str, Any]) -> Any:
+    """A part of a JSON schema with what it refers to in place; a JsonValue, which refers to itself, allows anything."""
+    if isinstance(part, list):
+        return [_inlined(one, whole) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        return {} if name == "JsonValue" else _inlined(whole["$defs"][name], whole)
+    return {key: _inlined(one, whole) for key, one in part.items() if key != "discriminator"}
+
+
+def describe(part: Mapping[str, Any]) -> str:
+    """Describe in words what a JSON schema allows; empty if it does not restrict anything.
+
+    >>> describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
+    "number > 0 <= 1 or 'auto'"
+    """
+    if "anyOf" in part or "oneOf" in part:
+        return " or ".join(filter(None, map(describe, part.get("anyOf") or part["oneOf"])))
+    if "const" in part:
+        return format_value(part["const"])
+    if "enum" in part:
+        return " or ".join(map(format_value, part["enum"]))
+    if "properties" in part:
+        return f"a map of {', '.join(part['properties'])}"
+    words = [TYPES.get(str(part.get("type")), str(part.get("type", "")))]
+    words += [f"{sign} {part[key]:.12g}" for key, sign in SIGNS.items() if key in part]
+    words += [f"of {size} {part[key]}" for key, size in SIZES.items() if part.get(key) and "prefixItems" not in part]
+    entries = part.get("prefixItems") or [part.get("items") or {}]
+    words.append(f"({', '.join(map(describe, entries))})" if any(entries) else "")
+    return " ".join(filter(None, words))
+
+
 def headline(module: ModuleType) -> str:
     """The first line of a component's docstring."""
     return (module.__doc__ or "").strip().split("\n")[0]
 
 
-def names() -> list[str]:
-    """Every name that `listing` knows: components, presets and parts of a sweep file."""
-    return sorted({one for slot in SLOTS for one in (*components(slot.folder), *presets(slot.folder))} | set(PARTS))
-
-
-def named_components(name: str) -> list[tuple[Slot, str]]:
+def named_components(name: str, command: str) -> list[tuple[Slot, str]]:
     """The components of a name, each with its slot.
 
     Args:
         name: a component or a preset, also as ``slot/name``.
+        command: what asks, for a message.
+
+    Raises:
+        ConfigError: no component has that name; with the reason or the nearest name.
     """
     where, _, bare = name.rpartition("/")
     slots = [slot for slot in SLOTS if where in ("", slot.key, slot.field, slot.folder.rpartition(".")[2])]
     named = [(slot, bare) for slot in slots if bare in components(slot.folder)]
-    return named + [(slot, presets(slot.folder)[bare][0]) for slot in slots if bare in presets(slot.folder)]
-
-
-def unknown_component(name: str, command: str) -> ConfigError:
-    """The refusal of a ``command`` for a name that no component has: why one is none, or the nearest name."""
-    bare = name.rpartition("/")[2]
+    named += [(slot, presets(slot.folder)[bare][0]) for slot in slots if bare in presets(slot.folder)]
+    if named:
+        return named
+    known = {one for slot in SLOTS for one in (*components(slot.folder), *presets(slot.folder))} | set(PARTS)
     reasons = [why for slot in SLOTS if (why := why_not(slot.folder, bare))]
-    sentences = reasons or [unknown_name(f"unknown component {name!r}", bare, names())]
-    return ConfigError([ConfigProblem(sentence, file=command) for sentence in sentences])
+    sentences = reasons or [unknown_name(f"unknown component {format_value(name)}", bare, known)]
+    raise ConfigError([ConfigProblem(sentence, file=command) for sentence in sentences])
 
 
 def as_data(name: str | None = None) -> dict[str, Any]:
     """All slots and parts of a sweep file, or what has the name ``name``, as plain JSON values.
 
     Args:
-        name: a component, a preset or a part; None or empty for everything. An unknown name gives empty maps.
+        name: a component, a preset or a part; None or empty for everything.
+
+    Raises:
+        ConfigError: nothing has that name.
     """
-    wanted = {(slot.key, component) for slot, component in named_components(name)} if name else None
-    slots: dict[str, Any] = {}
-    for slot in SLOTS:
-        shown = {
-            one: module for one, module in components(slot.folder).items() if not wanted or (slot.key, one) in wanted
-        }
-        if not shown or (name and not wanted):
-            continue
-        slots[slot.key] = {
-            "default": slot.default,
-            "many": slot.many,
-            "components": {
-                one: {
-                    "headline": headline(module),
-                    "description": (module.__doc__ or "").strip(),
-                    "fields": fields(module.Config),
-                }
-                for one, module in shown.items()
-            },
-            "presets": {
-                one: {"component": component, "label": preset.label, "fields": dict(preset.fields)}
-                for one, (component, preset) in presets(slot.folder).items()
-                if component in shown
-            },
-        }
     parts = {
-        part: {"headline": text, **{(key or "fields"): fields(model) for key, model in models.items()}}
+        part: {"headline": text, **{key: fields(model) for key, model in models.items()}}
         for part, (text, models) in PARTS.items()
         if name in (None, "", part)
     }
+    if name in PARTS:
+        return {"slots": {}, "parts": parts}
+    every = [(slot, one) for slot in SLOTS for one in components(slot.folder)]
+    named = named_components(name, "list") if name else every
+    slots: dict[str, Any] = {}
+    for slot, one in named:
+        module, origins = components(slot.folder)[one], {other.name: other.origin for other in offers(slot.folder)}
+        shown = slots.setdefault(
+            slot.key, {"default": slot.default, "many": slot.many, "components": {}, "presets": {}, "broken": {}}
+        )
+        shown["components"][one] = {
+            "headline": headline(module),
+            "description": (module.__doc__ or "").strip(),
+            "origin": origins.get(one),
+            "fields": fields(module.Config),
+        }
+        shown["presets"] |= {
+            short: {"component": one, "label": preset.label, "fields": dict(preset.fields)}
+            for short, (component, preset) in presets(slot.folder).items()
+            if component == one
+        }
+        shown["broken"] = {} if name else broken(slot.folder)
     return {"slots": slots, "parts": parts} | ({} if name else {"sweep": WORDS})
 
 
 def listing(name: str | None) -> str:
-    """The text that ``fedpriv list`` prints.
+    """The text that ``fedpriv list`` prints: a line for each component, or the fields of one.
 
     Args:
         name: a component, preset or part of a sweep file (`PARTS`) whose fields to list; None or empty to list all
@@ -134,50 +176,43 @@ def listing(name: str | None) -> str:
     Raises:
         ConfigError: nothing has that name.
     """
-    if not name:
-        parts = f"fedpriv list {' | '.join(PARTS)}   shows the fields that belong to no component"
-        return "\n\n".join([*map(_slot, SLOTS), f"fedpriv list NAME   shows the fields of a component\n{parts}"])
+    data, texts = as_data(name), list[str]()
     if name in PARTS:
-        text, models = PARTS[name]
-        lines = [f"{name}: {text}"]
-        for key, model in models.items():
-            lines += ["", f"  {key or 'fields'}", *_fields(model, but=("name",) if key else ())]
+        part = data["parts"][name]
+        lines = [f"{name}: {part.pop('headline')}"]
+        for key, described in part.items():
+            lines += ["", f"  {key}", *_lines(described)]
         if name == "file":
             lines += ["", "  words of the section sweep, by dotted key inside base"]
             lines += [f"    {word:22} {arguments}" for word, arguments in WORDS.items()]
         return "\n".join(lines)
-    named = named_components(name)
-    if not named:
-        raise unknown_component(name, "list")
-    texts = []
-    for slot, component in named:
-        module = components(slot.folder)[component]
-        origin = [f"  from {one.origin}" for one in offers(slot.folder) if one.name == component]
-        lines = [f"{slot.key}: {component}", *origin, textwrap.indent((module.__doc__ or "").strip(), "  "), ""]
-        texts.append("\n".join([*lines, "  fields", *(_fields(module.Config) or ["    none"])]))
+    for key, slot in data["slots"].items():
+        if name:
+            for component, one in slot["components"].items():
+                origin = [f"  from {one['origin']}"] if one["origin"] else []
+                lines = [f"{key}: {component}", *origin, textwrap.indent(one["description"], "  "), "", "  fields"]
+                texts.append("\n".join([*lines, *(_lines(one["fields"]) or ["    none"])]))
+            continue
+        shown = {
+            component: one["headline"] + (f"  [from {one['origin']}]" if one["origin"] else "")
+            for component, one in slot["components"].items()
+        }
+        for short, preset in slot["presets"].items():
+            values = ", ".join(f"{field}: {value}" for field, value in preset["fields"].items())
+            shown[short] = f"{preset['label']}: {preset['component']} with {values}"
+        shown |= slot["broken"]
+        texts.append("\n".join([key, *(f"  {one:16} {shown[one]}" for one in sorted(shown))]))
+    if not name:
+        parts = f"fedpriv list {' | '.join(PARTS)}   shows the fields that belong to no component"
+        texts.append(f"fedpriv list NAME   shows the fields of a component\n{parts}")
     return "\n\n".join(texts)
 
 
-def _slot(slot: Slot) -> str:
-    headlines = {name: headline(module) for name, module in components(slot.folder).items()}
-    for name, (component, preset) in presets(slot.folder).items():
-        values = ", ".join(f"{field}: {value}" for field, value in preset.fields.items())
-        headlines[name] = f"{preset.label}: {component} with {values}"
-    headlines |= {one.name: f"{headlines.get(one.name, '')}  [from {one.origin}]" for one in offers(slot.folder)}
-    headlines |= broken(slot.folder)
-    return "\n".join([slot.key, *(f"  {name:16} {headlines[name]}" for name in sorted(headlines))])
-
-
-def _fields(model: type[Config], but: tuple[str, ...] = ()) -> list[str]:
-    """A line for each field of ``model`` ``but`` those: description, range, default, and when it is read."""
+def _lines(described: Mapping[str, Any]) -> list[str]:
+    """A line for each field: description, type and range, default, and when it is read."""
     lines = []
-    for name, field in fields(model).items():
-        if name not in but:
-            default = "required" if "required" in field else f"default {model.model_fields[name].default!r}"
-            notes = [
-                describe(field) or "any",
-                default,
-                *(f"only if {condition}" for condition in field.get("only_if", ())),
-            ]
-            lines.append(f"    {name:22} {field.get('description', '')}  [{'; '.join(notes)}]")
+    for name, field in described.items():
+        default = "required" if "required" in field else f"default {format_value(field.get('default'))}"
+        notes = [describe(field) or "any", default, *(f"only if {one}" for one in field.get("only_if", ()))]
+        lines.append(f"    {name:22} {field.get('description', '')}  [{'; '.join(notes)}]")
     return lines

@@ -18,8 +18,8 @@ import numpy as np
 from datasets.federation import printable
 from datasets.look import TEST_SHARE, Look
 from datasets.splits.natural import too_small
+from orchestrator.config.document import read
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.yaml_reader import read
 
 FEWEST_EXAMPLES = 60  # with fewer, no client has enough to train on once tests and shadow set are taken away
 FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2

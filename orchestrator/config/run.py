@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -29,9 +28,10 @@ from orchestrator.config.errors import (
     unknown_name,
     validate,
 )
-from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, from_path, replace_component
+from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
 
 CURVATURE = "curvature"
+SPLIT = ("data", "split")  # the one slot inside another: its component checks the data's fields instead of the run
 UNREAD_NOISE = "is read only where noise is added, by the privacy component or by dp_sgd, and none is here"
 UNREAD_CURVATURE = "is read only where a component needs rho, and none does here"
 SEEN = {
@@ -49,59 +49,59 @@ def trial_id(run: Run) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
 
-def resolve(given: Any, slots: Sequence[Slot] = SLOTS) -> Run:
+def resolve(given: Any) -> Run:
     """The run that ``given``, plain JSON values like the section ``base`` of a sweep file, describes.
 
     Raises:
         ConfigError: with every problem, keys relative to ``given``.
     """
-    run, problems = check(given, slots)
+    run, problems = check(given)
     if run is None or problems:
         raise ConfigError(problems)
     return run
 
 
-def check(
-    given: Any, slots: Sequence[Slot] = SLOTS, swept: Mapping[Key, Sequence[Any]] | None = None
-) -> tuple[Run | None, list[ConfigProblem]]:
-    """Check a run and complete it.
+def check(given: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple[Run | None, list[ConfigProblem]]:
+    """Check a run and complete it: first the fields of every slot, then what its components say of the whole.
 
     A field that the chosen component does not have, but another swept component of the same slot has, is ignored instead
     of refused: in a comparison of ``ifca`` and ``ifca_mir``, base may contain the fields of both.
 
     Args:
         given: plain JSON values, like the section ``base`` of a sweep file.
-        slots: the slots of a run.
         swept: by the key of a slot, the names of the components that the sweep tries there.
 
     Returns:
         The run, or None if it cannot be used, and every problem, with keys relative to ``given``.
     """
     if not isinstance(given, Mapping):
-        return None, [
-            ConfigProblem(f"must be a map of rounds, data, model and further slots, got {format_value(given)}")
-        ]
-    inside = {slot.key for slot in slots if len(slot.path) == 1} | {CURVATURE}
+        sentence = f"must be a map of rounds, data, model and further slots, got {format_value(given)}"
+        return None, [ConfigProblem(sentence)]
+    inside = {slot.key for slot in SLOTS if len(slot.path) == 1} | {CURVATURE}
     fields = {name: value for name, value in given.items() if name not in inside}
     course, problems = validate(RunFields, fields, known=inside | set(RunFields.model_fields))
     curvature = given.get(CURVATURE)
-    filled: dict[str, Any] = {}
-    if isinstance(curvature, Mapping | None):
-        filled[CURVATURE], wrong = validate(CurvatureConfig, curvature or {})
-    else:
-        known = ", ".join(CurvatureConfig.model_fields)
-        wrong = [ConfigProblem(f"must be a map of {known}, got {format_value(curvature)}")]
+    curve, wrong = validate(CurvatureConfig, {} if curvature is None else curvature)
     problems += [problem.under(CURVATURE) for problem in wrong]
-    for slot in slots:
-        filled[slot.field], wrong = _fill(slot, given, slots, swept or {})
+    filled: dict[str, Any] = {CURVATURE: curve}
+    for slot in SLOTS:
+        filled[slot.field], wrong = _fill(slot, given, swept or {})
         problems += wrong
     if problems or course is None:
         return None, problems
-    return _settle(Run(**course.model_dump(), **filled), slots)
+    run, problems = _resolved(Run(**course.model_dump(), **filled))
+    if not problems:
+        for key, component in chosen_components(run):
+            try:
+                problems += _component_problems(run, key, component)
+            except ValueError as error:
+                problems += _of_error(error, key, component)
+    problems += sight_problems(run)
+    return (None, problems) if problems else _without_unread(run)
 
 
 def _fill(
-    slot: Slot, given: Mapping[str, Any], slots: Sequence[Slot], swept: Mapping[Key, Sequence[Any]]
+    slot: Slot, given: Mapping[str, Any], swept: Mapping[Key, Sequence[Any]]
 ) -> tuple[AnyComponent | tuple[AnyComponent, ...] | None, list[ConfigProblem]]:
     """The component, or components, that ``given`` names for ``slot``."""
     outer: Any = given
@@ -110,20 +110,18 @@ def _fill(
     # If the outer slot is missing, misspelled or a bare name, the slot inside it is missing, too.
     present = isinstance(outer, Mapping) and slot.path[-1] in outer
     value = outer[slot.path[-1]] if present else [] if slot.many else {}
-    children = [other.field for other in slots if other.path[:-1] == slot.path]
     names = ", ".join(components(slot.folder))
     if not slot.many:
         if not present and slot.default is None:
             return None, [ConfigProblem(f"is missing; it must be one of {names}", slot.path)]
-        return _component(slot, slot.path, value, children, swept.get(slot.path, ()))
+        return _component(slot, slot.path, value, swept.get(slot.path, ()))
     if not isinstance(value, list):
-        sentence = f"must be a list, with entries like {{name: ...}} of {names}, got {format_value(value)}"
-        return None, [ConfigProblem(sentence, slot.path)]
+        return None, [ConfigProblem(f"must be a list of {names}, got {format_value(value)}", slot.path)]
     chosen: list[AnyComponent] = []
     problems: list[ConfigProblem] = []
     for place, entry in enumerate(value):
         key = (*slot.path, place)
-        component, wrong = _component(slot, key, entry, children, swept.get(key, ()))
+        component, wrong = _component(slot, key, entry, swept.get(key, ()))
         if component is not None and component.name in [other.name for other in chosen]:
             wrong = [ConfigProblem(f"{component.name} is listed twice; each may be listed once", (*key, "name"))]
         problems += wrong
@@ -132,43 +130,37 @@ def _fill(
 
 
 def _component(
-    slot: Slot, key: Key, given: Any, children: Sequence[str], others: Sequence[Any]
+    slot: Slot, key: Key, given: Any, others: Sequence[Any]
 ) -> tuple[AnyComponent | None, list[ConfigProblem]]:
     """The component that ``given`` names, as text or as a map with ``name``. ``others`` are swept in the same slot."""
     known, short = components(slot.folder), presets(slot.folder)
-    names = sorted((*known, *short))
-    given = from_path(slot, {"name": given} if isinstance(given, str) else given)
+    given = {"name": given} if isinstance(given, str) else given
     if not isinstance(given, Mapping):
-        return None, [
-            ConfigProblem(f"must be a name or a map {{name: ..., field: ...}}, got {format_value(given)}", key)
-        ]
-    name = given.get("name", slot.default)
+        sentence = f"must be a name or a map {{name: ..., field: ...}}, got {format_value(given)}"
+        return None, [ConfigProblem(sentence, key)]
+    name, fields = given.get("name", slot.default), {field: given[field] for field in given if field != "name"}
+    if slot.by_path and isinstance(name, str) and ":" in name:
+        name, fields = slot.by_path, {"callable": name, **fields}
+    names = sorted((*known, *short))
     if not isinstance(name, str) or name not in names:
-        must = f"must be one of {', '.join(names)}"
+        sentence = f"must be one of {', '.join(names)}, got {format_value(name)}" if "name" in given else "is missing"
         if isinstance(name, str):
-            sentence = why_not(slot.folder, name) or _unknown(slot, name, names)
-        else:
-            sentence = f"{must}, got {format_value(name)}" if "name" in given else f"is missing; it {must}"
+            sentence = why_not(slot.folder, name) or unknown_name(
+                f"unknown component {format_value(name)}", name, names
+            )
+            sentence += "; one of your own is mypkg.nets:Net, or torchvision:resnet18" if slot.by_path else ""
         return None, [ConfigProblem(sentence, (*key, "name"))]
     name, preset = short.get(name, (name, None))
     own = set(known[name].Config.model_fields)
-    others = [from_path(slot, {"name": other})["name"] for other in others]
-    mates = {short[other][0] if other in short else other for other in others if isinstance(other, str)} & set(known)
-    foreign = {field for mate in mates for field in known[mate].Config.model_fields} - own
-    fields = dict(preset.fields) if preset else {}
-    fields |= {field: value for field, value in given.items() if field not in {"name", *children, *foreign}}
-    offered = tuple(sorted({"name", *children, *foreign, *own}))
-    config, problems = _config(known[name].Config, json.dumps(fields, sort_keys=True), offered)
+    mates = {short[other][0] if other in short else other for other in others if isinstance(other, str)}
+    mates |= {str(slot.by_path)} if any(":" in str(other) for other in others) else set()
+    foreign = {field for mate in mates & set(known) for field in known[mate].Config.model_fields} - own
+    inner = {other.field for other in SLOTS if other.path[:-1] == slot.path}
+    fields = {field: value for field, value in fields.items() if field not in inner | foreign}
+    text = json.dumps({**preset.fields, **fields} if preset else fields, sort_keys=True)
+    config, problems = _config(known[name].Config, text, tuple(sorted({"name", *inner, *foreign, *own})))
     component: AnyComponent | None = Component(name, config, slot.folder) if config is not None else None
     return component, [problem.under(*key) for problem in problems]
-
-
-def _unknown(slot: Slot, name: str, names: Sequence[str]) -> str:
-    sentence = unknown_name(f"unknown component {format_value(name)}", name, names)
-    if slot.by_path and re.search(r"[.\d]", name):  # a dotted path, or a library's name such as resnet18
-        sentence += f"; a {slot.key} of your own is written with a colon, such as mypkg.nets:Net, and so is "
-        sentence += "torchvision:resnet18"
-    return sentence
 
 
 # The trials of a sweep share most of their components, so each is validated once.
@@ -180,39 +172,50 @@ def _config(
     return config, tuple(problems)
 
 
-def _settle(run: Run, slots: Sequence[Slot]) -> tuple[Run | None, list[ConfigProblem]]:
-    """Let every component resolve its ``auto`` values and check the run.
-
-    First each component's ``resolve`` is called, in the order of ``slots``, with the run so far; then, if all could
-    be resolved, each component's ``problems``, with the complete run. What the server sees is checked in any case. A
-    component of an inner slot checks the component around it instead of the run. A ValueError becomes a problem of the
-    component as a whole. A field that no component reads is a problem, too, but does not invalidate the run, because
-    another trial of the sweep may read the field.
-    """
+def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
+    """The run with every ``auto`` replaced, in the order of the slots; a ValueError is a problem of the component."""
     problems: list[ConfigProblem] = []
-    for key, component in chosen_components(run, slots):
-        if _inside(key, slots) is None:
-            try:
-                config = component.module.resolve(component.config, run)
-                if config is not component.config:
-                    run = replace_component(run, key, replace(component, config=config), slots)
-            except ValueError as error:
-                problems += _translate_error(error, key, component)
-    for key, component in chosen_components(run, slots) if not problems else ():
+    for key, component in chosen_components(run):
         try:
-            problems += _component_problems(run, key, component, slots)
+            config = component.config if key == SPLIT else component.module.resolve(component.config, run)
         except ValueError as error:
-            problems += _translate_error(error, key, component)
-    problems += sight_problems(run, slots)
-    if problems:
-        return None, problems
-    return _without_unread(run, slots)
+            problems += _of_error(error, key, component)
+            continue
+        if config is not component.config:
+            run = replace_component(run, key, replace(component, config=config))
+    return run, problems
 
 
-def _without_unread(run: Run, slots: Sequence[Slot]) -> tuple[Run, list[ConfigProblem]]:
-    """Reset unread fields to their defaults, so that they do not enter the id; return a problem for each that was set."""
+def _component_problems(run: Run, key: Key, component: AnyComponent) -> list[ConfigProblem]:
+    """The problems that a component reports about the run, or a split about the data around it."""
+    if key != SPLIT:
+        pairs = component.module.problems(component.config, run)
+        return [ConfigProblem(sentence, (*key, *_steps(field))) for field, sentence in pairs]
     problems = []
-    for key, component in chosen_components(run, slots):
+    for text in component.module.problems(component.config, run.data.config):
+        place, colon, sentence = text.partition(": ")
+        keyed = colon and place.startswith("data.") and " " not in place
+        problems.append(ConfigProblem(sentence, _steps(place)) if keyed else ConfigProblem(text, key))
+    return problems
+
+
+def _steps(field: str) -> Key:
+    return tuple(int(part) if part.isdecimal() else part for part in field.split(".")) if field else ()
+
+
+def _of_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
+    if not isinstance(error, ValidationError):
+        return [ConfigProblem(str(error), key)]
+    return [problem.under(*key) for problem in translate(error, component.config.model_dump(mode="json"))]
+
+
+def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
+    """Reset unread fields to their defaults, so that they do not enter the id; return a problem for each that was set.
+
+    Such a problem does not invalidate the run, because another trial of the sweep may read the field.
+    """
+    problems = []
+    for key, component in chosen_components(run):
         config: Config = component.config
         unread = config.unread_fields()
         if component is run.data:
@@ -227,12 +230,10 @@ def _without_unread(run: Run, slots: Sequence[Slot]) -> tuple[Run, list[ConfigPr
         ]
         if unread:
             defaults = {field: type(config).model_fields[field].get_default() for field in unread}
-            config = config.model_copy(update=defaults)
-            run = replace_component(run, key, replace(component, config=config), slots)
-    unread = run.curvature.unread_fields()
+            run = replace_component(run, key, replace(component, config=config.model_copy(update=defaults)))
     problems += [
         ConfigProblem(reason, (CURVATURE, field), unread=True)
-        for field, reason in unread.items()
+        for field, reason in run.curvature.unread_fields().items()
         if field in run.curvature.model_fields_set
     ]
     if run.curvature.model_fields_set and not run.measures_curvature:
@@ -241,37 +242,7 @@ def _without_unread(run: Run, slots: Sequence[Slot]) -> tuple[Run, list[ConfigPr
     return run, problems
 
 
-def _inside(key: Key, slots: Sequence[Slot]) -> Slot | None:
-    """The slot around the one at ``key``; None if there is none."""
-    return next((slot for slot in slots if slot.path == key[:-1] and not slot.many), None)
-
-
-def _component_problems(run: Run, key: Key, component: AnyComponent, slots: Sequence[Slot]) -> list[ConfigProblem]:
-    """The problems that ``component`` reports about the run, or about the component around it."""
-    outer = _inside(key, slots)
-    if outer is None:
-        found = component.module.problems(component.config, run)
-        return [ConfigProblem(sentence, (*key, *_steps(field))) for field, sentence in found]
-    problems = []
-    for text in component.module.problems(component.config, getattr(run, outer.field).config):
-        place, colon, sentence = text.partition(": ")
-        keyed = colon and all(part.isidentifier() for part in place.split(".")) and place.startswith(f"{outer.key}.")
-        problems.append(ConfigProblem(sentence, _steps(place)) if keyed else ConfigProblem(text, key))
-    return problems
-
-
-def _steps(field: str) -> Key:
-    return tuple(int(part) if part.isdecimal() else part for part in field.split(".")) if field else ()
-
-
-def _translate_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
-    if isinstance(error, ValidationError):
-        problems = translate(error, type(component.config), component.config.model_dump(mode="json"))
-        return [problem.under(*key) for problem in problems]
-    return [ConfigProblem(str(error), key)]
-
-
-def sight_problems(run: Run, slots: Sequence[Slot] = SLOTS) -> list[ConfigProblem]:
+def sight_problems(run: Run) -> list[ConfigProblem]:
     """Return a problem for each component that needs more than what the server of ``run`` sees.
 
     * An attack says with ``SEES`` what its attacker looks at.
@@ -285,7 +256,7 @@ def sight_problems(run: Run, slots: Sequence[Slot] = SLOTS) -> list[ConfigProble
     if run.server_sees == "updates":
         return []
     seen, problems = SEEN[run.server_sees], []
-    for key, component in chosen_components(run, slots):
+    for key, component in chosen_components(run):
         reason, least = "", "models"
         if key[0] == "attacks":
             least = sees(component.module)

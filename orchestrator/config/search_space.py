@@ -16,10 +16,8 @@ from typing import Any
 from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown_name
 
 GRID = "grid_search"
-SEARCH: Key = ("tune", "search")
 MOST_TRIALS = 3000  # each is checked, which takes about a millisecond
 MOST_CHOICES = 2000  # of a search, each of which is checked
-MOST_NAMED = 10  # values that are listed twice
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,14 @@ def _rounded(value: float, step: float) -> float:
 RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
     "choice": (None, "[value, value, ...]"),
     "uniform": (lambda rng, low, high: float(rng.uniform(low, high)), "[low, high]"),
-    "loguniform": (_loguniform, "[low, high]"),
-    "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high]"),
+    "loguniform": (_loguniform, "[low, high] with 0 < low"),
+    "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high], integers, high itself is not drawn"),
     "quniform": (lambda rng, low, high, step: _rounded(rng.uniform(low, high), step), "[low, high, step]"),
 }
 """The random words: how each one draws (``choice`` draws a position) and the arguments that it takes."""
 
-WORDS = (GRID, *RANDOM)
+WORDS = {GRID: "[value, value, ...]"} | {word: arguments for word, (_, arguments) in RANDOM.items()}
+"""The words of the section ``sweep``, each with its arguments."""
 
 
 def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list[ConfigProblem]]:
@@ -80,8 +79,14 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     Returns:
         The swept keys in the order of the file, and every problem with them.
     """
-    read = [_axis(key, given) for key, given in section.items()]
-    problems = [problem for _, wrong in read for problem in wrong]
+    swept, problems = list[Axis](), list[ConfigProblem]()
+    for key, given in section.items():
+        sentence, inside = _wrong(key, given)
+        if sentence:
+            problems.append(ConfigProblem(sentence, ("sweep", key, *inside)))
+        else:
+            ((word, arguments),) = given.items()
+            swept.append(Axis(key, word, tuple(arguments)))
     random = [key for key, given in section.items() if isinstance(given, dict) and not RANDOM.keys().isdisjoint(given)]
     if random and samples is None:
         sentence = f"is missing; it must be the number of random draws, which {random[0]} needs"
@@ -89,65 +94,39 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     if samples is not None and not random:
         sentence = f"is the number of random draws, but no swept key uses one of the words {', '.join(RANDOM)}"
         problems.append(ConfigProblem(sentence, ("samples",)))
-    return [axis for axis, _ in read if axis is not None], problems
+    return swept, problems
 
 
-def _axis(key: str, given: Any) -> tuple[Axis | None, list[ConfigProblem]]:
-    place: Key = ("sweep", key)
-    sentence = ""
-    if key == "base" or key.startswith("base."):
-        sentence = f"swept keys start inside base; write {format_value(key[5:] or 'rounds')}"
-    elif not all(key.split(".")):
-        sentence = f"must be names joined by dots, such as training.lr, got {format_value(key)}"
-    elif not isinstance(given, dict) or len(given) != 1:
-        sentence = f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {format_value(given)}"
-    elif (word := next(iter(given))) not in WORDS:
-        sentence = unknown_name(f"unknown word {format_value(word)}", word, WORDS)
-    if sentence:
-        return None, [ConfigProblem(sentence, place)]
-    arguments = given[word]
-    if not isinstance(arguments, list):
-        allowed = "a list of values" if word == GRID else RANDOM[word][1]
-        return None, [ConfigProblem(f"must be {allowed}, got {format_value(arguments)}", (*place, word))]
-    values = word in (GRID, "choice")
-    wrong = _list_problems(arguments, word == "choice") if values else _bound_problems(word, arguments)
-    axis = Axis(key, word, tuple(arguments)) if not wrong else None
-    return axis, [ConfigProblem(text, (*place, word, *inner)) for inner, text in wrong]
-
-
-def _list_problems(values: list[Any], repeats: bool) -> list[tuple[Key, str]]:
-    """Problems of a list of values. With ``repeats``, a value may be listed twice, to be drawn more often."""
-    if not values:
-        return [((), "is empty; it must be a list with at least one value")]
-    first: dict[str, int] = {}
-    found: list[tuple[Key, str]] = []
-    for place, value in enumerate(values):
-        text = json.dumps(value, sort_keys=True)
-        if text in first and not repeats:
-            found.append(((place,), f"{format_value(value)} is listed twice; list each value once"))
-        first.setdefault(text, place)
-    more = len(found) - MOST_NAMED
-    return found[:MOST_NAMED] + ([((), f"and {more} other values are listed twice")] if more > 0 else [])
-
-
-def _bound_problems(word: str, bounds: list[Any]) -> list[tuple[Key, str]]:
-    """Problems of the bounds of a random word."""
+def _wrong(key: str, given: Any) -> tuple[str, Key]:
+    """What is wrong with a swept key, as a sentence, and where below it; an empty sentence if nothing is."""
+    if key.partition(".")[0] == "base":
+        return f"swept keys start inside base; write {format_value(key[5:] or 'rounds')}", ()
+    if not isinstance(given, dict) or len(given) != 1:
+        return f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {format_value(given)}", ()
+    ((word, arguments),) = given.items()
+    if word not in WORDS:
+        return unknown_name(f"unknown word {format_value(word)}", word, WORDS), ()
+    must = f"must be {WORDS[word]}, got {format_value(arguments)}"
+    if not isinstance(arguments, list) or not arguments:
+        return must, (word,)
+    if word == GRID:
+        first: dict[str, int] = {}
+        texts = [json.dumps(value, sort_keys=True) for value in arguments]
+        twice = next((place for place, text in enumerate(texts) if first.setdefault(text, place) < place), None)
+        return ("", ()) if twice is None else (f"{format_value(arguments[twice])} is listed twice", (word, twice))
+    if word == "choice":
+        return "", ()
     kinds = (int,) if word == "randint" else (int, float)
-    right = len(bounds) == (3 if word == "quniform" else 2) and all(type(bound) in kinds for bound in bounds)
-    allowed = f"{RANDOM[word][1]} with low < high"
-    if word == "randint":
-        allowed += ", integers, where high itself is never drawn"
-    if word == "loguniform":
-        allowed, right = f"{allowed} and low > 0", right and bounds[0] > 0
-    if word == "quniform":
-        # A step below a billionth of the bounds would be lost in rounding.
-        allowed, right = f"{allowed} and step > 0", right and bounds[2] > 1e-9 * max(abs(bounds[0]), abs(bounds[1]))
-    if right and bounds[0] < bounds[1] and math.isfinite(bounds[1] - bounds[0]):
-        return []
-    return [((), f"must be {allowed}, got {format_value(bounds)}")]
+    right = len(arguments) == 2 + (word == "quniform") and all(type(bound) in kinds for bound in arguments)
+    right = right and arguments[0] < arguments[1] and math.isfinite(arguments[1] - arguments[0])
+    if right and word == "loguniform":
+        right = arguments[0] > 0
+    if right and word == "quniform":  # a step below a billionth of the bounds would be lost in rounding
+        right = arguments[2] > 1e-9 * max(abs(arguments[0]), abs(arguments[1]))
+    return ("", ()) if right else (must, (word,))
 
 
-def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[ConfigProblem]]:
+def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[ConfigProblem]]:
     """The points of a sweep: for each random draw, every combination of the grids' values, in the order of the file.
 
     Each draw is combined with every point of the grids, so that the grids are compared at equal random values. Each key
@@ -155,14 +134,14 @@ def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
     an earlier one (``choice`` among few values) is dropped.
 
     Args:
-        found: the swept keys.
+        swept: the swept keys.
         samples: number of random draws; None if no key is random.
 
     Returns:
         The points, and a problem if there are too many; then only the first point is returned.
     """
-    grids = [axis for axis in found if axis.word == GRID]
-    random = [axis for axis in found if axis.word != GRID]
+    grids = [axis for axis in swept if axis.word == GRID]
+    random = [axis for axis in swept if axis.word != GRID]
     draws = (samples or 1) if random else 1
     number = math.prod(len(axis.arguments) for axis in grids) * draws
     problems = []
@@ -179,28 +158,25 @@ def points(found: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
         for draw in drawn.values()
         for combination in product(*map(_ends, grids))
     ]
-    return [{axis.key: point[axis.key] for axis in found} for point in merged], problems
+    return [{axis.key: point[axis.key] for axis in swept} for point in merged], problems
 
 
-def search_problems(found: list[Axis]) -> list[ConfigProblem]:
+def search_problems(swept: list[Axis]) -> list[ConfigProblem]:
     """The reasons why a search cannot draw the swept keys; it draws all of them, so no key may have a grid."""
-    if not found:
-        return [ConfigProblem(f"has nothing to draw: no swept key uses one of the words {', '.join(RANDOM)}", SEARCH)]
+    if not swept:
+        return [ConfigProblem(f"has nothing to draw: no swept key uses one of {', '.join(RANDOM)}", ("tune", "search"))]
     sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) instead of {GRID}"
-    grids = [ConfigProblem(sentence, ("sweep", axis.key, GRID)) for axis in found if axis.word == GRID]
-    return grids + [
-        ConfigProblem(
-            f"has {len(axis.arguments)} values; a search may choose among {MOST_CHOICES}",
-            ("sweep", axis.key, axis.word),
-        )
-        for axis in found
-        if axis.word == "choice" and len(axis.arguments) > MOST_CHOICES
+    many = f"may have {MOST_CHOICES} values in a search"
+    return [
+        ConfigProblem(sentence if axis.word == GRID else many, ("sweep", axis.key, axis.word))
+        for axis in swept
+        if axis.word == GRID or (axis.word == "choice" and len(axis.arguments) > MOST_CHOICES)
     ]
 
 
-def corners(found: list[Axis]) -> list[Point]:
+def corners(swept: list[Axis]) -> list[Point]:
     """Points for checking a search space: each end or choice of one axis in turn, with the other axes at their first value."""
-    ends = {axis.key: _ends(axis)[:MOST_CHOICES] for axis in found}
+    ends = {axis.key: _ends(axis)[:MOST_CHOICES] for axis in swept}
     first = {key: choices[0] for key, choices in ends.items()}
     return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]
 

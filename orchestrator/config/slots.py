@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -100,17 +100,9 @@ class RunFields(Config):
         return value
 
 
-def from_path(slot: Slot, given: Any) -> Any:
-    """What ``given``, a component as the sweep file writes it, is in full if its name is a dotted path; else ``given``."""
-    name = given.get("name") if isinstance(given, Mapping) else None
-    if slot.by_path is None or not isinstance(name, str) or ":" not in name or "callable" in given:
-        return given
-    return {**given, "name": slot.by_path, "callable": name}
-
-
-def chosen_components(run: Run, slots: Sequence[Slot] = SLOTS) -> Iterator[tuple[Key, Component[Any, Any]]]:
-    """All components of the run with their keys, in the order of ``slots``."""
-    for slot in slots:
+def chosen_components(run: Run) -> Iterator[tuple[Key, Component[Any, Any]]]:
+    """All components of the run with their keys, in the order of `SLOTS`."""
+    for slot in SLOTS:
         filled = getattr(run, slot.field)
         if slot.many:
             yield from (((*slot.path, place), component) for place, component in enumerate(filled))
@@ -118,14 +110,12 @@ def chosen_components(run: Run, slots: Sequence[Slot] = SLOTS) -> Iterator[tuple
             yield slot.path, filled
 
 
-def replace_component(run: Run, key: Key, component: Component[Any, Any], slots: Sequence[Slot] = SLOTS) -> Run:
+def replace_component(run: Run, key: Key, component: Component[Any, Any]) -> Run:
     """A copy of the run with ``component`` at ``key``."""
-    slot = next(slot for slot in slots if slot.path == key[: len(slot.path)] and len(key) - len(slot.path) == slot.many)
-    filled: Any = component
-    if slot.many:
-        before = getattr(run, slot.field)
-        filled = tuple(component if place == key[-1] else other for place, other in enumerate(before))
-    return replace(run, **{slot.field: filled})
+    field, filled = str(key[-1]), cast(Any, component)
+    if key[0] == "attacks":
+        field, filled = "attacks", tuple(component if i == key[1] else one for i, one in enumerate(run.attacks))
+    return replace(run, **{field: filled})
 
 
 @dataclass(frozen=True)

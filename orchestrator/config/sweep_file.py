@@ -31,15 +31,13 @@ from pydantic import Field, field_validator
 
 from algorithms.interfaces import Run
 from datasets.components import Config
+from orchestrator.config.document import Document, KeyPathError, assign, contents, has_key, locate, read, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, validate
-from orchestrator.config.expansion import ExpandedTrial, Space, check_trials, is_related, repeated_trials
-from orchestrator.config.overrides import Places, apply_overrides, has_key, value_at
 from orchestrator.config.own_code import install, own_paths
-from orchestrator.config.run import trial_id
-from orchestrator.config.search_space import MOST_TRIALS, axes, corners, points, search_problems
-from orchestrator.config.slots import SLOTS, RunFields, Slot
+from orchestrator.config.run import check, trial_id
+from orchestrator.config.search_space import MOST_TRIALS, Axis, Choice, Point, axes, corners, points, search_problems
+from orchestrator.config.slots import SLOTS, RunFields
 from orchestrator.config.tune_section import Tune, parse_tune, scheduler_problems, validation_problems
-from orchestrator.config.yaml_reader import contents, read
 
 DATA_ROOT = "~/.cache/fedpriv"
 DATA_VARIABLE = "FEDPRIV_DATA"
@@ -48,6 +46,11 @@ FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Names of files in the results folder, beside the folders of the sweeps.
 TAKEN = ("mlflow.db", "mlartifacts")
 LEFT_OUT = ("name", "description", "samples", *SECTIONS)  # keys that a single trial has of its own, or not at all
+# Where a key belongs that stands at the top: fields of a run, and slots.
+IN_BASE = {name: f"base.{name}" for name in RunFields.model_fields} | {slot.field: f"base.{slot.key}" for slot in SLOTS}
+
+Trial = tuple[Run, dict[str, Any]]
+"""The run of a trial, and the values of its swept keys; None for a field that the run's component does not have."""
 
 
 class Header(Config):
@@ -56,7 +59,7 @@ class Header(Config):
     name: str = Field(description="name of the sweep and of its results folder")
     description: str = Field("", description="purpose of the sweep")
     samples: int | None = Field(None, ge=1, le=MOST_TRIALS, description="number of random draws")
-    data_root: str | None = Field(None, min_length=1, description="folder of the data sets")
+    data_root: str | None = Field(None, pattern=r"^[^\x00]+$", description="folder of the data sets")
     code: str | tuple[str, ...] = Field((), description="files and folders of own code, relative to the sweep file")
 
     @field_validator("name")
@@ -91,15 +94,18 @@ class Resources(Config):
         2, ge=0, description="number of times that a crashed trial is resumed from its last round"
     )
 
-    @field_validator("clients_per_gpu", mode="before")
-    @classmethod
-    def _whole(cls, value: Any) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and (value < 1 or value != int(value)):
-            raise ValueError(
-                f"must be an integer >= 1, got {value}: n client actors share one GPU and take 1/n of it each, "
-                "so the number must be whole and at least 1"
-            )
-        return value
+
+@dataclass(frozen=True)
+class Space:
+    """The space that a search draws from: the section ``base``, and the swept keys with the values that may be drawn."""
+
+    base: Any
+    axes: tuple[Axis, ...]
+
+    def at(self, values: Mapping[str, Any]) -> Trial | None:
+        """The trial with these values of the swept keys; None if the values cannot be combined."""
+        point = {key: Choice(value, ("sweep", key)) for key, value in values.items()}
+        return _trial(self.base, point, _swept_names(self.base, self.axes))[0]
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ class Sweep:
         samples: number of random draws.
         tune: early stopping and search; None without a section ``tune``.
         space: the space that a search draws from; None without a search.
-        places: the origin of each key.
+        document: the file with the overrides, and the place of each key.
         code: files and folders of own code, absolute.
     """
 
@@ -138,7 +144,7 @@ class Sweep:
     samples: int | None = None
     tune: Tune | None = None
     space: Space | None = field(default=None, repr=False)
-    places: Places = field(default_factory=lambda: Places(""), repr=False, compare=False)
+    document: Document = field(default_factory=lambda: Document("", {}), repr=False, compare=False)
     code: tuple[Path, ...] = ()
 
     def root_of(self, run: Run) -> Path:
@@ -147,65 +153,55 @@ class Sweep:
 
     def problem(self, sentence: str, *key: str | int) -> ConfigProblem:
         """A problem found after loading, with the file and line of ``key`` (from the top: ``"base", "data"``)."""
-        return self.places.place(ConfigProblem(sentence, key))
+        return self.document.place(ConfigProblem(sentence, key))
 
 
-def load_sweep(path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLOTS) -> Sweep:
+def load_sweep(path: Path, sets: Sequence[str] = ()) -> Sweep:
     """Load and check a sweep file, as `parse_sweep` does its text."""
-    return parse_sweep(contents(path), path, sets, slots)
+    return parse_sweep(contents(path), path, sets)
 
 
-def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence[Slot] = SLOTS) -> Sweep:
-    """Check the text of a sweep file.
+def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
+    """Check the text of a sweep file: first it is read, with the overrides, then its sections, then every trial.
 
     Args:
         text: the YAML text.
         path: the file that it comes from, or what stands for one in messages.
         sets: overrides as ``key=value``.
-        slots: the slots of a run.
 
     Raises:
         ConfigError: with all problems of the text and the overrides.
     """
-    places = Places(str(path))
-    tree, placed = apply_overrides(read(text, str(path)), places, sets, slots)
-    blank = [problem.key for problem in placed if has_key(tree, problem.key) and value_at(tree, problem.key) is None]
-
-    def ordered(problems: list[ConfigProblem]) -> list[ConfigProblem]:
-        """All with their places, in the order of the file, without those caused by an unreadable value."""
-        caused = [one for one in problems if not any(is_related(one.key, key) for key in blank)]
-        every = placed + [places.place(replace(one, key=_written_key(tree, one.key))) for one in caused]
-        return sorted(dict.fromkeys(every), key=lambda one: (one.file != places.file, one.line or 0))
-
+    document = read(text, str(path)).changed(sets)
+    tree = {} if document.value is None else document.value
     if not isinstance(tree, dict):
-        sentence = (
-            "is empty" if tree is None else f"must be a map with the keys name and base, got {format_value(tree)}"
-        )
-        raise ConfigError(ordered([ConfigProblem(sentence)]))
+        sentence = f"must be a map with the keys name and base, got {format_value(tree)}"
+        raise ConfigError([document.place(ConfigProblem(sentence))])
     header, problems = _header(tree)
-    folder, wrong = _data_root(header)
+    data_root, wrong = _data_root(header)
     problems += wrong
-    section, resources = tree.get("resources"), None
-    if isinstance(section, dict | None):
-        resources, wrong = validate(Resources, section or {})
-    else:
-        wrong = [ConfigProblem(f"must be a map of {', '.join(Resources.model_fields)}, got {format_value(section)}")]
+    section = tree.get("resources")
+    resources, wrong = validate(Resources, {} if section is None else section)
     problems += [problem.under("resources") for problem in wrong]
     code = own_paths(path.parent, header.code) if header else ()
-    if foreign := [ConfigProblem(sentence, ("code",)) for sentence in install(code)]:
-        raise ConfigError(ordered(problems + foreign))
+    foreign = [ConfigProblem(sentence, ("code",)) for sentence in install(code)]
     tune, wrong = parse_tune(tree.get("tune"))
-    trials, space, faults = _trials(tree, header.samples if header else None, tune, slots)
-    problems = ordered([*problems, *wrong, *faults])
+    problems += [*foreign, *wrong]
+    trials, space = list[Trial](), None
+    if not foreign:  # or every component of it is unknown
+        trials, space, wrong = _trials(tree, header.samples if header else None, tune)
+        problems += wrong
     if problems or header is None or resources is None:
-        raise ConfigError(problems)
+        placed = [document.place(problem) for problem in problems]
+        order = {problem: (problem.file != document.file, problem.line or 0) for problem in placed}
+        raise ConfigError(sorted(order, key=order.__getitem__))
     runs, values = zip(*trials, strict=True)
     return Sweep(
         name=header.name,
         path=path,
         text=text,
         description=header.description,
-        data_root=folder,
+        data_root=data_root,
         resources=resources,
         runs=runs,
         swept=tuple(tree.get("sweep") or ()),
@@ -214,26 +210,16 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = (), slots: Sequence
         samples=header.samples,
         tune=tune,
         space=space,
-        places=places,
+        document=document,
         code=code,
     )
 
 
-def _written_key(tree: Any, key: Key) -> Key:
-    """The part of ``key`` that the file spells out: for ``model: mlp`` it is ``model``, not ``model.name``."""
-    for length in range(len(key)):
-        if isinstance(tree, str):
-            return key[:length]
-        tree = tree[key[length]] if has_key(tree, key[length : length + 1]) else None
-    return key
-
-
 def _header(tree: Mapping[str, Any]) -> tuple[Header | None, list[ConfigProblem]]:
-    inside = {name: name for name in RunFields.model_fields} | {slot.field: slot.key for slot in SLOTS}
-    fields = {key: value for key, value in tree.items() if key not in (*SECTIONS, *inside)}
+    fields = {key: value for key, value in tree.items() if key not in SECTIONS and key not in IN_BASE}
     header, problems = validate(Header, fields, known=(*SECTIONS, *Header.model_fields))
-    misplaced = [key for key in tree if key in inside]
-    return header, problems + [ConfigProblem(f"belongs in base: write base.{inside[key]}", (key,)) for key in misplaced]
+    misplaced = [ConfigProblem(f"belongs in base: write {IN_BASE[key]}", (key,)) for key in tree if key in IN_BASE]
+    return header, problems + misplaced
 
 
 def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
@@ -241,24 +227,21 @@ def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
     named = header.data_root if header else None
     path = named or os.environ.get(DATA_VARIABLE) or DATA_ROOT
     try:
-        if "\0" in path:
-            raise ValueError("contains a character that no path may contain")
         return Path(path).expanduser().absolute(), []
-    except (RuntimeError, ValueError) as error:
+    except RuntimeError as error:
         sentence = f"is not a usable folder: {error}, got {format_value(path)}"
-        return Path(), [
-            ConfigProblem(sentence, ("data_root",)) if named else ConfigProblem(sentence, (), DATA_VARIABLE)
-        ]
+        problem = ConfigProblem(sentence, ("data_root",)) if named else ConfigProblem(sentence, (), DATA_VARIABLE)
+        return Path(), [problem]
 
 
 def _trials(
-    tree: Mapping[str, Any], samples: int | None, tune: Tune | None, slots: Sequence[Slot]
-) -> tuple[list[ExpandedTrial], Space | None, list[ConfigProblem]]:
+    tree: Mapping[str, Any], samples: int | None, tune: Tune | None
+) -> tuple[list[Trial], Space | None, list[ConfigProblem]]:
     """Every trial, the space of a search, and all problems of ``base`` and ``sweep``, each once."""
     if "base" not in tree:
         sentence = "is missing; it must be a map of rounds, data, model and further slots"
         return [], None, [ConfigProblem(sentence, ("base",))]
-    section = tree.get("sweep") or {}
+    base, section = tree["base"], tree.get("sweep") or {}
     if not isinstance(section, dict):
         example = "must be a map of dotted keys, such as seed: {grid_search: [0, 1]}"
         return [], None, [ConfigProblem(f"{example}, got {format_value(section)}", ("sweep",))]
@@ -266,16 +249,117 @@ def _trials(
     searched = tune is not None and tune.search is not None
     problems += search_problems(swept) if searched else []
     spanned, crowd = (corners(swept), []) if searched else points(swept, samples)
-    # The values of an unreadable axis are unknown, so problems at its key are not reported.
-    unread = [key for key in section if key not in {axis.key for axis in swept}]
-    lost = [tuple(key.removeprefix("base.").removesuffix(".name").split(".")) for key in unread]
-    trials, faults = check_trials(tree["base"], swept, spanned, slots, lost)
-    problems += crowd + faults
+    trials, faults = check_trials(base, swept, spanned)
+    # What is swept by an axis that cannot be read is unknown, so nothing is said of that part of base.
+    unknown = {key.partition(".")[0] for key in section} - {axis.key.partition(".")[0] for axis in swept}
+    problems += crowd + [one for one in faults if not (one.key[0] == "base" and one.key[1:2] and one.key[1] in unknown)]
     if not problems:
         problems += [] if searched else repeated_trials(trials)
         problems += scheduler_problems(tune, max(run.rounds for run, _ in trials)) if tune else []
         problems += validation_problems(tune, [run for run, _ in trials]) if tune else []
-    return trials, Space(tree["base"], tuple(swept), tuple(slots)) if searched else None, problems
+    return trials, Space(base, tuple(swept)) if searched else None, problems
+
+
+def check_trials(base: Any, swept: Sequence[Axis], spanned: Sequence[Point]) -> tuple[list[Trial], list[ConfigProblem]]:
+    """Build and check the trial at every point.
+
+    Args:
+        base: the section ``base`` of the sweep file.
+        swept: the swept keys.
+        spanned: the points, each with a value for every swept key.
+
+    Returns:
+        The valid trials, and each problem once, with keys from the top of the file. A problem of ``base`` that only some
+        trials have says how many, and the first of them.
+    """
+    names = _swept_names(base, swept)
+    trials: list[Trial] = []
+    where: dict[ConfigProblem, list[Point]] = {}  # the points at which a problem appears
+    for point in spanned:
+        trial, wrong = _trial(base, point, names)
+        trials += [trial] if trial else []
+        for problem in dict.fromkeys(wrong):
+            where.setdefault(problem, []).append(point)
+    unread: dict[Key, int] = {}  # in how many trials nobody reads what stands at a key, or any value swept there
+    for problem, at in where.items():
+        key = problem.key[: 2 if problem.key[0] == "sweep" else None]
+        unread[key] = unread.get(key, 0) + problem.unread * len(at)
+    problems = []
+    for problem, at in where.items():
+        if problem.unread and unread[problem.key[: 2 if problem.key[0] == "sweep" else None]] < len(spanned):
+            continue  # other trials of the sweep read it
+        if problem.key[0] == "base" and len(at) < len(spanned):
+            first = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in at[0].items())
+            sentence = f"{problem.sentence} (in {len(at)} of {len(spanned)} trials, the first one with {first})"
+            problem = replace(problem, sentence=sentence)
+        problems.append(problem)
+    return trials, problems
+
+
+def _swept_names(base: Any, swept: Sequence[Axis]) -> dict[Key, Sequence[Any]]:
+    """The component names that the sweep tries in each slot whose ``name`` is swept, by the slot's key."""
+    names: dict[Key, Sequence[Any]] = {}
+    for axis in swept:
+        *slot, last = axis.key.split(".")
+        try:
+            names |= {locate(base, slot): axis.arguments} if last == "name" else {}
+        except KeyPathError:
+            continue
+    return names
+
+
+def _trial(base: Any, point: Point, names: Mapping[Key, Sequence[Any]]) -> tuple[Trial | None, list[ConfigProblem]]:
+    """The trial at ``point``, None if it cannot be used, and its problems with keys from the top of the file."""
+    given, keys, problems = base, dict[str, Key](), list[ConfigProblem]()
+    for swept in sorted(point, key=lambda key: key.count(".")):
+        choice = point[swept]
+        try:
+            key = locate(given, swept.split("."))
+            before = value_at(base, key) if has_key(base, key) else None
+            if isinstance(choice.value, str) and isinstance(before, dict) and not set(before) <= {"name"}:
+                fields = ", ".join(name for name in before if name != "name")
+                sentence = (
+                    f"sweep {swept}.name to keep {fields} of base, or write {{name: {choice.value}}} to drop them"
+                )
+                problems.append(ConfigProblem(sentence, choice.key))
+            given = assign(given, key, choice.value)
+            keys[swept] = key
+        except KeyPathError as error:
+            problems.append(ConfigProblem(str(error), ("sweep", swept)))
+    run, wrong = check(given, names)
+    problems += [replace(problem, key=_origin(problem, base, point, keys)) for problem in wrong]
+    if run is None or not all(problem.unread for problem in problems):
+        return None, problems
+    written = run.to_dict() if names else None
+    values = {key: one.value if not written or has_key(written, keys[key]) else None for key, one in point.items()}
+    return (run, values), problems
+
+
+def _origin(problem: ConfigProblem, base: Any, point: Point, keys: Mapping[str, Key]) -> Key:
+    """The key in the file of the part of a trial that ``problem`` is about."""
+    key = problem.key
+    around = [swept for swept in keys if key[: len(keys[swept])] == keys[swept]]
+    if around:
+        swept = max(around, key=lambda swept: len(keys[swept]))
+        misnamed = problem.misnamed and key == keys[swept]
+        return ("sweep", swept) if misnamed else (*point[swept].key, *key[len(keys[swept]) :])
+    inside = [] if has_key(base, key) else [swept for swept in keys if keys[swept][: len(key)] == key]
+    return ("sweep", inside[0]) if inside else ("base", *key)
+
+
+def repeated_trials(trials: Sequence[Trial]) -> list[ConfigProblem]:
+    """The problem of trials that are equal runs although their swept values differ."""
+    first: dict[str, dict[str, Any]] = {}
+    pairs = [(first.setdefault(trial_id(run), values), values) for run, values in trials]
+    twins = [(before, values) for before, values in pairs if before is not values]
+    if not twins:
+        return []
+    sentence = (
+        f"{len(twins)} of {len(trials)} trials repeat another trial: {format_value(twins[0][0])} is the same run as "
+        f"{format_value(twins[0][1])}. If only some components have a field, sweep it together with its component: "
+        "clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
+    )
+    return [ConfigProblem(sentence, ("sweep",))]
 
 
 def resolved_trials(sweep: Sweep) -> str:
@@ -290,8 +374,7 @@ def resolved_trials(sweep: Sweep) -> str:
     if sweep.space is not None:
         sentence = "draws its trials while it runs, so --print-config cannot show them; config.yaml of each trial does"
         raise ConfigError([sweep.problem(sentence, "tune", "search")])
-    given, _ = apply_overrides(read(sweep.text, str(sweep.path)), Places(str(sweep.path)), sweep.sets)
-    above = {key: value for key, value in given.items() if key not in LEFT_OUT}  # such as data_root
+    above = {key: value for key, value in sweep.document.value.items() if key not in LEFT_OUT}  # such as data_root
     if resources := sweep.resources.model_dump(mode="json", exclude_defaults=True):
         above["resources"] = resources
     documents = []

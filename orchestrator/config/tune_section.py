@@ -17,13 +17,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from algorithms.interfaces import Run
 from datasets.components import Config
-from orchestrator.config.errors import ConfigProblem, format_value, unknown_name, validate
+from orchestrator.config.errors import ConfigProblem, format_value, validate
 from orchestrator.metric_names import metric, metrics
 
 
@@ -58,8 +58,8 @@ class Optuna(Config):
     seed: int = Field(0, ge=0, lt=2**32, description="seed of the draws; the runs have seeds of their own")
 
 
-class Goal(Config):
-    """The fields of ``tune`` that define what is compared; ``scheduler`` and ``search`` are chosen by name."""
+class Tune(Config):
+    """The section ``tune``; once it is read, ``mode`` is filled in."""
 
     # On the test set, the best of many trials is partly luck: its accuracy there would be too high to report.
     metric: str = Field(
@@ -68,13 +68,10 @@ class Goal(Config):
     mode: Literal["max", "min"] | None = Field(
         None, description="whether larger (max) or smaller (min) values are better; null: as the metric is declared"
     )
-
-
-class Tune(Goal):
-    """The complete ``tune`` section; ``mode`` is filled in."""
-
-    scheduler: Asha | MedianStopping | None = None
-    search: Optuna | None = None
+    scheduler: Annotated[Asha | MedianStopping, Field(discriminator="name")] | None = Field(
+        None, description="what stops trials early, by name, with its fields"
+    )
+    search: Optuna | None = Field(None, description="what draws trials from earlier results, by name, with its fields")
 
     @property
     def rule(self) -> dict[str, Any] | None:
@@ -105,49 +102,27 @@ def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     """
     if given is None:
         return None, []
-    if not isinstance(given, Mapping):
-        sentence = f"must be a map of {', '.join(Tune.model_fields)}, got {format_value(given)}"
-        return None, [ConfigProblem(sentence, ("tune",))]
-    goal, problems = validate(
-        Goal, {key: value for key, value in given.items() if key not in KINDS}, known=Tune.model_fields
-    )
-    mode: Any = None
-    if goal:
-        mode = goal.mode or MODES.get(metric(goal.metric).direction or "")
-        near = difflib.get_close_matches(goal.metric, metrics(), n=1, cutoff=TYPO)
-        if goal.metric not in metrics() and near:
-            sentence = f"no metric {format_value(goal.metric)}. Did you mean {near[0]!r}?"
+    if isinstance(given, Mapping):  # a bare name stands for a map with it
+        named = {kind: {"name": given[kind]} for kind in KINDS if isinstance(given.get(kind), str)}
+        given = {**given, **named}
+    tune, problems = validate(Tune, given)
+    if tune is not None:
+        mode: Any = tune.mode or MODES.get(metric(tune.metric).direction or "")
+        near = difflib.get_close_matches(tune.metric, metrics(), n=1, cutoff=TYPO)
+        if tune.metric not in metrics() and near:
+            sentence = f"no metric {format_value(tune.metric)}. Did you mean {near[0]!r}?"
             problems.append(ConfigProblem(sentence, ("metric",)))
         elif mode is None:
-            sentence = (
-                f"is missing; it must be 'max' or 'min', as nothing says which values of {goal.metric} are better"
-            )
+            sentence = f"is missing; it must be 'max' or 'min', as nothing says which {tune.metric} is better"
             problems.append(ConfigProblem(sentence, ("mode",)))
-    chosen: dict[str, Any] = {}
-    for kind in [kind for kind in KINDS if given.get(kind) is not None]:
-        chosen[kind], wrong = _choose(kind, given[kind])
-        problems += wrong
-    if not chosen:
-        known = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
-        problems.append(ConfigProblem(f"has no effect: it must name {known}"))
-    tune = Tune(metric=goal.metric, mode=mode, **chosen) if goal and not problems else None
-    return tune, [problem.under("tune") for problem in problems]
-
-
-def _choose(kind: str, given: Any) -> tuple[Config | None, list[ConfigProblem]]:
-    """The scheduler or search that ``given`` names, as text or as a map with fields."""
-    kinds, fields = KINDS[kind], {"name": given} if isinstance(given, str) else given
-    if not isinstance(fields, Mapping) or not isinstance(fields.get("name"), str):
-        sentence = f"must be one of {', '.join(kinds)}, or a map with that name, got {format_value(given)}"
-        return None, [ConfigProblem(sentence, (kind,))]
-    name = fields["name"]
-    if name not in kinds:
-        sentence = unknown_name(f"unknown {kind} {format_value(name)}", name, kinds)
-        return None, [ConfigProblem(sentence, (kind,) if isinstance(given, str) else (kind, "name"))]
-    component, problems = validate(kinds[name], fields)
-    if name == "optuna" and find_spec("optuna") is None:
-        problems.append(ConfigProblem("needs the package optuna, which is not installed; run: uv pip install optuna"))
-    return component, [problem.under(kind) for problem in problems]
+        if tune.scheduler is None and tune.search is None:
+            known = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
+            problems.append(ConfigProblem(f"has no effect: it must name {known}"))
+        if tune.search and find_spec("optuna") is None:
+            sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
+            problems.append(ConfigProblem(sentence, ("search",)))
+        tune = tune.model_copy(update={"mode": mode})
+    return None if problems else tune, [problem.under("tune") for problem in problems]
 
 
 def scheduler_problems(tune: Tune, rounds: int) -> list[ConfigProblem]:

@@ -12,10 +12,9 @@ from algorithms.core import accounting
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric
 from attacks.interfaces import adversary
 from datasets.components import described
+from orchestrator.config.document import contents, read
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.overrides import Places, apply_overrides
-from orchestrator.config.tune_section import KINDS, VALIDATION, Goal
-from orchestrator.config.yaml_reader import contents, read
+from orchestrator.config.tune_section import KINDS, VALIDATION, Tune
 from orchestrator.metric_names import metric
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, independent, lookup, repeat, text
 from orchestrator.report.statistics import FEWEST, estimate, number
@@ -418,13 +417,13 @@ def selection_metric(folder: Path) -> str | None:
     path = folder / "sweep.yaml"
     try:
         text = contents(path)
-        tree, _ = apply_overrides(read(text, str(path)), Places(str(path)), _overrides(text))
+        tree = read(text, str(path)).changed(_overrides(text)).value
     except ConfigError:
         return None
     tune = tree.get("tune") if isinstance(tree, dict) else None
     if not isinstance(tune, dict) or not any(tune.get(kind) for kind in KINDS):
         return None
-    return str(tune.get("metric") or Goal.model_fields["metric"].get_default())
+    return str(tune.get("metric") or Tune.model_fields["metric"].get_default())
 
 
 def sentences(name: str, trials: int, epsilon: bool) -> list[str]:

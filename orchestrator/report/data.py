@@ -213,7 +213,7 @@ NOT_RESULTS = {
 }
 
 
-class NoResultsError(ValueError):  # noqa: N818
+class NoResultsError(FolderError):
     """A folder contains no results. The message says what is missing and where."""
 
 

@@ -55,16 +55,11 @@ class Earlier:
         over = self.complete - self.again()
         return [trial for trial in trials if trial.id not in over]
 
-    def sentences(self, total: int, option: str = REPEAT) -> list[str]:
-        """Say what the earlier results are, before anything runs.
-
-        Args:
-            total: the number of the sweep's trials.
-            option: what the user gives to run changed trials again.
-        """
+    def sentences(self, total: int) -> list[str]:
+        """Say what the earlier results of the sweep's ``total`` trials are, before anything runs."""
         said = []
         if self.changed:
-            then = "and run again" if self.repeat else f"and their results stand; {option} runs them again"
+            then = "and run again" if self.repeat else f"and their results stand; {REPEAT} runs them again"
             said.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
         if self.begun:
             said.append(f"{len(self.begun)} unfinished trials were begun with {_other(self.begun)}, and begin anew")

@@ -8,15 +8,11 @@ what it needs in ``execute``, so that ``fedpriv --help`` answers at once.
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
-import os
 import platform
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-ORDER = ("new", "run", "report", "list", "check", "ui", "clean", "completion")
+ORDER = ("new", "run", "report", "list", "check", "ui", "clean")
 
 
 class Version(argparse.Action):
@@ -33,24 +29,6 @@ class Version(argparse.Action):
         parser.exit()
 
 
-def file_name(text: str) -> str:
-    """The name of a file or folder, as the type of an argument: one that the system cannot have is refused."""
-    try:
-        os.lstat(text)
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            shown = f"{text[:20]}..."
-            raise argparse.ArgumentTypeError(
-                f"{shown} has {len(text)} letters, longer than a name may be here"
-            ) from None
-    return text
-
-
-def path(text: str) -> Path:
-    """The path of a file or folder, as the type of an argument."""
-    return Path(file_name(text))
-
-
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; a subcommand's ``execute`` is in its ``command``."""
     whole = argparse.ArgumentParser(
@@ -60,8 +38,8 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action=Version, nargs=0, help="show the versions of fedpriv and of what it runs on")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for name in ORDER:
-        module: ModuleType = importlib.import_module(f"{__name__}.{name}")
-        command = commands.add_parser(name, help=module.HELP, add_help=not getattr(module, "OWN_HELP", False))
+        module = importlib.import_module(f"{__name__}.{name}")
+        command = commands.add_parser(name, help=module.HELP)
         module.arguments(command)
         command.set_defaults(command=module.execute)
     return whole

@@ -7,15 +7,11 @@ import argparse
 from orchestrator import FINISHED
 
 HELP = "list the data sets, models, attacks and other components, and their fields"
-OWN_HELP = True  # --help NAME shows a component's fields
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("name", nargs="?", help="a component, or base, resources, tune or file, whose fields to show")
-    parser.add_argument(
-        "--help", "-h", nargs="?", const="", dest="asked", help="--help NAME shows the fields of the component, too"
-    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, for programs")
     form.add_argument("--schema", action="store_true", help="print a JSON schema of sweep files, for editors")
@@ -24,17 +20,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
+    import json
+
     from orchestrator.config.listing import as_data, listing
     from orchestrator.config.own_code import install_named
+    from orchestrator.config.schema import sweep_schema
 
     install_named(options.code)
-    name = options.asked or options.name
-    text = listing(name)  # an unknown name is refused, whatever the form
     if options.schema or options.json:
-        import json
-
-        from orchestrator.config.schema import sweep_schema
-
-        text = json.dumps(sweep_schema() if options.schema else as_data(name), indent=2, ensure_ascii=False)
-    print(text)
+        shown = sweep_schema() if options.schema else as_data(options.name)
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+    else:
+        print(listing(options.name))
     return FINISHED

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import FINISHED
-from orchestrator.subcommands import path
 
 if TYPE_CHECKING:
     from datasets.look import Look
@@ -23,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "file",
-        type=path,
+        type=Path,
         metavar="DATA",
         help="a table (.csv, .tsv, .parquet, .arrow, a folder by save_to_disk), arrays (.npz, .safetensors) or a folder "
         "of images",
@@ -40,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for"
     )
-    parser.add_argument("--output", type=path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
+    parser.add_argument("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
     parser.add_argument("--force", action="store_true", help="replace the sweep file if there is one")
 
 

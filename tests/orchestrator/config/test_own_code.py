@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(beside, tmp_path, name, c
         ("sweep.yaml", "sweep.yaml is neither a folder nor a Python file"),
         (str(ROOT), "holds fedpriv's own code, which is found without code:"),
         (str(ROOT / "attacks"), "attacks/sia.py of fedpriv; rename it"),
-        ("3", "must be a text or a list, each a text, got 3"),
+        ("3", "must be a valid string or a valid array, got 3"),
     ],
 )
 def test_a_path_that_holds_no_own_code_is_refused(beside, named, sentence):
@@ -250,7 +250,7 @@ def test_a_file_without_config_is_no_component_and_says_so_when_it_is_named(besi
     beside.write_text(SWEEP.replace("[norms]", "[plain]"))
     file = tmp_path / "code/attacks/plain.py"
     assert refusal(beside) == [
-        f"{beside}:8: base.attacks.0: plain of {file} has no class Config, so it is no component"
+        f"{beside}:8: base.attacks.0.name: plain of {file} has no class Config, so it is no component"
     ]
 
 

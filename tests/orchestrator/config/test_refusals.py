@@ -1,265 +1,292 @@
 """Bad input: every problem at once, with file, line, key, value, what is allowed and the nearest name."""
 
+from typing import Annotated, Any, Literal
+
 import pytest
 import yaml
+from pydantic import BaseModel, Field
 
-from orchestrator.config.sweep_file import load_sweep
-from tests.support.fake_components import GOOD, SLOTS, changed, refused, written
+from datasets.components import Config, components, presets
+from orchestrator.config.errors import PLACES, ConfigError, ConfigProblem, dotted_key, format_value, suggest, validate
+from orchestrator.config.run import check
+from orchestrator.config.search_space import MOST_CHOICES, axes, corners, search_problems
+from orchestrator.config.slots import SLOTS, RunFields
+from orchestrator.config.sweep_file import SECTIONS, Header, Resources, load_sweep
+from tests.support.refusals import GOOD, problems_of, refused, written
 
-RUN_KEYS = (
-    "aggregation, attacks, clustering, curvature, data, evaluate_every, model, objective, participation, "
-    "participation_rate, privacy, rounds, seed, server_sees, training"
-)
+
+class Inner(BaseModel):
+    depth: int = Field(default=2, multiple_of=2)
 
 
-def test_the_good_file_is_good() -> None:
-    with written(GOOD) as path:
-        assert len(load_sweep(path, (), SLOTS).runs) == 2
+class Fields(Config):
+    """One field of every kind that components use."""
+
+    whole: int = Field(1, ge=1, le=9)
+    pair: tuple[int, float] = (1, 2.0)
+    several: tuple[Annotated[int, Field(ge=0)], ...] = Field((), max_length=3)
+    word: Literal["loop", "vmap"] = "loop"
+    either: Literal["a", "b"] | Annotated[int, Field(ge=0)] | None = None
+    on: bool = False
+    text: str = Field("", max_length=3)
+    table: dict[str, int] = Field(default_factory=dict)
+    inner: Inner = Field(default_factory=Inner)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "problem"),
+    ("field", "value", "sentence"),
     [
-        (
-            "clusters: 2",
-            "cluters: 2",
-            "x.yaml:6: base.clustering.cluters: unknown key. Did you mean 'clusters'? Known: clusters, name, selection",
-        ),
-        (
-            "clustering:",
-            "clusterin:",
-            "x.yaml:6: base.clusterin: unknown key. Did you mean 'clustering'? Known: " + RUN_KEYS,
-        ),
-        (
-            "name: ifca",
-            "name: ifcaa",
-            "x.yaml:6: base.clustering.name: unknown component 'ifcaa'. Did you mean 'ifca'? Known: ifca, ifca_mir, none",
-        ),
-        (
-            "model: mlp",
-            "model: mpl",
-            "x.yaml:5: base.model: unknown component 'mpl'. Did you mean 'mlp'? Known: cnn, mlp",
-        ),
-        (
-            "[shadow_mia]",
-            "[shadow-mia]",
-            "x.yaml:7: base.attacks.0: unknown component 'shadow-mia'. Did you mean "
-            "'shadow_mia'? Known: loss_threshold, shadow_mia",
-        ),
-        ("rounds: 4", "rounds: 0", "x.yaml:3: base.rounds: must be an integer >= 1, got 0"),
-        ("rounds: 4", "rounds: '4'", "x.yaml:3: base.rounds: must be an integer >= 1, got '4'"),
-        ("rounds: 4", "rounds: yes", "x.yaml:3: base.rounds: must be an integer >= 1, got 'yes'"),
-        ("rounds: 4", "rounds: 4\n  rounds: 5", "x.yaml:4: base.rounds: is given twice, first on line 3"),
-        ("  rounds: 4\n", "", "x.yaml:2: base.rounds: is missing; it must be an integer >= 1"),
-        (
-            "rounds: 4",
-            "rounds: !!python/name:os.system",
-            "x.yaml:3: base.rounds: the tag !!python/name:os.system is not allowed; a file may contain plain values only",
-        ),
-        (
-            "{name: digits}",
-            "{name: digits, clients: .nan}",
-            "x.yaml:4: base.data.clients: must be a finite number, got .nan",
-        ),
-        ("[0, 1]", "[]", "x.yaml:9: sweep.seed.grid_search: is empty; it must be a list with at least one value"),
-        ("[0, 1]", "3", "x.yaml:9: sweep.seed.grid_search: must be a list of values, got 3"),
-        ("[0, 1]", "[0, 1, 0]", "x.yaml:9: sweep.seed.grid_search.2: 0 is listed twice; list each value once"),
-        ("[0, 1]", "[0, -1]", "x.yaml:9: sweep.seed.grid_search.1: must be an integer >= 0, got -1"),
-        (
-            "{grid_search: [0, 1]}",
-            "[0, 1]",
-            "x.yaml:9: sweep.seed: must be {grid_search: [value, ...]} or one of choice, uniform, loguniform, "
-            "randint, quniform, got [0, 1]",
-        ),
-        (
-            "grid_search",
-            "gridsearch",
-            "x.yaml:9: sweep.seed: unknown word 'gridsearch'. Did you mean 'grid_search'? Known: choice, "
-            "grid_search, loguniform, quniform, randint, uniform",
-        ),
-        (
-            "  seed:",
-            "  sed:",
-            "x.yaml:9: sweep.sed: unknown key. Did you mean 'seed'? Known: " + RUN_KEYS,
-        ),
-        (
-            "  seed:",
-            "  clustering.cluster:",
-            "x.yaml:9: sweep.clustering.cluster: unknown key. Did you mean 'clusters'? Known: clusters, name, "
-            "selection",
-        ),
-        (
-            "  seed:",
-            "  clustring.clusters:",
-            "x.yaml:9: sweep.clustring.clusters: unknown key. Did you mean 'clustering'? Known: " + RUN_KEYS,
-        ),
-        ("  seed:", "  base.seed:", "x.yaml:9: sweep.base.seed: swept keys start inside base; write 'seed'"),
-        ("  seed:", "  rounds.x:", "x.yaml:9: sweep.rounds.x: rounds is 4, which has no x in it"),
-        (
-            "  seed:",
-            "  attacks.3.every:",
-            "x.yaml:9: sweep.attacks.3.every: attacks has no entry 3; its entries: 0 (shadow_mia)",
-        ),
-        ("  seed:", "  a..b:", "x.yaml:9: sweep.a..b: must be names joined by dots, such as training.lr, got 'a..b'"),
-        (
-            "{grid_search: [0, 1]}",
-            "{randint: [0, 9]}",
-            "x.yaml: samples: is missing; it must be the number of random draws, which seed needs",
-        ),
-        (
-            "sweep:",
-            "samples: 3\nsweep:",
-            "x.yaml:8: samples: is the number of random draws, but no swept key uses one of the words choice, "
-            "uniform, loguniform, randint, quniform",
-        ),
-        ("sweep:", "samples: 0\nsweep:", "x.yaml:8: samples: must be an integer in [1, 3000] or null, got 0"),
-        (
-            "name: small",
-            "name: a/b",
-            "x.yaml:1: name: is also a folder's name: it must be up to 100 letters, digits, '-', '_' and '.', begin with a "
-            "letter or a digit, contain no '..' and not be mlflow.db or mlartifacts, got 'a/b'",
-        ),
-        ("name: small", "name: 2024", "x.yaml:1: name: must be a text, got 2024; put it in quotes"),
-        ("name: small\n", "", "x.yaml: name: is missing; it must be a text"),
-        (
-            "name: small",
-            "name: small\nnmae: x",
-            "x.yaml:2: nmae: unknown key. Did you mean 'name'? Known: base, code, data_root, description, name, resources, "
-            "samples, sweep, tune",
-        ),
-        ("name: small", "name: small\nseed: 3", "x.yaml:2: seed: belongs in base: write base.seed"),
-        ("name: small", "name: small\nsplit: groups", "x.yaml:2: split: belongs in base: write base.data.split"),
-        (
-            "name: small",
-            "name: small\nresources: 3",
-            "x.yaml:2: resources: must be a map of client_actors, clients_per_gpu, shadow_tasks, concurrent_trials, "
-            "reserve_gpu, timeout_seconds, trial_retries, got 3",
-        ),
-        (
-            "name: small",
-            "name: small\nresources:\n  client_actors: 0",
-            "x.yaml:3: resources.client_actors: must be an integer >= 1, got 0",
-        ),
+        ("whole", 10, "whole: must be less than or equal to 9, got 10"),
+        ("whole", {"a": [1]}, 'whole: must be a valid integer, got {"a": [1]}'),
+        ("pair", [1], "pair.1: is missing"),
+        ("pair", ["a", 2], "pair.0: must be a valid integer, got 'a'"),
+        ("several", [1, -1], "several.1: must be greater than or equal to 0, got -1"),
+        ("several", [1, 2, 3, 4], "several: must have at most 3 items after validation, not 4, got [1, 2, 3, 4]"),
+        ("word", "vmpa", "word: must be 'loop' or 'vmap', got 'vmpa'. Did you mean 'vmap'?"),
+        ("either", "c", "either: must be 'a' or 'b' or a valid integer, got 'c'"),
+        ("on", "yes", "on: must be a valid boolean, got 'yes'"),
+        ("text", "a" * 100, f"text: must have at most 3 characters, got '{'a' * 56}..."),
+        ("table", {"a": "b"}, "table.a: must be a valid integer, got 'b'"),
+        ("inner", {"depth": 4}, ""),
+        ("inner", {"depth": 3}, "inner.depth: must be a multiple of 2, got 3"),
+        ("wholes", 3, "wholes: unknown key. Did you mean 'whole'? Known: " + ", ".join(sorted(Fields.model_fields))),
+    ],
+)
+def test_every_kind_of_field_has_its_sentence(field: str, value: Any, sentence: str) -> None:
+    filled, problems = validate(Fields, {field: value})
+    assert (filled is None) == bool(sentence)
+    assert [str(problem) for problem in problems] == ([sentence] if sentence else [])
+
+
+def test_a_problem_is_one_short_line_that_any_terminal_can_print() -> None:
+    problem = ConfigProblem("is wrong", ("a\nb", 3, "c\ud800"), "x\udcff.yaml", 7)
+    assert str(problem) == "x\\udcff.yaml:7: a\\nb.3.c\\ud800: is wrong"
+    assert str(ConfigError([problem, ConfigProblem("too")])).count("\n") == 1
+    assert len(format_value(list(range(10_000)))) == len(dotted_key(("x" * 10_000,))) == 60
+
+
+def known_names() -> set[str]:
+    """Every key and every component that there is."""
+    models = [Header, RunFields, Resources]
+    models += [module.Config for slot in SLOTS for module in components(slot.folder).values()]
+    names = {field for model in models for field in model.model_fields} | {*SECTIONS, "name"}
+    for slot in SLOTS:
+        names |= {slot.field, *components(slot.folder), *presets(slot.folder)}
+    return names
+
+
+def test_the_nearest_name_may_be_that_of_another_tool() -> None:
+    assert suggest("IFCA-MIR", ["ifca", "ifca_mir"]) == "Did you mean 'ifca_mir'?"
+    assert suggest("examples", ["clients", "examples_per_client"]) == "Did you mean 'examples_per_client'?"
+    assert suggest("zebra", ["ifca", "ifca_mir"]) == ""
+    assert suggest("num_workers", ["base", "resources"]) == "Did you mean 'resources.client_actors'?"
+    assert suggest("learning_rate", ["base", "resources"]) == "Did you mean 'base.training.lr'?"
+    assert {part for place in PLACES for part in place.split(".")} <= known_names()
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ({"training": {"local_epochs": 1}}, "epochs"),
+        ({"data": {"name": "digits", "num_clients": 5}}, "clients"),
+        ({"num_rounds": 5}, "rounds"),
+        ({"learning_rate": 0.1}, "training.lr"),
+        ({"optimizer": "adam"}, "training.optimizer"),
+        ({"training": "sgd"}, "local_sgd"),
+        ({"privacy": {"name": "global_dp", "epsilon": 8}}, "noise_multiplier"),
+        ({"attacks": ["lira"]}, "calibrated_mia"),
+    ],
+)
+def test_another_tools_name_gets_ours(given: dict[str, object], ours: str) -> None:
+    base = {"rounds": 2, "data": "digits", "model": "mlp"} | given
+    assert any(f"Did you mean '{ours}'?" in problem.sentence for problem in check(base)[1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "words"),
+    [
+        ("clusters: 2", "cluters: 2", "6: base.clustering.cluters", "unknown key. Did you mean 'clusters'?"),
+        ("clustering:", "clusterin:", "6: base.clusterin", "Did you mean 'clustering'?"),
+        ("name: ifca", "name: ifcaa", "6: base.clustering.name", "unknown component 'ifcaa'. Did you mean 'ifca'?"),
+        ("model: mlp", "model: mpl", "5: base.model.name", "Did you mean 'mlp'?"),
+        ("[shadow_mia]", "[shadow-mia]", "7: base.attacks.0.name", "Did you mean 'shadow_mia'?"),
+        ("rounds: 4", "rounds: 0", "3: base.rounds", "must be greater than or equal to 1, got 0"),
+        ("rounds: 4", "rounds: yes", "3: base.rounds", "must be a valid integer, got 'yes'"),
+        ("  rounds: 4\n", "", "2: base.rounds", "is missing"),
+        ("[0, 1]", "[]", "9: sweep.seed.grid_search", "must be [value, value, ...], got []"),
+        ("[0, 1]", "3", "9: sweep.seed.grid_search", "must be [value, value, ...], got 3"),
+        ("[0, 1]", "[0, 1, 0]", "9: sweep.seed.grid_search.2", "0 is listed twice"),
+        ("[0, 1]", "[0, -1]", "9: sweep.seed.grid_search.1", "must be greater than or equal to 0, got -1"),
+        ("{grid_search: [0, 1]}", "[0, 1]", "9: sweep.seed", "must be {grid_search: [value, ...]} or one of choice"),
+        ("grid_search", "gridsearch", "9: sweep.seed", "unknown word 'gridsearch'. Did you mean 'grid_search'?"),
+        ("  seed:", "  sed:", "9: sweep.sed", "unknown key. Did you mean 'seed'?"),
+        ("  seed:", "  clustering.cluster:", "9: sweep.clustering.cluster", "Did you mean 'clusters'?"),
+        ("  seed:", "  clustring.clusters:", "9: sweep.clustring.clusters", "Did you mean 'clustering'?"),
+        ("  seed:", "  base.seed:", "9: sweep.base.seed", "swept keys start inside base; write 'seed'"),
+        ("  seed:", "  rounds.x:", "9: sweep.rounds.x", "rounds is 4, which has no x in it"),
+        ("  seed:", "  attacks.3.every:", "9: sweep.attacks.3.every", "its entries: 0 (shadow_mia)"),
+        ("{grid_search: [0, 1]}", "{randint: [0, 9]}", ": samples", "is missing"),
+        ("sweep:", "samples: 3\nsweep:", "8: samples", "no swept key uses one of the words choice"),
+        ("name: small", "name: a/b", "1: name", "is also a folder's name"),
+        ("name: small", "name: 2024", "1: name", "must be a valid string, got 2024"),
+        ("name: small\n", "", ": name", "is missing"),
+        ("name: small", "name: small\nnmae: x", "2: nmae", "unknown key. Did you mean 'name'?"),
+        ("name: small", "name: small\nsplit: groups", "2: split", "belongs in base: write base.data.split"),
+        ("name: small", "name: small\nresources: 3", "2: resources", "must be a map of client_actors, "),
         (
             "name: small",
             "name: small\nresources:\n  concurrent_trials: all",
-            "x.yaml:3: resources.concurrent_trials: must be an integer >= 1 or 'auto', got 'all'",
+            "3: resources.concurrent_trials",
+            "must be a valid integer or 'auto', got 'all'",
         ),
-        (
-            "name: small",
-            "name: small\nresources:\n  clients_per_gpu: 0.5",
-            "x.yaml:3: resources.clients_per_gpu: must be an integer >= 1, got 0.5: n client actors share one GPU "
-            "and take 1/n of it each, so the number must be whole and at least 1",
-        ),
-        (
-            "name: small",
-            "name: small\nresources:\n  clients_per_gpu: 0",
-            "x.yaml:3: resources.clients_per_gpu: must be an integer >= 1, got 0: n client actors share one GPU and "
-            "take 1/n of it each, so the number must be whole and at least 1",
-        ),
-        ("name: small", "name: small\ndata_root: ''", "x.yaml:2: data_root: must have at least 1 character, got ''"),
+        ("name: small", "name: small\ndata_root: ''", "2: data_root", "must"),
+        ("{name: digits, clients: 20}", "{name: digits, clients: 2}", "4: base.data.split.minority_ratio", "minority"),
     ],
 )
-def test_one_problem(old: str, new: str, problem: str) -> None:
-    assert changed(old, new) == [problem]
+def test_one_problem_with_its_place(old: str, new: str, place: str, words: str) -> None:
+    assert GOOD.replace(old, new, 1) != GOOD
+    (problem,) = refused(GOOD.replace(old, new, 1))
+    assert problem.startswith(f"x.yaml:{place}: ".replace("::", ":")) and words in problem
 
 
 @pytest.mark.parametrize(
     "name", ["..", ".hidden", "a..b", "a b", "", "-x", "a/b", "ü", "a\\n", "x" * 101, "mlartifacts", "a\n"]
 )
 def test_names_that_are_no_folder(name: str) -> None:
-    (problem,) = refused(GOOD, f"name={yaml.dump(name)}")
-    assert ": name: is also a folder's name: " in problem
+    (problem,) = problems_of(GOOD, f"name={yaml.dump(name)}")
+    assert problem.key == ("name",)
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "keys"),
     [
-        ("", "x.yaml: is empty"),
-        ("# nothing but a comment\n", "x.yaml: is empty"),
-        ("null\n", "x.yaml: is empty"),
-        ("just words\n", "x.yaml: must be a map with the keys name and base, got 'just words'"),
-        ("- 1\n", "x.yaml: must be a map with the keys name and base, got [1]"),
-        (b"\x89PNG\r\n\x1a\n\0\0", "x.yaml:1: is not UTF-8 text: byte 0x89 in column 1"),
-        (b"PK\3\4\n", "x.yaml:1: contains a character that is not text: U+0003"),
-        ("name: x\n", "x.yaml: base: is missing; it must be a map of rounds, data, model and further slots"),
-        ("name: x\nbase:\n", "x.yaml:2: base: must be a map of rounds, data, model and further slots, got null"),
-        ("name: [\n", "x.yaml:2: is not valid YAML: expected the node content, but found '<stream end>' (column 1)"),
+        ("# nothing but a comment\n", ["name", "base"]),
+        ("- 1\n", [""]),
+        (b"\x89PNG\r\n\x1a\n\0\0", [""]),
+        (b"PK\3\4\n", [""]),
+        ("name: x\nbase:\n", ["base"]),
+        ("name: [\n", [""]),
     ],
 )
-def test_files_that_are_no_sweep(text: str | bytes, problem: str) -> None:
-    assert refused(text) == [problem]
+def test_files_that_are_no_sweep(text: str | bytes, keys: list[str]) -> None:
+    assert [".".join(map(str, problem.key)) for problem in problems_of(text)] == keys
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
-    text = GOOD.replace("rounds: 4", "rounds: 0\n  seeed: 1\n  rounds: 3").replace("[0, 1]", "[0, x, .inf]")
-    assert refused(text + "resources: {client_actors: two}\nnonsense: 1\n", "base.model=vgg", "novalue") == [
-        "x.yaml:3: base.rounds: must be an integer >= 1, got 0",
-        "x.yaml:4: base.seeed: unknown key. Did you mean 'seed'? Known: " + RUN_KEYS,
-        "x.yaml:5: base.rounds: is given twice, first on line 3",
-        "x.yaml:11: sweep.seed.grid_search.2: must be a finite number, got .inf",
-        "x.yaml:11: sweep.seed.grid_search.1: must be an integer >= 0, got 'x'",
-        "x.yaml:12: resources.client_actors: must be an integer >= 1, got 'two'",
-        "x.yaml:13: nonsense: unknown key. Known: base, code, data_root, description, name, resources, samples, sweep, tune",
-        "--set novalue: must be key=value, with a dotted key from the top of the file, such as base.rounds=4",
-        "--set base.model=vgg: base.model: unknown component 'vgg'. Known: cnn, mlp",
+    text = GOOD.replace("rounds: 4", "rounds: 0\n  seeed: 1").replace("[0, 1]", "[0, x]")
+    problems = refused(text + "resources: {client_actors: two}\nnonsense: 1\n", "base.model=nonesuch")
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["x.yaml:3", "base.rounds"],
+        ["x.yaml:4", "base.seeed"],
+        ["x.yaml:10", "sweep.seed.grid_search.1"],
+        ["x.yaml:11", "resources.client_actors"],
+        ["x.yaml:12", "nonsense"],
+        ["--set base.model=nonesuch", "base.model.name"],
     ]
-
-
-def test_a_value_of_the_command_line_is_told_with_its_option() -> None:
-    assert refused(GOOD, "base.rounds=0") == ["--set base.rounds=0: base.rounds: must be an integer >= 1, got 0"]
-    assert refused(GOOD, "sweep.seed.grid_search=[0, x]") == [
-        "--set sweep.seed.grid_search=[0, x]: sweep.seed.grid_search.1: must be an integer >= 0, got 'x'"
-    ]
-    assert refused(GOOD, "sweep.sed.grid_search=[0]")[0].startswith(
-        "--set sweep.sed.grid_search=[0]: sweep.sed: unknown key."
-    )
-
-
-MALFORMED = "must be key=value, with a dotted key from the top of the file, such as base.rounds=4"
 
 
 @pytest.mark.parametrize(
-    ("option", "sentence"),
+    ("option", "words"),
     [
-        ("foo", MALFORMED),
-        ("=3", MALFORMED),
-        ("", MALFORMED),
-        ("base..rounds=3", MALFORMED),
-        ("base.rounds=", "has no value after '='; write null to set no value"),
+        ("foo", "must be key=value"),
+        ("=3", "must be key=value"),
+        ("base..rounds=3", "must be key=value"),
+        ("base.rounds=", "has no value after '='"),
+        ("base.rounds=0", "base.rounds: must be greater than or equal to 1, got 0"),
         ("base.rounds.x=1", "base.rounds is 4, which has no x in it"),
-        ("base.attacks.7.every=1", "base.attacks has no entry 7; its entries: 0 (shadow_mia)"),
         ("base.attacks.lira.every=1", "base.attacks has no entry lira; its entries: 0 (shadow_mia)"),
-        ("base.rounds=[1", "is not valid YAML: expected ',' or ']', but got '<stream end>' (column 3)"),
-        (
-            "base.rounds=!!python/name:x ''",
-            "base.rounds: the tag !!python/name:x is not allowed; a file may contain plain values only",
-        ),
-        ("base.rounds=.nan", "base.rounds: must be a finite number, got .nan"),
-        (
-            "sweep.seed=[0]",
-            "sweep.seed: must be {grid_search: [value, ...]} or one of choice, uniform, loguniform, randint, "
-            "quniform, got [0]",
-        ),
-        ("sweep=3", "sweep: must be a map of dotted keys, such as seed: {grid_search: [0, 1]}, got 3"),
+        ("base.rounds=[1", "is not valid YAML"),
+        ("base.rounds=!!python/name:x ''", "the tag python/name:x is not allowed"),
+        ("base.rounds=.nan", "must be finite"),
+        ("sweep.seed=[0]", "sweep.seed: must be {grid_search: [value, ...]}"),
+        ("sweep.seed.grid_search=[0, x]", "sweep.seed.grid_search.1: must be a valid integer, got 'x'"),
+        ("sweep=3", "sweep: must be a map of dotted keys"),
     ],
 )
-def test_options_that_cannot_be_used(option: str, sentence: str) -> None:
-    assert refused(GOOD, option) == [f"--set {option}: {sentence}"]
+def test_options_that_cannot_be_used(option: str, words: str) -> None:
+    (problem,) = refused(GOOD, option)
+    assert problem.startswith(f"--set {option}: ") and words in problem
 
 
 def test_a_data_root_that_is_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    (problem,) = refused(GOOD + "data_root: ~nobody-of-this-name/x\n")
-    assert problem.startswith("x.yaml:10: data_root: is not a usable folder: ")
+    assert problems_of(GOOD + "data_root: ~nobody-of-this-name/x\n")[0].key == ("data_root",)
     monkeypatch.setenv("FEDPRIV_DATA", "~nobody-of-this-name/x")
-    (problem,) = refused(GOOD)
-    assert problem.startswith("FEDPRIV_DATA: is not a usable folder: ")
+    assert refused(GOOD)[0].startswith("FEDPRIV_DATA: ")
 
 
 def test_a_problem_that_comes_to_light_later_has_its_line_too() -> None:
     with written(GOOD) as path:
-        sweep = load_sweep(path, ["resources.client_actors=9"], SLOTS)
+        sweep = load_sweep(path, ["resources.client_actors=9"])
     assert str(sweep.problem("is damaged", "base", "data")) == "x.yaml:4: base.data: is damaged"
-    assert str(sweep.problem("is too much", "resources", "client_actors")) == (
-        "--set resources.client_actors=9: resources.client_actors: is too much"
-    )
+    actors = str(sweep.problem("is too much", "resources", "client_actors"))
+    assert actors == "--set resources.client_actors=9: resources.client_actors: is too much"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "choice: []",
+        "uniform: [1, 0]",
+        "uniform: [1]",
+        "uniform: [a, 2]",
+        "uniform: {low: 1}",
+        "uniform: [-1e308, 1e308]",
+        "loguniform: [0, 1]",
+        "randint: [0.5, 2]",
+        "quniform: [0, 1, 0]",
+        "quniform: [0, 1, 1e-300]",
+    ],
+)
+def test_random_words_that_cannot_be_drawn_from(given: str) -> None:
+    (problem,) = problems_of(GOOD + "  training.lr: {" + given + "}\nsamples: 2\n")
+    assert (problem.key, problem.line) == (("sweep", "training.lr", given.split(":")[0]), 10)
+
+
+def test_too_many_trials_and_too_many_choices() -> None:
+    text = GOOD.replace("[0, 1]", str(list(range(200))))
+    text += f"  clustering.clusters: {{grid_search: {list(range(1, 102))}}}\n"
+    assert refused(text) == ["x.yaml:8: sweep: asks for 20200 trials; a file may have at most 3000"]
+    swept, _ = axes({"seed": {"choice": list(range(30_000))}}, 3)
+    assert len(search_problems(swept)) == 1 and len(corners(swept)) == MOST_CHOICES
+
+
+def test_two_points_that_are_one_run() -> None:
+    both = "  clustering.name: {grid_search: [ifca, none]}\n  clustering.restarts: {grid_search: [2, 3]}\n"
+    for text in (
+        GOOD.replace("  seed: {grid_search: [0, 1]}\n", both),
+        GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {grid_search: [1, 1.0]}"),
+    ):
+        (problem,) = refused(text)
+        assert problem.startswith("x.yaml:8: sweep: 1 of ") and "trials repeat another trial" in problem
+
+
+def test_a_problem_of_some_trials_says_which() -> None:
+    grid = "  clustering.name: {grid_search: [ifca, ifca_mir]}\n"
+    (problem,) = refused(GOOD.replace("[shadow_mia]", "[]") + grid)
+    assert problem.startswith("x.yaml:6: base.clustering.signal: ")
+    assert problem.endswith("(in 2 of 4 trials, the first one with seed: 0, clustering.name: 'ifca_mir')")
+
+
+def test_a_problem_inside_a_swept_slot_is_told_at_its_entry() -> None:
+    entries = "\n      - {name: ifca, cluters: 2}\n      - {name: ifca_mir, beta: 3}\n      - ifcaa\n"
+    text = GOOD.replace("  clustering: {name: ifca, clusters: 2}\n", "")
+    problems = refused(text + "  clustering:\n    grid_search:" + entries)
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["x.yaml:11", "sweep.clustering.grid_search.0.cluters"],
+        ["x.yaml:12", "sweep.clustering.grid_search.1.beta"],
+        ["x.yaml:13", "sweep.clustering.grid_search.2.name"],
+    ]
+
+
+def test_a_bare_name_in_place_of_a_slot_with_fields_is_not_clear() -> None:
+    (problem,) = refused(GOOD + "  clustering: {grid_search: [none, {name: ifca}]}\n")
+    assert "sweep clustering.name to keep clusters of base, or write {name: none} to drop them" in problem
+
+
+def test_an_axis_that_cannot_be_read_makes_no_further_problems() -> None:
+    text = GOOD.replace("  data: {name: digits, clients: 20}\n", "").replace("clusters: 2", "clusters: 2, beta: 0.5")
+    grids = "  data.name: {grid_search: []}\n  clustering.name: {gridsearch: [ifca, ifca_mir]}\n"
+    assert [problem.key for problem in problems_of(text + grids)] == [
+        ("sweep", "data.name", "grid_search"),
+        ("sweep", "clustering.name"),
+    ]

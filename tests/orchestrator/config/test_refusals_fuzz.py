@@ -7,8 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config.errors import ConfigError
+from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from tests.support.fake_components import GOOD, SLOTS, written
+from tests.support.refusals import GOOD, written
 
 JSON = st.recursive(
     st.none()
@@ -55,7 +56,7 @@ def load_or_refuse(raw: bytes, *sets: str) -> None:
     lines = []
     try:
         with written(raw) as path:
-            found: Sweep | ConfigError = load_sweep(path, sets, SLOTS)
+            found: Sweep | ConfigError = load_sweep(path, sets)
     except ConfigError as refusal:
         found = refusal
         lines = str(refusal).split("\n")

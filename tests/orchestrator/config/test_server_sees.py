@@ -109,7 +109,7 @@ def test_trials_that_differ_in_what_the_server_sees_share_their_shadow_models():
 
 def test_what_is_unknown_is_refused():
     (problem,) = refused(server_sees="nothing")
-    assert "server_sees: must be one of 'updates', 'sum', 'models', got 'nothing'" in problem
+    assert "server_sees: must be 'updates', 'sum' or 'models', got 'nothing'" in problem
 
 
 def test_what_the_server_cannot_see_is_refused_together_with_all_else():

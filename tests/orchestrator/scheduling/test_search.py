@@ -13,7 +13,7 @@ from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.earlier import earlier_results
 from orchestrator.scheduling.trials import TrialConfig, TrialSpec
-from tests.support.fake_components import GOOD, SLOTS
+from tests.support.refusals import GOOD
 from tests.support.synthetic_results import seal
 
 pytest.importorskip("optuna")
@@ -33,7 +33,7 @@ def search(folder: Path, sweep: str = SWEEP, tune: str = TUNE):
 
     path = folder / "x.yaml"
     path.write_text(GOOD[: GOOD.index("  seed: {")] + sweep + tune)
-    return Search(load_sweep(path, (), SLOTS), Folder(folder / "results"))
+    return Search(load_sweep(path, ()), Folder(folder / "results"))
 
 
 def value(spec: TrialSpec) -> float:

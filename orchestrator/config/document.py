@@ -1,0 +1,287 @@
+"""A sweep file as plain JSON values: each key with its line, changed by ``--set`` options.
+
+Only the unsurprising part of YAML is accepted: the core schema of YAML 1.2 (``1e-3`` is a number, ``no`` and
+``2024-01-01`` are texts, ``010`` is ten), one document, text keys, each key once, finite numbers, no tags that would build
+objects. Aliases (``*name``) are allowed as long as they stay small. PyYAML composes nodes, and values are made of them
+here and never by YAML's constructors, so no input can run code, or grow without bound.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.config.errors import ConfigError, ConfigProblem, Key, dotted_key, format_value, suggest
+from orchestrator.config.search_space import WORDS
+
+# A sweep file is a page or two. PyYAML reads about 200 kB per second, so these limits also bound the time to a refusal.
+MOST_BYTES = 256 * 1024
+MOST_VALUES = 50_000
+DEEPEST = 20
+LARGEST_INTEGER = 2**63 - 1
+TOO_LARGE = f"is nested more than {DEEPEST} levels deep, or has more than {MOST_VALUES} values with aliases expanded"
+
+TAG = "tag:yaml.org,2002:"
+PATTERNS = {  # of plain scalars, by the end of their tag
+    "null": re.compile(r"(~|null|Null|NULL|)$"),
+    "bool": re.compile(r"(true|True|TRUE|false|False|FALSE)$"),
+    "int": re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+    "float": re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
+    "str": re.compile(r"[^\ud800-\udfff]*\Z"),
+}
+KINDS = {yaml.ScalarNode: (*PATTERNS,), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}
+
+
+class CoreLoader(yaml.SafeLoader):
+    """Tags plain scalars by the core schema of YAML 1.2, where PyYAML's own loaders know that of YAML 1.1."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's
+
+
+for _kind in ("null", "bool", "int", "float"):
+    CoreLoader.add_implicit_resolver(TAG + _kind, PATTERNS[_kind], None)
+
+
+@dataclass(frozen=True)
+class Document:
+    """The content of a YAML file, or what ``--set`` options have made of it.
+
+    Attributes:
+        file: the file, as the user wrote it.
+        value: made of None, bool, int, float, str, list and dict.
+        lines: the line of each key, from 1.
+        options: the ``--set`` option of each key that has its value from one.
+    """
+
+    file: str
+    value: Any
+    lines: dict[Key, int] = field(default_factory=dict)
+    options: dict[Key, str] = field(default_factory=dict)
+
+    def place(self, problem: ConfigProblem) -> ConfigProblem:
+        """``problem`` with the file and line of its key, or of the closest key around it; unchanged if it has a place."""
+        if problem.file:
+            return problem
+        for length in range(len(problem.key), 0, -1):
+            key = problem.key[:length]
+            if key in self.options or key in self.lines:
+                return replace(problem, file=self.options.get(key, self.file), line=self.lines.get(key))
+        return replace(problem, file=self.file)
+
+    def changed(self, sets: Sequence[str]) -> Document:
+        """The document with these overrides.
+
+        Args:
+            sets: the options as ``key=value``, with dotted keys from the top of the file; later ones win.
+
+        Raises:
+            ConfigError: with all options that cannot be read.
+        """
+        value, lines, options, problems = self.value, self.lines, self.options, list[ConfigProblem]()
+        for text in sets:
+            option = f"--set {text}"
+            try:
+                key, given = _parsed(value, text, option)
+                value = assign(value, key, given)
+            except KeyPathError as error:
+                problems.append(ConfigProblem(str(error), file=option))
+            except ConfigError as refusal:
+                problems += [replace(problem, key=(), line=None) for problem in refusal.problems]
+            else:
+                lines = {other: line for other, line in lines.items() if other[: len(key)] != key}
+                options = {other: one for other, one in options.items() if other[: len(key)] != key}
+                options[key] = option
+        if problems:
+            raise ConfigError(problems)
+        return Document(self.file, value, lines, options)
+
+
+def _parsed(tree: Any, text: str, option: str) -> tuple[Key, Any]:
+    """The key that a ``--set`` option sets, and its value."""
+    name, equals, written = text.partition("=")
+    parts = [part.strip() for part in name.split(".")]
+    if not equals or not all(parts):
+        raise KeyPathError("must be key=value, with a dotted key from the top of the file, such as base.rounds=4")
+    if not written.strip():
+        raise KeyPathError("has no value after '='; write null to set no value")
+    value = read(written, option).value
+    if parts[0] != "sweep" or len(parts) == 1:
+        return locate(tree, parts), value
+    # Swept keys contain dots and end before a word like grid_search.
+    end = next((place for place, part in enumerate(parts) if place > 1 and part in WORDS), len(parts))
+    key = locate(tree, ("sweep", ".".join(parts[1:end]), *parts[end:]))
+    # One word of the search space replaces another.
+    return (key[:2], {str(key[2]): value}) if len(key) == 3 else (key, value)
+
+
+class KeyPathError(ValueError):  # noqa: N818
+    """A dotted key leads into a value that has no entries, or to a list entry that does not exist."""
+
+
+def locate(tree: Any, key: Iterable[str | int]) -> Key:
+    """``key`` with names of list entries (``attacks.sia.every``) replaced by positions.
+
+    Raises:
+        KeyPathError: a list has no such entry.
+    """
+    located: Key = ()
+    for step in key:
+        if isinstance(tree, list):
+            names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tree]
+            numbers = [str(place) for place in range(len(names))]
+            if step not in names and str(step) not in numbers:
+                entries = ", ".join(f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str))
+                raise KeyPathError(
+                    f"{dotted_key(located)} has no entry {dotted_key((step,))}; its entries: {entries or len(tree)}"
+                )
+            step = names.index(step) if step in names else int(step)
+            tree = tree[step]
+        else:
+            tree = tree.get(step) if isinstance(tree, dict) else None
+        located = (*located, step)
+    return located
+
+
+def has_key(tree: Any, key: Key) -> bool:
+    """Whether there is a value at ``key``."""
+    for step in key:
+        entries: Any = dict(enumerate(tree)) if isinstance(tree, list) else tree
+        if not isinstance(entries, dict) or step not in entries:
+            return False
+        tree = entries[step]
+    return True
+
+
+def value_at(tree: Any, key: Key) -> Any:
+    """The value at ``key``, which must exist."""
+    for step in key:
+        tree = tree[step]
+    return tree
+
+
+def assign(tree: Any, key: Key, value: Any, at: Key = ()) -> Any:
+    """A copy of ``tree`` with ``value`` at ``key``, as `locate` returns it; missing maps on the way are created.
+
+    A text on the way is the bare name of a component: ``mlp`` counts as ``{name: mlp}``. ``at`` is the key of ``tree``.
+
+    Raises:
+        KeyPathError: the key leads into a value that has no entries.
+    """
+    if not key:
+        return value
+    step, rest = key[0], key[1:]
+    tree = {"name": tree} if isinstance(tree, str) else {} if tree is None else tree
+    if isinstance(tree, list) and isinstance(step, int):
+        return [*tree[:step], assign(tree[step], rest, value, (*at, step)), *tree[step + 1 :]]
+    if isinstance(tree, dict):
+        return {**tree, step: assign(tree.get(step), rest, value, (*at, step))}
+    raise KeyPathError(f"{dotted_key(at)} is {format_value(tree)}, which has no {dotted_key((step,))} in it")
+
+
+def contents(path: Path) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, too long or not UTF-8 text.
+    """
+    line = None
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
+        if len(raw) <= MOST_BYTES:
+            return raw.decode("utf-8-sig")
+        sentence = f"is longer than {MOST_BYTES // 1024} KiB, the largest size that is read"
+    except FileNotFoundError:
+        sentence = f"no such file. {suggest(path.name, [other.name for other in path.parent.glob('*.yaml')])}"
+    except UnicodeDecodeError as error:
+        line, sentence = raw.count(b"\n", 0, error.start) + 1, "is not UTF-8 text"
+    except (OSError, ValueError) as error:  # a directory, no permission, a name with a null character
+        sentence = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise ConfigError([ConfigProblem(sentence.rstrip(), file=str(path), line=line)]) from None
+
+
+def read(text: str, file: str) -> Document:
+    """Read YAML text.
+
+    Args:
+        text: the YAML text.
+        file: the name of the file, for messages.
+
+    Raises:
+        ConfigError: with every value that cannot be used, or with the one place where reading cannot continue.
+    """
+    reader = _Reader(file)
+    try:
+        root = yaml.compose(text, Loader=CoreLoader)
+        value = reader.value((), root) if root is not None else None
+        if not reader.problems:
+            return Document(file, value, reader.lines)
+    except RecursionError:
+        reader.problems.append(ConfigProblem(TOO_LARGE, file=file))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        sentence = f"is not valid YAML: {error.problem or error.context}"
+        reader.problems.append(ConfigProblem(sentence, file=file, line=mark.line + 1 if mark else None))
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # a character that is none
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        reader.problems.append(ConfigProblem("contains a character that is not text", file=file, line=line))
+    raise ConfigError(reader.problems) from None
+
+
+class _Reader:
+    """Makes values of PyYAML's nodes. ``DEEPEST`` bounds the recursion, also of aliases, and ``MOST_VALUES`` the work."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[Key, int] = {}
+        self.problems: list[ConfigProblem] = []
+        self.values = 0
+
+    def complain(self, key: Key, node: yaml.Node, sentence: str) -> Any:
+        self.problems.append(ConfigProblem(sentence, key, self.file, node.start_mark.line + 1))
+
+    def value(self, key: Key, node: yaml.Node) -> Any:
+        """The plain value of ``node``; None, and a problem, where it has none."""
+        self.lines.setdefault(key, node.start_mark.line + 1)
+        self.values += 1
+        if self.values > MOST_VALUES or len(key) > DEEPEST:
+            self.complain(key[:3], node, TOO_LARGE)
+            raise ConfigError(self.problems)
+        kind = node.tag.removeprefix(TAG)
+        if kind not in KINDS[type(node)]:
+            return self.complain(key, node, f"the tag {dotted_key((kind,))} is not allowed; write plain values only")
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(key, node, kind)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value((*key, place), entry) for place, entry in enumerate(node.value)]
+        values: dict[str, Any] = {}
+        for written, entry in node.value:
+            name = self.value((*key, "?"), written)
+            if not isinstance(name, str):
+                self.complain(key, written, f"a key must be a text, got {format_value(name)}; put it in quotes")
+            elif name in values:
+                self.complain((*key, name), written, f"is given twice, first on line {self.lines[*key, name]}")
+            else:
+                self.lines[*key, name] = written.start_mark.line + 1
+                values[name] = self.value((*key, name), entry)
+        return values
+
+    def scalar(self, key: Key, node: yaml.ScalarNode, kind: str) -> Any:
+        text = node.value
+        if not PATTERNS[kind].match(text):
+            return self.complain(key, node, f"is no {kind}, got {format_value(text)}")
+        if kind in ("null", "bool", "str"):
+            return text if kind == "str" else None if kind == "null" else text.lower() == "true"
+        if kind == "int":
+            number: int | float = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) <= 40 else math.inf
+        else:  # minus zero becomes zero, so that both give the same trial
+            number = math.nan if text[-1] in "fFnN" else float(text) + 0.0
+        if math.isfinite(number) and (kind == "float" or abs(number) <= LARGEST_INTEGER):
+            return number
+        return self.complain(key, node, f"must be finite, an integer at most 2^63 - 1, got {format_value(text)[1:-1]}")

@@ -1,0 +1,243 @@
+"""One run: defaults, the fields of components, what is derived, what identifies it."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms.interfaces import Run
+from datasets.components import components
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.run import check, resolve, trial_id
+from orchestrator.config.slots import SLOTS
+
+BASE: dict[str, Any] = {
+    "rounds": 4,
+    "data": {"name": "digits", "split": {"minority_ratio": 0.2, "minority": [0, 25]}},
+    "model": "mlp",
+    "clustering": {"name": "ifca", "clusters": 2},
+    "attacks": [{"name": "shadow_mia", "every": 2}],
+}
+
+
+def base(**changes: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(BASE), **changes}
+
+
+def refused(given: Any) -> dict[str, str]:
+    """The sentences by dotted key."""
+    with pytest.raises(ConfigError) as caught:
+        resolve(given)
+    return {".".join(map(str, one.key)): one.sentence for one in caught.value.problems}
+
+
+def test_what_is_left_out_is_filled_with_the_defaults() -> None:
+    run = resolve({"rounds": 3, "data": "digits", "model": "mlp"})
+    assert {slot.key: getattr(run, slot.field).name for slot in SLOTS if not slot.many} == {
+        "data": "digits",
+        "data.split": "groups",
+        "model": "mlp",
+        "training": "local_sgd",
+        "clustering": "none",
+        "objective": "plain",
+        "aggregation": "fedavg",
+        "privacy": "none",
+    }
+    assert (run.rounds, run.seed, run.evaluate_every, run.attacks) == (3, 0, 1, ())
+    assert resolve(base(model="mlp")) == resolve(base(model={"name": "mlp"}))
+    assert resolve(base(attacks=["shadow_mia"])) == resolve(base(attacks=[{"name": "shadow_mia"}]))
+    assert resolve(base(training={"lr": 0.5})).training.name == "local_sgd"
+
+
+def test_auto_is_replaced_by_what_the_component_derives_from_the_run() -> None:
+    dense, convolutional = resolve(base()), resolve(base(model="mnist_cnn"))
+    assert (dense.training.config.backend, convolutional.training.config.backend) == ("vmap", "loop")
+    explicit = {"backend": "vmap", "clients_per_job": dense.training.config.clients_per_job}
+    assert trial_id(resolve(base(training=explicit))) == trial_id(dense)
+
+
+def test_tiny_clients_are_handed_out_by_the_hundred() -> None:
+    def size(each: int | None, epochs: int, model: str = "mlp") -> int:
+        data = {"name": "digits", "clients": 8, "split": {"minority_ratio": 0.25}, "examples_per_client": each}
+        run = {"rounds": 1, "data": data, "model": model, "training": {"epochs": epochs}}
+        return resolve(run).training.config.clients_per_job
+
+    assert size(64, 1) == size(20, 5) == 100
+    assert size(64, 2) == size(None, 1) == 25
+    assert size(64, 1, "mnist_cnn") == 5
+
+
+def test_the_id_is_that_of_the_run_and_not_of_its_text() -> None:
+    one = trial_id(resolve(base(training={"lr": 1, "optimizer": "sgd"})))
+    assert one == trial_id(resolve(dict(reversed(list(base(training={"optimizer": "sgd", "lr": 1.0}).items())))))
+    assert len(one) == 10 and set(one) <= set("0123456789abcdef")
+
+
+def test_the_id_is_the_same_in_years() -> None:
+    """A change here means that nobody's results are found again: results folders are named by it."""
+    assert trial_id(resolve(base())) == "b16cad3f07"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rounds": 5},
+        {"seed": 1},
+        {"evaluate_every": 2},
+        {"model": "mnist_cnn"},
+        {"data": {**BASE["data"], "clients": 21}},
+        {"data": {"split": {"minority_ratio": 0.3}, "name": "digits"}},
+        {"attacks": []},
+        {"aggregation": {"weights": "uniform"}},
+    ],
+)
+def test_every_field_changes_the_id(changes: dict[str, Any]) -> None:
+    assert trial_id(resolve(base(**changes))) != trial_id(resolve(base()))
+
+
+def test_types_are_strict_as_in_json() -> None:
+    for value in ("5", True, 1.0, None):
+        assert refused(base(rounds=value))["rounds"].startswith("must be a valid integer, got ")
+    assert refused(base(training={"nesterov": 1}))["training.nesterov"] == "must be a valid boolean, got 1"
+    assert refused(base(training={"lr": "0.1"}))["training.lr"] == "must be a valid number, got '0.1'"
+    assert resolve(base(training={"lr": 1})).training.config.lr == 1.0
+
+
+def test_all_problems_are_told_at_once() -> None:
+    run = base(rounds=0, seed=-1, clustering={"name": "ifca", "cluters": 3}, objective="fedprxo", typo=1, privacy=3)
+    run["data"]["split"] = {"minority_ratio": 0, "minority": [0, "x"]}
+    run["attacks"] = [{"name": "shadow_mia", "shadows": 0}, "shadow_mia"]
+    problems = refused(run)
+    assert problems.keys() == {
+        "attacks.0.shadows",
+        "clustering.cluters",
+        "data.split.minority.1",
+        "data.split.minority_ratio",
+        "objective.name",
+        "privacy",
+        "rounds",
+        "seed",
+        "typo",
+    }
+    assert problems["clustering.cluters"].startswith("unknown key. Did you mean 'clusters'? Known: clusters, ")
+    assert problems["objective.name"].startswith("unknown component 'fedprxo'. Did you mean 'fedprox'? Known: ")
+    assert problems["rounds"] == "must be greater than or equal to 1, got 0"
+
+
+def test_what_must_be_given_is_named() -> None:
+    assert refused({}).keys() == {"rounds", "data", "model"}
+    assert refused(base(data={"clients": 3})) == {"data.name": "is missing"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"model": None}, "model"),
+        ({"model": {"name": 3}}, "model.name"),
+        ({"attacks": "shadow_mia"}, "attacks"),
+        ({"attacks": [{}]}, "attacks.0.name"),
+        ({"attacks": ["shadow_mia", "sia", {"name": "shadow_mia"}]}, "attacks.2.name"),
+        ({"data": {"name": "digits", "split": 3}}, "data.split"),
+        ({"curvature": []}, "curvature"),
+        ({"clustering": "ifca_mir", "attacks": []}, "clustering.signal"),  # what a component says of the run
+        ({"data": {"name": "digits", "clients": 2}}, "data.split.minority_ratio"),  # what a split says of the data
+    ],
+)
+def test_what_is_refused_has_its_key(changes: dict[str, Any], key: str) -> None:
+    assert list(refused(base(**changes))) == [key]
+    assert list(refused([])) == [""]
+
+
+def test_fields_of_another_swept_component_are_left_out_and_known() -> None:
+    swept = {("clustering",): ["ifca", "ifca_mir"]}
+    given = base(clustering={"name": "ifca", "clusters": 3, "beta": 0.5})
+    assert list(refused(given)) == ["clustering.beta"]
+    run, problems = check(given, swept=swept)
+    assert run is not None and not problems
+    assert run.clustering.config.clusters == 3
+    _, (problem,) = check(base(clustering={"name": "ifca", "betta": 3}), swept=swept)
+    assert "Did you mean 'beta'?" in problem.sentence
+
+
+RATIOS = st.floats(0.05, 0.9)
+RUNS = st.fixed_dictionaries(
+    {
+        "rounds": st.integers(1, 2**53),
+        "data": st.one_of(
+            st.sampled_from(["digits", "mnist"]),
+            st.fixed_dictionaries(
+                {"name": st.just("digits"), "clients": st.integers(20, 10**6)},
+                optional={
+                    "examples_per_client": st.none() | st.integers(1, 100),
+                    "split": st.fixed_dictionaries(
+                        {"minority_ratio": RATIOS}, optional={"minority": st.tuples(st.integers(0, 3), st.just(3.5))}
+                    ),
+                },
+            ),
+        ),
+        "model": st.sampled_from(["mlp", "mnist_cnn"]) | st.just({"name": "mlp", "hidden": [3, 4]}),
+    },
+    optional={
+        "seed": st.integers(0, 2**63 - 1),
+        "training": st.fixed_dictionaries(
+            {"lr": st.floats(1e-6, 100) | st.integers(1, 9)},
+            optional={"clients_per_job": st.integers(1, 9) | st.just("auto")},
+        ),
+        "clustering": st.sampled_from(["none", "ifca"]),
+        "attacks": st.lists(st.sampled_from(["shadow_mia", "client_mia"]), unique=True),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(RUNS)
+def test_written_out_and_read_back_a_run_is_the_same(given: dict[str, Any]) -> None:
+    run = resolve(given)
+    again = resolve(json.loads(json.dumps(run.to_dict())))
+    assert again.to_dict() == run.to_dict() and trial_id(again) == trial_id(run)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=10,
+)
+KEYS = ["rounds", "seed", "evaluate_every", *(slot.field for slot in SLOTS)]
+INNER = st.dictionaries(st.sampled_from(["name", "split", "lr", "clusters", "beta", "hidden"]), JSON, max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(JSON | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), JSON | INNER, max_size=6))
+def test_whatever_is_given_is_a_run_or_a_refusal(given: Any) -> None:
+    run, problems = check(given)
+    assert isinstance(run, Run) != bool(problems)
+    assert all("pydantic" not in problem.sentence for problem in problems)
+
+
+def test_reading_a_configuration_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from orchestrator.config import run, sweep_file; from datasets.components import components;"
+        "[components(slot.folder) for slot in run.SLOTS];"
+        "print([name for name in ('torch', 'ray', 'pandas', 'mlflow', 'sklearn', 'scipy') if name in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_field_of_a_component_takes_the_place_of_its_name() -> None:
+    for slot in SLOTS:
+        inside = {"name", *(other.field for other in SLOTS if other.path[:-1] == slot.path)}
+        for module in components(slot.folder).values():
+            assert inside.isdisjoint(module.Config.model_fields)
