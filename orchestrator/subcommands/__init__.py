@@ -12,7 +12,7 @@ import importlib
 import platform
 from typing import Any
 
-ORDER = ("new", "run", "report", "list", "check", "ui", "clean")
+ORDER = ("new", "run", "report", "verdict", "list", "check", "ui", "clean")
 
 
 class Version(argparse.Action):

@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path += [str(BENCHMARKS), str(BENCHMARKS / "contenders")]
+sys.path += [str(BENCHMARKS), str(BENCHMARKS / "contenders"), str(BENCHMARKS / "evidence")]

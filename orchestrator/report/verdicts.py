@@ -1,0 +1,487 @@
+"""Verdicts on published claims: a rule that was fixed beforehand, applied to trials of any number of sweeps.
+
+``claims.yaml`` has the claims. A claim is a relation and not a number: FinP lowers CoV; metric privacy costs at most so
+much. Its effect is the mean difference over pairs of trials with the same partition and seed; pairs on one partition
+are averaged first, because they are not independent. The rule, in this order, at 95 %, with Holm's correction over
+the claims of a paper in one reading:
+
+1. fewer than five pairs: one run, or inconclusive, with the number of pairs that would decide;
+2. the claim's side of zero: supported, or smaller than printed if the whole interval lies below the printed effect;
+3. the other side: reversed; within the margin (two one-sided tests): no effect;
+4. the printed effect is outside the interval, zero is not: contradicted as printed, effect undecided;
+5. else inconclusive.
+
+A claim that two methods do not differ, or that a value is the printed one, is supported if the two one-sided tests say
+so, and contradicted if the effect is beyond the margin. In steps 2 and 3 half of the interval must not be wider than the
+margin. A claim with several parts is supported in part if some are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from orchestrator.report.comparison import IRRELEVANT, leaves
+from orchestrator.report.data import Row, read_results
+from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
+from orchestrator.report.statistics import NAN, deviation, holm, quantile
+from orchestrator.report.summary import markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FILE = Path(__file__).with_name("claims.yaml")
+FEWEST_PAIRS = 5
+SUPPORTED, SMALLER, REVERSED = "supported", "smaller than printed", "reversed"
+NO_EFFECT, CONTRADICTED = "no effect", "contradicted as printed, effect undecided"
+INCONCLUSIVE, ONE_RUN, NOT_TESTED = "inconclusive", "one run, as in the paper", "not tested"
+IN_PART, BEYOND, OTHER_VALUE = "supported in part", "contradicted", "value not reproduced"
+# From what says least. A claim of parts that differ, none of them supported, gets the first that one of them has.
+WEAKEST_FIRST = (NOT_TESTED, ONE_RUN, INCONCLUSIVE, CONTRADICTED, OTHER_VALUE, BEYOND, NO_EFFECT, REVERSED, SMALLER)
+DECIDED = (SUPPORTED, IN_PART, *WEAKEST_FIRST[3:])
+SIDES = {"higher": 1.0, "lower": -1.0, "within": 0.0, "value": 0.0}
+
+Run = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One finished trial.
+
+    Attributes:
+        id: the hash of its run.
+        run: the fields of its resolved run by dotted key.
+        metrics: its final metrics.
+    """
+
+    id: str
+    run: Run
+    metrics: Mapping[str, float]
+
+    @property
+    def pair(self) -> tuple[Any, Any]:
+        """The seed of the partition, and of the run."""
+        partition = self.run.get("data.split_seed")
+        return (self.run.get("seed") if partition is None else partition, self.run.get("seed"))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the pairs say of one part of a claim.
+
+    Attributes:
+        values: the effect in each independent pair; for a value, the measured values.
+        printed: the printed effect; NaN if none is printed.
+        margin: the smallest effect that matters.
+        side: 1 if the claim says higher, -1 lower, 0 within the margin of ``target``.
+        target: what the effect is compared with: 0, or the printed value.
+    """
+
+    values: tuple[float, ...]
+    printed: float
+    margin: float
+    side: float
+    target: float = 0.0
+
+    @property
+    def n(self) -> int:
+        """The number of independent pairs."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """The mean effect."""
+        return math.fsum(self.values) / self.n if self.values else NAN
+
+    def half(self, confidence: float = 0.95) -> float:
+        """Half the width of Student's interval of the mean."""
+        if self.n < 2:
+            return NAN
+        return quantile(self.n - 1, confidence) * deviation(self.values) / math.sqrt(self.n)
+
+    def p_beyond(self, bound: float, above: bool) -> float:
+        """The one-sided p value of the t test against a mean at ``bound``, for a mean above or below it."""
+        from scipy.stats import t
+
+        if self.n < 2:
+            return NAN
+        distance, error = (self.mean - bound) * (1 if above else -1), deviation(self.values) / math.sqrt(self.n)
+        if error == 0:
+            return 0.0 if distance > 0 else 1.0
+        return float(t.sf(distance / error, self.n - 1))
+
+    @property
+    def p_difference(self) -> float:
+        """The two-sided p value of no effect; where the claim is that there is none, of none beyond the margin."""
+        edge = 0.0 if self.side else self.margin
+        return min(1.0, 2 * min(self.p_beyond(self.target + edge, True), self.p_beyond(self.target - edge, False)))
+
+    @property
+    def p_equivalence(self) -> float:
+        """The p value of two one-sided tests for an effect within the margin of the target (Schuirmann 1987)."""
+        low, high = self.target - self.margin, self.target + self.margin
+        return max(self.p_beyond(low, True), self.p_beyond(high, False))
+
+    @property
+    def pairs_needed(self) -> int | None:
+        """The pairs with which this mean and deviation would decide in four of five cases; None if that is not known."""
+        from scipy.stats import norm
+
+        spread, mean = deviation(self.values) if self.n > 1 else NAN, self.mean - self.target
+        away = abs(self.margin - abs(mean))  # from the nearer end of the margin
+        distance = max(abs(mean), away) if self.side else away
+        if math.isnan(spread) or distance == 0:
+            return None
+        return max(FEWEST_PAIRS, math.ceil((float(norm.ppf(0.975) + norm.ppf(0.8)) * spread / distance) ** 2))
+
+
+def decide(effect: Effect, p_difference: float, p_equivalence: float) -> str:
+    """The verdict on one part, from its effect and its p values after Holm's correction.
+
+    Args:
+        effect: the effect over independent pairs.
+        p_difference: of no effect, two-sided.
+        p_equivalence: of an effect beyond the margin.
+    """
+    if not effect.n:
+        return NOT_TESTED
+    if effect.n < FEWEST_PAIRS:
+        return ONE_RUN if effect.n == 1 else INCONCLUSIVE
+    half, mean = effect.half(), effect.mean
+    precise = half <= effect.margin
+    gain, printed = effect.side * mean, effect.side * effect.printed
+    if effect.side == 0 and p_equivalence < 0.05:
+        return SUPPORTED
+    if effect.side == 0 and p_difference < 0.05:
+        return OTHER_VALUE if effect.target else BEYOND
+    if effect.side and precise and p_difference < 0.05:
+        return REVERSED if gain < 0 else SMALLER if gain + half < printed - effect.margin else SUPPORTED
+    if effect.side and precise and p_equivalence < 0.05:
+        return NO_EFFECT
+    return CONTRADICTED if abs(effect.printed - mean) > half else INCONCLUSIVE  # the latter if nothing is printed
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison of a claim in one reading, with its verdict.
+
+    Attributes:
+        claim: the claim's name, as in ``claims.yaml``.
+        name: the part's.
+        reading: the reading's; empty if the claim has one only.
+        effect: the effect over pairs.
+        trials: the ids of the trials.
+        notes: what was left out, and why.
+        verdict: see `decide`.
+        p_holm: of no effect; where the claim is that there is none, the smaller of that for none beyond the margin and
+            that for one beyond it.
+    """
+
+    claim: str
+    name: str
+    reading: str
+    effect: Effect
+    trials: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    verdict: str = NOT_TESTED
+    p_holm: float = NAN
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on a claim.
+
+    Attributes:
+        claim: the entry of ``claims.yaml``.
+        parts: its parts in every reading.
+        readings: the verdict of each reading.
+    """
+
+    claim: Mapping[str, Any]
+    parts: tuple[Part, ...]
+    readings: Mapping[str, str] = field(default_factory=dict)
+
+
+def claims() -> list[dict[str, Any]]:
+    """All claims, in the order of the file."""
+    loaded: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["claims"]
+    return loaded
+
+
+def flat(run: Mapping[str, Any]) -> Run:
+    """A resolved run by dotted key; attacks by name, and ``attacks`` empty if there is none."""
+    return {"attacks": run.get("attacks") or []} | dict(leaves(run))
+
+
+def matches(run: Run, conditions: Mapping[str, Any], read: bool = False) -> bool:
+    """Whether a run has all values, or with ``read`` those of the fields that it reads; a list names several values."""
+    return all(
+        run.get(key) in (value if isinstance(value, list) and value else [value])
+        for key, value in conditions.items()
+        if key in run or not read
+    )
+
+
+def differing(trials: Sequence[Trial], free: Iterable[str] = ()) -> list[str]:
+    """The fields that all runs read and in which they differ, but for seeds, what changes no result, and ``free`` slots."""
+    shared = set.intersection(*(set(trial.run) for trial in trials)) if trials else set()
+    ignored = {*IRRELEVANT, "data.split_seed"}
+    keys = (key for key in shared - ignored if key.split(".")[0] not in free)
+    return sorted(key for key in keys if len({json.dumps(trial.run[key]) for trial in trials}) > 1)
+
+
+def part_effect(
+    claim: Mapping[str, Any], part: Mapping[str, Any], reading: Mapping[str, Any], trials: Sequence[Trial]
+) -> Part:
+    """What the trials say of one part of a claim in one reading."""
+    metric, log = claim["metric"], claim.get("scale") == "log"
+    sides = [part["method"]] + ([base] if (base := part.get("baseline") or claim.get("baseline")) else [])
+    chosen, notes = [], []
+    for conditions in sides:
+        rows = [
+            trial
+            for trial in trials
+            if matches(trial.run, {**claim["where"], **conditions}) and matches(trial.run, reading, read=True)
+        ]
+        measured = [trial for trial in rows if trial.metrics.get(metric) is not None]
+        if len(measured) < len(rows):
+            notes.append(f"{len(rows) - len(measured)} trials did not measure {metric}")
+        if mixed := differing(measured):
+            notes.append(f"trials of several readings, not used: they differ in {', '.join(mixed)}")
+            measured = []
+        chosen.append({trial.pair: trial for trial in measured})
+    if len(chosen) == 2 and all(chosen):
+        slots = {key.split(".")[0] for conditions in sides for key in conditions}
+        if mixed := differing([next(iter(side.values())) for side in chosen], slots):
+            notes.append(f"method and baseline also differ in {', '.join(mixed)}; not used")
+            chosen = [{}, {}]
+    pairs = [pair for pair in chosen[0] if all(pair in side for side in chosen)]
+    by_partition: dict[Any, list[float]] = {}
+    for pair in pairs:
+        values = [float(side[pair].metrics[metric]) for side in chosen]
+        values = [math.log(value) for value in values] if log else values
+        by_partition.setdefault(pair if claim.get("over") == "seeds" else pair[0], []).append(
+            values[0] - sum(values[1:])
+        )
+    printed, margin = part.get("printed", NAN), float(claim["margin"])
+    printed, margin = (math.log(printed), math.log(margin)) if log else (float(printed), margin)
+    effect = Effect(
+        tuple(math.fsum(values) / len(values) for values in by_partition.values()),
+        printed,
+        margin,
+        SIDES[claim["kind"]],
+        printed if claim["kind"] == "value" else 0.0,
+    )
+    ids = tuple(side[pair].id for side in chosen for pair in pairs)
+    return Part(claim["claim"], part["name"], "", effect, ids, tuple(dict.fromkeys(notes)))
+
+
+def verdicts(trials: Sequence[Trial]) -> list[Verdict]:
+    """The verdict on every claim, from all trials at hand."""
+    parts = [
+        replace(part_effect(claim, part, conditions, trials), reading=reading)
+        for claim in claims()
+        for reading, conditions in (claim.get("readings") or {"": {}}).items()
+        for part in claim["parts"]
+    ]
+    judged = [part for family in _families(parts) for part in _judged(family)]
+    by_claim = {claim["claim"]: tuple(part for part in judged if part.claim == claim["claim"]) for claim in claims()}
+    return [Verdict(claim, by_claim[claim["claim"]], _together(by_claim[claim["claim"]])) for claim in claims()]
+
+
+def _families(parts: Sequence[Part]) -> list[list[Part]]:
+    """The parts that are corrected together: those of one paper in one reading."""
+    families: dict[tuple[str, str], list[Part]] = {}
+    for part in parts:
+        families.setdefault((part.claim.split("/")[0], part.reading), []).append(part)
+    return list(families.values())
+
+
+def _judged(family: Sequence[Part]) -> list[Part]:
+    """The parts with their verdicts, after Holm's correction over all that have enough pairs."""
+    testable = [part.effect.n >= FEWEST_PAIRS for part in family]
+    raw = [
+        (part.effect.p_difference, part.effect.p_equivalence) if enough else (NAN, NAN)
+        for part, enough in zip(family, testable, strict=True)
+    ]
+    differences, equivalences = (holm([pair[which] for pair in raw]) for which in (0, 1))
+    return [
+        replace(part, verdict=decide(part.effect, d, e), p_holm=d if part.effect.side else min(d, e))
+        for part, d, e in zip(family, differences, equivalences, strict=True)
+    ]
+
+
+def _together(parts: Sequence[Part]) -> dict[str, str]:
+    """The verdict of each reading: that of its parts, supported in part if some are, else the weakest of theirs."""
+    joined = {}
+    for reading in dict.fromkeys(part.reading for part in parts):
+        names = [part.verdict for part in parts if part.reading == reading]
+        tested = [name for name in names if name != NOT_TESTED] or names
+        if len(set(tested)) == 1:
+            joined[reading] = tested[0]
+        else:
+            joined[reading] = IN_PART if SUPPORTED in tested else min(tested, key=WEAKEST_FIRST.index)
+    return joined
+
+
+def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
+    """The finished trials of results folders and of folders with tables of measured trials, each trial once.
+
+    Args:
+        paths: folders ``RESULTS/<sweep>``, or folders of Parquet tables that have a trial's resolved run, as JSON, in the
+            column ``run`` (see ``benchmarks/evidence``).
+
+    Returns:
+        The trials, and a sentence for each thing that was left out.
+
+    Raises:
+        NoResultsError: a folder has neither.
+    """
+    trials: dict[str, Trial] = {}
+    notes = []
+    for path in paths:
+        rows = list(
+            _measured(path) if any(path.glob("*.parquet")) and not (path / "manifest.json").exists() else _swept(path)
+        )
+        unfinished = sum(row["status"] != "finished" for row, _ in rows)
+        secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
+        if unfinished:
+            notes.append(f"{path.name}: {unfinished} of {len(rows)} trials have not finished; they are not used")
+        if secret:
+            notes.append(f"{path.name}: {secret} trials with secret noise cannot be repeated; they are not used")
+        for row, run in rows:
+            if row["status"] == "finished" and run.get("privacy.noise") != "secret":
+                metrics = {name: value for name, value in row.items() if isinstance(value, float | int)}
+                trials.setdefault(row["id"], Trial(row["id"], run, metrics))
+    return list(trials.values()), notes
+
+
+def _swept(path: Path) -> Iterator[tuple[Row, Run]]:
+    results = read_results(path)
+    for trial in results.trials:
+        yield trial, flat(results.configs.get(trial["id"]) or {})
+
+
+def _measured(path: Path) -> Iterator[tuple[Row, Run]]:
+    import pandas as pd
+
+    for file in sorted(path.glob("*.parquet")):
+        table = pd.read_parquet(file)
+        if {"id", "status", "run"} <= set(table):
+            for row in table.to_dict("records"):
+                yield row, flat(json.loads(row["run"]))
+
+
+HEAD = ("claim", "part", "reading", "printed", "measured", "margin", "pairs", "p (Holm)", "verdict")
+PAPERS = {"finp": "FinP", "ifca_mir": "IFCA-MIR", "metric_privacy": "Metric privacy"}
+
+
+def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[str]) -> str:
+    """All verdicts as a page: one table for each paper, what the verdicts lack, and how they are made."""
+    decided = sum(any(verdict in DECIDED for verdict in one.readings.values()) for one in judged)
+    blocks = [
+        "# Verdicts on published claims",
+        f"Made by `fedpriv verdict {' '.join(sources)}` from the claims in `orchestrator/report/claims.yaml`; the rule, with "
+        "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
+        "the same partition with the same seed, with its 95 % interval; p is corrected for all claims of a paper in one "
+        "reading, and a verdict holds for that reading.",
+        f"{len(judged)} claims: {decided} are decided in at least one reading, "
+        f"{sum(set(one.readings.values()) == {NOT_TESTED} for one in judged)} have not been tested.",
+    ]
+    for paper in dict.fromkeys(one.claim["claim"].split("/")[0] for one in judged):
+        ours = [one for one in judged if one.claim["claim"].startswith(f"{paper}/")]
+        blocks.append(f"## {PAPERS.get(paper, paper)}")
+        for one in ours:
+            verdict = "; ".join(f"{name}: {word}" if name else word for name, word in one.readings.items())
+            blocks.append(f"### {one.claim['text']}\n\n{one.claim['source']}. **{verdict}**.")
+            lines = [cells(part) for part in one.parts if part.effect.n]
+            if lines:
+                blocks.append(markdown_table(HEAD[1:], lines))
+                blocks.append(f"Margin: {one.claim['because']}.")
+            lacking = dict.fromkeys(note for part in one.parts for note in (*part.notes, *_needed(one.claim, part)))
+            blocks += ["\n".join(f"- {note}" for note in lacking)] if lacking else []
+    if notes:
+        blocks += ["## Not used", "\n".join(f"- {note}" for note in notes)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _needed(claim: Mapping[str, Any], part: Part) -> list[str]:
+    """What would decide a part that is not."""
+    label = ", ".join(filter(None, (part.name, part.reading)))
+    if part.verdict == NOT_TESTED:
+        return [f"not tested: `sweeps/{claim['sweep']}.yaml`"]
+    if part.verdict == INCONCLUSIVE and part.effect.pairs_needed:
+        return [f"{label}: about {part.effect.pairs_needed} pairs would decide"]
+    return []
+
+
+def cells(part: Part) -> list[str]:
+    """The cells of a part under `HEAD`, but for the claim."""
+    effect = part.effect
+    half = effect.half() if effect.n >= FEWEST_PAIRS else NAN
+    values = ", ".join(f"{value:+.3f}" for value in effect.values) if effect.n < FEWEST_PAIRS else ""
+    measured = values or f"{effect.mean:+.3f} ({effect.mean - half:+.3f} to {effect.mean + half:+.3f})"
+    p = "" if math.isnan(part.p_holm) else "<0.001" if part.p_holm < 0.001 else f"{part.p_holm:.3f}"
+    printed = "" if math.isnan(effect.printed) else f"{effect.printed:+.4g}"
+    return [part.name, part.reading, printed, measured, f"{effect.margin:.3g}", str(effect.n), p, part.verdict]
+
+
+def as_json(judged: Sequence[Verdict], notes: Sequence[str]) -> str:
+    """All verdicts, with every number, as JSON."""
+    entries = []
+    for one in judged:
+        parts = [
+            {
+                "part": part.name,
+                "reading": part.reading,
+                "verdict": part.verdict,
+                "effect": part.effect.mean,
+                "half": part.effect.half(),
+                "half_90": part.effect.half(0.9),
+                "pairs": part.effect.n,
+                "pairs_needed": part.effect.pairs_needed,
+                "p_holm": part.p_holm,
+                "printed": part.effect.printed,
+                "margin": part.effect.margin,
+                "trials": list(part.trials),
+                "notes": list(part.notes),
+            }
+            for part in one.parts
+        ]
+        entries.append({**one.claim, "verdicts": dict(one.readings), "parts": parts})
+    plain = json.dumps({"claims": entries, "notes": list(notes)}, indent=1, default=str)
+    return re.sub(r"\bNaN\b", "null", plain) + "\n"
+
+
+def forest(judged: Sequence[Verdict]) -> Figure | None:
+    """Every measured part in units of its margin: effect with 95 % interval, and the printed effect; None without any."""
+    from matplotlib.figure import Figure
+
+    parts = [(one, part) for one in judged for part in one.parts if part.effect.n]
+    if not parts:
+        return None
+    figure = Figure(figsize=(9, 1.4 + 0.3 * len(parts)), dpi=RESOLUTION, layout="constrained", facecolor="white")
+    ax = figure.subplots()
+    ax.axvspan(-1, 1, color="0.92", zorder=0, label="within the margin")
+    ax.axvline(0, **REFERENCE)
+    for line, (_, part) in enumerate(parts):
+        effect, unit = part.effect, part.effect.margin
+        mean = (effect.mean - effect.target) / unit
+        half = effect.half() / unit if effect.n >= FEWEST_PAIRS else 0.0
+        ax.errorbar(mean, -line, xerr=half or None, fmt="o" if half else "x", color="C0", ms=5, capsize=3)
+        ax.plot((effect.printed - effect.target) / unit, -line, "D", color="C1", ms=5, mfc="none")
+    labels = [", ".join(filter(None, (one.claim["claim"], part.name, part.reading))) for one, part in parts]
+    ax.set_yticks([-line for line in range(len(parts))], labels, fontsize=8)
+    ax.plot([], [], "o", color="C0", label="measured, 95 % interval")
+    ax.plot([], [], "x", color="C0", label="measured, fewer than five pairs")
+    ax.plot([], [], "D", color="C1", mfc="none", label="printed")
+    ax.set_xlabel("effect, in units of its margin (of a value: its distance from the printed one)")
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+    return figure

@@ -1,0 +1,48 @@
+"""``fedpriv verdict``: what measurements say of the claims of the three papers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from orchestrator.subcommands import path
+
+HELP = "say which published claims the results support, by a rule that was fixed beforehand"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "results", type=path, nargs="+", help="RESULTS/<sweep>, or a folder of measured trials (docs/measured)"
+    )
+    parser.add_argument(
+        "--output",
+        type=path,
+        metavar="FOLDER",
+        help="also write verdicts.md, verdicts.json and verdicts.png to this folder",
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print the verdicts; return the exit code."""
+    from orchestrator.report.data import NoResultsError
+    from orchestrator.report.figures.drawing import save
+    from orchestrator.report.verdicts import as_json, forest, markdown, read_trials, verdicts
+
+    try:
+        trials, notes = read_trials(options.results)
+    except NoResultsError as error:
+        print(error)
+        return 2
+    judged = verdicts(trials)
+    text = markdown(judged, notes, [str(one) for one in options.results])
+    print(text, end="")
+    if options.output:
+        folder: Path = options.output
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "verdicts.md").write_text(text, encoding="utf-8")
+        (folder / "verdicts.json").write_text(as_json(judged, notes), encoding="utf-8")
+        if figure := forest(judged):
+            with (folder / "verdicts.png").open("wb") as file:
+                save(figure, file)
+    return 0

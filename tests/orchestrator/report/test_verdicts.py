@@ -1,0 +1,241 @@
+"""The rule for verdicts: decided by hand, its error rates by simulation, and what is left out of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from orchestrator.cli import main
+from orchestrator.report import verdicts as rule
+from orchestrator.report.figures.arrangement import Arrangement
+from orchestrator.report.verdicts import Effect, Part, Trial
+from tests.support.pages import ROOT
+
+NAN = math.nan
+
+
+def verdict_of(effect: Effect) -> str:
+    """The verdict on a part that is alone in its family."""
+    (part,) = rule._judged([Part("paper/claim", "part", "", effect)])
+    return part.verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "printed", "side", "expected"),
+    [
+        ([0.10, 0.11, 0.12, 0.10, 0.11], 0.12, 1.0, rule.SUPPORTED),
+        ([0.10, 0.11, 0.12, 0.10, 0.11], NAN, 1.0, rule.SUPPORTED),  # nothing is printed but the direction
+        ([0.10, 0.11, 0.12, 0.10, 0.11], 0.30, 1.0, rule.SMALLER),
+        ([0.10, 0.11, 0.12, 0.10, 0.11], -0.12, -1.0, rule.REVERSED),
+        ([0.01, -0.01, 0.00, 0.01, -0.01], 0.12, 1.0, rule.NO_EFFECT),
+        ([0.06, -0.02, 0.03, 0.07, 0.01], -0.10, -1.0, rule.CONTRADICTED),  # 0.03 +- 0.045: zero inside, -0.10 outside
+        ([0.06, -0.02, 0.03, 0.07, 0.01], 0.06, 1.0, rule.INCONCLUSIVE),
+        ([0.06, -0.02, 0.03, 0.07, 0.01], NAN, 1.0, rule.INCONCLUSIVE),
+        ([0.10, 0.11, 0.12, 0.10], 0.12, 1.0, rule.INCONCLUSIVE),  # four pairs
+        ([0.10], 0.12, 1.0, rule.ONE_RUN),
+        ([], 0.12, 1.0, rule.NOT_TESTED),
+        ([0.01, -0.01, 0.00, 0.01, -0.01], 0.01, 0.0, rule.SUPPORTED),
+        ([0.10, 0.11, 0.12, 0.10, 0.11], 0.01, 0.0, rule.BEYOND),
+        ([0.10, -0.11, 0.12, 0.10, -0.11], 0.01, 0.0, rule.INCONCLUSIVE),
+    ],
+)
+def test_verdicts_by_hand(values: list[float], printed: float, side: float, expected: str) -> None:
+    assert verdict_of(Effect(tuple(values), printed, 0.05, side)) == expected
+
+
+def test_a_value_is_compared_with_the_printed_one() -> None:
+    near, far = ((0.93, 0.94, 0.95, 0.94, 0.93), (0.73, 0.74, 0.75, 0.74, 0.73))
+    assert verdict_of(Effect(near, 0.94, 0.05, 0.0, target=0.94)) == rule.SUPPORTED
+    assert verdict_of(Effect(far, 0.94, 0.05, 0.0, target=0.94)) == rule.OTHER_VALUE
+
+
+def test_p_values_and_intervals_are_scipys() -> None:
+    values = (0.06, -0.02, 0.03, 0.07, 0.01, 0.02)
+    effect = Effect(values, NAN, 0.05, 1.0)
+    assert effect.p_difference == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    low, high = (
+        stats.ttest_1samp(values, bound, alternative=side).pvalue
+        for bound, side in ((-0.05, "greater"), (0.05, "less"))
+    )
+    assert effect.p_equivalence == pytest.approx(max(low, high))
+    ends = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    assert (effect.mean - effect.half(0.9), effect.mean + effect.half(0.9)) == pytest.approx(tuple(ends))
+
+
+def families(rng: np.random.Generator, means: list[float], side: float, n: int, count: int) -> list[list[str]]:
+    """The verdicts of simulated families of parts; the margin is 1, the deviation of a pair as well."""
+    effects = [[Effect(tuple(rng.normal(mean, 1, n)), NAN, 1.0, side) for mean in means] for _ in range(count)]
+    return [[part.verdict for part in rule._judged([Part("p/c", "", "", one) for one in each])] for each in effects]
+
+
+def beyond(rate: float, count: int) -> float:
+    """What a rate of ``rate`` in truth does not exceed in ``count`` simulations, but once in ten thousand times."""
+    return float(stats.binom.ppf(0.9999, count, rate)) / count
+
+
+def test_a_family_without_any_effect_is_rarely_called_one() -> None:
+    drawn = families(np.random.default_rng(0), [0.0] * 4, 1.0, 10, 400)
+    wrong = [any(verdict in (rule.SUPPORTED, rule.REVERSED) for verdict in each) for each in drawn]
+    assert 0 < np.mean(wrong) <= beyond(0.05, 400)
+
+
+def test_effects_at_the_margin_are_rarely_called_none() -> None:
+    drawn = families(np.random.default_rng(1), [1.0] * 4, 1.0, 10, 400)
+    wrong = [any(verdict == rule.NO_EFFECT for verdict in each) for each in drawn]
+    assert np.mean(wrong) <= beyond(0.05, 400)
+    drawn = families(np.random.default_rng(2), [1.0] * 4, 0.0, 10, 400)
+    for wrong_word in (rule.SUPPORTED, rule.BEYOND):
+        assert np.mean([wrong_word in each for each in drawn]) <= beyond(0.05, 400)
+
+
+def test_the_pairs_that_are_needed_decide_in_four_of_five_cases() -> None:
+    rng = np.random.default_rng(3)
+    pilot = Effect(tuple(np.array([1.0, -1.0] * 10) * math.sqrt(19 / 20) + 1.0), NAN, 1.0, 1.0)  # mean 1, deviation 1
+    needed = pilot.pairs_needed
+    assert needed == 8  # (1.96 + 0.84)^2 = 7.85
+    drawn = families(rng, [1.0], 1.0, needed + 2, 300)  # two more: Student's t instead of the normal distribution
+    assert np.mean([each == [rule.SUPPORTED] for each in drawn]) > 0.75
+
+
+CLAIM: dict[str, Any] = {
+    "claim": "paper/claim",
+    "text": "The method is better.",
+    "source": "Table 1",
+    "kind": "higher",
+    "metric": "accuracy",
+    "where": {"data.name": "digits"},
+    "baseline": {"objective.name": "plain"},
+    "parts": [{"name": "method", "method": {"objective.name": "better"}, "printed": 0.1}],
+    "margin": 0.05,
+    "because": "it is",
+    "sweep": "quickstart",
+}
+
+
+def trial(objective: str, seed: int, accuracy: float, **run: Any) -> Trial:
+    """A trial of digits on a partition of its own."""
+    fields = {
+        "data.name": "digits",
+        "data.split_seed": None,
+        "seed": seed,
+        "objective.name": objective,
+        "rounds": 5,
+        **run,
+    }
+    return Trial(f"{objective}-{seed}-{run}", fields, {"accuracy": accuracy})
+
+
+def both(seed: int, gain: float, **run: Any) -> list[Trial]:
+    """A pair of trials."""
+    return [trial("plain", seed, 0.5 + seed, **run), trial("better", seed, 0.5 + seed + gain, **run)]
+
+
+def part_of(trials: list[Trial], claim: Mapping[str, Any] = CLAIM, **reading: Any) -> Part:
+    return rule.part_effect(claim, claim["parts"][0], reading, trials)
+
+
+def test_pairs_have_the_same_partition_and_seed() -> None:
+    trials = [*both(0, 0.1), *both(1, 0.3), trial("plain", 2, 9.0), trial("better", 3, 9.0)]
+    assert part_of(trials).effect.values == pytest.approx((0.1, 0.3))
+
+
+def test_seeds_on_one_partition_are_one_pair_unless_the_claim_is_about_seeds() -> None:
+    trials = [pair for seed, gain in ((0, 0.1), (1, 0.3)) for pair in both(seed, gain, **{"data.split_seed": 7})]
+    assert part_of(trials).effect.values == pytest.approx((0.2,))
+    assert part_of(trials, CLAIM | {"over": "seeds"}).effect.values == pytest.approx((0.1, 0.3))
+
+
+def test_logarithms_of_quotients() -> None:
+    trials = [trial("plain", 0, 2.0), trial("better", 0, 8.0)]
+    claim = CLAIM | {"scale": "log", "margin": 2, "parts": [CLAIM["parts"][0] | {"printed": 16}]}
+    effect = part_of(trials, claim).effect
+    assert (effect.values[0], effect.printed, effect.margin) == pytest.approx((math.log(4), math.log(16), math.log(2)))
+
+
+def test_trials_of_several_readings_are_not_mixed() -> None:
+    trials = [*both(0, 0.1, rounds=5), *both(1, 0.1, rounds=6)]
+    part = part_of(trials)
+    assert part.effect.n == 0 and any("rounds" in note for note in part.notes)
+    assert part_of(trials, rounds=5).effect.n == 1
+    one_sided = [trial("plain", 0, 0.5, rounds=5), trial("better", 0, 0.6, rounds=6)]
+    part = part_of(one_sided)
+    assert part.effect.n == 0 and any("rounds" in note for note in part.notes)
+
+
+def test_a_reading_asks_only_for_fields_that_a_run_reads() -> None:
+    trials = [trial("plain", 0, 0.5), trial("better", 0, 0.6, **{"curvature.examples": 20})]
+    assert part_of(trials, **{"curvature.examples": 20}).effect.n == 1
+    assert part_of(trials, **{"curvature.examples": 30}).effect.n == 0
+
+
+def test_a_claim_of_several_parts() -> None:
+    def together(*verdicts: str) -> str:
+        effect = Effect((), NAN, 1.0, 1.0)
+        return rule._together([Part("p/c", "", "", effect, verdict=verdict) for verdict in verdicts])[""]
+
+    assert together(rule.SUPPORTED, rule.SUPPORTED) == rule.SUPPORTED
+    assert together(rule.SUPPORTED, rule.REVERSED) == rule.IN_PART
+    assert together(rule.SUPPORTED, rule.NOT_TESTED) == rule.SUPPORTED  # of what was tested
+    assert together(rule.REVERSED, rule.INCONCLUSIVE) == rule.INCONCLUSIVE
+
+
+def test_every_claim_is_complete() -> None:
+    sweeps = {file.stem for file in (ROOT / "sweeps").glob("*.yaml")}
+    claims = rule.claims()
+    assert len({claim["claim"] for claim in claims}) == len(claims)
+    for claim in claims:
+        assert claim["kind"] in rule.SIDES and claim["margin"] > 0 and claim["because"] and claim["sweep"] in sweeps, (
+            claim
+        )
+        assert claim["kind"] == "value" or claim.get("baseline") or all(part.get("baseline") for part in claim["parts"])
+        for part in claim["parts"]:  # a margin above the printed effect would call the claim itself too small to matter
+            if claim["kind"] in ("higher", "lower") and "printed" in part:
+                assert part["printed"] * rule.SIDES[claim["kind"]] > 0, (claim["claim"], part["name"])
+
+
+def test_what_is_not_used_is_named(tmp_path: Path) -> None:
+    run = {"data": {"name": "digits"}, "privacy": {"name": "global_dp", "noise": "secret"}, "seed": 0}
+    plain = run | {"privacy": {"name": "none"}}
+    table = pd.DataFrame(
+        {
+            "id": ["a", "b", "c"],
+            "status": ["finished", "failed", "finished"],
+            "run": [json.dumps(one) for one in (run, plain, plain)],
+            "accuracy": [0.1, 0.2, 0.3],
+        }
+    )
+    table.to_parquet(tmp_path / "some.parquet")
+    trials, notes = rule.read_trials([tmp_path])
+    assert [one.id for one in trials] == ["c"] and len(notes) == 2
+
+
+def test_the_command_refuses_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verdict", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().out
+
+
+def test_the_page_of_verdicts_is_what_the_command_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["verdict", "docs/measured", "--output", str(tmp_path)]) == 0
+    assert (
+        (tmp_path / "verdicts.md").read_text() == (ROOT / "docs" / "verdicts.md").read_text() == capsys.readouterr().out
+    )
+    written = json.loads((tmp_path / "verdicts.json").read_text())
+    assert len(written["claims"]) == len(rule.claims())
+    assert (tmp_path / "verdicts.png").stat().st_size > 10_000
+
+
+def test_a_sweep_without_any_trial_of_a_claim(grouped: Arrangement) -> None:
+    trials, _ = rule.read_trials([grouped.results.folder])
+    assert trials and all(set(one.readings.values()) == {rule.NOT_TESTED} for one in rule.verdicts(trials))
+    assert rule.forest(rule.verdicts(trials)) is None
