@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from orchestrator.subcommands import path
-
 HELP = "say which published claims the results support, by a rule that was fixed beforehand"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "results", type=path, nargs="+", help="RESULTS/<sweep>, or a folder of measured trials (docs/measured)"
+        "results", type=Path, nargs="+", help="RESULTS/<sweep>, or a folder of measured trials (docs/measured)"
     )
     parser.add_argument(
         "--output",
-        type=path,
+        type=Path,
         metavar="FOLDER",
         help="also write verdicts.md, verdicts.json and verdicts.png to this folder",
     )
