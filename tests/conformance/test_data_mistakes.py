@@ -97,7 +97,7 @@ def test_what_is_right_passes(tmp_path, capsys, folder, content):
     code, printed = checked(tmp_path, capsys, folder.rpartition(".")[2], content)
     assert code == 0, printed
     assert "skipped" not in printed
-    assert printed.strip().endswith("no problem was found")
+    assert printed.strip().endswith("problems: none, warnings: none")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_component_without_mistakes_passes(tmp_path, capsys, folder, content):
     assert code == 0, printed
     first, *lines = printed.strip().split("\n")
     assert first == f"{folder} mine  from {tmp_path}/code/{folder}/mine.py"
-    assert lines.pop() == "no problem was found"
+    assert lines.pop() == "problems: none, warnings: none"
     assert len(lines) >= 4
     assert all(line.startswith("  passed   ") for line in lines)
 
@@ -297,7 +297,7 @@ def test_a_misspelled_optional_name_is_a_warning(tmp_path, capsys, folder, added
     assert code == 0, printed
     assert "  warning  has no name that is almost one" in printed
     assert sentence in printed
-    assert printed.strip().endswith("no problem was found, 1 warning; the contracts are in CONTRIBUTING.md")
+    assert printed.strip().endswith("problems: none, warnings: 1; the contracts are in CONTRIBUTING.md")
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_misspelled_optional_name_is_a_warning(tmp_path, capsys, folder, added
 def test_a_helper_and_what_is_beside_the_right_name_are_no_warning(tmp_path, capsys, added):
     code, printed = checked(tmp_path, capsys, "aggregation", f"{AGGREGATION}\n\n{added}")
     assert code == 0, printed
-    assert printed.strip().endswith("no problem was found")
+    assert printed.strip().endswith("problems: none, warnings: none")
 
 
 def test_ours_are_checked_by_name_and_by_slot(capsys):
