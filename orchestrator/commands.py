@@ -26,7 +26,6 @@ from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.needs import LARGEST, course_problems, fits, this_machine
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
-from orchestrator.report.data import where_stopped
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.paths import Folder, FolderError
@@ -361,8 +360,7 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     rows = trial_rows(folder)
     remarks, width = tuned_sentences(folder.path, rows), screen.console.width
     configs = {trial.id: trial.run.to_dict() for trial in work.trials}
-    shown = where_stopped(folder.path, rows)
-    table = summary_table(shown, sweep.swept, title=sweep.name, width=width, remarks=remarks, configs=configs)
+    table = summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks, configs=configs)
     screen.console.print(table)
     write_report(folder.path)
     if not tracker.finish(CLOSE_SECONDS):

@@ -131,6 +131,7 @@ class Metric:
         chance: the value by chance, or the name of the metric that holds it; None if it is unknown.
         bound: "upper" if it is proved that the truth is no more, as of an epsilon, which is then rounded up; "lower" if it
             is no less, which is rounded down; None for measurements.
+        audits: the metric of the guarantee that it audits: a value of its interval above that one refutes it.
         risk: what makes it an attack's risk; None if it is none.
         clients: how its values for single clients are drawn; None if there are none.
         final: the name of the figure that shows its final values by setting; empty: none does.
@@ -150,6 +151,7 @@ class Metric:
     table: Column | None = None
     chance: float | str | None = None
     bound: Bound = None
+    audits: str = ""
     risk: Risk | None = None
     clients: PerClient | None = None
     final: str = ""

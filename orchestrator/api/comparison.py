@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report.data import DEAL, Results, Row, Setting, repeat, text
-from orchestrator.report.frame import Contrast, contrast, corrected, headline, main_risk
+from orchestrator.report.frame import Contrast, compared_metrics, contrast, corrected, main_risk
 from orchestrator.report.vocabulary import setting_label
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
@@ -90,7 +90,7 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
 def _shared(one: Results, other: Results, metrics: Sequence[str] | None) -> list[str]:
     both = [name for name in one.metrics if name in other.metrics]
     if metrics is None:
-        told = {"accuracy", *headline(one), *headline(other)}
+        told = {"accuracy", *compared_metrics(one), *compared_metrics(other)}
         return [name for name in both if name in told] or both
     problems = [
         ConfigProblem(unknown_name(f"no metric {name!r} of both sweeps", str(name), both), file="metrics")

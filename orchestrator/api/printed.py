@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.metric_names import metric
-from orchestrator.report.context import guessing
+from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import Results
-from orchestrator.report.frame import headline
-from orchestrator.report.summary import metric_cell, metric_heading, seeds_cell, state_line
-from orchestrator.report.vocabulary import key_labels, value_label
+from orchestrator.report.frame import main_metrics
+from orchestrator.report.summary import by_setting, metric_columns, state_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ def columns(read: Results, metrics: Sequence[str] | None) -> list[str]:
         ConfigError: a metric was not measured.
     """
     if metrics is None:
-        return headline(read)
+        return main_metrics(read)
     problems = [
         ConfigProblem(unknown_name(f"{read.name} has no metric {name!r}", str(name), read.metrics), file="metrics")
         for name in metrics
@@ -66,10 +65,10 @@ def html(read: Results, sentence: str) -> str:
         read: the results.
         sentence: the headline.
     """
-    head, lines = settings_cells(read, headline(read))
+    head, lines = settings_cells(read, main_metrics(read))
     cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    chance = guessing(((metric(name).label, metric(name)) for name in headline(read)), read)
+    chance = guessing(((metric(name).label, metric(name)) for name in main_metrics(read)), read)
     notes = ". ".join(filter(None, (READING, chance)))
     return (
         f"<p><b>{escape(read.name)}</b>: {escape(state(read))}.<br>{escape(sentence)}</p>"
@@ -79,14 +78,7 @@ def html(read: Results, sentence: str) -> str:
 
 def settings_cells(read: Results, names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """The head and the lines of a table of all settings: swept values, seeds, and metrics as the summary prints them."""
-    metrics = [metric(name) for name in names]
-    named = [replace(one, label=" ".join(one.table.heading.split())) if one.table else one for one in metrics]
-    head = [*key_labels(read.keys), "seeds", *(metric_heading(one, read) for one in named)]
-    lines = []
-    for setting in read.settings:
-        labels = [value_label(key, value) for key, value in zip(read.keys, setting.values, strict=True)]
-        lines.append([*labels, seeds_cell(setting), *(metric_cell(setting, one, read) for one in metrics)])
-    return head, lines
+    return by_setting(read, metric_columns(read, [replace(metric(name), label=full_label(name)) for name in names]))
 
 
 def latex(read: Results, metrics: Sequence[str] | None, caption: str | None, label: str | None) -> str:

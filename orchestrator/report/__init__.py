@@ -21,9 +21,7 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.writing import refusals, remove, write_atomically
 
 if TYPE_CHECKING:
-    from orchestrator.report.comparison import Comparison
     from orchestrator.report.figures.drawing import Format
-    from orchestrator.report.frame import Contrast
 
 CODE = (".py", ".jinja", ".css", ".yaml")  # files of this package that a report depends on
 
@@ -91,16 +89,28 @@ def _digest(results: Results) -> str:
 
 
 def _write_files(results: Results, log: Log, published: bool, formats: Sequence[Format]) -> None:
-    from orchestrator.report.comparison import Comparison, compare
+    """Append tables, figures and at last the page; tables without a line are left out, except for the summary."""
+    from orchestrator.report.comparison import Comparison, compare, published_csv, published_markdown
     from orchestrator.report.figures.catalog import figures
     from orchestrator.report.figures.drawing import save, svg
-    from orchestrator.report.frame import contrasts
+    from orchestrator.report.frame import contrasts, tidy
     from orchestrator.report.page import is_shown, page
+    from orchestrator.report.summary import attacks_markdown, csv_text, differences_markdown, summary_markdown
 
     paired = contrasts(results)
     comparison = compare(results) if published else Comparison()
-    for name, content in _tables(results, paired, comparison).items():
-        log.append(name, content.encode())
+    frame = tidy(results, paired)
+    tables = {
+        "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
+        "summary.md": summary_markdown(results, bool(paired)),
+        "attacks.md": attacks_markdown(results),
+        "differences.md": differences_markdown(results, paired) if paired else "",
+        "published.csv": published_csv(comparison) if comparison.lines else "",
+        "published.md": published_markdown(results, comparison) if comparison.lines else "",
+    }
+    for name, content in tables.items():
+        if content:
+            log.append(name, content.encode())
     drawings = {}
     for name, figure in figures(results):
         for form in formats:
@@ -125,23 +135,3 @@ def write_page(folder: Path) -> Path:
         content = page(results, drawings, contrasts(results), compare(results))
         write_atomically(page_path(folder), content.encode())
     return page_path(folder)
-
-
-def _tables(results: Results, paired: list[Contrast], comparison: Comparison) -> dict[str, str]:
-    """The contents of the tables by file name; those without a line are left out, except for the summary."""
-    from orchestrator.report.comparison import published_csv, published_markdown
-    from orchestrator.report.frame import differences_markdown, tidy
-    from orchestrator.report.summary import attacks_markdown, csv_text, summary_markdown
-
-    frame = tidy(results, paired)
-    texts = {
-        "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
-        "summary.md": summary_markdown(results, bool(paired)),
-    }
-    if attacks := attacks_markdown(results):
-        texts["attacks.md"] = attacks
-    if paired:
-        texts["differences.md"] = differences_markdown(results, paired)
-    if comparison.lines:
-        texts |= {"published.csv": published_csv(comparison), "published.md": published_markdown(results, comparison)}
-    return texts

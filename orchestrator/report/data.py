@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.metric_names import BOOKKEEPING, metric, metrics, ordered
+from orchestrator.metric_names import metric, metrics, ordered
 from orchestrator.report.statistics import Estimate, claims, estimate, limits
 from orchestrator.results.declared import believe
 from orchestrator.results.log import DamageError, damage_of, in_parallel
@@ -130,24 +130,22 @@ def swept_settings(
         The rows with a plain value for every setting, and the keys of the settings, declared ones first. The keys of
         `REPEATS` are none of them.
     """
-    columns = [column for column in table[0] if _is_setting(column, table)]
-    measured = {key for key in declared if any(_held_value(row, key, configs) is not None for row in table)}
-    keys = tuple(dict.fromkeys((*(key for key in declared if key in measured or key in table[0]), *columns)))
-    filled = [row | {key: _held_value(row, key, configs) for key in keys if key != "seed"} for row in table]
-    expanded, keys = _expand(filled, tuple(key for key in keys if key != "seed"))
-    return expanded, tuple(key for key in keys if key not in REPEATS)
+    values = {key: [_ran_with(row, key, configs) for row in table] for key in declared}
+    keys = [key for key, column in values.items() if key in table[0] or any(value is not None for value in column)]
+    keys += [column for column in table[0] if column not in keys and _is_setting(column, table)]
+    columns: dict[str, list[Value]] = {}
+    for key in keys:
+        if key != "seed":
+            columns |= _expanded(key, [_ran_with(row, key, configs) for row in table])
+    rows = [row | {key: values[at] for key, values in columns.items()} for at, row in enumerate(table)]
+    return rows, tuple(key for key in columns if key not in REPEATS)
 
 
-def _held_value(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
+def _ran_with(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
     """The value in the row; if it is missing, a number as text, or a name where the run has a mapping, that of the run."""
-    own, resolved = row.get(key), lookup(configs.get(row["id"]), key)
-    if (
-        own is None
-        or own == json.dumps(resolved)
-        or (isinstance(resolved, list | dict) and not isinstance(own, list | dict))
-    ):
-        return resolved
-    return own
+    value, resolved = row.get(key), lookup(configs.get(row["id"]), key)
+    compound = isinstance(resolved, list | dict) and not isinstance(value, list | dict)
+    return resolved if value is None or value == json.dumps(resolved) or compound else value
 
 
 def _is_setting(column: str, table: Sequence[Row]) -> bool:
@@ -156,31 +154,21 @@ def _is_setting(column: str, table: Sequence[Row]) -> bool:
     return column in SLOTS or "." in column
 
 
-def _expand(table: list[Row], keys: tuple[str, ...]) -> tuple[list[Row], tuple[str, ...]]:
-    """Replace keys whose values are mappings by the entries of the mappings, one key after the other."""
-    for at, key in enumerate(keys):
-        held = [_by_name(row.get(key)) for row in table]
-        if any(isinstance(value, dict) for value in held):
-            entries = _differences(key, held)
-            table = [row | {name: values[i] for name, values in entries.items()} for i, row in enumerate(table)]
-            return _expand(table, tuple(dict.fromkeys((*keys[:at], *entries, *keys[at + 1 :]))))
-    return table, keys
-
-
-def _differences(key: str, held: list[Value]) -> dict[str, list[Value]]:
-    """The entries that differ between the mappings, by dotted key, without those that ``name`` determines."""
-    parts = [value if isinstance(value, dict) else {"name": value} for value in held]
+def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
+    """The column itself or, of mappings, the columns of their entries that differ and do not follow from ``name``."""
+    values = [_by_name(value) for value in values]
+    if not any(isinstance(value, dict) for value in values):
+        return {key: values}
+    parts = [value if isinstance(value, dict) else {"name": value} for value in values]
     columns = {name: [part.get(name) for part in parts] for name in dict.fromkeys(n for part in parts for n in part)}
-    varied = {name: values for name, values in columns.items() if len({text(value) for value in values}) > 1}
-    if "name" in varied:
-        components = [text(value) for value in varied["name"]]
-        own = {name for name, values in varied.items() if _follows(components, [text(value) for value in values])}
-        varied = {name: values for name, values in varied.items() if name == "name" or name not in own}
-    return {f"{key}.{name}": values for name, values in varied.items()}
-
-
-def _follows(components: list[str], values: list[str]) -> bool:
-    return len(set(components)) == len(set(zip(components, values, strict=True)))
+    varied = {name: column for name, column in columns.items() if len(set(map(text, column))) > 1}
+    names = [text(name) for name in columns.get("name", ())] if "name" in varied else []
+    found: dict[str, list[Value]] = {}
+    for name, column in varied.items():
+        follows = names and len(set(names)) == len(set(zip(names, map(text, column), strict=True)))
+        if name == "name" or not follows:
+            found |= _expanded(f"{key}.{name}", column)
+    return found
 
 
 def _by_name(value: Value) -> Value:
@@ -200,15 +188,7 @@ NAMED = 10  # damaged files that have a sentence each
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
 NOT_RESULTS = {
-    "id",
-    "status",
-    "seed",
-    "rounds",
-    "evaluate_every",
-    "attacks",
-    "reason",
-    "notes",
-    "clients_global",
+    *("id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "notes", "clients_global"),
     *SLOT_NAMES,
 }
 
@@ -279,32 +259,35 @@ class Results:
         """The trials grouped by the values of the swept keys."""
         return settings(self.trials, self.keys)
 
+    def has(self, metric: str) -> bool:
+        """Whether a setting has a value of ``metric``."""
+        return any(setting.measured(metric) for setting in self.settings)
+
     @cached_property
     def rounds(self) -> dict[str, list[Row]]:
         """The rounds of the finished trials, in order, by id. Of a repeated round, the last row counts."""
         finished = [trial for trial in self.trials if trial["status"] == "finished"]
         tables = {trial["id"]: self.table(trial, "rounds") for trial in finished}
-        last = {key: {row["round"]: row for row in table if "round" in row} for key, table in tables.items()}
-        return {key: [found[number] for number in sorted(found)] for key, found in last.items()}
+        last = {ident: {row["round"]: row for row in table if "round" in row} for ident, table in tables.items()}
+        return {ident: [by_round[number] for number in sorted(by_round)] for ident, by_round in last.items()}
 
     def frame(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
         """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or lacks a needed column."""
         try:
-            found = read_table(Folder(self.folder).trial(trial["id"]).table(name)).to_pandas()
+            table = read_table(Folder(self.folder).trial(trial["id"]).table(name)).to_pandas()
         except (OSError, ValueError):
             return None
-        return None if found.empty or not set(needed) <= set(found) else found
+        return None if table.empty or not set(needed) <= set(table) else table
 
     def table(self, trial: Mapping[str, Any], name: str) -> list[Row]:
         """The rows of `frame`; empty if there is none."""
-        found = self.frame(trial, name)
-        return [] if found is None else rows(found)
+        table = self.frame(trial, name)
+        return [] if table is None else rows(table)
 
     def value(self, trial: Row, path: str) -> Value:
         """The value of a dotted key in the trial's run, swept or not; None if it is unknown."""
-        if trial.get(path) is not None:
-            return trial[path]
-        return lookup(self.configs.get(trial["id"]), path)
+        value = trial.get(path)
+        return lookup(self.configs.get(trial["id"]), path) if value is None else value
 
 
 def read_results(folder: Path) -> Results:
@@ -326,8 +309,8 @@ def read_results(folder: Path) -> Results:
         raise NoResultsError(f"{folder} lists no trial (run the sweep first)")
     trials = [sweep.trial(row["id"]) for row in table]
     damages = in_parallel(lambda one: damage_of(one.path, one.id, skip=(one.model.name,)), trials)
-    if found := [damage for damage in damages if damage]:
-        raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in found[:NAMED])
+    if damages := [damage for damage in damages if damage]:
+        raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in damages[:NAMED])
     believe(facts["declared"])
     declared = _mapping(facts["file"]).get("sweep")
     configs = {one.id: _mapping(one.config.read_text()) if one.config.is_file() else {} for one in trials}
@@ -345,8 +328,7 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
     """
     table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if "." not in name} - NOT_RESULTS - set(keys)
-    declared = metrics()
-    measured = {name for name in names if name in declared or _is_numeric(name, table)}
+    measured = {name for name in names if name in metrics() or _is_numeric(name, table)}
     trials = [trial for setting in settings(table, keys) for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
@@ -354,16 +336,10 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
 def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
     """Group trials by their values of ``keys``; the groups are sorted by these values."""
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for trial in trials:
+    for trial in sorted(trials, key=lambda t: (sort_key(t.get(DEAL)), sort_key(t.get("seed")), text(t.get("id")))):
         groups.setdefault(tuple(text(trial.get(key)) for key in keys), []).append(trial)
-    found = [
-        Setting(
-            tuple(group[0].get(key) for key in keys),
-            tuple(sorted(group, key=lambda t: (sort_key(t.get(DEAL)), sort_key(t.get("seed")), text(t.get("id"))))),
-        )
-        for group in groups.values()
-    ]
-    return sorted(found, key=lambda setting: tuple(sort_key(value) for value in setting.values))
+    settings = [Setting(tuple(group[0].get(key) for key in keys), tuple(group)) for group in groups.values()]
+    return sorted(settings, key=lambda setting: tuple(map(sort_key, setting.values)))
 
 
 def repeat(trial: Row) -> Repeat:
@@ -385,7 +361,7 @@ def independent(values: Sequence[tuple[Repeat, float]]) -> list[float]:
         partitions.setdefault(partition, []).append(value)
     if len(partitions) < 2:
         return [value for _, value in values]
-    return [found[0] if len(found) == 1 else sum(found) / len(found) for found in partitions.values()]
+    return [same[0] if len(same) == 1 else sum(same) / len(same) for same in partitions.values()]
 
 
 def counts(trials: Iterable[Row]) -> dict[str, int]:
@@ -400,11 +376,10 @@ def rows(table: Trials) -> list[Row]:
     frame: Any = table
     if hasattr(frame, "itertuples"):
         columns = [str(column) for column in frame.columns]
-        cells = (zip(columns, row, strict=True) for row in frame.itertuples(index=False, name=None))
-        return [{name: plain(value) for name, value in row} for row in cells]
-    held = list(table)
-    names = list(dict.fromkeys(name for row in held for name in row))
-    return [{name: plain(row.get(name)) for name in names} for row in held]
+        return [dict(zip(columns, map(plain, row), strict=True)) for row in frame.itertuples(index=False, name=None)]
+    listed = list(table)
+    names = list(dict.fromkeys(name for row in listed for name in row))
+    return [{name: plain(row.get(name)) for name in names} for row in listed]
 
 
 def _is_numeric(column: str, table: list[Row]) -> bool:
@@ -415,24 +390,3 @@ def _is_numeric(column: str, table: list[Row]) -> bool:
 def _mapping(text: str) -> Mapping[str, Any]:
     loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return loaded if isinstance(loaded, Mapping) else {}
-
-
-STOPPED = "stopped"
-
-
-def where_stopped(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of trials, those of stopped ones with the last value of each metric before a scheduler stopped them.
-
-    Args:
-        folder: the results folder of the sweep.
-        trials: the rows of ``trials.parquet``.
-    """
-    read, found = Results(folder, (), (), (), {}), []
-    for trial in trials:
-        last: dict[str, Any] = {}
-        for row in sorted(
-            read.table(trial, "rounds") if trial["status"] == STOPPED else (), key=lambda row: row["round"]
-        ):
-            last |= {name: value for name, value in row.items() if value is not None and name not in BOOKKEEPING}
-        found.append({**trial, **last})
-    return found

@@ -11,7 +11,7 @@ same seed, this common part cancels, so that its interval is much narrower than 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
@@ -56,11 +56,6 @@ class Estimate:
     bound: Bound = None
 
     @property
-    def claim(self) -> bool:
-        """Whether the values are guarantees."""
-        return self.bound == "upper"
-
-    @property
     def low(self) -> float:
         """The lower end of the interval, not below ``lowest``."""
         return max(self.mean - self.half, self.lowest)
@@ -72,7 +67,7 @@ class Estimate:
 
     def parts(self, digits: int) -> tuple[str, str]:
         """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text. Claims have their range."""
-        if self.claim:
+        if self.bound == "upper":
             return self.range(digits), ""
         return number(self.mean, digits, self.bound), number(self.half, digits)
 
@@ -84,11 +79,10 @@ class Estimate:
         >>> estimate([0.7, 0.9, 1.0], (0, 1)).shown(2)  # 0.87 + 0.38 is not possible
         ('0.87', '(0.49 to 1.00)')
         """
-        if self.claim:
+        if self.bound == "upper":
             return self.range(digits), ""
         if self.n < FEWEST:
-            shown = [number(value, digits, self.bound) for value in self.values]
-            return ", ".join(shown) or number(self.mean, digits), ""
+            return ", ".join(number(value, digits, self.bound) for value in self.values), ""
         return number(self.mean, digits, self.bound), spread(self.mean, self.low, self.high, digits)
 
     def range(self, digits: int) -> str:
@@ -129,12 +123,6 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
 def claims(values: Sequence[float]) -> Estimate:
     """Guarantees of several runs: an estimate without an interval, whose texts are the smallest and the largest value."""
     return replace(estimate(values), half=NAN, bound="upper")
-
-
-def claim_words(found: Estimate, shown: Callable[[float], str]) -> str:
-    """Guarantees of some runs: the one that all have, or the largest, which holds for all of them, and their range."""
-    low, high = shown(min(found.values)), shown(max(found.values))
-    return high if low == high else f"{high}, the largest of {found.n} runs ({low} to {high})"
 
 
 def limits(metric: Metric) -> tuple[float, float]:
@@ -200,18 +188,6 @@ def number(value: float, digits: int, bound: Bound = None) -> str:
         digits = max(digits, 1 - exact.adjusted())
         shown = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
     return f"{shown.normalize(DECIMALS):g}" if digits > SMALL else f"{shown:f}"
-
-
-def short(value: float, bound: Bound = None) -> str:
-    """Two decimals, and fewer of a large number: an epsilon of 12163.13 is no more exact than one of 12200.
-
-    >>> short(12163.13), short(12123.0, "upper"), short(4.404, "upper")
-    ('12200', '12200', '4.41')
-    """
-    if not math.isfinite(value) or abs(value) < 100:
-        return number(value, 2, bound)
-    unit = 10 ** (math.floor(math.log10(abs(value))) - 2)
-    return f"{float(number(value / unit, 0, bound)) * unit:.0f}"
 
 
 SIGNIFICANT = 0.05  # of p values, after Holm's correction

@@ -1,41 +1,41 @@
-"""The summary of a sweep (``summary.md``) and what its attacks found (``attacks.md``), one row per setting."""
+"""Tables with a line for each setting: their cells, and the pages ``summary.md``, ``attacks.md`` and ``differences.md``.
+
+Every table that somebody reads (Markdown, the page, a notebook, LaTeX, MLflow's note) is made of the cells and headings here.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 
 from algorithms.core.metric import Metric
-from orchestrator import metric_names
-from orchestrator.metric_names import families
+from orchestrator.metric_names import families, metric
 from orchestrator.report.context import (
     BY_CHANCE,
     DASH,
     PROTECTED,
-    USERS,
     adversary_sentence,
-    attacks_by_setting,
     audited,
     chance_cell,
-    chance_everywhere,
     chance_metric,
-    foreign_models_by_setting,
-    guarantee_columns,
+    guarantee_lines,
     guessing,
     partition_line,
+    protects,
     readings,
+    sentence,
     shown_beside,
     stated,
-    together_lines,
     trial_notes,
     tuned_sentences,
 )
 from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, counts, text
-from orchestrator.report.statistics import estimate
+from orchestrator.report.frame import Contrast, power
+from orchestrator.report.statistics import FEWEST, estimate, number
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, setting_label, value_label
 
 READING = (
@@ -58,71 +58,47 @@ WIDEST = 8  # columns of metrics that a page has room for
 MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
 
 
-def summary_markdown(results: Results, paired: bool = False) -> str:
-    """The content of ``summary.md``: a table for each family of metrics, and the trials that did not finish.
+# Cells and tables
 
-    Args:
-        results: the results of a sweep.
-        paired: whether ``differences.md`` is written beside it.
-    """
-    blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
-    blocks += [
-        f"{READING} {CLAIMED}"
-        if any(metric_names.metric(name).bound == "upper" for name in results.metrics)
-        else READING
+
+def by_setting(results: Results, columns: Columns) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of a table with a line for each setting: its swept values, then these columns."""
+    return [*key_labels(results.keys), *(heading for heading, _ in columns)], [
+        [*_values(results.keys, setting), *(cell(setting) for _, cell in columns)] for setting in results.settings
     ]
-    blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
-    who = escape(adversary_sentence(results))
-    blocks += [
-        partition_line(results),
-        PAIRED if paired else "",
-        _attacks(results),
-        f"{who[:1].upper()}{who[1:]}." if who else "",
-    ]
-    own = set(results.metrics) - shown_beside(results.metrics)
-    for family, metrics in families([name for name in results.metrics if name in own]).items():
-        chance = "" if _is_upright(results, metrics) else guessing(((m.label, m) for m in metrics), results)
-        blocks += [f"## {family}", f"{chance[:1].upper()}{chance[1:]}." if chance else ""]
-        blocks.append(_family_table(results, metrics))
-        blocks += [escape(f"{line[:1].upper()}{line[1:]}.") for line in readings(results, [m.name for m in metrics])]
-    blocks += [
-        _guarantees(results),
-        _section("Notes on trials", trial_notes(results.trials)),
-        _section("Models that serve other groups", foreign_models_by_setting(results)),
-    ]
-    lost = [trial for trial in results.trials if trial["status"] != "finished"]
-    if lost:
-        head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
-        lines = [
-            [
-                *(text(trial.get(key)) for key in ("id", "status")),
-                *(value_label(key, trial.get(key)) for key in results.keys),
-                *(text(trial.get(key)) for key in ("seed", "reason")),
-            ]
-            for trial in lost
-        ]
-        blocks += ["## Trials without a result", markdown_table(head, lines)]
-    bare = ", ".join(f"`{ident}`" for ident, rounds in results.rounds.items() if not rounds)
-    if bare:
-        blocks.append(f"Finished, but without curves, because `rounds.parquet` is missing or unreadable: {bare}.")
-    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def state_line(trials: Sequence[dict[str, Value]]) -> str:
-    """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
-    states = ", ".join(f"{n} {status}" for status, n in counts(trials).items())
-    return f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}: {states}."
+def _values(keys: tuple[str, ...], setting: Setting) -> list[str]:
+    return [value_label(key, value) for key, value in zip(keys, setting.values, strict=True)]
 
 
-def fixed_line(results: Results) -> str:
-    """A sentence with the components that all trials share, so that a reader does not need the sweep file."""
-    shared = []
-    for key in SLOT_NAMES:
-        names = {text(trial.get(key)) for trial in results.trials}
-        if key not in results.keys and len(names) == 1 and names != {""}:
-            name = names.pop()
-            shared.append(f"{key_label(key)} {escape(component_label(key, name))}")
-    return f"All trials have: {', '.join(shared)}." if shared else ""
+def metric_columns(results: Results, metrics: Iterable[Metric], seeds: str = "seeds") -> Columns:
+    """The numbers of runs under the heading ``seeds``, then a column for each metric."""
+    columns = [(metric_heading(one, results), partial(metric_cell, metric=one, results=results)) for one in metrics]
+    return [(seeds, seeds_cell), *columns]
+
+
+def metric_heading(metric: Metric, results: Results) -> str:
+    """The heading of a metric with its unit, if it has one that is not plain."""
+    plain = metric.unit in ("", "fraction") or metric.unit in metric.label
+    label = f"{metric.label} {BY_CHANCE}" if chance_metric(metric, results) else metric.label
+    return label if plain else f"{label} ({metric.unit})"
+
+
+def seeds_cell(setting: Setting) -> str:
+    """The number of finished runs of a setting, "2 of 3" if some did not finish."""
+    finished, trials = len(setting.finished), len(setting.trials)
+    return str(trials) if finished == trials else f"{finished} of {trials}"
+
+
+def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
+    """What a table shows of a metric in a setting: mean and interval, chance in parentheses, fewer seeds if so."""
+    having = sum(trial.get(metric.name) is not None for trial in setting.finished)
+    if not having:
+        return DASH
+    fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
+    shown = " ".join(filter(None, setting.estimate(metric.name).shown(metric.digits)))
+    return shown + chance_cell(setting, metric, results, metric.digits) + fewer
 
 
 def csv_text(head: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
@@ -147,105 +123,91 @@ def escape(cell: str) -> str:
     return MARKS.sub(r"\\\g<0>", " ".join(cell.split()))
 
 
-def by_setting(results: Results, columns: Columns) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells of a table with a line for each setting: its swept values, then these columns."""
-    return [*key_labels(results.keys), *(heading for heading, _ in columns)], [
-        [*_values(results.keys, setting), *(cell(setting) for _, cell in columns)] for setting in results.settings
-    ]
+# The summary
 
 
-def _family_table(results: Results, metrics: list[Metric]) -> str:
-    """A table of a family's metrics: a column for each or, of many, a line for each; many settings have several tables."""
-    if not _is_upright(results, metrics):
-        parts = [metrics[at : at + WIDEST] for at in range(0, len(metrics), WIDEST)]
-        return "\n\n".join(
-            markdown_table(*by_setting(results, metric_columns(results, part, "seeds")), numbers=len(part) + 1)
-            for part in parts
-        )
-    labels = [setting_label(results.keys, setting.values) or "the whole sweep" for setting in results.settings]
-    lines = [["seeds", "", *map(seeds_cell, results.settings)]]
-    for metric, (heading, cell) in zip(metrics, metric_columns(results, metrics), strict=True):
-        chance = chance_everywhere(metric, results)
-        lines.append([heading, "" if chance is None else text(round(chance, 3)), *map(cell, results.settings)])
-    return markdown_table(["metric", "by chance", *labels], lines, numbers=len(labels) + 1)
+def summary_markdown(results: Results, paired: bool = False) -> str:
+    """The content of ``summary.md``: a table for each family of metrics, and the trials that did not finish.
+
+    Args:
+        results: the results of a sweep.
+        paired: whether ``differences.md`` is written beside it.
+    """
+    claims = any(metric(name).bound == "upper" for name in results.metrics)
+    blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
+    blocks += [f"{READING} {CLAIMED}" if claims else READING]
+    blocks += [escape(line) for line in tuned_sentences(results.folder, results.trials)]
+    blocks += [partition_line(results), PAIRED if paired else "", escape(sentence(adversary_sentence(results)))]
+    beside = shown_beside(results.metrics)
+    for family, metrics in families([name for name in results.metrics if name not in beside]).items():
+        blocks += [f"## {family}", sentence(guessing(((one.label, one) for one in metrics), results))]
+        for part in (metrics[at : at + WIDEST] for at in range(0, len(metrics), WIDEST)):
+            blocks.append(markdown_table(*by_setting(results, metric_columns(results, part)), numbers=len(part) + 1))
+        blocks += [escape(sentence(line)) for line in readings(results, [one.name for one in metrics])]
+    blocks += [_guarantees(results), _section("Notes on trials", trial_notes(results.trials))]
+    if lost := [trial for trial in results.trials if trial["status"] != "finished"]:
+        head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
+        lines = [
+            [
+                *(text(trial.get(key)) for key in ("id", "status")),
+                *(value_label(key, trial.get(key)) for key in results.keys),
+                *(text(trial.get(key)) for key in ("seed", "reason")),
+            ]
+            for trial in lost
+        ]
+        blocks += ["## Trials without a result", markdown_table(head, lines)]
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def metric_columns(results: Results, metrics: Iterable[Metric], seeds: str = "") -> Columns:
-    """A column for each metric; with ``seeds``, the numbers of runs come first, under this heading."""
-    columns = [(metric_heading(one, results), partial(metric_cell, metric=one, results=results)) for one in metrics]
-    return [(seeds, seeds_cell), *columns] if seeds else columns
+def state_line(trials: Sequence[dict[str, Value]]) -> str:
+    """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
+    states = ", ".join(f"{n} {status}" for status, n in counts(trials).items())
+    return f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}: {states}."
 
 
-def _is_upright(results: Results, metrics: list[Metric]) -> bool:
-    """Whether metrics are the lines of a family's table: there are many of them and few settings."""
-    return len(metrics) > WIDEST >= len(results.settings)
+def fixed_line(results: Results) -> str:
+    """A sentence with the components that all trials share, so that a reader does not need the sweep file."""
+    shared = []
+    for key in SLOT_NAMES:
+        names = {text(trial.get(key)) for trial in results.trials}
+        if key not in results.keys and len(names) == 1 and names != {""}:
+            shared.append(f"{key_label(key)} {escape(component_label(key, names.pop()))}")
+    return f"All trials have: {', '.join(shared)}." if shared else ""
 
 
 def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
-    shown = guarantee_columns(results)
-    if not shown:
+    columns: list[Column] = [
+        (f"for {protected}", partial(_stated, column=column))
+        for column, (protected, _) in PROTECTED.items()
+        if any(stated(setting, column) for setting in results.settings)
+    ]
+    if not columns or not protects(results):
         return ""
-    columns: list[Column] = [(f"{name}: for {PROTECTED[name]}", partial(_stated, name=name)) for name in shown]
     if any(audited(setting) for setting in results.settings):
         columns.append(("claimed epsilon, audited", lambda setting: audited(setting) or DASH))
-    together = [f"{line[:1].upper()}{escape(line[1:])}." for line in together_lines(results)]
-    return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns), numbers=0), *together])
+    alone = [sentence(line) for line in guarantee_lines(results) if line.startswith("an epsilon")]
+    return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns)), *alone])
 
 
-def _stated(setting: Setting, name: str) -> str:
-    return stated(setting, name) or DASH
+def _stated(setting: Setting, column: str) -> str:
+    return stated(setting, column) or DASH
 
 
-def _attacks(results: Results) -> str:
-    """A section with the attacks of each setting, if they differ."""
-    found = iter(attacks_by_setting(results))
-    first = next(found, None)
-    if first is None:
-        return ""
-    names = chain([first], found)
-    return "## Attacks\n\n" + markdown_table(*by_setting(results, [("attacks", lambda _: next(names))]), numbers=0)
-
-
-def _section(title: str, sentences: Sequence[str]) -> str:
+def _section(title: str, lines: Sequence[str]) -> str:
     """A section with a list of sentences; empty if there are none."""
-    return "\n".join([f"## {title}", "", *(f"- {escape(one)}." for one in sentences)]) if sentences else ""
+    return "\n".join([f"## {title}", "", *(f"- {escape(one)}." for one in lines)]) if lines else ""
 
 
-def metric_heading(metric: Metric, results: Results) -> str:
-    """The heading of a metric with its unit, if it has one that is not plain."""
-    plain = metric.unit in ("", "fraction") or metric.unit in metric.label
-    label = f"{metric.label} {BY_CHANCE}" if chance_metric(metric, results) else metric.label
-    return label if plain else f"{label} ({metric.unit})"
-
-
-def seeds_cell(setting: Setting) -> str:
-    """The number of finished runs of a setting, "2 of 3" if some did not finish."""
-    finished, all_trials = len(setting.finished), len(setting.trials)
-    return str(all_trials) if finished == all_trials else f"{finished} of {all_trials}"
-
-
-def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
-    """What a table shows of a metric in a setting: mean and interval, chance in parentheses, fewer seeds if so."""
-    having = sum(trial.get(metric.name) is not None for trial in setting.finished)
-    if not having:
-        return DASH
-    fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
-    shown = " ".join(filter(None, setting.estimate(metric.name).shown(metric.digits)))
-    return shown + chance_cell(setting, metric, results, metric.digits) + fewer
-
-
-def _values(keys: tuple[str, ...], setting: Setting) -> list[str]:
-    return [value_label(key, value) for key, value in zip(keys, setting.values, strict=True)]
-
+# Attacks
 
 Place = tuple[str, str, str]  # attack, target, metric
 AUC = "auc"
 CHOSEN = "is_"  # begins the name of the measure that says how often a variant counted
-HEADLINE = "headline"  # the target of the variant that counts, whichever it is
+COUNTING = "headline"  # the target of the variant that counts, whichever it is
 # Rows that repeat another one, or are chosen with a look at the result, so that they are too high.
 LEFT_OUT = ("risk", "maximum")
-CLIENT = "client_"  # begins the targets that are single clients
+CLIENT, USERS = "client_", "clients_"  # begin the targets that are single clients, and the numbers of users of models
 ATTACKS_READING = (
     "The last time that each attack was made; single clients are in `attacks.parquet`. An AUC of 0.5 is guessing. "
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds), or the "
@@ -256,55 +218,107 @@ ATTACKS_READING = (
 
 
 def attacks_markdown(results: Results) -> str:
-    """The content of ``attacks.md``: a line for each setting, attack and target; empty if no attack has an AUC.
-
-    Args:
-        results: the results of a sweep.
-    """
-    lines = [line for setting in results.settings for line in _lines(results, setting)]
-    if not lines:
-        return ""
+    """The content of ``attacks.md``: a line for each setting, attack and target; empty if no attack has an AUC."""
+    lines = [line for setting in results.settings for line in _attack_lines(results, setting)]
     head = [*key_labels(results.keys), "attack", "on", "measure", "AUC", "counted"]
-    return "\n\n".join([f"# {results.name}: attacks", ATTACKS_READING, markdown_table(head, lines, numbers=0)]) + "\n"
+    blocks = [f"# {results.name}: attacks", ATTACKS_READING, markdown_table(head, lines)]
+    return "\n\n".join(blocks) + "\n" if lines else ""
 
 
-def _lines(results: Results, setting: Setting) -> Iterator[list[str]]:
+def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     """The lines of one setting, in the order in which its trials have the attacks."""
-    labels = _values(results.keys, setting)
-    found: dict[Place, list[float]] = {}
+    aucs: dict[Place, list[float]] = {}
     counted: dict[tuple[str, str], list[float]] = {}
     for trial in setting.finished:
         for row in _last(results.table(trial, "attacks")):
-            attack, target, metric, value = (row[name] for name in ("attack", "target", "metric", "value"))
+            attack, target, measure, value = (row[name] for name in ("attack", "target", "metric", "value"))
             if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue
-            if metric.startswith(CHOSEN):
-                counted.setdefault(_variant(attack, target, metric.removeprefix(CHOSEN)), []).append(float(value))
-            elif attack not in LEFT_OUT and not target.startswith(CLIENT) and _is_auc(metric):
-                found.setdefault((attack, target, metric), []).append(float(value))
-    for (attack, target, metric), values in found.items():
+            if measure.startswith(CHOSEN):  # a variant is a target of its own, or an attack of its own
+                variant = measure.removeprefix(CHOSEN)
+                place = (attack, target.replace(COUNTING, variant)) if COUNTING in target else (variant, target)
+                counted.setdefault(place, []).append(float(value))
+            elif attack not in LEFT_OUT and not target.startswith(CLIENT) and AUC in measure.split("_"):
+                aucs.setdefault((attack, target, measure), []).append(float(value))
+    for (attack, target, measure), values in aucs.items():
         share = counted.get((attack, target))
-        times = f"{sum(share) / len(share):.0%}" if share else ""
-        left_out = len(values) < len(setting.finished)
-        seeds = f"({len(values)} of {len(setting.finished)} seeds)" if left_out else ""
+        seeds = f"({len(values)} of {len(setting.finished)} seeds)" if len(values) < len(setting.finished) else ""
         shown = " ".join(filter(None, [*estimate(values, (0, 1)).shown(3), seeds]))
-        yield [*labels, attack, target, metric, shown, times]
-
-
-def _variant(attack: str, target: str, name: str) -> tuple[str, str]:
-    """The attack and target whose line the variant ``name`` has: it is a target of its own, or an attack of its own."""
-    return (attack, target.replace(HEADLINE, name)) if HEADLINE in target else (name, target)
-
-
-def _is_auc(metric: str) -> bool:
-    return AUC in metric.split("_")
+        times = f"{sum(share) / len(share):.0%}" if share else ""
+        yield [*_values(results.keys, setting), attack, target, measure, shown, times]
 
 
 def _last(rows: list[Row]) -> list[Row]:
     """The rows of the last round in which each attack was made."""
-    needed = {"attack", "round", "target", "metric", "value"}
-    rows = [row for row in rows if needed <= row.keys()]
     last: dict[str, int] = {}
     for row in rows:
         last[row["attack"]] = max(row["round"], last.get(row["attack"], 0))
     return [row for row in rows if row["round"] == last[row["attack"]]]
+
+
+# Differences between methods
+
+DIFFERENCES_READING = (
+    "Each line compares a method with the baseline of its slot on the same partitions of the data and with the same seeds: "
+    "mean difference, method minus baseline, over the pairs, with its 95 % interval and the p value of the paired t test. "
+    "Deals that are hard for all methods do not widen these intervals. The last column corrects p for the number of tests in "
+    "its family (Holm); below 0.05, a difference is significant. A family is what one method and its baseline in one "
+    "setting are tested for: the headline's risk and the accuracy that belongs to it; apart from these, the metrics of one "
+    "section of summary.md. Families are not corrected for one another. With fewer than three pairs the differences "
+    "themselves are printed, without interval and p value."
+)
+DIFFERENCES = (
+    *("method", "baseline", "setting", "metric", "better", "baseline's mean", "difference", "95 % interval", "pairs"),
+    *("p", "tests", "p (Holm)"),
+)
+NUMBERS = range(5, len(DIFFERENCES))  # the columns of numbers
+
+
+def differences_markdown(results: Results, paired: list[Contrast]) -> str:
+    """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
+    tested = [one for one in paired if not math.isnan(one.p)]
+    said = f"{len(paired)} comparisons, {len(tested)} of them with a p value: {power(tested)}." if tested else ""
+    blocks = [f"# {escape(results.name)}: differences between methods", DIFFERENCES_READING, partition_line(results)]
+    blocks.append(said or "No comparison has three pairs.")
+    for slot in dict.fromkeys(one.slot for one in paired):
+        lines = [difference_cells(one) for one in paired if one.slot == slot]
+        blocks += [f"## {escape(key_label(slot))}", markdown_table(DIFFERENCES, lines, numbers=len(NUMBERS))]
+    left_out = [
+        f"{', '.join(filter(None, (f'{one.method} against {one.baseline}', one.setting)))}: {', '.join(one.left_out)}"
+        for one in paired
+        if one.left_out
+    ]
+    blocks.append(_section("Left out, because a method has no result", list(dict.fromkeys(left_out))))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def difference_cells(one: Contrast) -> list[str]:
+    """The cells of a comparison under `DIFFERENCES`."""
+    described = metric(one.metric)
+    digits, d = described.digits, one.difference
+    return [
+        *(one.method, one.baseline, one.setting or WHOLE),
+        " ".join(described.table.heading.split()) if described.table else described.label,
+        described.direction or "",
+        number(one.baseline_mean, digits),
+        _signed(d.mean, digits) if d.n >= FEWEST else ", ".join(_signed(value, digits) for value in d.values),
+        "" if math.isnan(d.half) else f"{_signed(d.low, digits)} to {_signed(d.high, digits)}",
+        *(str(d.n), _p_value(one.p), str(one.tests or ""), _p_value(one.p_holm)),
+    ]
+
+
+def _signed(value: float, digits: int) -> str:
+    shown = number(value, digits)
+    return f"+{shown}" if value > 0 else shown
+
+
+def _p_value(p: float) -> str:
+    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+WHOLE = "the whole sweep"  # stands for the setting of a sweep that varies nothing
+
+
+def place_label(results: Results, setting: Setting) -> str:
+    """The label of a setting, or a word for the whole sweep."""
+    return setting_label(results.keys, setting.values) or WHOLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,32 +14,27 @@ from orchestrator.metric_names import Shown, least_important, metric, table_colu
 from orchestrator.report.context import (
     BY_CHANCE,
     DASH,
-    MOST_SETTINGS,
     adversary_sentence,
-    attacks_by_setting,
     chance_cell,
     chance_metric,
-    foreign_models_by_setting,
     guarantee_lines,
     guessing,
-    joined_by_text,
-    protects_clients,
+    protects,
     readings,
     refuted,
     shown_beside,
     trial_notes,
 )
-from orchestrator.report.data import DEAL, STOPPED, Configs, Results, Setting, Trials, counts, results, rows
-from orchestrator.report.statistics import FEWEST, NAN, Estimate, estimate
+from orchestrator.report.data import DEAL, Configs, Results, Setting, Trials, counts, results, rows
+from orchestrator.report.frame import between
+from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 GAP = 2
-REFUTED = "bold red"
-AUDITED = "epsilon_audit"
-UNCLIPPED = "audit_norm"  # measured where canaries are as long as the median update, because nothing is clipped
+ALARM = "bold red"
 
 
 def summary_table(
@@ -69,79 +64,66 @@ def summary_table(
     from rich.table import Table
     from rich.text import Text
 
-    found = results(Path(), rows(trials), swept, configs)
-    notes = [setting.unfinished.replace(", ", "\n") for setting in found.settings]
+    read = results(Path(), rows(trials), swept, configs)
+    notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
     fixed = [
-        (label.replace(" ", "\n"), [value_label(key, setting.values[at]) or DASH for setting in found.settings])
-        for at, (key, label) in enumerate(zip(found.keys, key_labels(found.keys), strict=True))
+        [label.replace(" ", "\n"), *(value_label(key, setting.values[at]) or DASH for setting in read.settings)]
+        for at, (key, label) in enumerate(zip(read.keys, key_labels(read.keys), strict=True))
     ]
-    last = [("no result", notes)] if any(notes) else []
-    shown, left_out, stacked = _fit(
-        found, _columns(found), width - sum(_wide([*it]) + GAP for it in _flat(fixed + last))
-    )
-    caption = Text("\n".join([_caption(found, shown, left_out), *remarks]))
-    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", REFUTED)
-    table = Table(
-        title=Text(title) if title else None,
-        caption=caption,
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        title_justify="left",
-        caption_justify="left",
-    )
-    for heading, _ in fixed:
-        table.add_column(heading)
+    last = [["no result", *notes]] if any(notes) else []
+    shown, left_out, stacked = _fit(read, _columns(read), width - sum(_wide(cells) + GAP for cells in fixed + last))
+    caption = Text("\n".join([*_caption(read, shown, left_out), *remarks]))
+    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
+    style = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
+    sides = {"title_justify": "left", "caption_justify": "left"}
+    table = Table(title=Text(title) if title else None, caption=caption, **style, **sides)  # type: ignore[arg-type]
+    for cells in fixed:
+        table.add_column(cells[0])
     for column in shown:
         table.add_column(column.heading, justify="right", no_wrap=True)
-    for heading, _ in last:
-        table.add_column(heading, style="yellow", no_wrap=True)
-    for at, setting in enumerate(found.settings):
-        own = [Text(_cell(found, setting, column, stacked), _style(setting, column)) for column in shown]
-        table.add_row(*(Text(cells[at]) for _, cells in fixed), *own, *(cells[at] for _, cells in last))
+    for cells in last:
+        table.add_column(cells[0], style="yellow", no_wrap=True)
+    for at, setting in enumerate(read.settings, start=1):
+        texts = [Text(_cell(read, setting, column, stacked), _style(setting, column)) for column in shown]
+        table.add_row(*(Text(cells[at]) for cells in fixed), *texts, *(cells[at] for cells in last))
     return table
 
 
-def _flat(columns: Iterable[tuple[str, list[str]]]) -> Iterator[list[str]]:
-    return ([heading, *cells] for heading, cells in columns)
-
-
 def _style(setting: Setting, column: Shown) -> str:
-    """Red for the audited epsilon of a setting whose claimed one is refuted."""
-    return REFUTED if column.metrics[0].startswith(AUDITED) and refuted(setting) else ""
+    """Red for the audit of a claim that it refutes."""
+    return ALARM if metric(column.metrics[0]).audits and refuted(setting) else ""
 
 
-def _columns(found: Results) -> list[Shown]:
-    measured = [name for name in found.metrics if any(_estimate(setting, name).n for setting in found.settings)]
+def _columns(read: Results) -> list[Shown]:
+    measured = [name for name in read.metrics if read.has(name)]
     beside = shown_beside(measured)
-    if not protects_clients(found.trials):  # nobody compares what canaries find where nothing is claimed
-        beside |= {name for name in measured if name.startswith(AUDITED)}
+    if not protects(read):  # nobody compares what an audit finds where nothing is claimed
+        beside |= {name for name in measured if metric(name).audits}
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
     for at, column in enumerate(columns):
         heading = column.heading
         if column.round:  # the value need not be that of the run's last round
-            rounds = {value for setting in found.settings for value in setting.measured(column.round)}
+            rounds = {value for setting in read.settings for value in setting.measured(column.round)}
             heading += f"\nround {rounds.pop():g}" if len(rounds) == 1 else "\nlast measured"
-        if len(column.metrics) == 1 and chance_metric(metric(column.metrics[0]), found) is not None:
+        if len(column.metrics) == 1 and chance_metric(metric(column.metrics[0]), read) is not None:
             heading += f"\n{BY_CHANCE}"
         columns[at] = replace(column, heading=heading)
     return columns
 
 
-def _fit(found: Results, columns: list[Shown], room: int) -> tuple[list[Shown], list[Shown], bool]:
+def _fit(read: Results, columns: list[Shown], room: int) -> tuple[list[Shown], list[Shown], bool]:
     """The columns that fit into ``room``, those that do not, and whether intervals are below the means."""
 
-    def width(kept: Sequence[Shown], stacked: bool) -> int:
-        cells = [[column.heading, *(_cell(found, s, column, stacked) for s in found.settings)] for column in kept]
-        return sum(map(_wide, cells)) + GAP * (len(kept) - 1)
+    def fits(kept: Sequence[Shown], stacked: bool) -> bool:
+        cells = [[column.heading, *(_cell(read, s, column, stacked) for s in read.settings)] for column in kept]
+        return sum(map(_wide, cells)) + GAP * (len(kept) - 1) <= room
 
     major = [column for column in columns if column.rank < MINOR]
-    for kept, stacked in ((columns, False), (major, False), (columns, True)):
-        if width(kept, stacked) <= room:
-            return list(kept), [column for column in columns if column not in kept], stacked
+    for kept in (columns, major):
+        if fits(kept, stacked=False):
+            return kept, [column for column in columns if column not in kept], False
     kept, left_out = list(columns), list[Shown]()
-    while kept and width(kept, stacked=True) > room:
+    while kept and not fits(kept, stacked=True):
         left_out.append(least_important(kept))
         kept.remove(left_out[-1])
     return kept, left_out, True
@@ -151,30 +133,19 @@ def _wide(cells: Iterable[str]) -> int:
     return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
-def _cell(found: Results, setting: Setting, column: Shown, stacked: bool) -> str:
-    estimates = [_estimate(setting, name) for name in column.metrics]
-    unlike = column.metrics[0].startswith(AUDITED) and setting.measured(UNCLIPPED)
-    if unlike or not any(e.n for e in estimates):
+def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
+    estimates = [setting.estimate(name) for name in column.metrics]
+    if not any(one.n for one in estimates):
         return DASH
     if len(estimates) > 1:
-        return " + ".join(e.parts(column.digits)[0] or DASH for e in estimates)
-    one = estimates[0]
-    mean, interval = one.shown(column.digits) if column.interval else (one.parts(column.digits)[0], "")
-    if one.n >= FEWEST and stacked and interval:
-        mean = f"{mean}\n{_short(interval)}"
-    elif one.n >= FEWEST and interval:
-        mean = f"{mean} {_short(interval)}"
-    elif stacked:
-        mean = mean.replace(", ", "\n")
-    return mean + chance_cell(setting, metric(column.metrics[0]), found, column.digits)
-
-
-def _estimate(setting: Setting, name: str) -> Estimate:
-    """A metric of a setting; where no trial has finished, what those had come to that a scheduler stopped, no interval."""
-    if setting.finished:
-        return setting.estimate(name)
-    stopped = [trial for trial in setting.trials if trial["status"] == STOPPED and trial.get(name) is not None]
-    return replace(estimate([float(trial[name]) for trial in stopped]), half=NAN)
+        return " + ".join(one.parts(column.digits)[0] or DASH for one in estimates)
+    mean, interval = (
+        estimates[0].shown(column.digits) if column.interval else (estimates[0].parts(column.digits)[0], "")
+    )
+    shown = " ".join(filter(None, (mean, _short(interval))))
+    if stacked:
+        shown = shown.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", "\n")
+    return shown + chance_cell(setting, metric(column.metrics[0]), read, column.digits)
 
 
 def _short(interval: str) -> str:
@@ -183,36 +154,24 @@ def _short(interval: str) -> str:
     return re.sub(r"\b0\.", ".", zero.sub("0", whole.sub("1", interval))).replace("± ", "±")
 
 
-def _caption(found: Results, columns: Sequence[Shown], left_out: Sequence[Shown]) -> str:
-    seeds = sorted({len(setting.finished) for setting in found.settings} - {0}) or [0]
-    over = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
-    lines = [f"mean over {over} seeds ± half the width of the 95 % interval"]
-    if seeds[-1] < FEWEST:
-        pair = "values of two seeds (an interval needs three), or their mean where there is one number"
-        lines = [pair if seeds[-1] > 1 else "one seed: no intervals"]
-    elif seeds[0] < FEWEST:
-        lines[0] += "; below three seeds, their values"
-    if any(trial.get(DEAL) is not None for trial in found.trials):
-        lines[0] = lines[0].replace(f"{over} seeds", f"{over} runs") + "; runs on the same partition are averaged first"
-    if seeds == [0]:
-        lines = ["no trial has finished"]
-    elif len(counts(found.trials)) > 1:
-        lines[0] += "; only finished trials count"
-    if any(not setting.finished and STOPPED in counts(setting.trials) for setting in found.settings):
-        lines.append("stopped: the last values before a scheduler stopped the trial; they enter no mean")
-    shown = [name for column in columns for name in column.metrics]
-    lines += readings(found, [*shown, *([UNCLIPPED] if AUDITED in shown else [])])
-    attacks = joined_by_text(found, attacks_by_setting(found))
-    lines.append(f"attacks: {', '.join(attacks)}; {DASH}: not measured" if attacks else "")
-    lines += [guessing(((c.heading, metric(name)) for c in columns for name in c.metrics[:1]), found)]
-    lines += [*guarantee_lines(found), *(f"note: {one}" for one in trial_notes(found.trials))]
-    foreign = foreign_models_by_setting(found)
-    lines += [f"note: {one}" for one in foreign[:MOST_SETTINGS]]
-    lines += (
-        [f"and {len(foreign) - MOST_SETTINGS} more such notes in summary.md"] if len(foreign) > MOST_SETTINGS else []
-    )
-    lines.append(adversary_sentence(found))
+def _caption(read: Results, columns: Sequence[Shown], left_out: Sequence[Shown]) -> list[str]:
+    runs = [len(setting.finished) for setting in read.settings if setting.finished] or [0]
+    partitions = any(trial.get(DEAL) is not None for trial in read.trials)
+    over = f"{between(runs)} {'runs' if partitions else 'seed' if max(runs) == 1 else 'seeds'}"
+    lines = [f"mean over {over} ± half the width of the 95 % interval"]
+    if max(runs) < FEWEST:
+        lines = [
+            f"{over}: values or their mean, without an interval, which needs three"
+            if any(runs)
+            else "no trial has finished"
+        ]
+    lines[0] += "; runs on the same partition are averaged first" if partitions else ""
+    lines[0] += "; only finished trials count" if any(runs) and len(counts(read.trials)) > 1 else ""
+    headings = [(column.heading, metric(name)) for column in columns for name in column.metrics[:1]]
+    lines += readings(read, [name for column in columns for name in column.metrics])
+    lines += [guessing(headings, read), *guarantee_lines(read)]
+    lines += [*(f"note: {one}" for one in trial_notes(read.trials)), adversary_sentence(read)]
     if left_out:
         names = ", ".join(column.heading.replace("\n", " ") for column in left_out)
         lines.append(f"in the report but too wide for this terminal: {names}")
-    return "\n".join(filter(None, lines))
+    return [line for line in lines if line]

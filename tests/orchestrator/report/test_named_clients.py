@@ -15,7 +15,7 @@ import datasets
 from orchestrator.config.run import resolve
 from orchestrator.report.data import read_results
 from orchestrator.report.figures.arrangement import arrange
-from orchestrator.report.story import findings
+from orchestrator.report.story import story
 from orchestrator.trial.random_streams import stream
 from tests.support.arranged import figure
 from tests.support.figure_texts import texts, unreadable
@@ -68,7 +68,7 @@ def test_the_most_exposed_client_is_told_by_name(tmp_path: Path, worst: tuple[in
             for i in range(4)
         ]
         pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
-    (line,) = [line for line in findings(replace(results, trials=tuple(table))) if "worst client" in line]
+    (line,) = [line for line in story(replace(results, trials=tuple(table))).findings if "worst client" in line]
     assert (f"; {clause}; by chance 0.600" in line) if clause else ("ward" not in line)
 
 

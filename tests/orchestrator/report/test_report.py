@@ -60,7 +60,7 @@ def test_a_report_is_written_again_if_anything_of_it_has_changed_and_gives_the_s
         write_report(folder, published=False)
 
 
-def test_a_report_follows_its_trials_forgets_figures_without_data_and_names_who_has_none(tmp_path: Path) -> None:
+def test_a_report_follows_its_trials_and_forgets_figures_without_data(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0]})
     assert "convergence.png" in {file.name for file in write_report(folder)}
     for lost in ("rounds", "*"):
@@ -69,8 +69,6 @@ def test_a_report_follows_its_trials_forgets_figures_without_data_and_names_who_
             seal(path.parent)
         assert "convergence.png" not in {file.name for file in write_report(folder)}
         assert not (folder / "report" / "convergence.png").exists()
-        page = (folder / "report" / "summary.md").read_text()
-        assert "without curves, because `rounds.parquet` is missing or unreadable: `0000000000`" in page
 
 
 def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None:
@@ -105,7 +103,7 @@ def test_one_seed_gives_a_report_without_a_single_interval(tmp_path: Path) -> No
 
 def test_a_seed_that_one_method_lacks_is_named_in_the_report(folder: Path, files: list[Path]) -> None:
     page = (folder / "report" / "differences.md").read_text()
-    assert "- IFCA-MIR against IFCA: seed 1 (IFCA-MIR unfinished, IFCA diverged)" in page
+    assert "- IFCA-MIR against IFCA: seed 1." in page
 
 
 def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

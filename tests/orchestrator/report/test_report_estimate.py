@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.metric_names import metric
 from orchestrator.report.data import Setting
-from orchestrator.report.statistics import claim_words, claims, estimate, limits, number, quantile, short
+from orchestrator.report.statistics import claims, estimate, limits, number, quantile
 
 
 def test_the_interval_of_three_seeds_is_students() -> None:
@@ -67,8 +67,7 @@ def test_claims_have_a_largest_value_and_no_interval() -> None:
     assert found.shown(2) == found.parts(2) == ("18.76 to 22.51", "")
     assert all(map(math.isnan, (found.half, found.low, found.high)))
     assert claims([3.035]).shown(1)[0] == "3.1" and claims([0.926]).shown(1)[0] == "0.93"
-    assert claim_words(found, lambda value: number(value, 2)) == "22.51, the largest of 3 runs (18.76 to 22.51)"
-    assert claim_words(claims([2.0, 2.0]), lambda value: number(value, 2)) == claims([2.0, 2.0]).shown(2)[0] == "2.00"
+    assert claims([2.0, 2.0]).shown(2)[0] == "2.00"
     assert claims([]).shown(2) == ("", "")
 
 
@@ -78,7 +77,6 @@ def test_a_printed_bound_is_a_bound(value: float, digits: int) -> None:
     upper, lower = number(value, digits, "upper"), number(value, digits, "lower")
     assert Decimal(lower) <= Decimal(repr(value)) <= Decimal(upper)
     assert Decimal(upper) - Decimal(repr(value)) < Decimal(10) ** -digits
-    assert float(short(value, "upper")) >= value * (1 - 1e-15)
     assert value == 0 or float(upper) <= 1.1 * value + 1e-320, "an upper bound keeps two digits"
 
 

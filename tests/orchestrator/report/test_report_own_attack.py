@@ -15,8 +15,8 @@ from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from datasets import outside
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.trade_off import risks
-from orchestrator.report.page import shown_metrics
-from orchestrator.report.story import headline, story
+from orchestrator.report.frame import main_metrics
+from orchestrator.report.story import story
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.declared import believe
@@ -77,7 +77,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrangement]:
 
 
 def test_it_has_a_headline_with_the_words_that_it_declares(own: Arrangement) -> None:
-    found = headline(own.results)
+    found = story(own.results).headline
     assert found.startswith("The own attack tells examples from others with AUC 0.710")
     assert "by chance 0.500" in found and "1 of 1 comparisons" in found and "0.099 (0.097 to 0.101)" in found
     assert any("0.800" in line and "by chance 0.550" in line for line in story(own.results).findings)
@@ -93,7 +93,7 @@ def test_it_is_drawn_like_ours(own: Arrangement) -> None:
 
 
 def test_it_is_in_the_tables_with_its_reading(own: Arrangement) -> None:
-    assert "own_auc" in shown_metrics(own.results) and "own_auc_worst" in shown_metrics(own.results)
+    assert main_metrics(own.results) == ["accuracy", "own_auc"]
     assert "Own: among the 8 shadows." in summary_markdown(own.results)
     table = summary_table(own.results.trials, own.results.keys, width=200)
     assert "own\nAUC" in [str(column.header) for column in table.columns]

@@ -30,7 +30,7 @@ addEventListener("load", () => {
     && parseFloat(inside.getComputedStyle(e).fontSize) < 12).length;
   const found = {wide: root.scrollWidth, seen: root.clientWidth, top: headline.top, bottom: headline.bottom,
     right: headline.right, small, loaded: inside.performance.getEntriesByType("resource").length,
-    figures: [...page.querySelectorAll("figure svg")].map(e => Math.round(e.getBoundingClientRect().width))};
+    figures: [...page.querySelectorAll("figure img")].map(e => Math.round(e.getBoundingClientRect().width))};
   document.body.setAttribute("data-found", JSON.stringify(found));
 });</script>"""
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from orchestrator.report.data import Results, read_results, results, rows
-from orchestrator.report.frame import HEADLINE, contrasts, is_significant
+from orchestrator.report.frame import HEADLINE, contrasts
 from orchestrator.report.statistics import estimate
-from orchestrator.report.story import SIDES, command, headline, story
+from orchestrator.report.story import SIDES, command, story
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep
 from tests.support.synthetic_membership import write_alone, write_grouped
@@ -30,6 +30,10 @@ def planted(**methods: tuple[float, ...]) -> Results:
     return results(Path("made_up"), rows(table), ("clustering.name", "seed"), {})
 
 
+def told(made: Results) -> str:
+    return story(made).headline
+
+
 def around(middle: float, *shifts: float) -> tuple[float, ...]:
     own = shifts or (0.0,) * len(NOISE)
     return tuple(middle + noise + shift for noise, shift in zip(NOISE, own, strict=True))
@@ -43,7 +47,7 @@ def test_the_headline_has_the_value_its_interval_chance_and_what_changes_it(
     baseline: float, shift: float, side: str, significant: int
 ) -> None:
     method = around(baseline + shift, 0.001, -0.001, 0.002, -0.002, 0.0)
-    found = headline(planted(ifca=around(baseline), ifca_mir=method))
+    found = told(planted(ifca=around(baseline), ifca_mir=method))
     assert " ".join(estimate(around(baseline)).shown(3)) in found
     assert "(by chance 0.500)" in found
     assert [one for one, words in SIDES.items() if words in found] == [side]
@@ -54,7 +58,7 @@ def test_the_headline_has_the_value_its_interval_chance_and_what_changes_it(
 
 @pytest.mark.parametrize(("values", "shown"), [((0.6, 0.7), "0.600, 0.700 (2 runs"), ((0.6,), "0.600 (one run")])
 def test_one_or_two_runs_have_no_interval_and_no_verdict(values: tuple[float, ...], shown: str) -> None:
-    found = headline(planted(ifca=values, ifca_mir=values))
+    found = told(planted(ifca=values, ifca_mir=values))
     assert shown in found and "±" not in found
     assert not any(words in found for words in SIDES.values())
 
@@ -92,7 +96,7 @@ def test_without_a_risk_the_headline_has_attacks_epsilon_and_accuracy(
         {"id": str(s), "status": "finished", "seed": s, "accuracy": 0.9, "attacks": attacks} | measured
         for s in range(3)
     ]
-    found = headline(results(Path("made_up"), rows(table), ("seed",), {}))
+    found = told(results(Path("made_up"), rows(table), ("seed",), {}))
     assert [one for one in words if one not in found] == []
 
 
@@ -101,51 +105,22 @@ def test_a_planted_difference_is_among_the_findings_with_its_size() -> None:
     accuracy = {"ifca": lambda seed: 0.8, "ifca_mir": lambda seed: 0.7 + (seed - 2) / 1000}
     table = [dict(trial, accuracy=accuracy[trial["clustering.name"]](trial["seed"])) for trial in results_.trials]
     found = story(results(Path("made_up"), table, ("clustering.name", "seed"), {}))
-    told = [line for line in found.findings if line.startswith("IFCA-MIR against IFCA")]
-    assert any("accuracy lower by 0.100 (0.098 to 0.102) (worse); 5 pairs, p < 0.001" in line for line in told)
-
-
-def test_a_single_run_has_the_interval_over_attacked_examples(tmp_path: Path) -> None:
-    folder = write_alone(tmp_path / "one", {"privacy.name": ["none"], "seed": [0]})
-    (trial,) = read_results(folder).trials
-    row = {"attack": "risk", "round": 9, "target": "global", "metric": "balanced_accuracy"}
-    ends = {"value": trial["mia_accuracy_global"], "low": 0.57, "high": 0.66}
-    pd.DataFrame([row | ends]).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
-    assert (
-        f"{trial['mia_accuracy_global']:.3f} (0.570 to 0.660 over examples, one run)"
-        in story(read_results(folder)).headline
-    )
+    lines = [line for line in found.findings if line.startswith("IFCA-MIR against IFCA")]
+    assert any("accuracy lower by 0.100 (0.098 to 0.102) (worse); 5 pairs, p < 0.001" in line for line in lines)
 
 
 RISK = {"attack": "risk", "round": 9, "target": "global", "metric": "balanced_accuracy", "low": 0.57, "high": 0.66}
 
 
-@pytest.mark.parametrize(
-    "others",
-    [
-        [RISK | {"attack": "loss_threshold", "low": 0.1, "high": 0.2}],  # the row that counts is the one of the risk
-        [RISK | {"low": 0.1, "high": 0.2, "round": 4}],
-    ],
-)
-def test_equal_values_of_other_rows_lend_no_interval(tmp_path: Path, others: list[dict[str, Any]]) -> None:
+def test_rows_of_other_attacks_and_rounds_lend_no_interval(tmp_path: Path) -> None:
     folder = write_alone(tmp_path / "one", {"privacy.name": ["none"], "seed": [0]})
     (trial,) = read_results(folder).trials
-
-    def told(table: list[dict[str, Any]]) -> str:
-        lines = [row | {"value": trial["mia_accuracy_global"]} for row in table]
-        pd.DataFrame(lines).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
-        return headline(read_results(folder))
-
-    assert "(0.570 to 0.660 over examples, one run)" in told([*others, RISK])
-
-
-def test_an_interval_that_two_attacks_give_differently_is_left_out(tmp_path: Path) -> None:
-    folder = write_alone(tmp_path / "one", {"privacy.name": ["none"], "seed": [0]})
-    (trial,) = read_results(folder).trials
-    two = [RISK | {"attack": "a", "value": trial["mia_accuracy_global"]}]
-    two += [two[0] | {"attack": "b", "low": 0.5}]
-    pd.DataFrame(two).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
-    assert "(one run, so without an interval)" in headline(read_results(folder))
+    other = {"low": 0.1, "high": 0.2}
+    table = [RISK | other | {"attack": "loss_threshold"}, RISK | other | {"round": 4}, RISK]
+    lines = [row | {"value": trial["mia_accuracy_global"]} for row in table]
+    for rows_, expected in ((lines, "(0.570 to 0.660 over examples, one run)"), (lines[:1], "without an interval)")):
+        pd.DataFrame(rows_).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
+        assert expected in told(read_results(folder))
 
 
 def test_of_the_worst_of_several_models_the_mean_is_taken(tmp_path: Path) -> None:
@@ -153,7 +128,7 @@ def test_of_the_worst_of_several_models_the_mean_is_taken(tmp_path: Path) -> Non
         {"id": str(s), "status": "finished", "seed": s, "accuracy": 0.9, "mia_accuracy_worst": 0.8, "mia_accuracy": m}
         for s, m in enumerate((0.6, 0.61, 0.62))
     ]
-    found = headline(results(tmp_path, table, ("seed",), {}))
+    found = told(results(tmp_path, table, ("seed",), {}))
     assert "in the mean over models, with accuracy 0.610" in found and "0.8" not in found
 
 
@@ -165,16 +140,14 @@ def test_without_a_finished_trial_there_is_no_result() -> None:
     assert "1 trial: 1 failed." in found.limits
 
 
-def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothing_protects(tmp_path: Path) -> None:
+def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothing_is_claimed(tmp_path: Path) -> None:
     base = {"status": "finished", "privacy.name": "global_dp", "audit_verdict": "not refuted", "epsilon": 4.0}
     table = [{"id": str(s), "seed": s, **base, "epsilon_audit": 2.0 + s / 10, "guarantee": "dp"} for s in range(3)]
     bare = [{"id": f"n{s}", "seed": s, **base, "privacy.name": "none", "epsilon_audit": 5432.1} for s in range(3)]
     bare = [row | {"epsilon": None, "audit_verdict": None, "guarantee": "none"} for row in bare]
     found = story(results(Path("made_up"), rows([*table, *bare]), ("privacy.name", "seed"), {}))
-    mean, low, high = 2.1, *(2.1 + sign * 0.248414 for sign in (-1, 1))
     assert found.verdicts == (
-        f"Privacy global-DP: an epsilon of 4.00 is claimed for a client; canaries in the releases estimate {mean:.2f} "
-        f"({low:.2f} to {high:.2f}): not refuted, which is no proof.",
+        "Privacy global-DP: epsilon 4.00 is claimed; audited epsilon of a client 2.10 ± 0.25: not refuted, which is no proof.",
     )
 
 
@@ -191,7 +164,7 @@ def test_a_tuned_sweep_says_how_it_was_chosen(tmp_path: Path) -> None:
         ("# Does it help? On digits.\nname: x\n", "Does it help?"),
         ("# Only a remark. And more.\n#\n# Other.\nname: x\n", "Only a remark."),
         ("# Does it help?\nname: x\ndescription: |\n  My own\n  question?\n", "My own question?"),
-        ("name: [broken\n", "How does clustering change accuracy and the risk of membership inference?"),
+        ("name: [broken\n", "How does accuracy and the risk of membership inference depend on clustering?"),
     ],
 )
 def test_the_question_is_the_sweeps_own_or_made_of_its_keys(tmp_path: Path, text: str, expected: str) -> None:
@@ -225,7 +198,7 @@ def test_a_large_cost_in_accuracy_over_three_pairs_is_significant_beside_many_ot
     compared = contrasts(made)
     costs = [one for one in compared if one.metric == "accuracy"]
     assert len(costs) == 3 and min(one.p for one in costs) * len(compared) > 0.05
-    assert all((one.family, one.tests) == (HEADLINE, 2) and is_significant(one) for one in costs)
+    assert all((one.family, one.tests) == (HEADLINE, 2) and one.significant for one in costs)
     lines = [line for line in story(made).findings if " against " in line]
     assert all("accuracy lower by 0.180" in line and "(worse)" in line for line in lines[:3])
     assert all("SIA" in line and "not significant" in line for line in lines[3:])

@@ -3,24 +3,20 @@
 import io
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from rich.console import Console
 
 from orchestrator.report import write_report
 from orchestrator.report.context import selection_metric, sentences, tuned_sentences
-from orchestrator.report.data import read_results, where_stopped
+from orchestrator.report.data import read_results
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
-from orchestrator.results.paths import Folder
 from tests.support.synthetic_results import ifca_metrics, write_sweep
 
 SWEEP = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1, 2]}
 VALIDATED = "tuned: hyperparameters chosen on validation accuracy over 6 trials"
 TESTED = "tuned: hyperparameters chosen on the reported test set over 6 trials: accuracy is optimistic"
-EPSILON = (
-    "epsilon does not include the search over 6 trials: choosing by results on the same clients costs privacy, too"
-)
+EPSILON = "epsilon does not include the search over 6 trials: choosing by results costs privacy, too"
 
 
 def tuned(folder: Path, section: str, epsilon: str = "") -> Path:
@@ -87,23 +83,3 @@ def test_the_caption_on_the_terminal_is_marked(tmp_path: Path, epsilon: str) -> 
     console.print(summary_table(results.trials, SWEEP, width=140, remarks=remarks))
     text = console.export_text()
     assert VALIDATED in text and EPSILON in text
-
-
-def test_a_stopped_trial_shows_what_it_had_come_to_and_enters_no_mean(tmp_path: Path) -> None:
-    """A search whose trials are mostly stopped had a table of dashes."""
-    table = Folder(tmp_path).trial("b").table("rounds")
-    table.parent.mkdir(parents=True)
-    told = {"round": [0, 1], "accuracy": [0.5, 0.612], "mia_accuracy_worst": [0.555, None], "seconds": [1.0, 1.0]}
-    pd.DataFrame(told).to_parquet(table)
-    ended = {"status": "finished", "accuracy": 0.9, "mia_accuracy_worst": 0.7}
-    trials = [
-        {"id": "a", "seed": 0, "training.lr": 0.1, **ended},
-        {"id": "b", "seed": 0, "training.lr": 0.2, "status": "stopped"},
-        {"id": "c", "seed": 0, "training.lr": 0.1, "status": "stopped"},
-    ]
-    console = Console(width=140, record=True, file=io.StringIO())
-    console.print(summary_table(where_stopped(tmp_path, trials), ["training.lr", "seed"], width=140))
-    lines = [line.split() for line in console.export_text().splitlines()]
-    finished, stopped = (next(line for line in lines if line[:1] == [rate]) for rate in ("0.1", "0.2"))
-    assert finished[1:3] == ["0.900", "0.700"]
-    assert stopped[1:3] == ["0.612", "0.555"], "the last value of each, whichever round it is of"

@@ -94,7 +94,7 @@ def test_a_report_without_the_code_has_the_same_bytes(own: tuple[Path, dict[str,
     results, report = own
     page = report["own.html"].decode()
     assert "No attack was made" not in page
-    assert "norm attack (norms)" in page and "whoever taps the line" in page and "AUC of norms" in page
+    assert "norms by" in page and "whoever taps the line" in page and "AUC of norms" in page
     forget_code()
     write_report(results)
     assert contents(results) == report
