@@ -77,7 +77,7 @@ def test_a_new_store_is_filled_with_the_sweeps_beside_this_one(
     asked = replace(work, choices=replace(work.choices, new_store=True))
     monkeypatch.setattr(Work, "missing", lambda _: [])
     monkeypatch.setattr(commands, "_tracker", lambda *_: QuietTracker(synced=None))
-    for name in ("write_report", "trial_rows", "where_stopped", "summary_table"):
+    for name in ("write_report", "trial_rows", "summary_table"):
         monkeypatch.setattr(commands, name, lambda *_, **__: [])
     monkeypatch.setattr(commands, "fill", lambda _results, own: [f"all but {own}"])
     commands.execute(asked)

@@ -13,6 +13,7 @@ from datasets.federation import Federation
 from orchestrator.cluster.placement import Placement
 from orchestrator.config.run import resolve
 from orchestrator.estimates.small_runs import SmallRuns
+from orchestrator.results.log import MANIFEST
 from orchestrator.results.record import TrialIdentity
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig
@@ -76,6 +77,7 @@ def opened_by_a_driver(run: Run, folder: Path) -> Federation:
     driver: Any = object.__new__(Driver)
     driver.clients, driver.shadows, driver._data = LocalClients(), SimpleNamespace(), ("", None)
     identity, place = TrialIdentity("abc", run.to_dict(), None), Placement(1, 0.0, 1, 1)
+    (folder / MANIFEST).touch()
     driver._take(TrialConfig(identity, str(folder), ".", place, 1.0, every_round=False))
     return driver._open().data
 
