@@ -89,7 +89,7 @@ def compare(results: Results, published: Iterable[Record] | None = None) -> Comp
     for record in records() if published is None else published:
         printed = counterpart(record)
         trials = [trial for trial in results.trials if printed and _matches(ran[trial["id"]], printed)]
-        if printed is None or not trials:
+        if printed is None or printed.against or not trials:
             continue
         mean_over = tuple(key for key in results.keys if printed.over and f"{key}.".startswith(f"{printed.over}."))
         keys = tuple(key for key in results.keys if key not in {*printed.where, *mean_over})

@@ -13,7 +13,7 @@ compared. To add a paper, add its records and such a file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,11 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).parent
+FORMS: dict[str, Callable[[float, float], float]] = {  # of a value and that of its baseline
+    "change": lambda value, baseline: value - baseline,
+    "gain": lambda value, baseline: value / baseline - 1,
+    "reduction": lambda value, baseline: 1 - value / baseline,
+}
 FIXED, VARIED = "fixed", "varied"  # values of ``data.split_seed``: one partition, or one for each repetition
 
 
@@ -66,6 +71,8 @@ class Counterpart:
             every field that differs. Fields of a trial that are not in the reading are listed as not printed.
         repetitions: the number of runs behind the printed number, if the paper states it.
         scale: factor from the printed unit to ours, such as 0.01 for percent.
+        against: what the baseline has instead, if the number compares two methods, pair by pair.
+        form: how it compares them: a key of `FORMS`.
     """
 
     where: Mapping[str, Any]
@@ -74,6 +81,8 @@ class Counterpart:
     context: Mapping[str, Any] = field(default_factory=dict)
     repetitions: int | None = None
     scale: float = 1.0
+    against: Mapping[str, Any] = field(default_factory=dict)
+    form: str = ""
 
 
 @cache
@@ -103,7 +112,7 @@ def counterpart(record: Record) -> Counterpart | None:
         if entry is None or match is None:
             return None
         for name, value in entry.items():
-            merged[name] = merged[name] | _filled(value, match) if isinstance(value, dict) else value
+            merged[name] = merged.get(name, {}) | _filled(value, match) if isinstance(value, dict) else value
     return Counterpart(**merged | {"metrics": tuple(merged["metrics"])})
 
 

@@ -383,8 +383,11 @@ HEAD = ("claim", "part", "reading", "printed", "measured", "margin", "pairs", "p
 PAPERS = {"finp": "FinP", "ifca_mir": "IFCA-MIR", "metric_privacy": "Metric privacy"}
 
 
-def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[str]) -> str:
-    """All verdicts as a page: one table for each paper, what the verdicts lack, and how they are made."""
+def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[str], counted: str) -> str:
+    """All verdicts as a page: one table for each paper, what the verdicts lack, and how they are made.
+
+    ``counted`` says how many published numbers are measured, see `orchestrator.report.numbers.counted`.
+    """
     decided = sum(any(verdict in DECIDED for verdict in one.readings.values()) for one in judged)
     blocks = [
         "# Verdicts on published claims",
@@ -394,6 +397,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "reading, and a verdict holds for that reading.",
         f"{len(judged)} claims: {decided} are decided in at least one reading, "
         f"{sum(set(one.readings.values()) == {NOT_TESTED} for one in judged)} have not been tested.",
+        counted,
     ]
     for paper in dict.fromkeys(one.claim["claim"].split("/")[0] for one in judged):
         ours = [one for one in judged if one.claim["claim"].startswith(f"{paper}/")]

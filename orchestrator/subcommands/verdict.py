@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="also write verdicts.md, verdicts.json and verdicts.png to this folder",
+        help="also write verdicts.md, .json and .png, and numbers.md (each published number beside the measured one) here",
     )
 
 
@@ -25,6 +25,8 @@ def execute(options: argparse.Namespace) -> int:
     """Print the verdicts; return the exit code."""
     from orchestrator.report.data import NoResultsError
     from orchestrator.report.figures.drawing import save
+    from orchestrator.report.numbers import counted, numbers
+    from orchestrator.report.numbers import markdown as numbers_page
     from orchestrator.report.verdicts import as_json, forest, markdown, read_trials, verdicts
 
     try:
@@ -32,13 +34,14 @@ def execute(options: argparse.Namespace) -> int:
     except NoResultsError as error:
         print(error)
         return 2
-    judged = verdicts(trials)
-    text = markdown(judged, notes, [str(one) for one in options.results])
+    judged, compared, sources = verdicts(trials), numbers(trials), [str(one) for one in options.results]
+    text = markdown(judged, notes, sources, counted(compared))
     print(text, end="")
     if options.output:
         folder: Path = options.output
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "verdicts.md").write_text(text, encoding="utf-8")
+        (folder / "numbers.md").write_text(numbers_page(compared, sources), encoding="utf-8")
         (folder / "verdicts.json").write_text(as_json(judged, notes), encoding="utf-8")
         if figure := forest(judged):
             with (folder / "verdicts.png").open("wb") as file:
