@@ -32,15 +32,7 @@ MOST_LISTED, FEW_LISTED = 100, 20  # trials that are all listed, and those that 
 
 
 def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place: Placement) -> Group:
-    """The printable plan: trials, resources and estimated time.
-
-    The estimate comes from timing a few steps of each kind of trial in this process.
-
-    Args:
-        sweep: the sweep.
-        trials: all its trials.
-        missing: those that have not finished yet.
-        place: what one trial reserves.
+    """The printable plan: trials, those that are ``missing``, their resources, and the time from steps that are timed here.
 
     Raises:
         ConfigError: the data of a trial that is timed cannot be partitioned as the trial asks.
@@ -122,8 +114,7 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
             size = parameters(run, data.shape, data.classes)
             if size is not None and size > MOST_PARAMETERS:
                 return [f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"]
-            counted = counts.of_trial(run, data, place, loading)
-            of_trial = counts.seconds(counted, small.rates(run, data, counted))
+            of_trial = counts.of_trial(run, data, place, small.rate(run, data), loading)
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})

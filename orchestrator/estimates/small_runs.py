@@ -1,7 +1,6 @@
 """A run in small: the round's own functions, on a few clients and examples, with a stopwatch around each.
 
 Every step begins with a few examples and is repeated with more, until it has taken about a second or had the whole federation.
-What it takes for one (`orchestrator.estimates.counts.UNITS`) is then the time of a try by what was done in it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
-from orchestrator.estimates.counts import Count
-from orchestrator.trial.attack_round import AttackComponent, attack_named, of_kind
+from orchestrator.trial.attack_round import attack_named, of_kind
 from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
@@ -44,7 +42,7 @@ class SmallRuns:
     def __init__(self, root_of: Callable[[Run], Path]) -> None:
         """Begin without any measurement; ``root_of`` returns the folder of a run's data."""
         self.root_of, self.spent = root_of, 0.0
-        self._rates: dict[str, dict[str, float]] = {}
+        self._seconds: dict[str, dict[str, float]] = {}
         self._source: tuple[str, Source | None, float] = ("", None, 0.0)
         self._data: tuple[str, Federation | None, float] = ("", None, 0.0)
 
@@ -71,37 +69,36 @@ class SmallRuns:
         assert data is not None
         return data, self._source[2] + self._data[2]
 
-    def rates(self, run: Run, data: Federation, counted: list[Count]) -> dict[tuple[str, str], float]:
-        """Return the seconds of each step that is counted, by (step, attack).
+    def rate(self, run: Run, data: Federation) -> counts.Rate:
+        """Return the function that times a step of a run, unless a trial before had the same one.
 
-        Raises:
-            DataError: the data are unsuitable for an attack.
+        Once `LIMIT` is spent, a similar one stands for it: another setting of the same components on the same data set.
         """
         small = Small(run, data)
-        steps = sorted({(count.step, count.attack) for count in counted if count.step != "wait"})
-        return {step: self._rate(small, *step) for step in steps}
+        training = {
+            name: value for name, value in run.training.to_dict().items() if name not in ("epochs", "lr", "lr_decay")
+        }
 
-    def _rate(self, small: Small, step: str, attack: str) -> float:
-        """Time a step that no trial before had; a similar one stands for it once `LIMIT` is spent."""
-        run = small.run
-        training = {k: v for k, v in run.training.to_dict().items() if k not in ("epochs", "lr", "lr_decay")}
-        details = {
-            "train": (training, run.objective),
-            "curve": run.curvature,
-            "serve": (run.aggregation, run.privacy),
-        }.get(step, (attack and attack_named(run, attack), run.data if attack else None))
-        kind = (run.training.name, run.objective.name) if step == "train" else ()
-        known = self._rates.setdefault(repr((step, attack, run.model, small.data.name, kind)), {})
-        key = repr(details)
-        if key not in known and known and self.spent >= LIMIT:
-            return next(reversed(known.values()))
-        if key not in known:
-            started = time.perf_counter()
-            multiply_with_one_thread()
-            torch.set_num_threads(run.training.config.threads)
-            known[key] = getattr(small, step)(*([attack_named(run, attack)] if attack else []))
-            self.spent += time.perf_counter() - started
-        return known[key]
+        def rate(step: str, attack: str = "") -> float:
+            components: dict[str, Any] = {
+                "train": (training, run.objective),
+                "curve": run.curvature,
+                "serve": (run.aggregation, run.privacy),
+                "attack": (attack and attack_named(run, attack), run.data),
+            }
+            names = (step, attack, run.model, data.name, step == "train" and (run.training.name, run.objective.name))
+            similar, key = self._seconds.setdefault(repr(names), {}), repr(components.get(step))
+            if similar and self.spent >= LIMIT:
+                return similar.get(key, next(reversed(similar.values())))
+            if key not in similar:
+                started = time.perf_counter()
+                multiply_with_one_thread()
+                torch.set_num_threads(run.training.config.threads)
+                similar[key] = getattr(small, step)(*filter(None, [attack]))
+                self.spent += time.perf_counter() - started
+            return similar[key]
+
+        return rate
 
 
 def with_fewer_clients(run: Run, most: int) -> Run:
@@ -129,18 +126,17 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
 
     test, test_owner = of_those(data.test, data.test_owner)
     nonmembers, nonmember_owner = of_those(data.nonmembers, data.nonmember_owner)
+    by_client = ("groups", "strengths", "client_names")
     return replace(
         data,
         train=data.train[rows],
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        groups=data.groups[:clients],
-        strengths=data.strengths[:clients],
         example_strengths=data.example_strengths[rows],
         test=test,
         test_owner=test_owner,
         nonmembers=nonmembers,
         nonmember_owner=nonmember_owner,
-        client_names=data.client_names[:clients],
+        **{name: getattr(data, name)[:clients] for name in by_client},
     )
 
 
@@ -158,12 +154,7 @@ def fixed(_purpose: str, *place: int) -> np.random.Generator:
 
 @dataclass(frozen=True, eq=False)
 class Small:
-    """The steps of a run; each public method is one of `counts.UNITS` and returns the seconds of one of its units.
-
-    Attributes:
-        run: the run.
-        data: its federation, of which a part is used.
-    """
+    """The steps of a run on a part of its federation; each public one returns the seconds of a unit, see `counts.Rate`."""
 
     run: Run
     data: Federation
@@ -173,37 +164,31 @@ class Small:
         """The network, which is refilled."""
         return Network(self.run.model, self.data.shape, self.data.classes)
 
-    def grow(self, attempt: Callable[[Federation], tuple[float, float]], clients: int = CLIENTS) -> tuple[float, float]:
-        """Do a step on more and more of the data; return the units and the seconds of the fastest try, by unit.
+    def grow(self, attempt: Callable[[Federation], tuple[float, float]], clients: int = CLIENTS) -> float:
+        """Do a step on more and more of the data, from so many ``clients`` on; return the seconds of a unit, at best.
 
-        Args:
-            attempt: does the step on a federation, and returns the number of its units and the seconds that it took.
-            clients: how many clients the smallest federation has.
+        ``attempt`` does the step on a federation, and returns the number of its units and the seconds that it took.
 
         Raises:
             DataError: the data are unsuitable, all of them, too.
         """
-        tries, size, spent = list[tuple[float, float]](), 1, 0.0
+        each, size, spent = list[float](), 1, 0.0
         while True:
             small = in_small(self.data, clients * size, EXAMPLES * size)
             try:
-                if not tries:  # the very first call also loads code
+                if not each:  # the very first call also loads code
                     attempt(small)
                 started = time.perf_counter()
                 units, took = attempt(small)
                 whole = time.perf_counter() - started
-                tries.append((max(1.0, units), took))
+                each.append(took / max(1.0, units))
                 spent += whole
                 if small is self.data or spent + GROWTH * whole > EACH:
-                    return min(tries, key=lambda one: one[1] / one[0])
+                    return min(each)
             except DataError:
                 if small is self.data:
                     raise
             size *= 2
-
-    def _per_unit(self, attempt: Callable[[Federation], tuple[float, float]], clients: int = CLIENTS) -> float:
-        units, took = self.grow(attempt, clients)
-        return took / units
 
     @property
     def _start(self) -> Any:
@@ -230,7 +215,7 @@ class Small:
             units = passes * float(data.sizes[:clients].sum())
             return units, seconds_of(lambda: self._trained(data, passes, clients))
 
-        return self._per_unit(attempt, most)
+        return self.grow(attempt, most)
 
     def evaluate(self) -> float:
         """Evaluate a model on all clients' examples."""
@@ -239,7 +224,7 @@ class Small:
             inputs = (self.run, data, self.network, range(data.clients), [self._start], fixed)
             return len(data.train), seconds_of(lambda: block.evaluate(*inputs))
 
-        return self._per_unit(attempt)
+        return self.grow(attempt)
 
     def curve(self) -> float:
         """Measure a client's curvature with few products, and scale it to half of those that its search may make."""
@@ -252,7 +237,7 @@ class Small:
             inputs = (run, data, self.network, [0], self._trained(in_small(data, 1, 2)), fixed)
             return min(int(data.sizes[0]), config.examples), seconds_of(lambda: block.measure_curvatures(*inputs))
 
-        return self._per_unit(attempt, 1) * max(1.0, most / 2 / MOST_STEPS)
+        return self.grow(attempt, 1) * max(1.0, most / 2 / MOST_STEPS)
 
     def serve(self) -> float:
         """Sum the updates of a few clients and make the next model of them."""
@@ -269,20 +254,22 @@ class Small:
         took = seconds_of(step)
         return (took if took > EACH / 4 else seconds_of(step)) / clients  # the very first call also loads code
 
-    def attack(self, attack: AttackComponent) -> float:
+    def attack(self, name: str) -> float:
         """Attack the updates of a round, or a model; from a small federation the time is scaled with its examples."""
-        attempt = self._observe if "updates" in attack.module.KINDS else self._audit
-        units, took = self.grow(lambda data: (len(data.train), attempt(attack, data)))
-        return took * max(1.0, len(self.data.train) / units)
+        attack = attack_named(self.run, name)
+        make = self._observe if "updates" in attack.module.KINDS else self._audit
+        return len(self.data.train) * self.grow(lambda data: (len(data.train), seconds_of(make(attack, data))))
 
-    def _observe(self, attack: AttackComponent, data: Federation) -> float:
-        """Attack the updates of a round."""
-        trained, start, assigned = self._trained(in_small(data, data.clients, 2)), self._start, self._assignment
-        again = lambda i, stream: block.train_again(  # noqa: E731
-            self.run, data, self.network, [start], assigned(data.clients), i, stream
+    def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
+        """Return what attacks the updates of a round."""
+        trained, start, assigned = (
+            self._trained(in_small(data, data.clients, 2)),
+            self._start,
+            self._assignment(data.clients),
         )
+        again = partial(block.train_again, self.run, data, self.network, [start], assigned)
         seen = SeenUpdates(
-            data, self.network, [start], assigned(data.clients).chosen, trained.params, trained.buffers,
+            data, self.network, [start], assigned.chosen, trained.params, trained.buffers,
             range(data.clients), stream=fixed, round=0, train_again=again,
         )  # fmt: skip
 
@@ -290,10 +277,10 @@ class Small:
             observed = attack.module.observe(attack.config, seen)
             attack.module.conclude(attack.config, SeenRound(data, observed, np.arange(data.clients), 0, fixed))
 
-        return seconds_of(make)
+        return make
 
-    def _audit(self, attack: AttackComponent, data: Federation) -> float:
-        """Attack a model with shadow models that were trained for a single round, which does not count here."""
+    def _audit(self, attack: Any, data: Federation) -> Callable[[], Any]:
+        """Return what attacks a model with shadow models that were trained for a single round, which does not count."""
         config = self.run.training.config.model_copy(update={"epochs": 1})
         run = replace(self.run, rounds=1, training=replace(self.run.training, config=config))
         cluster = Cluster(data, 0, np.arange(data.clients))
@@ -301,4 +288,4 @@ class Small:
         shadows = [attack.module.train_shadow(job, data, self.network, run) for job in jobs]
         sent = [self._start], np.zeros(data.clients, np.int64), fixed
         model = AttackedModel(cluster, self.network, self._start, shadows, np.random.default_rng(0), *sent)
-        return seconds_of(lambda: attack.module.audit(attack.config, model))
+        return lambda: attack.module.audit(attack.config, model)
