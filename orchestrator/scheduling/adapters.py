@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,29 +28,33 @@ from orchestrator.trial import outcome
 WORTH_SAYING = 30.0  # seconds without a running trial until the user is told
 ROUNDS = "rounds done"
 FOREVER: Any = math.inf
-
-
-@dataclass(frozen=True)
-class TrialHandle:
-    """What a Tune scheduler sees of a trial: our trial id, because Tune's own id changes in every session."""
-
-    trial_id: str
+TrialHandle = namedtuple(
+    "TrialHandle", ["trial_id"]
+)  # what a scheduler of Tune sees of a trial: our id, for Tune's changes
 
 
 class StoppingScheduler(FIFOScheduler):
-    """Passes every round of every trial, including those of earlier sessions, to one of Tune's schedulers.
+    """Passes every round of every trial, including those of earlier sessions, to one of Tune's schedulers (``inner``).
 
     Attributes:
-        goal: the section ``tune`` of the sweep.
-        inner: Tune's scheduler.
         last: for each trial, the last round that had the metric, and the value there.
         unmeasured: ids of the trials that ended without a value of the metric in any round.
     """
 
     def __init__(self, goal: Tune, longest: int) -> None:
-        """Set up the scheduler of ``goal``; ``longest`` is the number of rounds of the longest trial."""
+        """Set up the scheduler of the section ``tune``; ``longest`` is the number of rounds of the longest trial."""
         super().__init__()
-        self.goal, self.inner = goal, _scheduler(goal, longest)
+        self.goal, chosen = goal, goal.scheduler
+        assert chosen is not None
+        common: dict[str, Any] = {"time_attr": ROUNDS, "metric": goal.metric, "mode": goal.mode}
+        common["grace_period"] = chosen.grace_period
+        if isinstance(chosen, Asha):
+            # One round more than the longest trial has, so that the scheduler does not stop that trial in its last round.
+            self.inner: Any = AsyncHyperBandScheduler(
+                max_t=longest + 1, reduction_factor=chosen.reduction_factor, **common
+            )
+        else:  # an infinite time slice, so that the rule never pauses a trial, which would have to be resumed later
+            self.inner = MedianStoppingRule(min_samples_required=chosen.fewest, min_time_slice=FOREVER, **common)
         self.last: dict[str, tuple[int, float]] = {}
         self.unmeasured: set[str] = set()
 
@@ -64,11 +66,7 @@ class StoppingScheduler(FIFOScheduler):
                 self.decide(spec.id, read_table(table).to_pylist())
 
     def decide(self, trial: str, rows: Iterable[Mapping[str, Any]]) -> str:
-        """Report rounds to the scheduler; rounds without the metric are skipped.
-
-        Args:
-            trial: our trial id.
-            rows: the metrics of the rounds, in order.
+        """Report a trial's rounds, in order, to the scheduler, except those without the metric.
 
         Returns:
             The scheduler's decision after the last of these rounds, a constant of `TrialScheduler`.
@@ -105,67 +103,21 @@ class StoppingScheduler(FIFOScheduler):
         return [f"{count} trials have no round with the metric {metric!r}, so they were not compared ({name.lower()})"]
 
 
-def _scheduler(goal: Tune, longest: int) -> Any:
-    chosen: Any = goal.scheduler
-    common = {"time_attr": ROUNDS, "metric": goal.metric, "mode": goal.mode, "grace_period": chosen.grace_period}
-    if isinstance(chosen, Asha):
-        # One round more than the longest trial has, so that the scheduler does not stop that trial in its last round.
-        return AsyncHyperBandScheduler(max_t=longest + 1, reduction_factor=chosen.reduction_factor, **common)
-    # An infinite time slice, so that the rule never pauses a trial, which would have to be resumed later.
-    return MedianStoppingRule(min_samples_required=chosen.fewest, min_time_slice=FOREVER, **common)
-
-
-class SearchAdapter(Searcher):
-    """Gives the trials of a `Search` to Tune, except those that already have a result.
-
-    Args:
-        search: the search.
-        configured: makes Tune's configuration of a trial.
-    """
-
-    def __init__(self, search: Search, configured: Callable[[TrialSpec], TrialConfig]) -> None:
-        super().__init__()
-        self.search, self.configured = search, configured
-        self.given: set[str] = set()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """An empty state: Tune pickles its searchers in order to resume, but we resume from the records of the trials."""
-        return {}
-
-    def suggest(self, trial_id: str) -> Any:
-        """The configuration of the next trial; None while the next draw needs a trial that is still running."""
-        if self.search.dropped:
-            return Searcher.FINISHED
-        self.search.replay()
-        for spec in self.search.specs:
-            if spec.id not in self.given and spec.id not in self.search.over:
-                self.given.add(spec.id)
-                if not has_ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
-                    return {"trial": self.configured(spec).to_dict()}
-        return Searcher.FINISHED if self.search.complete else None
-
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Do nothing: the search reads results from the records of the trials."""
-
-    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Do nothing: the draws can be repeated from the records of the trials."""
-
-    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
-        """Accept Tune's settings; metric and mode come from the sweep."""
-        return True
-
-
 class TuneCallback(tune.Callback):
     """Translates Tune's callbacks into events of our trials.
 
     Attributes:
-        dropped: ids of trials that Tune has abandoned although they may be retried. Tune does so if the driver's process
-            dies before the trial has started or while it takes over the trial; `run_trials` starts them again.
-        drops: how often each trial was dropped.
+        again: whether Tune has abandoned a trial that may be retried, or itself, so that it must be started again. A trial
+            is abandoned if the driver's process dies before the trial has begun, or while it takes over the trial.
     """
 
     def __init__(
-        self, progress: TrialEvents, needs: str, patience: float, stopping: StoppingScheduler | None = None
+        self,
+        progress: TrialEvents,
+        needs: str,
+        patience: float,
+        retries: int,
+        stopping: StoppingScheduler | None = None,
     ) -> None:
         """Make a callback.
 
@@ -173,16 +125,16 @@ class TuneCallback(tune.Callback):
             progress: receives the events.
             needs: the resources of one trial, in words.
             patience: seconds to wait for room on the cluster before the sweep is ended.
+            retries: how often the process of a trial may die.
             stopping: the scheduler, if trials are stopped early.
         """
-        self.progress, self.stopping = progress, stopping
-        self.needs, self.patience = needs, patience
+        self.progress, self.needs, self.patience, self.retries = progress, needs, patience, retries
+        self.stopping, self.again = stopping, False
         self.began: dict[str, float] = {}
         self.processes: dict[str, int | None] = {}
+        self.deaths: Counter[str] = Counter()
         self.idle_since: float | None = None
         self.said = ""  # the trial of which it was said that there is no room
-        self.dropped: set[str] = set()
-        self.drops: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
         """An empty state: Tune pickles its callbacks in order to resume, which we do not use; threads cannot be pickled."""
@@ -195,9 +147,7 @@ class TuneCallback(tune.Callback):
         if began not in self.progress.statuses:  # Tune restarts a trial whose process died after the trial had ended
             self.progress.on_started(began)
 
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
-    ) -> None:
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
         """Pass on a driver's report; raises WriteError if the driver could not write its results."""
         if "unwritable" in result:  # the other trials could not write either
             raise WriteError(*result["unwritable"])
@@ -222,52 +172,76 @@ class TuneCallback(tune.Callback):
         self.progress.on_ended(stopped, outcome.stop(folder, identity, self.began[stopped], by, last))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Check for trials that wait for resources. Raises StallError if no trial could be placed for too long."""
-        self._watch([(tune_trial_id(trial), trial.status) for trial in trials], time.monotonic())
-
-    def _watch(self, statuses: Iterable[tuple[str, str]], now: float) -> None:
-        waiting = [trial for trial, status in statuses if status == "PENDING"]
-        if not waiting or any(status == "RUNNING" for _, status in statuses):
+        """Look for trials that wait for resources. Raises StallError if no trial could be placed for too long."""
+        waiting, now = [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"], time.monotonic()
+        if not waiting or any(trial.status == "RUNNING" for trial in trials):
             if self.said:
                 self.progress.on_note(self.said, "")
             self.idle_since, self.said = None, ""
             return
         self.idle_since = now if self.idle_since is None else self.idle_since
-        waited = now - self.idle_since
-        if waited > self.patience:
+        if now - self.idle_since > self.patience:
             raise StallError(
                 f"no trial could be placed for {self.patience:g} s: one trial needs {self.needs}, and the cluster "
                 "no longer has these resources, or others use them; the same command resumes from the saved results"
             )
-        if waited > WORTH_SAYING and not self.said:
+        if now - self.idle_since > WORTH_SAYING and not self.said:
             self.said = waiting[0]
             self.progress.on_note(waiting[0], f"waiting for resources on the cluster: {self.needs}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Mark a trial whose process died as dropped if it may be retried, otherwise as failed."""
+        """Have a trial whose process died started again if it may be retried, or mark it as failed."""
         lost, text = tune_trial_id(trial), ""
         with suppress(OSError):  # a file of Tune's, which may be gone
             text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
-        self._drop(lost, trial.should_recover() and self.drops[lost] < trial.max_failures, text)
+        self.deaths[lost] += 1 if trial.should_recover() else self.retries + 1  # Tune has counted the others
+        self._retry(lost, text)
 
-    def drop_running(self, retries: int, text: str) -> None:
-        """Drop the trials that were running when Tune ended itself; it counts for those whose process was killed.
-
-        Args:
-            retries: how often the process of a trial may die.
-            text: what Ray says of the processes that it has killed, with their numbers.
-        """
+    def on_killed(self, text: str) -> None:
+        """Have all trials go on, as Tune has ended itself over one whose process Ray has killed, and says ``text`` of it."""
         running = self.began.keys() - self.progress.statuses.keys()
-        killed = {one for one in running if re.search(rf"pid={self.processes.get(one)}\b", text)} or running
-        for lost in running:
-            if lost in killed:
-                self._drop(lost, self.drops[lost] < retries, text)
-            else:
-                self.dropped.add(lost)
+        self.again = True
+        for lost in {one for one in running if f"pid={self.processes.get(one)}," in text} or running:
+            self.deaths[lost] += 1
+            self._retry(lost, text)
 
-    def _drop(self, lost: str, again: bool, text: str) -> None:
-        if again:
-            self.dropped.add(lost)
-            self.drops[lost] += 1
-        else:
+    def _retry(self, lost: str, text: str) -> None:
+        if self.deaths[lost] > self.retries:
             self.progress.on_lost(lost, text)
+        else:
+            self.again = True
+
+
+class SearchAdapter(Searcher):
+    """Gives the trials of a search to Tune, as ``configured`` makes them, except those that already have a result."""
+
+    def __init__(self, search: Search, configured: Callable[[TrialSpec], TrialConfig], hearing: TuneCallback) -> None:
+        super().__init__()
+        self.search, self.configured, self.hearing = search, configured, hearing
+        self.given: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """An empty state: Tune pickles its searchers in order to resume, but we resume from the records of the trials."""
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:
+        """The configuration of the next trial; None while the next draw needs a trial that is still running."""
+        if self.hearing.again:
+            return Searcher.FINISHED
+        self.search.replay()
+        for spec in self.search.specs:
+            if spec.id not in self.given and spec.id not in self.search.over:
+                self.given.add(spec.id)
+                if not has_ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
+                    return {"trial": self.configured(spec).to_dict()}
+        return Searcher.FINISHED if self.search.complete else None
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Do nothing: the search reads results from the records of the trials."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Do nothing: the draws can be repeated from the records of the trials."""
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        """Accept Tune's settings; metric and mode come from the sweep."""
+        return True

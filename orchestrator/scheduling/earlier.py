@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
-from orchestrator.results.paths import Folder, TrialFolder
+from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes, differences
 from orchestrator.results.record import drew_secret_noise, has_ended, read_record
 from orchestrator.results.writing import remove_folder
@@ -98,10 +98,10 @@ def earlier_results(
     repeat: bool = False,
     drawing: bool = False,
 ) -> Earlier:
-    """Compare what a results folder holds with the trials, the code and the data of today.
+    """Compare what a results folder, which need not exist, holds with the trials, the code and the data of today.
 
     Args:
-        folder: the results folder; it need not exist.
+        folder: the results folder.
         trials: the trials of the sweep.
         hashes: the hashes of the data sets as they are today.
         tune: the section ``tune`` of the sweep.
@@ -121,11 +121,13 @@ def earlier_results(
         for trial, damage in damages.items()
         if damage and (trial in specs or drawing) and (not records[trial] or has_ended(records[trial], tune))
     }
-    if lost := [trial for trial in damaged if _is_lost(folder.trial(trial), specs.get(trial))]:
-        raise ConfigError(
-            ConfigProblem(f"{damaged[trial]}{SECRET.format(folder.trial(trial).path)}", file="--results")
-            for trial in lost
-        )
+    lost = [
+        ConfigProblem(f"{damage}{SECRET.format(folder.trial(trial).path)}", file="--results")
+        for trial, damage in damaged.items()
+        if (drew_secret_noise(folder.trial(trial)) if trial not in specs else not specs[trial].run.repeatable)
+    ]
+    if lost:
+        raise ConfigError(lost)
     complete = frozenset(trial for trial in specs if has_ended(records.get(trial, {}), tune)) - damaged.keys()
     now = {trial: hashes.origin(spec.run) for trial, spec in specs.items() if trial in records}
     recorded = {trial: records[trial]["origin"] for trial in complete}
@@ -145,10 +147,6 @@ def earlier_results(
 def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
     found = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
     return {trial: names for trial, names in found.items() if names}
-
-
-def _is_lost(folder: TrialFolder, spec: TrialSpec | None) -> bool:
-    return drew_secret_noise(folder) if spec is None else not spec.run.repeatable
 
 
 def _other(changed: Mapping[str, Sequence[str]]) -> str:

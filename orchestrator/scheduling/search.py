@@ -9,7 +9,7 @@ which trial finished first. They need not be saved: an interrupted search is rep
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container
+from collections.abc import Container
 from typing import Any
 
 from orchestrator.config.run import trial_id
@@ -28,7 +28,6 @@ class Search:
     Attributes:
         specs: the trials drawn so far, in order; `draw` adds to them.
         over: ids of the trials that have ended in this session with any status; `run_trials` sets it.
-        dropped: ids of the trials that will be retried after the running ones; `run_trials` sets it.
         exhausted: whether the space has no further trial.
     """
 
@@ -46,7 +45,6 @@ class Search:
         self.distributions = {axis.key: _distribution(axis) for axis in sweep.space.axes}
         self.specs: list[TrialSpec] = []
         self.over: Container[str] = ()
-        self.dropped: Collection[str] = ()
         self.exhausted = False
         self._asked: list[Any] = []
         self._told = 0

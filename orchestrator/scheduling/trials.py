@@ -40,9 +40,7 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class TrialConfig:
-    """What Tune hands to the driver of a trial, as ``config["trial"]``.
-
-    There it stands as plain values: Tune replaces objects by placeholders.
+    """What Tune hands to the driver of a trial, as ``config["trial"]``, in plain values: it replaces objects by placeholders.
 
     Attributes:
         identity: what the trial is.
@@ -75,14 +73,12 @@ class TrialConfig:
 
 def tune_trial_id(trial: Any) -> str:
     """The id of the trial of ours that Tune's ``trial`` runs."""
-    found: str = trial.config["trial"]["identity"]["id"]
-    return found
+    return str(trial.config["trial"]["identity"]["id"])
 
 
 def tune_trial_name(trial: Any) -> str:
     """The name that Tune and Ray's dashboard show for Tune's ``trial``: the sweep and the trial's swept values."""
-    shown: str = trial.config["trial"]["title"]
-    return shown
+    return str(trial.config["trial"]["title"])
 
 
 def trial_specs(sweep: Sweep) -> list[TrialSpec]:
@@ -100,38 +96,27 @@ def unrepeatable(trials: list[TrialSpec]) -> str | None:
 
 def plan(trials: list[TrialSpec]) -> list[dict[str, Any]]:
     """What is known of every trial before it runs: id, component of every slot, attacks, seed, rounds, swept keys."""
-    rows = []
-    for trial, swept in zip(trials, _cells(trials), strict=True):
+    rows, words = [], _words(trials)
+    for trial in trials:
         slots = {
             ".".join((*map(str, key), "name")): component.name
             for key, component in chosen_components(trial.run)
             if key[0] != "attacks"
         }
         attacks = ",".join(attack.name for attack in trial.run.attacks)
-        row = (
-            {"id": trial.id} | slots | {"attacks": attacks or None, "seed": trial.run.seed, "rounds": trial.run.rounds}
-        )
-        rows.append(json.loads(json.dumps(row | swept)))
+        row: dict[str, Any] = {"id": trial.id, **slots, "attacks": attacks or None}
+        row |= {"seed": trial.run.seed, "rounds": trial.run.rounds}
+        for key, value in trial.values.items():
+            as_text = key in words and not isinstance(value, str | None)
+            row[key] = json.dumps(value) if as_text else value
+        rows.append(json.loads(json.dumps(row)))
     return rows
 
 
-def _cells(trials: list[TrialSpec]) -> list[dict[str, Any]]:
-    """The swept values of each trial as cells: lists and maps are JSON, and so are numbers beside texts (``all`` and 1)."""
-    rows = [
-        {
-            key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
-            for key, value in trial.values.items()
-        }
-        for trial in trials
-    ]
+def _words(trials: list[TrialSpec]) -> set[str]:
+    """The swept keys whose values are cells of JSON: lists and maps, and values of several kinds (``all`` and 1)."""
     kinds: dict[str, set[type]] = {}
-    for key, value in (pair for row in rows for pair in row.items() if pair[1] is not None):
-        kinds.setdefault(key, set()).add(type(value) if isinstance(value, bool | str) else float)
-    mixed = {key for key, found in kinds.items() if len(found) > 1}
-    return [
-        {
-            key: json.dumps(value) if key in mixed and not isinstance(value, str | None) else value
-            for key, value in row.items()
-        }
-        for row in rows
-    ]
+    for key, value in (pair for trial in trials for pair in trial.values.items() if pair[1] is not None):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        kinds.setdefault(key, set()).add(float if number else type(value))
+    return {key for key, types in kinds.items() if len(types) > 1 or types & {dict, list, tuple}}

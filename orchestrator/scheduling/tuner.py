@@ -24,7 +24,6 @@ from orchestrator.scheduling.trials import (
 from orchestrator.tracking.events import TrialEvents
 
 if TYPE_CHECKING:
-    from orchestrator.scheduling.adapters import StoppingScheduler, TuneCallback
     from orchestrator.scheduling.search import Search
 
 
@@ -48,7 +47,7 @@ def run_trials(
     hashes: Hashes,
     search: Search | None = None,
 ) -> list[str]:
-    """Run trials until all have ended, as many at a time as fit.
+    """Run trials until all have ended, as many at a time as fit; return warnings for the user.
 
     Args:
         sweep: the sweep.
@@ -60,42 +59,50 @@ def run_trials(
         hashes: the hashes of the data sets, for the records.
         search: draws the trials, if the sweep has a search.
 
-    Returns:
-        Warnings for the user.
-
     Raises:
         WriteError: results cannot be saved.
         StallError: the cluster has no room for any trial.
     """
-    from orchestrator.scheduling.adapters import TuneCallback
+    from ray import tune
 
-    resources = sweep.resources
-    concurrent = concurrent_trials(place, nodes, resources.concurrent_trials)
-    stopping = _scheduler(sweep, folder, search)
-    hearing = TuneCallback(progress, str(place), resources.timeout_seconds, stopping)
-    if search:
-        search.over, search.dropped = progress.statuses, hearing.dropped
-    while True:
-        space, order = _trials(sweep, folder, trials, place, progress, hashes, search)
-        order |= {"max_concurrent_trials": concurrent, "scheduler": stopping}
-        if killed := _fit(folder, place, space, order, resources.trial_retries, hearing):
-            hearing.drop_running(resources.trial_retries, killed)
-            trials = [trial for trial in trials if trial.id not in progress.statuses]
+    from orchestrator.scheduling.adapters import SearchAdapter, StoppingScheduler, TuneCallback
+
+    resources, stopping = sweep.resources, None
+    if sweep.tune and sweep.tune.scheduler:
+        stopping = StoppingScheduler(sweep.tune, max(run.rounds for run in sweep.runs))
+        stopping.recall(folder, search.specs if search else trial_specs(sweep))
+    hearing = TuneCallback(progress, str(place), resources.timeout_seconds, resources.trial_retries, stopping)
+
+    def configured(trial: TrialSpec) -> TrialConfig:
+        identity = TrialIdentity(trial.id, trial.run.to_dict(), hashes.origin(trial.run))
+        progress.on_planned(trial.id, trial.title, identity.run, trial.values)
+        return TrialConfig(
+            identity=identity,
+            sweep=str(folder.path),
+            data_root=str(sweep.root_of(trial.run)),
+            placement=place,
+            timeout=resources.timeout_seconds,
+            every_round=bool(sweep.tune and sweep.tune.scheduler),
+            title=f"{sweep.name} {trial.title}",
+        )
+
+    order: dict[str, Any] = {"scheduler": stopping}
+    order["max_concurrent_trials"] = concurrent_trials(place, nodes, resources.concurrent_trials)
+    hearing.again = True
+    while hearing.again and (trials or search):
+        hearing.again, space = False, dict[str, Any]()
+        if search:
+            search.over = progress.statuses
+            order |= {"search_alg": SearchAdapter(search, configured, hearing), "num_samples": search.samples}
         else:
-            trials = [trial for trial in trials if trial.id in hearing.dropped]
-        if not (trials or hearing.dropped or (killed and search)):
-            return stopping.complaint() if stopping else []
-        hearing.dropped.clear()
+            space = {"trial": tune.grid_search([configured(trial).to_dict() for trial in trials])}
+        _fit(folder, place, space, order, hearing)
+        trials = [trial for trial in trials if trial.id not in progress.statuses]
+    return stopping.complaint() if stopping else []
 
 
-def _fit(
-    folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], retries: int, hearing: TuneCallback
-) -> str:
-    """Run Tune once over the trials of ``space``; ``order`` has the further options of TuneConfig.
-
-    Returns:
-        What Ray says of a process that it has ended for lack of memory, if Tune has ended itself over that; else nothing.
-    """
+def _fit(folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], hearing: Any) -> None:
+    """Run Tune once over the trials of ``space``; ``order`` has the further options of TuneConfig."""
     from ray import tune
     from ray.exceptions import OutOfMemoryError
     from ray.tune.error import TuneError
@@ -114,7 +121,7 @@ def _fit(
             name="tune",
             storage_path=str(folder.path / TUNE_FOLDER),
             callbacks=[hearing],
-            failure_config=tune.FailureConfig(max_failures=retries),
+            failure_config=tune.FailureConfig(max_failures=hearing.retries),
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # says nothing; in a notebook, the usual one clears the cell's output
         ),
@@ -124,14 +131,13 @@ def _fit(
     except (TuneError, OSError, RuntimeError) as error:
         if refused := _refused(error, folder):
             raise refused from None
-        # Tune knows the error of an actor that has died, and ends itself at this one.
-        killed = next((str(one) for one in _causes(error) if isinstance(one, OutOfMemoryError)), "")
-        if not killed:
+        # Tune knows the error of an actor that has died, and ends itself at one that Ray has ended for lack of memory.
+        killed = next((one for one in _causes(error) if isinstance(one, OutOfMemoryError)), None)
+        if killed is None:
             raise
-        return killed
+        hearing.on_killed(str(killed))
     finally:
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
-    return ""
 
 
 def _refused(error: BaseException, folder: Folder) -> WriteError | None:
@@ -150,50 +156,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while at is not None:
         yield at
         at = at.__cause__ or at.__context__
-
-
-def _scheduler(sweep: Sweep, folder: Folder, search: Search | None) -> StoppingScheduler | None:
-    """The scheduler, with the trials of earlier sessions replayed; None if the sweep has none."""
-    if not sweep.tune or not sweep.tune.scheduler:
-        return None
-    from orchestrator.scheduling.adapters import StoppingScheduler
-
-    stopping = StoppingScheduler(sweep.tune, max(run.rounds for run in sweep.runs))
-    stopping.recall(folder, search.specs if search else trial_specs(sweep))
-    return stopping
-
-
-def _trials(
-    sweep: Sweep,
-    folder: Folder,
-    trials: list[TrialSpec],
-    place: Placement,
-    progress: TrialEvents,
-    hashes: Hashes,
-    search: Search | None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tune's search space and the options that go with it: a fixed list of trials, or trials as a search draws them."""
-
-    def configured(trial: TrialSpec) -> TrialConfig:
-        identity = TrialIdentity(trial.id, trial.run.to_dict(), hashes.origin(trial.run))
-        progress.on_planned(trial.id, trial.title, identity.run, trial.values)
-        return TrialConfig(
-            identity=identity,
-            sweep=str(folder.path),
-            data_root=str(sweep.root_of(trial.run)),
-            placement=place,
-            timeout=sweep.resources.timeout_seconds,
-            every_round=bool(sweep.tune and sweep.tune.scheduler),
-            title=f"{sweep.name} {trial.title}",
-        )
-
-    if search:
-        from orchestrator.scheduling.adapters import SearchAdapter
-
-        return {}, {"search_alg": SearchAdapter(search, configured), "num_samples": search.samples}
-    from ray import tune
-
-    return {"trial": tune.grid_search([configured(trial).to_dict() for trial in trials])}, {}
 
 
 def tune_environment(environment: MutableMapping[str, str]) -> None:

@@ -1,6 +1,7 @@
 """What is asked of other nodes, without nodes: what one answers, and how answers are judged."""
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,19 +62,22 @@ class Notes:
         self.notes.append(f"{trial} {note}")
 
 
-def test_a_cluster_without_room_is_told_and_given_up() -> None:
-    progress = Notes()
-    hearing = TuneCallback(progress, "2 client actors", patience=100)
-    waiting, running = [("a", "PENDING")], [("a", "PENDING"), ("b", "RUNNING")]
-    for now in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
-        hearing._watch(waiting, now)
+def test_a_cluster_without_room_is_told_and_given_up(monkeypatch) -> None:
+    progress, now = Notes(), [0.0]
+    hearing = TuneCallback(progress, "2 client actors", patience=100, retries=0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    waiting = SimpleNamespace(config=TRIAL.config, status="PENDING")
+    for now[0] in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
+        hearing.on_step_end(0, [waiting])
     assert progress.notes == ["a waiting for resources on the cluster: 2 client actors"]
-    hearing._watch(running, 90.0)  # there was room again
+    now[0] = 90.0
+    hearing.on_step_end(0, [waiting, SimpleNamespace(config=TRIAL.config, status="RUNNING")])  # there was room again
     assert progress.notes[1:] == ["a "]
-    hearing._watch(waiting, 91.0)
-    hearing._watch(waiting, 190.0)
+    for now[0] in (91.0, 190.0):
+        hearing.on_step_end(0, [waiting])
+    now[0] = 192.0
     with pytest.raises(StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"):
-        hearing._watch(waiting, 192.0)
+        hearing.on_step_end(0, [waiting])
 
 
 def test_what_a_driver_has_repaired_is_told_before_its_rounds() -> None:
@@ -84,14 +88,14 @@ def test_what_a_driver_has_repaired_is_told_before_its_rounds() -> None:
 
     progress = SimpleNamespace(on_repaired=hears("repaired"), on_rounds=hears("rounds"), statuses={})
     for report in ({"rows": [], "repaired": "x is empty: set aside"}, {"rows": []}):
-        TuneCallback(progress, "2 client actors", patience=100).on_trial_result(1, [], TRIAL, report)
+        TuneCallback(progress, "2 client actors", 100, 0).on_trial_result(1, [], TRIAL, report)
     assert told == [("repaired", "a", "x is empty: set aside"), ("rounds", "a", "[]"), ("rounds", "a", "[]")]
 
 
 def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
     trial = TRIAL
     with pytest.raises(WriteError, match="x could not be written"):
-        TuneCallback(Notes(), "", 1).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
+        TuneCallback(Notes(), "", 1, 0).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
 
 
 def test_a_trial_that_is_started_again_after_its_end_is_told_once() -> None:
@@ -106,7 +110,7 @@ def test_a_trial_that_is_started_again_after_its_end_is_told_once() -> None:
         ),
     )
     hearing, trial = (
-        TuneCallback(progress, "", 1),
+        TuneCallback(progress, "", 1, 0),
         TRIAL,
     )
     for _ in range(2):

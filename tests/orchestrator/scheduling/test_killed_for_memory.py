@@ -13,12 +13,12 @@ from ray import tune
 from ray.exceptions import OutOfMemoryError
 from ray.tune.error import TuneError
 
-from orchestrator.config.sweep_file import Sweep, parse_sweep
+from orchestrator.cluster.placement import Placement
+from orchestrator.config.sweep_file import parse_sweep
 from orchestrator.results.paths import Folder
-from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import read_record, write_record
 from orchestrator.scheduling.driver import Driver
-from orchestrator.scheduling.trials import trial_specs
+from orchestrator.scheduling.trials import trial_specs, tune_trial_id
 from orchestrator.scheduling.tuner import run_trials
 from orchestrator.tracking.events import TrialEvents, advice, killed_for_memory
 
@@ -58,7 +58,7 @@ class Sessions:
 
     def __call__(self, _driver: Any, param_space: Any, run_config: Any, **_: Any) -> Any:
         self.trials = [SimpleNamespace(config={"trial": one}) for one in param_space["trial"]["grid_search"]]
-        self.ran.append([one.config["trial"]["identity"]["id"] for one in self.trials])
+        self.ran.append([tune_trial_id(one) for one in self.trials])
         (self.hearing,) = run_config.callbacks
         return self
 
@@ -74,7 +74,7 @@ def started(hearing: Any, trial: Any, pid: int) -> None:
 def ended(hearing: Any, trials: list[Any]) -> None:
     for trial in trials:
         started(hearing, trial, 1)
-        folder = hearing.progress.folder.trial(trial.config["trial"]["identity"]["id"])
+        folder = hearing.progress.folder.trial(tune_trial_id(trial))
         record = write_record(folder, {"status": "finished", "metrics": {}, "seconds": 0.0}, {}, {})
         hearing.on_trial_result(0, [], trial, {"rows": [], "pid": 1, "summary": record})
 
@@ -89,51 +89,34 @@ def killed(hearing: Any, trials: list[Any]) -> None:
         raise TuneError("The Ray Tune run failed") from error
 
 
-@pytest.fixture
-def sweep() -> Sweep:
-    return parse_sweep(SWEEP, Path("tiny.yaml"))
-
-
-def run(
-    sweep: Sweep, folder: Folder, courses: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Sessions, TrialEvents]:
-    sessions, events = Sessions(courses), TrialEvents(folder, [])
+def run(folder: Folder, courses: list[Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Sessions, TrialEvents]:
+    """Run the sweep by these courses of Tune."""
+    sweep, sessions, events = parse_sweep(SWEEP, Path("tiny.yaml")), Sessions(courses), TrialEvents(folder, [])
     monkeypatch.setattr(tune, "Tuner", sessions)
     monkeypatch.setattr(tune, "with_resources", lambda *_: type("Driver", (), {}))
-    place = SimpleNamespace(bundles=[{"CPU": 1.0}], required=lambda: {"CPU": 1.0})
-    monkeypatch.setattr("orchestrator.scheduling.tuner.concurrent_trials", lambda *_: 2)
-    monkeypatch.setattr("orchestrator.scheduling.tuner._trials", planned)
-    run_trials(sweep, folder, trial_specs(sweep), place, [], events, Hashes())  # type: ignore[arg-type]
+    hashes = SimpleNamespace(origin=lambda run: {})
+    run_trials(sweep, folder, trial_specs(sweep), Placement(1, 0.0, 1, 1), [{"CPU": 2.0}], events, hashes)  # type: ignore[arg-type]
     return sessions, events
 
 
-def planned(_sweep: Any, _folder: Any, trials: list[Any], *_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    return {"trial": {"grid_search": [{"identity": {"id": one.id}} for one in trials]}}, {}
+@pytest.mark.parametrize("kills", [1, 2])
+def test_the_trials_go_on_where_tune_ends_itself_but_one_that_is_killed_too_often(tmp_path, monkeypatch, kills) -> None:
+    folder = Folder(tmp_path / "tiny")
+    sessions, events = run(folder, [*[killed] * kills, ended], monkeypatch)
+    ids = sessions.ran[0]
+    assert len(ids) == 3 and sessions.ran[1:] == ([ids] if kills == 1 else [ids, ids[1:]])
+    assert events.statuses == {ids[0]: "finished" if kills == 1 else "failed", ids[1]: "finished", ids[2]: "finished"}
+    if kills == 2:
+        assert killed_for_memory(TEXT) in (read_record(folder.trial(ids[0])) or {})["reason"]
+        assert folder.trial(ids[0]).error.read_text() == TEXT
 
 
-def test_the_trials_go_on_where_tune_ends_itself(sweep, tmp_path, monkeypatch) -> None:
-    ids = [spec.id for spec in trial_specs(sweep)]
-    sessions, events = run(sweep, Folder(tmp_path / "tiny"), [killed, ended], monkeypatch)
-    assert sessions.ran == [ids, ids]
-    assert events.statuses == dict.fromkeys(ids, "finished")
-
-
-def test_only_the_trial_whose_process_is_killed_too_often_fails(sweep, tmp_path, monkeypatch) -> None:
-    folder, ids = Folder(tmp_path / "tiny"), [spec.id for spec in trial_specs(sweep)]
-    sessions, events = run(sweep, folder, [killed, killed, ended], monkeypatch)
-    assert sessions.ran == [ids, ids, ids[1:]]
-    assert events.statuses == {ids[0]: "failed", ids[1]: "finished", ids[2]: "finished"}
-    record = read_record(folder.trial(ids[0])) or {}
-    assert killed_for_memory(TEXT) in record["reason"]
-    assert folder.trial(ids[0]).error.read_text() == TEXT
-
-
-def test_another_end_of_tune_is_not_taken_for_it(sweep, tmp_path, monkeypatch) -> None:
+def test_another_end_of_tune_is_not_taken_for_it(tmp_path, monkeypatch) -> None:
     def broken(_hearing: Any, _trials: list[Any]) -> None:
         raise TuneError("something else")
 
     with pytest.raises(TuneError):
-        run(sweep, Folder(tmp_path / "tiny"), [broken], monkeypatch)
+        run(Folder(tmp_path / "tiny"), [broken], monkeypatch)
 
 
 def test_a_trial_whose_own_processes_were_killed_is_tried_again_by_tune() -> None:

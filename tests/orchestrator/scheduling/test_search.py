@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,7 +137,7 @@ def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
 
     found = search(tmp_path)
     leave(found, found.replay()[0])
-    drawing = SearchAdapter(found, lambda spec: a_config(spec.id))
+    drawing = SearchAdapter(found, lambda spec: a_config(spec.id), SimpleNamespace(again=False))
     given = [drawing.suggest("tune's own id") for _ in range(3)]
     assert [one["trial"]["identity"]["id"] for one in given] == [spec.id for spec in found.specs[1:4]]
     assert drawing.suggest("another") is None
