@@ -16,13 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from datasets.federation import printable
 
-Key = tuple[str | int, ...]
-"""A position in nested maps and lists: keys and indices, outermost first."""
-
+Key = tuple[str | int, ...]  # a position in nested maps and lists: keys and indices, outermost first
 Model = TypeVar("Model", bound=BaseModel)
-
-SHOWN = 60
-"""The most characters of a value that a message repeats."""
+SHOWN = 60  # the most characters of a value that a message repeats
 
 # Where a name belongs in a run that other tools use, or that is ours and was written somewhere else.
 PLACES = {
@@ -57,7 +53,7 @@ class ConfigProblem:
         sentence: what is wrong and what is allowed, phrased so that it follows the key ("must be an integer, got 'x'").
         key: the position, from the top of the file; empty if the problem concerns the whole file.
         file: the file, or the command-line option (``--set base.rounds=0``), that contains the problem.
-        line: line of the file, counted from 1; None if there is none.
+        line: counted from 1; None if there is none.
         misnamed: whether the key itself is wrong, and not its value.
         unread: whether the value is valid but no component reads it.
     """
@@ -74,17 +70,12 @@ class ConfigProblem:
         return replace(self, key=(*above, *self.key))
 
     def __str__(self) -> str:
-        """The problem as one line of printable characters."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return printable(": ".join(part for part in (place, dotted_key(self.key), self.sentence) if part))
 
 
 class ConfigError(Exception):  # noqa: N818
-    """The input cannot be used. The text has one line for each problem.
-
-    Attributes:
-        problems: everything that was found.
-    """
+    """The input cannot be used; the text has one line for each of the ``problems``."""
 
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
@@ -128,16 +119,17 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """
     plain = {other.lower().replace("-", "_"): other for other in known}
     sought = name[:200].lower().replace("-", "_")
-    meant = [place for place, names in PLACES.items() if sought in names.split()]
-    near = [last for place in meant if (last := place.rpartition(".")[2]) in plain and last != sought]
-    if not near and meant and "base" in plain:  # the top of the file
-        return f"Did you mean '{'' if meant[0].startswith('resources') else 'base.'}{meant[0]}'?"
-    if not near and meant and meant[0].partition(".")[0] in plain:
-        return f"Did you mean '{meant[0]}'?"
-    near = near or difflib.get_close_matches(sought, plain, n=1, cutoff=0.6)
-    if not near and len(sought) > 2:  # get_close_matches misses a name that is only a part of a long one
-        near = [other for other in plain if other.startswith(sought) or other.endswith(sought)]
-    return f"Did you mean {plain[near[0]]!r}?" if near else ""
+    near = []
+    for place in (place for place, names in PLACES.items() if sought in names.split()):
+        head, last = place.split(".")[0], place.split(".")[-1]  # "base" is known at the top of the file
+        ways = ((last, plain.get(last, "")), (head, place), ("base", f"base.{place}"))
+        near += [meant for needed, meant in ways if needed in plain and meant not in ("", sought)][:1]
+    # get_close_matches misses a name that is only a part of a long one.
+    near = near or [plain[other] for other in difflib.get_close_matches(sought, plain, n=1)]
+    near = near or [
+        other for other in plain.values() if len(sought) > 2 and sought in (other[: len(sought)], other[-len(sought) :])
+    ]
+    return f"Did you mean {near[0]!r}?" if near else ""
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
@@ -149,14 +141,9 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
 def validate(
     model: type[Model], fields: Any, known: Iterable[str] | None = None
 ) -> tuple[Model | None, list[ConfigProblem]]:
-    """Validate ``fields`` as an instance of ``model``.
+    """Validate plain JSON values, by field, as an instance of ``model``; ``known`` are the names to suggest for a field.
 
     Types are strict in JSON's sense: a list fills a tuple and an integer a float, but "5", true and 5.0 are not 5.
-
-    Args:
-        model: the pydantic model.
-        fields: plain JSON values by field; anything else is a problem.
-        known: the names to suggest for an unknown field (default: the fields of ``model``).
 
     Returns:
         The instance, or None if there are problems, and every problem, with keys relative to ``fields``.
@@ -171,35 +158,30 @@ def validate(
 
 
 def translate(error: ValidationError, fields: Any, known: Iterable[str] = ()) -> list[ConfigProblem]:
-    """pydantic's errors as problems, one for each key of ``fields``: what each of a field's types allows, and the value.
-
-    Args:
-        error: what pydantic says.
-        fields: what was validated.
-        known: the names to suggest for an unknown field.
-    """
+    """pydantic's errors about ``fields`` as problems, one for each key: what each of a field's types allows, and the value."""
     problems: dict[Key, ConfigProblem] = {}
     allowed: dict[Key, list[str]] = {}  # by key, what follows "must be"
     for detail in error.errors(include_url=False):
+        kind, context = detail["type"], detail.get("ctx", {})
         key, value = _reached(detail["loc"], fields)
         words = re.sub(r"^Input should be ", "", detail["msg"])
         sentence = re.sub(r"^\w+ should", "must", words) + f", got {format_value(value)}"
-        if detail["type"] == "extra_forbidden":
+        if kind == "extra_forbidden":
             sentence = unknown_name("unknown key", str(key[-1]), known)
-        elif detail["type"] == "union_tag_invalid":
-            tag, tags = detail["ctx"]["tag"], re.findall("'([^']+)'", detail["ctx"]["expected_tags"])
-            sentence = unknown_name(f"unknown {key[-1]} {format_value(tag)}", tag, tags)
-        elif detail["type"] == "missing":
+        elif kind == "union_tag_invalid":
+            tags = re.findall("'([^']+)'", context["expected_tags"])
+            sentence = unknown_name(f"unknown {key[-1]} {format_value(context['tag'])}", context["tag"], tags)
+        elif kind == "missing":
             key, sentence = key if len(key) == len(detail["loc"]) else (*key, detail["loc"][-1]), "is missing"
-        elif "error" in detail.get("ctx", {}):  # of a validator of ours
-            sentence = str(detail["ctx"]["error"])
+        elif "error" in context:  # of a validator of ours
+            sentence = str(context["error"])
         elif words != detail["msg"]:
             kinds = allowed.setdefault(key, [])
             kinds.append(words)
             near = suggest(value, re.findall("'([^']+)'", " ".join(kinds))) if isinstance(value, str) else ""
             sentence = f"must be {' or '.join(kinds)}, got {format_value(value)}{near and '. '}{near}"
             problems.pop(key, None)
-        problems.setdefault(key, ConfigProblem(sentence, key, misnamed=detail["type"] == "extra_forbidden"))
+        problems.setdefault(key, ConfigProblem(sentence, key, misnamed=kind == "extra_forbidden"))
     return list(problems.values())
 
 
