@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,16 +26,31 @@ MOST_VALUES = 50_000
 DEEPEST = 20
 LARGEST_INTEGER = 2**63 - 1
 TOO_LARGE = f"is nested more than {DEEPEST} levels deep, or has more than {MOST_VALUES} values with aliases expanded"
-
 TAG = "tag:yaml.org,2002:"
-PATTERNS = {  # of plain scalars, by the end of their tag
-    "null": re.compile(r"(~|null|Null|NULL|)$"),
-    "bool": re.compile(r"(true|True|TRUE|false|False|FALSE)$"),
-    "int": re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
-    "float": re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
-    "str": re.compile(r"[^\ud800-\udfff]*\Z"),
+
+
+def _integer(text: str) -> float:
+    number = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) <= 40 else math.inf
+    return number if abs(number) <= LARGEST_INTEGER else math.inf
+
+
+def _float(text: str) -> float:  # minus zero becomes zero, so that both give the same trial
+    return math.nan if text[-1] in "fFnN" else float(text) + 0.0
+
+
+# Plain scalars by the end of their tag: what they look like, and their value.
+SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "null": (re.compile(r"(~|null|Null|NULL|)$"), lambda text: None),
+    "bool": (re.compile(r"(true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
+    "int": (re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"), _integer),
+    "float": (
+        re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
+        _float,
+    ),
+    "str": (re.compile(r"[^\ud800-\udfff]*\Z"), str),
 }
-KINDS = {yaml.ScalarNode: (*PATTERNS,), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}
+KINDS = {yaml.ScalarNode: (*SCALARS,), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}
+MISSING = object()
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -45,7 +60,7 @@ class CoreLoader(yaml.SafeLoader):
 
 
 for _kind in ("null", "bool", "int", "float"):
-    CoreLoader.add_implicit_resolver(TAG + _kind, PATTERNS[_kind], None)
+    CoreLoader.add_implicit_resolver(TAG + _kind, SCALARS[_kind][0], None)
 
 
 @dataclass(frozen=True)
@@ -55,35 +70,28 @@ class Document:
     Attributes:
         file: the file, as the user wrote it.
         value: made of None, bool, int, float, str, list and dict.
-        lines: the line of each key, from 1.
-        options: the ``--set`` option of each key that has its value from one.
+        places: by key, the file and the line, from 1, or the ``--set`` option that it is from.
     """
 
     file: str
     value: Any
-    lines: dict[Key, int] = field(default_factory=dict)
-    options: dict[Key, str] = field(default_factory=dict)
+    places: dict[Key, tuple[str, int | None]] = field(default_factory=dict)
 
     def place(self, problem: ConfigProblem) -> ConfigProblem:
         """``problem`` with the file and line of its key, or of the closest key around it; unchanged if it has a place."""
         if problem.file:
             return problem
-        for length in range(len(problem.key), 0, -1):
-            key = problem.key[:length]
-            if key in self.options or key in self.lines:
-                return replace(problem, file=self.options.get(key, self.file), line=self.lines.get(key))
-        return replace(problem, file=self.file)
+        around = (problem.key[:length] for length in range(len(problem.key), 0, -1))
+        file, line = next((self.places[key] for key in around if key in self.places), (self.file, None))
+        return replace(problem, file=file, line=line)
 
     def changed(self, sets: Sequence[str]) -> Document:
-        """The document with these overrides.
-
-        Args:
-            sets: the options as ``key=value``, with dotted keys from the top of the file; later ones win.
+        """The document with these overrides, ``key=value`` with dotted keys from the top of the file; later ones win.
 
         Raises:
             ConfigError: with all options that cannot be read.
         """
-        value, lines, options, problems = self.value, self.lines, self.options, list[ConfigProblem]()
+        value, places, problems = self.value, self.places, list[ConfigProblem]()
         for text in sets:
             option = f"--set {text}"
             try:
@@ -94,12 +102,11 @@ class Document:
             except ConfigError as refusal:
                 problems += [replace(problem, key=(), line=None) for problem in refusal.problems]
             else:
-                lines = {other: line for other, line in lines.items() if other[: len(key)] != key}
-                options = {other: one for other, one in options.items() if other[: len(key)] != key}
-                options[key] = option
+                kept = {other: place for other, place in places.items() if other[: len(key)] != key}
+                places = kept | {key: (option, None)}
         if problems:
             raise ConfigError(problems)
-        return Document(self.file, value, lines, options)
+        return Document(self.file, value, places)
 
 
 def _parsed(tree: Any, text: str, option: str) -> tuple[Key, Any]:
@@ -134,34 +141,24 @@ def locate(tree: Any, key: Iterable[str | int]) -> Key:
     for step in key:
         if isinstance(tree, list):
             names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tree]
-            numbers = [str(place) for place in range(len(names))]
-            if step not in names and str(step) not in numbers:
+            if step not in names and str(step) not in map(str, range(len(names))):
                 entries = ", ".join(f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str))
                 raise KeyPathError(
                     f"{dotted_key(located)} has no entry {dotted_key((step,))}; its entries: {entries or len(tree)}"
                 )
             step = names.index(step) if step in names else int(step)
-            tree = tree[step]
-        else:
-            tree = tree.get(step) if isinstance(tree, dict) else None
+        tree = value_at(tree, (step,))
         located = (*located, step)
     return located
 
 
-def has_key(tree: Any, key: Key) -> bool:
-    """Whether there is a value at ``key``."""
+def value_at(tree: Any, key: Key, otherwise: Any = None) -> Any:
+    """The value at ``key``, or ``otherwise`` if there is none."""
     for step in key:
         entries: Any = dict(enumerate(tree)) if isinstance(tree, list) else tree
         if not isinstance(entries, dict) or step not in entries:
-            return False
+            return otherwise
         tree = entries[step]
-    return True
-
-
-def value_at(tree: Any, key: Key) -> Any:
-    """The value at ``key``, which must exist."""
-    for step in key:
-        tree = tree[step]
     return tree
 
 
@@ -207,11 +204,7 @@ def contents(path: Path) -> str:
 
 
 def read(text: str, file: str) -> Document:
-    """Read YAML text.
-
-    Args:
-        text: the YAML text.
-        file: the name of the file, for messages.
+    """Read YAML text; ``file`` is its name in messages.
 
     Raises:
         ConfigError: with every value that cannot be used, or with the one place where reading cannot continue.
@@ -221,7 +214,7 @@ def read(text: str, file: str) -> Document:
         root = yaml.compose(text, Loader=CoreLoader)
         value = reader.value((), root) if root is not None else None
         if not reader.problems:
-            return Document(file, value, reader.lines)
+            return Document(file, value, reader.places)
     except RecursionError:
         reader.problems.append(ConfigProblem(TOO_LARGE, file=file))
     except yaml.MarkedYAMLError as error:
@@ -238,50 +231,45 @@ class _Reader:
     """Makes values of PyYAML's nodes. ``DEEPEST`` bounds the recursion, also of aliases, and ``MOST_VALUES`` the work."""
 
     def __init__(self, file: str) -> None:
-        self.file = file
-        self.lines: dict[Key, int] = {}
+        self.file, self.values = file, 0
+        self.places: dict[Key, tuple[str, int | None]] = {}
         self.problems: list[ConfigProblem] = []
-        self.values = 0
 
-    def complain(self, key: Key, node: yaml.Node, sentence: str) -> Any:
+    def complain(self, key: Key, node: yaml.Node, sentence: str) -> None:
         self.problems.append(ConfigProblem(sentence, key, self.file, node.start_mark.line + 1))
 
     def value(self, key: Key, node: yaml.Node) -> Any:
         """The plain value of ``node``; None, and a problem, where it has none."""
-        self.lines.setdefault(key, node.start_mark.line + 1)
+        self.places.setdefault(key, (self.file, node.start_mark.line + 1))
         self.values += 1
         if self.values > MOST_VALUES or len(key) > DEEPEST:
             self.complain(key[:3], node, TOO_LARGE)
             raise ConfigError(self.problems)
         kind = node.tag.removeprefix(TAG)
         if kind not in KINDS[type(node)]:
-            return self.complain(key, node, f"the tag {dotted_key((kind,))} is not allowed; write plain values only")
-        if isinstance(node, yaml.ScalarNode):
-            return self.scalar(key, node, kind)
-        if isinstance(node, yaml.SequenceNode):
+            self.complain(key, node, f"the tag {dotted_key((kind,))} is not allowed; write plain values only")
+        elif isinstance(node, yaml.MappingNode):
+            return self.mapping(key, node)
+        elif isinstance(node, yaml.SequenceNode):
             return [self.value((*key, place), entry) for place, entry in enumerate(node.value)]
+        elif not SCALARS[kind][0].match(text := node.value):
+            self.complain(key, node, f"is no {kind}, got {format_value(text)}")
+        elif isinstance(value := SCALARS[kind][1](text), float) and not math.isfinite(value):
+            sentence = f"must be finite, an integer at most 2^63 - 1, got {format_value(text)[1:-1]}"
+            self.complain(key, node, sentence)
+        else:
+            return value
+        return None
+
+    def mapping(self, key: Key, node: yaml.MappingNode) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for written, entry in node.value:
             name = self.value((*key, "?"), written)
             if not isinstance(name, str):
                 self.complain(key, written, f"a key must be a text, got {format_value(name)}; put it in quotes")
             elif name in values:
-                self.complain((*key, name), written, f"is given twice, first on line {self.lines[*key, name]}")
+                self.complain((*key, name), written, f"is given twice, first on line {self.places[*key, name][1]}")
             else:
-                self.lines[*key, name] = written.start_mark.line + 1
+                self.places[*key, name] = (self.file, written.start_mark.line + 1)
                 values[name] = self.value((*key, name), entry)
         return values
-
-    def scalar(self, key: Key, node: yaml.ScalarNode, kind: str) -> Any:
-        text = node.value
-        if not PATTERNS[kind].match(text):
-            return self.complain(key, node, f"is no {kind}, got {format_value(text)}")
-        if kind in ("null", "bool", "str"):
-            return text if kind == "str" else None if kind == "null" else text.lower() == "true"
-        if kind == "int":
-            number: int | float = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) <= 40 else math.inf
-        else:  # minus zero becomes zero, so that both give the same trial
-            number = math.nan if text[-1] in "fFnN" else float(text) + 0.0
-        if math.isfinite(number) and (kind == "float" or abs(number) <= LARGEST_INTEGER):
-            return number
-        return self.complain(key, node, f"must be finite, an integer at most 2^63 - 1, got {format_value(text)[1:-1]}")

@@ -20,19 +20,24 @@ MOST_TRIALS = 3000  # each is checked, which takes about a millisecond
 MOST_CHOICES = 2000  # of a search, each of which is checked
 
 
-@dataclass(frozen=True)
-class Axis:
-    """One swept key.
+def _loguniform(rng: Any, low: float, high: float) -> float:
+    return float(math.exp(rng.uniform(math.log(low), math.log(high))))
 
-    Attributes:
-        key: dotted, from inside ``base``.
-        word: ``grid_search`` or one of the random words.
-        arguments: the list after the word.
-    """
 
-    key: str
-    word: str
-    arguments: tuple[Any, ...]
+def _rounded(value: float, step: float) -> float:
+    """The multiple of ``step`` next to ``value``, to twelve digits, so that steps of 0.1 do not give 0.30000000000000004."""
+    return float(f"{round(value / step) * step:.12g}")
+
+
+# The random words: how each one draws (``choice`` draws a position) and the arguments that it takes.
+RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
+    "choice": (None, "[value, value, ...]"),
+    "uniform": (lambda rng, low, high: float(rng.uniform(low, high)), "[low, high]"),
+    "loguniform": (_loguniform, "[low, high] with 0 < low"),
+    "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high], integers, high itself is not drawn"),
+    "quniform": (lambda rng, low, high, step: _rounded(rng.uniform(low, high), step), "[low, high, step]"),
+}
+WORDS = {GRID: "[value, value, ...]"} | {word: arguments for word, (_, arguments) in RANDOM.items()}
 
 
 @dataclass(frozen=True)
@@ -43,38 +48,40 @@ class Choice:
     key: Key
 
 
-Point = dict[str, Choice]
-"""One value for every swept key."""
+Point = dict[str, Choice]  # one value for every swept key
 
 
-def _loguniform(rng: Any, low: float, high: float) -> float:
-    return float(math.exp(rng.uniform(math.log(low), math.log(high))))
+@dataclass(frozen=True)
+class Axis:
+    """A swept key, dotted, from inside ``base``, with its word and the list after the word."""
 
+    key: str
+    word: str
+    arguments: tuple[Any, ...]
 
-def _rounded(value: float, step: float) -> float:
-    """The multiple of ``step`` next to ``value``, to twelve digits, so that steps of 0.1 do not give 0.30000000000000004."""
-    return float(f"{round(value / step) * step:.12g}")
+    def choices(self) -> list[Choice]:
+        """The values of a list, or the ends of a range."""
+        place: Key = ("sweep", self.key, self.word)
+        if self.word in (GRID, "choice"):
+            return [Choice(value, (*place, position)) for position, value in enumerate(self.arguments)]
+        low, high, *step = self.arguments
+        ends = (low, high - 1) if self.word == "randint" else (low, high)
+        return [Choice(_rounded(end, *step) if step else end, place) for end in ends]
 
+    def draws(self, count: int) -> list[Choice]:
+        """Random values from a stream of the key's own."""
+        import numpy as np  # most sweep files have no random word, and this import is a third of the time to read one
 
-RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
-    "choice": (None, "[value, value, ...]"),
-    "uniform": (lambda rng, low, high: float(rng.uniform(low, high)), "[low, high]"),
-    "loguniform": (_loguniform, "[low, high] with 0 < low"),
-    "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high], integers, high itself is not drawn"),
-    "quniform": (lambda rng, low, high, step: _rounded(rng.uniform(low, high), step), "[low, high, step]"),
-}
-"""The random words: how each one draws (``choice`` draws a position) and the arguments that it takes."""
-
-WORDS = {GRID: "[value, value, ...]"} | {word: arguments for word, (_, arguments) in RANDOM.items()}
-"""The words of the section ``sweep``, each with its arguments."""
+        rng = np.random.default_rng(np.random.SeedSequence(list(self.key.encode())))
+        draw, _ = RANDOM[self.word]
+        if draw is None:
+            values = self.choices()
+            return [values[position] for position in rng.integers(0, len(values), size=count)]
+        return [Choice(draw(rng, *self.arguments), ("sweep", self.key, self.word)) for _ in range(count)]
 
 
 def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list[ConfigProblem]]:
-    """Read the ``sweep`` section.
-
-    Args:
-        section: the section, by dotted key.
-        samples: the number of random draws from the top of the file, or None.
+    """Read the ``sweep`` section, by dotted key; ``samples`` is the number of random draws from the top of the file.
 
     Returns:
         The swept keys in the order of the file, and every problem with them.
@@ -88,13 +95,12 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
             ((word, arguments),) = given.items()
             swept.append(Axis(key, word, tuple(arguments)))
     random = [key for key, given in section.items() if isinstance(given, dict) and not RANDOM.keys().isdisjoint(given)]
+    sentence = ""
     if random and samples is None:
         sentence = f"is missing; it must be the number of random draws, which {random[0]} needs"
-        problems.append(ConfigProblem(sentence, ("samples",)))
-    if samples is not None and not random:
+    elif samples is not None and not random:
         sentence = f"is the number of random draws, but no swept key uses one of the words {', '.join(RANDOM)}"
-        problems.append(ConfigProblem(sentence, ("samples",)))
-    return swept, problems
+    return swept, problems + ([ConfigProblem(sentence, ("samples",))] if sentence else [])
 
 
 def _wrong(key: str, given: Any) -> tuple[str, Key]:
@@ -106,24 +112,23 @@ def _wrong(key: str, given: Any) -> tuple[str, Key]:
     ((word, arguments),) = given.items()
     if word not in WORDS:
         return unknown_name(f"unknown word {format_value(word)}", word, WORDS), ()
-    must = f"must be {WORDS[word]}, got {format_value(arguments)}"
-    if not isinstance(arguments, list) or not arguments:
-        return must, (word,)
-    if word == GRID:
-        first: dict[str, int] = {}
-        texts = [json.dumps(value, sort_keys=True) for value in arguments]
-        twice = next((place for place, text in enumerate(texts) if first.setdefault(text, place) < place), None)
-        return ("", ()) if twice is None else (f"{format_value(arguments[twice])} is listed twice", (word, twice))
-    if word == "choice":
-        return "", ()
+    usable = isinstance(arguments, list) and arguments
+    if not usable or (word not in (GRID, "choice") and not _is_range(word, arguments)):
+        return f"must be {WORDS[word]}, got {format_value(arguments)}", (word,)
+    first: dict[str, int] = {}
+    texts = [json.dumps(value, sort_keys=True) for value in arguments] if word == GRID else []
+    twice = [place for place, text in enumerate(texts) if first.setdefault(text, place) < place]
+    return (f"{format_value(arguments[twice[0]])} is listed twice", (word, twice[0])) if twice else ("", ())
+
+
+def _is_range(word: str, bounds: list[Any]) -> bool:
     kinds = (int,) if word == "randint" else (int, float)
-    right = len(arguments) == 2 + (word == "quniform") and all(type(bound) in kinds for bound in arguments)
-    right = right and arguments[0] < arguments[1] and math.isfinite(arguments[1] - arguments[0])
-    if right and word == "loguniform":
-        right = arguments[0] > 0
-    if right and word == "quniform":  # a step below a billionth of the bounds would be lost in rounding
-        right = arguments[2] > 1e-9 * max(abs(arguments[0]), abs(arguments[1]))
-    return ("", ()) if right else (must, (word,))
+    if len(bounds) != 2 + (word == "quniform") or not all(type(bound) in kinds for bound in bounds):
+        return False
+    low, high, *steps = bounds
+    right = low < high and math.isfinite(high - low) and (low > 0 or word != "loguniform")
+    # A step below a billionth of the bounds would be lost in rounding.
+    return right and all(step > 1e-9 * max(abs(low), abs(high)) for step in steps)
 
 
 def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[ConfigProblem]]:
@@ -132,10 +137,6 @@ def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
     Each draw is combined with every point of the grids, so that the grids are compared at equal random values. Each key
     has its own random stream, so more samples or another random key do not change the existing draws. A draw that repeats
     an earlier one (``choice`` among few values) is dropped.
-
-    Args:
-        swept: the swept keys.
-        samples: number of random draws; None if no key is random.
 
     Returns:
         The points, and a problem if there are too many; then only the first point is returned.
@@ -150,13 +151,13 @@ def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
         problems.append(ConfigProblem(sentence, ("sweep",)))
         grids, draws = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids], 1
     drawn: dict[str, tuple[Choice, ...]] = {}  # without repetitions
-    for row in zip(*(_draws(axis, draws) for axis in random), strict=True) if random else [()]:
+    for row in zip(*(axis.draws(draws) for axis in random), strict=True) if random else [()]:
         drawn.setdefault(json.dumps([choice.value for choice in row], sort_keys=True), row)
     keys = [axis.key for axis in (*grids, *random)]
     merged = [
         dict(zip(keys, (*combination, *draw), strict=True))
         for draw in drawn.values()
-        for combination in product(*map(_ends, grids))
+        for combination in product(*(axis.choices() for axis in grids))
     ]
     return [{axis.key: point[axis.key] for axis in swept} for point in merged], problems
 
@@ -176,31 +177,6 @@ def search_problems(swept: list[Axis]) -> list[ConfigProblem]:
 
 def corners(swept: list[Axis]) -> list[Point]:
     """Points for checking a search space: each end or choice of one axis in turn, with the other axes at their first value."""
-    ends = {axis.key: _ends(axis)[:MOST_CHOICES] for axis in swept}
+    ends = {axis.key: axis.choices()[:MOST_CHOICES] for axis in swept}
     first = {key: choices[0] for key, choices in ends.items()}
     return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]
-
-
-def _ends(axis: Axis) -> list[Choice]:
-    """The values of a list, or the ends of a range."""
-    place: Key = ("sweep", axis.key, axis.word)
-    if axis.word in (GRID, "choice"):
-        return [Choice(value, (*place, position)) for position, value in enumerate(axis.arguments)]
-    low, high = axis.arguments[:2]
-    if axis.word == "randint":
-        high -= 1
-    if axis.word == "quniform":
-        low, high = (_rounded(end, axis.arguments[2]) for end in (low, high))
-    return [Choice(end, place) for end in (low, high)]
-
-
-def _draws(axis: Axis, draws: int) -> list[Choice]:
-    import numpy as np  # most sweep files have no random word, and this import is a third of the time to read one
-
-    rng = np.random.default_rng(np.random.SeedSequence(list(axis.key.encode())))
-    draw, _ = RANDOM[axis.word]
-    place: Key = ("sweep", axis.key, axis.word)
-    if draw is not None:
-        return [Choice(draw(rng, *axis.arguments), place) for _ in range(draws)]
-    positions = rng.integers(0, len(axis.arguments), size=draws)
-    return [Choice(axis.arguments[position], (*place, int(position))) for position in positions]

@@ -21,8 +21,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,13 +34,13 @@ from pydantic import Field, field_validator
 
 from algorithms.interfaces import Run
 from datasets.components import Config
-from orchestrator.config.document import Document, KeyPathError, assign, contents, has_key, locate, read, value_at
+from orchestrator.config.document import MISSING, Document, KeyPathError, assign, contents, locate, read, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, validate
 from orchestrator.config.own_code import install, own_paths
 from orchestrator.config.run import check, trial_id
 from orchestrator.config.search_space import MOST_TRIALS, Axis, Choice, Point, axes, corners, points, search_problems
 from orchestrator.config.slots import SLOTS, RunFields
-from orchestrator.config.tune_section import Tune, parse_tune, scheduler_problems, validation_problems
+from orchestrator.config.tune_section import Tune, parse_tune, tune_problems
 
 DATA_ROOT = "~/.cache/fedpriv"
 DATA_VARIABLE = "FEDPRIV_DATA"
@@ -97,15 +100,90 @@ class Resources(Config):
 
 @dataclass(frozen=True)
 class Space:
-    """The space that a search draws from: the section ``base``, and the swept keys with the values that may be drawn."""
+    """The section ``base``, and the swept keys with the values that they may have: what trials are made of."""
 
     base: Any
     axes: tuple[Axis, ...]
 
+    @cached_property
+    def names(self) -> dict[Key, Sequence[Any]]:
+        """The component names that the sweep tries in each slot whose ``name`` is swept, by the slot's key."""
+        names: dict[Key, Sequence[Any]] = {}
+        for axis in self.axes:
+            *slot, last = axis.key.split(".")
+            with suppress(KeyPathError):
+                names |= {locate(self.base, slot): axis.arguments} if last == "name" else {}
+        return names
+
     def at(self, values: Mapping[str, Any]) -> Trial | None:
         """The trial with these values of the swept keys; None if the values cannot be combined."""
-        point = {key: Choice(value, ("sweep", key)) for key, value in values.items()}
-        return _trial(self.base, point, _swept_names(self.base, self.axes))[0]
+        return self.trial({key: Choice(value, ("sweep", key)) for key, value in values.items()})[0]
+
+    def trial(self, point: Point) -> tuple[Trial | None, list[ConfigProblem]]:
+        """The trial at ``point``, None if it cannot be used, and its problems with keys from the top of the file."""
+        given, keys, problems = self.base, dict[str, Key](), list[ConfigProblem]()
+        for swept in sorted(point, key=lambda key: key.count(".")):
+            choice = point[swept]
+            try:
+                key = locate(given, swept.split("."))
+                before = value_at(self.base, key)
+                if isinstance(choice.value, str) and isinstance(before, dict) and not before.keys() <= {"name"}:
+                    fields = ", ".join(name for name in before if name != "name")
+                    keep = f"sweep {swept}.name to keep {fields} of base"
+                    problems.append(
+                        ConfigProblem(f"{keep}, or write {{name: {choice.value}}} to drop them", choice.key)
+                    )
+                given, keys[swept] = assign(given, key, choice.value), key
+            except KeyPathError as error:
+                problems.append(ConfigProblem(str(error), ("sweep", swept)))
+        run, wrong = check(given, self.names)
+        problems += [replace(problem, key=self._origin(problem, point, keys)) for problem in wrong]
+        if run is None or not all(problem.unread for problem in problems):
+            return None, problems
+        written = run.to_dict() if self.names else None
+        absent = {key for key in point if written and value_at(written, keys[key], MISSING) is MISSING}
+        return (run, {key: None if key in absent else one.value for key, one in point.items()}), problems
+
+    def _origin(self, problem: ConfigProblem, point: Point, keys: Mapping[str, Key]) -> Key:
+        """The key in the file of the part of a trial that ``problem`` is about; ``keys`` are those of the swept values."""
+        key = problem.key
+        if around := [swept for swept, at in keys.items() if key[: len(at)] == at]:
+            swept = max(around, key=lambda swept: len(keys[swept]))
+            misnamed = problem.misnamed and key == keys[swept]
+            return ("sweep", swept) if misnamed else (*point[swept].key, *key[len(keys[swept]) :])
+        inside = [swept for swept, at in keys.items() if at[: len(key)] == key]
+        return ("sweep", inside[0]) if inside and value_at(self.base, key, MISSING) is MISSING else ("base", *key)
+
+    def trials(self, spanned: Sequence[Point]) -> tuple[list[Trial], list[ConfigProblem]]:
+        """The trial at every point that is valid, and each problem once, with keys from the top of the file.
+
+        A problem of ``base`` that only some trials have says how many, and the first of them. What nobody reads in one
+        trial is no problem if another trial reads it, or another value that is swept there.
+        """
+        trials: list[Trial] = []
+        where: dict[ConfigProblem, list[Point]] = {}  # the points at which a problem appears
+        for point in spanned:
+            trial, wrong = self.trial(point)
+            trials += [trial] if trial else []
+            for problem in dict.fromkeys(wrong):
+                where.setdefault(problem, []).append(point)
+        unread: Counter[Key] = Counter()
+        for problem, at in where.items():
+            unread[_field(problem)] += problem.unread * len(at)
+        problems = []
+        for problem, at in where.items():
+            if problem.unread and unread[_field(problem)] < len(spanned):
+                continue
+            if problem.key[0] == "base" and len(at) < len(spanned):
+                first = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in at[0].items())
+                sentence = f"{problem.sentence} (in {len(at)} of {len(spanned)} trials, the first one with {first})"
+                problem = replace(problem, sentence=sentence)
+            problems.append(problem)
+        return trials, problems
+
+
+def _field(problem: ConfigProblem) -> Key:
+    return problem.key[:2] if problem.key[0] == "sweep" else problem.key
 
 
 @dataclass(frozen=True)
@@ -113,17 +191,12 @@ class Sweep:
     """A complete and validated sweep.
 
     Attributes:
-        name: its name, also that of its results folder.
-        path: the sweep file.
-        text: the content of the file, without overrides.
-        description: free text.
+        path: the sweep file; ``text`` is its content, without the overrides ``sets``.
         data_root: folder of the data sets, absolute; it need not exist.
-        resources: the section ``resources``.
         runs: one for each trial, in the order of the file; for a search, one at every end of the search space.
         swept: the swept keys, dotted.
         values: for each run, its values of the swept keys as written in the file (a whole slot is a map or a name); None
             for a field that the run's component does not have.
-        sets: the ``--set`` overrides.
         samples: number of random draws.
         tune: early stopping and search; None without a section ``tune``.
         space: the space that a search draws from; None without a search.
@@ -134,7 +207,6 @@ class Sweep:
     name: str
     path: Path
     text: str
-    description: str
     data_root: Path
     resources: Resources
     runs: tuple[Run, ...]
@@ -177,30 +249,28 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
     if not isinstance(tree, dict):
         sentence = f"must be a map with the keys name and base, got {format_value(tree)}"
         raise ConfigError([document.place(ConfigProblem(sentence))])
-    header, problems = _header(tree)
+    top = {key: value for key, value in tree.items() if key not in SECTIONS and key not in IN_BASE}
+    header, problems = validate(Header, top, known=(*SECTIONS, *Header.model_fields))
+    problems += [ConfigProblem(f"belongs in base: write {IN_BASE[key]}", (key,)) for key in tree if key in IN_BASE]
     data_root, wrong = _data_root(header)
-    problems += wrong
     section = tree.get("resources")
-    resources, wrong = validate(Resources, {} if section is None else section)
-    problems += [problem.under("resources") for problem in wrong]
+    resources, unusable = validate(Resources, {} if section is None else section)
     code = own_paths(path.parent, header.code) if header else ()
     foreign = [ConfigProblem(sentence, ("code",)) for sentence in install(code)]
-    tune, wrong = parse_tune(tree.get("tune"))
-    problems += [*foreign, *wrong]
+    tune, untuned = parse_tune(tree.get("tune"))
+    problems += [*wrong, *(problem.under("resources") for problem in unusable), *foreign, *untuned]
     trials, space = list[Trial](), None
     if not foreign:  # or every component of it is unknown
         trials, space, wrong = _trials(tree, header.samples if header else None, tune)
         problems += wrong
     if problems or header is None or resources is None:
         placed = [document.place(problem) for problem in problems]
-        order = {problem: (problem.file != document.file, problem.line or 0) for problem in placed}
-        raise ConfigError(sorted(order, key=order.__getitem__))
+        raise ConfigError(sorted(placed, key=lambda problem: (problem.file != document.file, problem.line or 0)))
     runs, values = zip(*trials, strict=True)
     return Sweep(
         name=header.name,
         path=path,
         text=text,
-        description=header.description,
         data_root=data_root,
         resources=resources,
         runs=runs,
@@ -209,17 +279,10 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
         sets=tuple(sets),
         samples=header.samples,
         tune=tune,
-        space=space,
+        space=space if tune and tune.search else None,
         document=document,
         code=code,
     )
-
-
-def _header(tree: Mapping[str, Any]) -> tuple[Header | None, list[ConfigProblem]]:
-    fields = {key: value for key, value in tree.items() if key not in SECTIONS and key not in IN_BASE}
-    header, problems = validate(Header, fields, known=(*SECTIONS, *Header.model_fields))
-    misplaced = [ConfigProblem(f"belongs in base: write {IN_BASE[key]}", (key,)) for key in tree if key in IN_BASE]
-    return header, problems + misplaced
 
 
 def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
@@ -230,121 +293,34 @@ def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
         return Path(path).expanduser().absolute(), []
     except RuntimeError as error:
         sentence = f"is not a usable folder: {error}, got {format_value(path)}"
-        problem = ConfigProblem(sentence, ("data_root",)) if named else ConfigProblem(sentence, (), DATA_VARIABLE)
-        return Path(), [problem]
+        return Path(), [
+            ConfigProblem(sentence, ("data_root",)) if named else ConfigProblem(sentence, (), DATA_VARIABLE)
+        ]
 
 
 def _trials(
     tree: Mapping[str, Any], samples: int | None, tune: Tune | None
 ) -> tuple[list[Trial], Space | None, list[ConfigProblem]]:
-    """Every trial, the space of a search, and all problems of ``base`` and ``sweep``, each once."""
-    if "base" not in tree:
+    """Every trial, what they are made of, and all problems of ``base`` and ``sweep``, each once."""
+    base, section = tree.get("base", MISSING), tree.get("sweep") or {}
+    if base is MISSING:
         sentence = "is missing; it must be a map of rounds, data, model and further slots"
         return [], None, [ConfigProblem(sentence, ("base",))]
-    base, section = tree["base"], tree.get("sweep") or {}
     if not isinstance(section, dict):
         example = "must be a map of dotted keys, such as seed: {grid_search: [0, 1]}"
         return [], None, [ConfigProblem(f"{example}, got {format_value(section)}", ("sweep",))]
     swept, problems = axes(section, samples)
+    space = Space(base, tuple(swept))
     searched = tune is not None and tune.search is not None
-    problems += search_problems(swept) if searched else []
-    spanned, crowd = (corners(swept), []) if searched else points(swept, samples)
-    trials, faults = check_trials(base, swept, spanned)
+    spanned, wrong = (corners(swept), search_problems(swept)) if searched else points(swept, samples)
+    trials, faults = space.trials(spanned)
     # What is swept by an axis that cannot be read is unknown, so nothing is said of that part of base.
     unknown = {key.partition(".")[0] for key in section} - {axis.key.partition(".")[0] for axis in swept}
-    problems += crowd + [one for one in faults if not (one.key[0] == "base" and one.key[1:2] and one.key[1] in unknown)]
+    problems += wrong + [one for one in faults if not (one.key[0] == "base" and unknown.intersection(one.key[1:2]))]
     if not problems:
         problems += [] if searched else repeated_trials(trials)
-        problems += scheduler_problems(tune, max(run.rounds for run, _ in trials)) if tune else []
-        problems += validation_problems(tune, [run for run, _ in trials]) if tune else []
-    return trials, Space(base, tuple(swept)) if searched else None, problems
-
-
-def check_trials(base: Any, swept: Sequence[Axis], spanned: Sequence[Point]) -> tuple[list[Trial], list[ConfigProblem]]:
-    """Build and check the trial at every point.
-
-    Args:
-        base: the section ``base`` of the sweep file.
-        swept: the swept keys.
-        spanned: the points, each with a value for every swept key.
-
-    Returns:
-        The valid trials, and each problem once, with keys from the top of the file. A problem of ``base`` that only some
-        trials have says how many, and the first of them.
-    """
-    names = _swept_names(base, swept)
-    trials: list[Trial] = []
-    where: dict[ConfigProblem, list[Point]] = {}  # the points at which a problem appears
-    for point in spanned:
-        trial, wrong = _trial(base, point, names)
-        trials += [trial] if trial else []
-        for problem in dict.fromkeys(wrong):
-            where.setdefault(problem, []).append(point)
-    unread: dict[Key, int] = {}  # in how many trials nobody reads what stands at a key, or any value swept there
-    for problem, at in where.items():
-        key = problem.key[: 2 if problem.key[0] == "sweep" else None]
-        unread[key] = unread.get(key, 0) + problem.unread * len(at)
-    problems = []
-    for problem, at in where.items():
-        if problem.unread and unread[problem.key[: 2 if problem.key[0] == "sweep" else None]] < len(spanned):
-            continue  # other trials of the sweep read it
-        if problem.key[0] == "base" and len(at) < len(spanned):
-            first = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in at[0].items())
-            sentence = f"{problem.sentence} (in {len(at)} of {len(spanned)} trials, the first one with {first})"
-            problem = replace(problem, sentence=sentence)
-        problems.append(problem)
-    return trials, problems
-
-
-def _swept_names(base: Any, swept: Sequence[Axis]) -> dict[Key, Sequence[Any]]:
-    """The component names that the sweep tries in each slot whose ``name`` is swept, by the slot's key."""
-    names: dict[Key, Sequence[Any]] = {}
-    for axis in swept:
-        *slot, last = axis.key.split(".")
-        try:
-            names |= {locate(base, slot): axis.arguments} if last == "name" else {}
-        except KeyPathError:
-            continue
-    return names
-
-
-def _trial(base: Any, point: Point, names: Mapping[Key, Sequence[Any]]) -> tuple[Trial | None, list[ConfigProblem]]:
-    """The trial at ``point``, None if it cannot be used, and its problems with keys from the top of the file."""
-    given, keys, problems = base, dict[str, Key](), list[ConfigProblem]()
-    for swept in sorted(point, key=lambda key: key.count(".")):
-        choice = point[swept]
-        try:
-            key = locate(given, swept.split("."))
-            before = value_at(base, key) if has_key(base, key) else None
-            if isinstance(choice.value, str) and isinstance(before, dict) and not set(before) <= {"name"}:
-                fields = ", ".join(name for name in before if name != "name")
-                sentence = (
-                    f"sweep {swept}.name to keep {fields} of base, or write {{name: {choice.value}}} to drop them"
-                )
-                problems.append(ConfigProblem(sentence, choice.key))
-            given = assign(given, key, choice.value)
-            keys[swept] = key
-        except KeyPathError as error:
-            problems.append(ConfigProblem(str(error), ("sweep", swept)))
-    run, wrong = check(given, names)
-    problems += [replace(problem, key=_origin(problem, base, point, keys)) for problem in wrong]
-    if run is None or not all(problem.unread for problem in problems):
-        return None, problems
-    written = run.to_dict() if names else None
-    values = {key: one.value if not written or has_key(written, keys[key]) else None for key, one in point.items()}
-    return (run, values), problems
-
-
-def _origin(problem: ConfigProblem, base: Any, point: Point, keys: Mapping[str, Key]) -> Key:
-    """The key in the file of the part of a trial that ``problem`` is about."""
-    key = problem.key
-    around = [swept for swept in keys if key[: len(keys[swept])] == keys[swept]]
-    if around:
-        swept = max(around, key=lambda swept: len(keys[swept]))
-        misnamed = problem.misnamed and key == keys[swept]
-        return ("sweep", swept) if misnamed else (*point[swept].key, *key[len(keys[swept]) :])
-    inside = [] if has_key(base, key) else [swept for swept in keys if keys[swept][: len(key)] == key]
-    return ("sweep", inside[0]) if inside else ("base", *key)
+        problems += tune_problems(tune, [run for run, _ in trials]) if tune else []
+    return trials, space, problems
 
 
 def repeated_trials(trials: Sequence[Trial]) -> list[ConfigProblem]:

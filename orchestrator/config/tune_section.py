@@ -125,26 +125,20 @@ def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     return None if problems else tune, [problem.under("tune") for problem in problems]
 
 
-def scheduler_problems(tune: Tune, rounds: int) -> list[ConfigProblem]:
-    """The problem of a scheduler that cannot stop any trial because the longest trial has only ``rounds`` rounds."""
-    if tune.scheduler is None or tune.scheduler.grace_period < rounds:
-        return []
-    sentence = f"must be less than the {rounds} rounds of the longest trial, or no trial is ever stopped"
-    return [ConfigProblem(f"{sentence}, got {tune.scheduler.grace_period}", ("tune", "scheduler", "grace_period"))]
-
-
-def validation_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
-    """The problem of trials that are compared on validation examples but have none, with the field to set."""
-    if not tune.metric.startswith(VALIDATION):
-        return []
+def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
+    """The problems of the section with these runs: a scheduler that cannot stop any, and trials without validation examples."""
+    problems, rounds = list[ConfigProblem](), max(run.rounds for run in runs)
+    if tune.scheduler and tune.scheduler.grace_period >= rounds:
+        sentence = f"must be less than the {rounds} rounds of the longest trial, or no trial is ever stopped"
+        sentence += f", got {tune.scheduler.grace_period}"
+        problems.append(ConfigProblem(sentence, ("tune", "scheduler", "grace_period")))
     without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]
-    if not without:
-        return []
-    field = getattr(without[0].config, "VALIDATION", "")
-    where = "" if len(without) == len(runs) else f" (in {len(without)} of {len(runs)} trials)"
-    instead = "write tune.metric: accuracy to select on the reported test set, which every table then says"
-    if not field:
-        sentence = f"{without[0].name} sets no examples aside for {tune.metric}{where}; {instead}"
-        return [ConfigProblem(sentence, ("tune", "metric"))]
-    sentence = f"must be more than 0 for {tune.metric}, which tune compares{where}; set it, or {instead}"
-    return [ConfigProblem(sentence, ("base", "data", field))]
+    if without and tune.metric.startswith(VALIDATION):
+        field = getattr(without[0].config, "VALIDATION", "")
+        where = "" if len(without) == len(runs) else f" (in {len(without)} of {len(runs)} trials)"
+        instead = "write tune.metric: accuracy to select on the reported test set, which every table then says"
+        sentence = f"must be more than 0 for {tune.metric}, which tune compares{where}; set it, or {instead}"
+        if not field:
+            sentence = f"{without[0].name} sets no examples aside for {tune.metric}{where}; {instead}"
+        problems.append(ConfigProblem(sentence, ("base", "data", field) if field else ("tune", "metric")))
+    return problems

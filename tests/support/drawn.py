@@ -20,7 +20,7 @@ from datasets.components import components, presets
 from datasets.federation import DataError, Source
 from datasets.sources.purchase_like import Config as PurchaseConfig
 from orchestrator.cluster.data_checks import data_problems
-from orchestrator.config.document import has_key, value_at
+from orchestrator.config.document import MISSING, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key
 from orchestrator.config.run import check
 from orchestrator.config.slots import SLOTS, RunFields, Slot
@@ -137,7 +137,7 @@ class _Draw:
         if problems and self.refused % AFRESH == 0:
             self._draw()
             return False
-        unread = [one for one in problems if one.unread and has_key(self.tree, one.key)]
+        unread = [one for one in problems if one.unread and value_at(self.tree, one.key, MISSING) is not MISSING]
         for problem in unread:
             del value_at(self.tree, problem.key[:-1])[problem.key[-1]]
         if problems and not unread:
@@ -149,7 +149,7 @@ class _Draw:
         run, problems = check(self.tree["base"])
         if run is None or problems:
             return [one.under("base") for one in problems]
-        alone = Sweep(self.name, path, "", "", self.root, Resources(), (run,), (), ({},))
+        alone = Sweep(self.name, path, "", self.root, Resources(), (run,), (), ({},))
         read: list[Source] = []
         if problems := data_problems(alone, download=False, loaded=lambda _, source: read.append(source)):
             return problems
@@ -219,7 +219,7 @@ class _Draw:
             self.tree["base"] = {name: base[name] for name in base if name in _TOPS} | _run_fields(rng)
             return
         slot = max(slots, key=lambda one: len(one.path))
-        field, holder = key[-1], value_at(self.tree, key[:-1]) if has_key(self.tree, key[:-1]) else None
+        field, holder = key[-1], value_at(self.tree, key[:-1])
         if slot in (self.featured[0], SLOT["data.split"]) and rng.random() < 0.5:
             slot = SLOT["data"]  # most often it is the data that do not suit
         elif slot == self.featured[0] or rng.random() < 0.3:
